@@ -10,11 +10,11 @@ quickstart *ARGS:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
-# Format, lint, and see that the pure half is pure: cheap enough for every commit.
+# Format, lint, and check that the pure half is pure: cheap enough for every commit.
 check:
     .ci/run fmt clippy pure-tree
 
-# Everything that must hold.
+# All checks.
 ci *PHASES:
     .ci/run {{PHASES}}
 
@@ -26,7 +26,7 @@ model *ARGS:
 sim *ARGS:
     cargo run --release -p artillery-sim -- {{ARGS}}
 
-# Take guards out, one after the other: each must be missed.
+# Take guards out, one after the other: each must be caught.
 mutants *ARGS:
     cargo run --release -p artillery-sim -- --mutant all {{ARGS}}
 
@@ -34,21 +34,21 @@ mutants *ARGS:
 bench *ARGS:
     benches/run {{ARGS}}
 
-# CR, CRAQ and bare sockets by number of callers: measures ten minutes, and draws. ARGS: FOLDER, then --quick and others.
+# CR, CRAQ and bare sockets by number of callers: measures for ten minutes, and draws. ARGS: FOLDER, then --quick and others.
 graphs *ARGS:
     benches/graph {{ARGS}}
 
-# Every figure that has a goal, beside it: measures for forty minutes; --stored prints what stands there.
+# Every figure that has a goal, beside the goal: measures for forty minutes; --stored prints the stored figures.
 goals *ARGS:
-    cargo build --profile tuned -p artillery-examples -p artillery-benches --bins
+    cargo build --profile tuned -p artillery-node -p artillery-ctl -p artillery-benches --bins
     benches/goals {{ARGS}}
 
 # Only measures, into benches/results/throughput.json.
 throughput *ARGS:
-    cargo build --release -p artillery-examples --bin node
+    cargo build --release --bin node
     cargo run --release -p artillery-benches --bin throughput -- {{ARGS}}
 
-# Only draws what is stored there: --from FILE.
+# Only draws stored results: --from FILE.
 draw *ARGS:
     cargo run --release -p artillery-benches --bin graphs -- {{ARGS}}
 
@@ -58,7 +58,7 @@ paper *ARGS:
 
 # Writes of one handle over a link with a round trip of 156 ms.
 long-link *ARGS:
-    cargo build --release -p artillery-examples --bin node
+    cargo build --release --bin node
     cargo run --release -p artillery-benches --bin long_link -- {{ARGS}}
 
 # `node --resp` beside redis-server, in one run: needs redis-server and redis-benchmark.
@@ -67,17 +67,17 @@ redis *ARGS:
 
 # An operator's orders beside crashes, with real nodes, N times each.
 operators N="20":
-    cargo build --release -p artillery-examples --bin node --bin ctl
+    cargo build --release --bin node --bin ctl
     .ci/leaving target/release {{N}}
 
-# What one operation costs in allocations, calls of the system and bytes.
+# The costs of one operation in allocations, system calls and bytes.
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}
 
-# Whether each operation costs no more of that than benches/budget.json says.
+# Check that these costs are within benches/budget.json.
 budget: (per-operation "--check" "benches/budget.json")
 
-# How long one step of a chain's task keeps others waiting, with a million keys: each figure beside its bound.
+# How long one step of a chain's task keeps other requests waiting, with a million keys: each figure beside its bound.
 steps *ARGS:
     cargo run --release -p artillery-benches --bin steps -- {{ARGS}}
 
@@ -85,9 +85,9 @@ steps *ARGS:
 overload:
     OVERLOAD_STRICT=1 .ci/run overload
 
-# Real nodes under real faults; wants root and iproute2.
+# Real nodes under real faults; needs root and iproute2.
 chaos *ARGS:
-    cargo build --release -p artillery-examples --bin node --bin ctl
+    cargo build --release --bin node --bin ctl
     cargo run --release --bin chaos -- {{ARGS}}
 
 # Every decoder, SECONDS each; needs nightly and cargo-fuzz.

@@ -1,12 +1,13 @@
-//! The one place that reads a clock for leases and timers.
+//! The only file that reads a clock for leases and timers.
 
 use std::time::SystemTime;
 
 use crate::time::Timestamp;
 
-/// The time on this node's own clock, which counts suspended time where the system offers such a clock (Linux).
+/// The time on this node's own clock. On Linux it counts suspended time.
 ///
-/// Elsewhere it is the monotonic clock: a node that was suspended may then believe in a lease that is out.
+/// Other systems only have a monotonic clock, which may stand still while a node is suspended. Such a node may then go
+/// on believing in a lease that has run out.
 pub fn now() -> Timestamp {
     #[cfg(feature = "testing")]
     if let Some(now) = followed::now() {
@@ -35,7 +36,7 @@ pub fn wall() -> u64 {
 #[cfg(feature = "testing")]
 pub use followed::Followed;
 
-/// Clocks that follow a runtime, for tests.
+/// Clocks that follow a runtime's clock, for tests.
 #[cfg(feature = "testing")]
 mod followed {
     use std::{cell::Cell, time::Duration};
@@ -48,12 +49,12 @@ mod followed {
     pub(super) const EPOCH_MS: u64 = 1_767_225_600_000;
 
     thread_local! {
-        /// When the clock began, and for how many followers.
+        /// When the clock began, and how many followers it has.
         static ORIGIN: Cell<Option<(Instant, usize)>> = const { Cell::new(None) };
     }
 
-    /// While it lives, the clocks of this thread follow tokio's: paused where a runtime's clock is paused, and in step with
-    /// its timers. They begin at one second, so that a run shows nothing of when it is made.
+    /// While it lives, the clocks of this thread follow tokio's: they pause where a runtime's clock is paused, and keep
+    /// step with its timers. They begin at one second, so that a run does not depend on when it is made.
     #[derive(Debug)]
     pub struct Followed(());
 
@@ -71,7 +72,7 @@ mod followed {
 
     impl Drop for Followed {
         fn drop(&mut self) {
-            // Gone with its thread, nobody follows any more.
+            // If the thread-local is gone, the thread has ended, and no follower is left.
             let _ = ORIGIN.try_with(|origin| {
                 let left = origin.get().filter(|(_, followers)| *followers > 1);
                 origin.set(left.map(|(since, followers)| (since, followers - 1)));
@@ -88,7 +89,7 @@ mod followed {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn never_goes_back() {
+    fn the_clock_never_goes_back() {
         let mut last = super::now();
         for _ in 0..1000 {
             let next = super::now();

@@ -1,18 +1,19 @@
 //! Discovery, membership and transport put together: a node that finds others and is found by them.
 //!
-//! What is found is dialled, whoever passes the handshake is told to the membership, and membership packets travel as
-//! QUIC datagrams over links that this node dials itself. All of it only suggests: that a member is `Down` here does
-//! not mean that it is dead, and nothing may be decided by it alone.
+//! Addresses that discovery finds are dialled. A peer that passes the handshake is announced to the membership.
+//! Membership packets travel as QUIC datagrams over links that this node dials itself.
+//!
+//! All of it only suggests. A member that is `Down` here may be alive, so nothing may be decided by that alone.
 
-mod board;
 mod builder;
+mod dialer;
 mod driver;
 mod hub;
+mod links;
 mod member;
-mod peers;
-mod prospects;
-mod pursuit;
+mod record;
 mod router;
+mod targets;
 
 use std::{
     fmt,
@@ -26,61 +27,43 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use board::{SeedState, SeedStatus};
-pub use builder::{ClusterBuilder, StartError};
+pub use builder::ClusterBuilder;
 pub use hub::MemberEvents;
-pub use member::{MAX_PAYLOAD, Member, MemberEvent, PayloadError};
+pub use member::{Member, MemberEvent};
+pub use record::{SeedState, SeedStatus};
 
-pub use crate::membership::MemberState;
 use crate::{
     discovery::Source,
+    error::PayloadError,
     id::{ClusterId, MemberId, NodeId},
     transport::{Endpoint, Service},
 };
-use board::Board;
-use driver::Input;
-use hub::Hub;
-use router::Router;
+use driver::MembershipInput;
+use hub::MemberHub;
+use record::DiscoveryRecord;
+use router::ServiceRouter;
 
 /// A node among others. Clones are the same node; when the last one is dropped it stops, as in a crash.
-///
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use artillery_core::{Cluster, MemberEvent};
-///
-/// let secret = std::env::var("SHOP_SECRET")?;
-/// let cluster = Cluster::builder().cluster("shop").secret(secret).payload("role=web").start().await?;
-/// let mut events = cluster.events();
-/// while let Some(event) = events.next().await {
-///     match event {
-///         MemberEvent::Up(m) => println!("{} at {} says {:?}", m.name, m.addr, m.payload),
-///         MemberEvent::Suspect(m) | MemberEvent::Down(m) | MemberEvent::Left(m) => println!("{} {:?}", m.id, m.state),
-///         MemberEvent::Lagged { missed } => println!("{missed} missed; events.members() is right again"),
-///         _ => {}
-///     }
-/// }
-/// # Ok(())
-/// # }
-/// ```
+/// See the [documentation of the crate](crate) for an example.
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterInner>,
 }
 
-struct Inner {
+struct ClusterInner {
     endpoint: Endpoint,
     name: String,
     cluster: String,
     addr: SocketAddr,
-    hub: Arc<Hub>,
-    board: Arc<Board>,
-    router: Arc<Router>,
-    inputs: mpsc::Sender<Input>,
-    /// Aborted when this is dropped.
+    hub: Arc<MemberHub>,
+    record: Arc<DiscoveryRecord>,
+    router: Arc<ServiceRouter>,
+    inputs: mpsc::Sender<MembershipInput>,
+    /// Dropping the set aborts the tasks.
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl Drop for Inner {
+impl Drop for ClusterInner {
     fn drop(&mut self) {
         self.router.retire();
         self.hub.close();
@@ -93,7 +76,7 @@ impl Cluster {
         ClusterBuilder::new()
     }
 
-    /// This node, in this life.
+    /// This node, in this incarnation.
     pub fn id(&self) -> MemberId {
         self.inner.endpoint.id()
     }
@@ -118,7 +101,8 @@ impl Cluster {
         &self.inner.endpoint
     }
 
-    /// The other members as they seem to be now, by node id; also those that are down or have left, for a while.
+    /// The other members as they seem to be now, by node id. Members that are down or have left stay listed for a
+    /// while.
     pub fn members(&self) -> Vec<Member> {
         self.inner.hub.members()
     }
@@ -128,47 +112,47 @@ impl Cluster {
         self.inner.hub.member(node)
     }
 
-    /// All changes from now on. They are kept for slow readers, but not for ever: see [`MemberEvent::Lagged`].
+    /// All changes from now on. Changes are kept for slow readers, up to a bound: see [`MemberEvent::Lagged`].
     pub fn events(&self) -> MemberEvents {
-        Hub::subscribe(&self.inner.hub)
+        MemberHub::subscribe(&self.inner.hub)
     }
 
-    /// Which source told of a node first, `None` if it was known before any did: it dialled this node, or other members
-    /// told of it.
+    /// Which source named a node first. `None` if the node was known before any source named it: it dialled this node,
+    /// or other members told of it.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
-        self.inner.board.found_by(node)
+        self.inner.record.found_by(node)
     }
 
-    /// What became of each seed.
+    /// How each seed has answered so far.
     pub fn seeds(&self) -> Vec<SeedStatus> {
-        self.inner.board.seeds()
+        self.inner.record.seeds()
     }
 
-    /// Waits until every seed has refused this node, while it has never met a member, and says what they said. Does
-    /// not return otherwise, nor if there are no seeds.
+    /// Waits until every seed has refused this node while no member was ever met, and returns their answers. Never
+    /// returns otherwise, nor without seeds.
     pub async fn refused_by_all_seeds(&self) -> Vec<SeedStatus> {
-        self.inner.board.refused_by_all().await
+        self.inner.record.refused_by_all().await
     }
 
-    /// Changes what this node says of itself; all members see it after a while.
+    /// Changes what this node says of itself. All members see it after a while.
     ///
     /// # Errors
-    /// [`PayloadError::TooLarge`] above [`MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
+    /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
     pub async fn set_payload(&self, payload: impl Into<Bytes>) -> Result<(), PayloadError> {
         let payload = payload.into();
         member::check(&payload)?;
-        self.ask(|done| Input::Payload(payload, done)).await.ok_or(PayloadError::Stopped)
+        self.ask(|done| MembershipInput::Payload(payload, done)).await.ok_or(PayloadError::Stopped)
     }
 
-    /// Sets the formation that this node belongs to: peers of another one are refused from now on, and the others are
-    /// told.
+    /// Sets the formation that this node belongs to. Peers of another formation are refused from now on. The other
+    /// members are told.
     pub async fn set_cluster_id(&self, id: ClusterId) {
         self.inner.endpoint.set_cluster_id(id);
-        // When the node has stopped there is nobody to be told.
-        let _ = self.ask(|done| Input::ClusterId(id, done)).await;
+        // A node that has stopped has no member to tell.
+        let _ = self.ask(|done| MembershipInput::ClusterId(id, done)).await;
     }
 
-    /// Sets the formations that the one of this node succeeds; see [`Endpoint::set_predecessors`].
+    /// Sets the formations that this node's formation succeeds; see [`Endpoint::set_predecessors`].
     pub fn set_predecessors(&self, line: Vec<ClusterId>) {
         self.inner.endpoint.set_predecessors(line);
     }
@@ -178,32 +162,32 @@ impl Cluster {
         self.inner.endpoint.cluster_id()
     }
 
-    /// Hands streams of kinds from [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on, and all
-    /// other calls, to `service` from now on. Streams that come before are refused: their senders try again. Give it
-    /// to [`ClusterBuilder::service`] where nothing may be missed.
+    /// From now on hands streams of kinds from [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on,
+    /// and all other calls, to `service`. Streams that arrive before this call are refused, and their senders try
+    /// again. Where no call may be missed, use [`ClusterBuilder::service`].
     ///
-    /// A service must not hold this handle, or the node never stops by being dropped.
+    /// A service must not hold this handle: the node would then never stop by being dropped.
     pub fn serve(&self, service: Arc<dyn Service>) {
         self.inner.router.serve(service);
     }
 
-    /// Says farewell, so that the others need not suspect anything, and stops.
+    /// Says farewell, so that no member suspects this node, and stops.
     pub async fn leave(&self) {
-        // Nothing to say if the node has stopped.
-        let _ = self.ask(Input::Leave).await;
+        // A node that has stopped says no farewell.
+        let _ = self.ask(MembershipInput::Leave).await;
         self.shutdown().await;
     }
 
-    /// Stops, and closes all connections. To the others it is as if the node had crashed; it may come back.
+    /// Stops, and closes all connections. To the other members it looks like a crash. The node may come back.
     pub async fn shutdown(&self) {
-        let _ = self.ask(Input::Stop).await;
+        let _ = self.ask(MembershipInput::Stop).await;
         self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         self.inner.endpoint.shutdown().await;
         self.inner.router.retire();
         self.inner.hub.close();
     }
 
-    async fn ask(&self, input: impl FnOnce(oneshot::Sender<()>) -> Input) -> Option<()> {
+    async fn ask(&self, input: impl FnOnce(oneshot::Sender<()>) -> MembershipInput) -> Option<()> {
         let (done, wait) = oneshot::channel();
         self.inner.inputs.send(input(done)).await.ok()?;
         wait.await.ok()

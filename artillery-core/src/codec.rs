@@ -1,19 +1,19 @@
-//! The one place that knows bincode (docs/adr/0002): headers, and those values that an application has encoded by it.
+//! The only file that knows bincode (docs/adr/0002): it encodes headers, and the typed values of applications.
 
 use std::io;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The largest encoded header that is taken in, in bytes. Encoding isn't bounded by it: senders bound what they put in.
+/// The largest encoded header that is decoded, in bytes. Encoding has no such limit: senders bound what they encode.
 pub const MAX_HEADER: usize = 1 << 20;
 
-/// Why bytes are no header, or a header no bytes.
+/// Why bytes could not be decoded, or a value not encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The bytes are not an encoding of the expected type.
     #[error("malformed: {0}")]
     Malformed(String),
-    /// The encoding ended before its bytes did.
+    /// Bytes follow the encoding.
     #[error("{0} bytes left over")]
     Trailing(usize),
     /// More than [`MAX_HEADER`] bytes.
@@ -38,16 +38,17 @@ pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Re
         .map_err(|error| CodecError::Unencodable(error.to_string()))
 }
 
-/// Whether `bytes` are the encoding of `header`. The decoder takes others too: a small number out of more bytes than it needs.
+/// Whether `bytes` are the encoding of `header`. The decoder accepts others too, for instance a small number in more
+/// bytes than it needs.
 pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
-    let mut left = Same(bytes);
+    let mut left = ExpectedBytes(bytes);
     encode(header, &mut left).is_ok() && left.0.is_empty()
 }
 
-/// Takes only what it stands for.
-struct Same<'a>(&'a [u8]);
+/// A writer that accepts only these bytes.
+struct ExpectedBytes<'a>(&'a [u8]);
 
-impl io::Write for Same<'_> {
+impl io::Write for ExpectedBytes<'_> {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         match self.0.strip_prefix(more) {
             Some(left) => self.0 = left,
@@ -64,7 +65,7 @@ impl io::Write for Same<'_> {
 /// Decodes a header that takes up all of `bytes`.
 ///
 /// # Errors
-/// [`CodecError`], which names what is wrong; nothing is allocated beyond a small multiple of [`MAX_HEADER`].
+/// [`CodecError`], which names the fault. No more memory is allocated than a small multiple of [`MAX_HEADER`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > MAX_HEADER {
         return Err(CodecError::TooLarge(bytes.len()));
@@ -72,22 +73,22 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     decode_all(bytes, config())
 }
 
-/// What the decoder may claim for one byte of a value: the widest number takes one byte while it is small.
-const CLAIM: usize = 16;
+/// Bytes that the decoder may claim for one byte of a value: the widest number takes one byte while it is small.
+const MAX_CLAIM_PER_BYTE: usize = 16;
 
 /// Decodes an application's value that takes up all of `bytes`.
 ///
-/// It isn't bounded as headers are. A length that is claimed and not there reserves at most 1 MiB for values of up to
-/// 64 KiB, and 1 GiB of untouched memory for larger ones. Nothing bounds the time that a sequence of elements without
-/// bytes takes, nor the depth of a type that contains itself.
+/// The limits of headers do not apply. A claimed length without its bytes reserves at most 1 MiB for values of up to 64
+/// KiB, and 1 GiB of untouched memory for larger ones. Neither the time for a sequence of elements without bytes nor
+/// the depth of a type that contains itself is bounded.
 ///
 /// # Errors
-/// [`CodecError`], which names what is wrong.
+/// [`CodecError`], which names the fault.
 pub fn decode_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    if bytes.len() <= MAX_HEADER / CLAIM {
+    if bytes.len() <= MAX_HEADER / MAX_CLAIM_PER_BYTE {
         decode_all(bytes, config())
     } else {
-        decode_all(bytes, bincode::config::standard().with_limit::<{ (64 << 20) * CLAIM }>())
+        decode_all(bytes, bincode::config::standard().with_limit::<{ (64 << 20) * MAX_CLAIM_PER_BYTE }>())
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn values_may_be_larger_than_headers() {
-        let value = (vec![1u128; MAX_HEADER / CLAIM + 1], "x".repeat(MAX_HEADER));
+        let value = (vec![1u128; MAX_HEADER / MAX_CLAIM_PER_BYTE + 1], "x".repeat(MAX_HEADER));
         let mut bytes = Vec::new();
         encode(&value, &mut bytes).unwrap();
         assert!(decode::<(Vec<u128>, String)>(&bytes).is_err());
@@ -152,9 +153,9 @@ mod tests {
     #[test]
     fn every_small_value_is_within_its_limit() {
         let mut bytes = Vec::new();
-        let value = vec![1u128; MAX_HEADER / CLAIM - 3];
+        let value = vec![1u128; MAX_HEADER / MAX_CLAIM_PER_BYTE - 3];
         encode(&value, &mut bytes).unwrap();
-        assert_eq!(bytes.len(), MAX_HEADER / CLAIM);
+        assert_eq!(bytes.len(), MAX_HEADER / MAX_CLAIM_PER_BYTE);
         assert_eq!(decode_value(&bytes), Ok(value));
     }
 
@@ -169,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(header: (u64, Vec<u8>, Option<String>)) {
+        fn headers_round_trip(header: (u64, Vec<u8>, Option<String>)) {
             let mut bytes = Vec::new();
             encode(&header, &mut bytes).unwrap();
             prop_assert_eq!(decode::<(u64, Vec<u8>, Option<String>)>(&bytes).unwrap(), header);

@@ -1,212 +1,23 @@
-//! Settings as plain data.
+//! Settings as plain data: start from a preset, change fields or chain `with_…` calls, and check with `validate`.
 
-use std::{
-    fmt,
-    net::{Ipv4Addr, SocketAddr},
-    ops::RangeInclusive,
-    str::FromStr,
-    time::Duration,
-};
-
-use serde::{Deserialize, Serialize};
-
-use crate::error::ConfigError;
-
-/// How fast an endpoint sends where the network is the limit: its congestion control, in the terms of RFC 9002.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Congestion {
-    /// CUBIC (RFC 9438): slows down at each loss, and comes back fast. For datacenters, and for links that lose packets only
-    /// when they are full.
-    #[default]
-    Cubic,
-    /// BBR: measures bandwidth and delay, and takes no single loss for a sign. For long links that lose some packets even when they
-    /// are far from full. It is quinn's experimental one, and takes more than its part beside senders by other rules.
-    Bbr,
-    /// NewReno (RFC 9002, section 7): slows down at each loss, and comes back slowly. The plainest one, to compare with.
-    NewReno,
-}
-
-impl fmt::Display for Congestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-            Self::NewReno => "newreno",
-        })
-    }
-}
-
-impl FromStr for Congestion {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        let all = [Self::Cubic, Self::Bbr, Self::NewReno];
-        let problem = || ConfigError { field: "congestion", problem: format!("{name} is none of cubic, bbr, newreno") };
-        all.into_iter().find(|one| one.to_string() == name).ok_or_else(problem)
-    }
-}
-
-/// How an endpoint talks. Defaults suit nodes within one datacenter and clients of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TransportConfig {
-    /// UDP address to listen on; port 0 lets the system choose.
-    pub listen: SocketAddr,
-    /// Address that others dial, where it differs from the one listened on. Port 0 stands for the one listened on.
-    pub advertise: Option<SocketAddr>,
-    /// Bytes asked of the system for each of the socket's two buffers.
-    pub socket_buffer_bytes: usize,
-    /// Bytes in flight on one stream: at least bandwidth × delay. A fraction of the connection's, so that a few streams
-    /// full of large values leave room for what is urgent.
-    pub stream_window_bytes: u32,
-    /// Bytes in flight on one connection.
-    pub connection_window_bytes: u32,
-    /// Largest frame that is sent or taken in, header and body together, in bytes. All nodes of a cluster agree on it.
-    pub max_frame_bytes: usize,
-    /// How often something is sent on an idle connection.
-    pub keep_alive: Duration,
-    /// A connection is given up when nothing was heard for so long, and one that a link dialled when nothing that was sent
-    /// was acknowledged: round trips that last longer carry nothing.
-    pub idle_timeout: Duration,
-    /// How fast it sends where the network is the limit. Each side of a connection goes by its own.
-    pub congestion: Congestion,
-    /// Largest UDP payload that path MTU discovery tries, in bytes (1,200 to 65,527).
-    pub max_udp_payload: u16,
-    /// Let the system cut large sends into packets (GSO).
-    pub segmentation_offload: bool,
-    /// A peer acknowledges so many packets at once (1 to 100), and those that are fewer after [`Self::max_ack_delay`]. QUIC's
-    /// own 2 cost small messages to and fro as many packets again as they are.
-    pub packets_per_ack: u32,
-    /// Nothing that came is acknowledged later (1 ms to 25 ms). What is sent while little may be in flight, on a new
-    /// connection or after losses, waits for that.
-    pub max_ack_delay: Duration,
-    /// Time for a handshake and hello together.
-    pub hello_timeout: Duration,
-    /// First pause before an address is dialled again; it doubles up to [`Self::redial_max`].
-    pub redial_min: Duration,
-    /// Longest pause before an address is dialled again.
-    pub redial_max: Duration,
-    /// Connections that may be accepted but have not said hello yet.
-    pub max_handshakes: u32,
-    /// Connections accepted at a time.
-    pub max_connections: u32,
-    /// Connections accepted from one peer at a time.
-    pub max_connections_per_peer: u32,
-    /// Streams of each direction that one connection may have open at a time.
-    pub max_streams_per_connection: u32,
-}
-
-impl Default for TransportConfig {
-    fn default() -> Self {
-        Self {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            advertise: None,
-            socket_buffer_bytes: 4 << 20,
-            stream_window_bytes: 8 << 20,
-            connection_window_bytes: 64 << 20,
-            max_frame_bytes: (64 << 20) + (512 << 10),
-            keep_alive: Duration::from_millis(500),
-            idle_timeout: Duration::from_secs(3),
-            congestion: Congestion::default(),
-            max_udp_payload: 6500,
-            segmentation_offload: true,
-            packets_per_ack: 10,
-            max_ack_delay: Duration::from_millis(5),
-            hello_timeout: Duration::from_secs(3),
-            redial_min: Duration::from_millis(20),
-            redial_max: Duration::from_secs(1),
-            max_handshakes: 256,
-            max_connections: 4096,
-            max_connections_per_peer: 64,
-            max_streams_per_connection: 1024,
+/// Gives a settings struct one `with_…` method for each of its fields.
+macro_rules! setters {
+    ($settings:ident { $($with:ident: $field:ident: $type:ty,)* }) => {
+        impl $settings {
+            $(
+                #[doc = concat!("With another [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+                #[must_use]
+                pub fn $with(mut self, $field: $type) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
         }
-    }
+    };
 }
 
-impl TransportConfig {
-    /// Checks every setting.
-    ///
-    /// # Errors
-    /// All problems, each with the field's name.
-    pub fn validate(&self) -> Result<(), Vec<ConfigError>> {
-        let mut problems = Vec::new();
-        let mut check = |fine: bool, field: &'static str, problem: &str| {
-            if !fine {
-                problems.push(ConfigError { field, problem: problem.to_owned() });
-            }
-        };
-        let not_zero = "must not be zero";
-        check(
-            (MIN_FRAME_LIMIT..=MAX_FRAME_LIMIT).contains(&self.max_frame_bytes),
-            "max_frame_bytes",
-            "must be between 64 KiB and 1 GiB",
-        );
-        check(self.stream_window_bytes >= MIN_WINDOW, "stream_window_bytes", "must be at least 64 KiB");
-        check(
-            self.connection_window_bytes >= self.stream_window_bytes,
-            "connection_window_bytes",
-            "must not be below stream_window_bytes",
-        );
-        check(self.socket_buffer_bytes <= MAX_FRAME_LIMIT, "socket_buffer_bytes", "must be at most 1 GiB");
-        check((1200..=65527).contains(&self.max_udp_payload), "max_udp_payload", "must be between 1200 and 65527");
-        check((1..=100).contains(&self.packets_per_ack), "packets_per_ack", "must be between 1 and 100");
-        check(ACK_DELAYS.contains(&self.max_ack_delay), "max_ack_delay", "must be between 1 ms and 25 ms");
-        check(!self.keep_alive.is_zero(), "keep_alive", not_zero);
-        check(self.idle_timeout >= self.keep_alive * 2, "idle_timeout", "must be at least twice keep_alive");
-        check(self.idle_timeout <= DAY, "idle_timeout", "must be at most a day");
-        check(!self.hello_timeout.is_zero(), "hello_timeout", not_zero);
-        check(!self.redial_min.is_zero(), "redial_min", not_zero);
-        check(self.redial_max >= self.redial_min, "redial_max", "must not be below redial_min");
-        check(self.redial_max <= DAY, "redial_max", "must be at most a day");
-        check(self.max_handshakes > 0, "max_handshakes", not_zero);
-        check(self.max_connections > 0, "max_connections", not_zero);
-        check(self.max_connections_per_peer > 0, "max_connections_per_peer", not_zero);
-        check(self.max_streams_per_connection > 0, "max_streams_per_connection", not_zero);
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
-    }
-}
+mod swim;
+mod transport;
 
-const MIN_WINDOW: u32 = 64 << 10;
-const MIN_FRAME_LIMIT: usize = 64 << 10;
-const MAX_FRAME_LIMIT: usize = 1 << 30;
-/// What quinn's timers can tell apart, and what it keeps to on paths of any length.
-const ACK_DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn defaults_are_valid() {
-        assert_eq!(TransportConfig::default().validate(), Ok(()));
-    }
-
-    #[test]
-    fn every_problem_is_listed() {
-        let config = TransportConfig {
-            max_udp_payload: 1000,
-            packets_per_ack: 0,
-            max_ack_delay: Duration::from_millis(26),
-            keep_alive: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(6),
-            max_streams_per_connection: 0,
-            ..TransportConfig::default()
-        };
-        let fields: Vec<_> = config.validate().unwrap_err().iter().map(|problem| problem.field).collect();
-        assert_eq!(
-            fields,
-            ["max_udp_payload", "packets_per_ack", "max_ack_delay", "idle_timeout", "max_streams_per_connection"]
-        );
-    }
-
-    #[test]
-    fn congestion_control_has_names() {
-        for one in [Congestion::Cubic, Congestion::Bbr, Congestion::NewReno] {
-            assert_eq!(one.to_string().parse(), Ok(one));
-        }
-        assert_eq!("vegas".parse::<Congestion>().unwrap_err().field, "congestion");
-    }
-}
+pub use swim::SwimSettings;
+pub use transport::{Congestion, TransportConfig};

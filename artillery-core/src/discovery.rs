@@ -1,7 +1,7 @@
-//! Where others may be found: hints, never trusted. Certificates decide who gets in.
+//! Where other nodes may be found. These are hints, never trusted: certificates decide which peer is let in.
 //!
-//! [`Discovery`] is what third parties implement. Here are [`MdnsDiscovery`] (the local network), [`SeedDiscovery`] (a
-//! list of addresses) and [`Combined`] (several at once).
+//! Applications may implement [`Discovery`] for sources of their own. Sources in this crate are [`MdnsDiscovery`] (the
+//! local network) and [`Seed`]s (addresses given by the operator).
 
 mod candidate;
 mod combined;
@@ -17,34 +17,34 @@ use std::pin::Pin;
 use futures_core::Stream;
 
 pub use candidate::{Announcement, Candidate, ResolveError, Source};
-pub use combined::Combined;
-pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings, SERVICE};
-pub use seed::{Seed, SeedDiscovery, SeedError};
+pub(crate) use combined::Combined;
+pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
+pub(crate) use seed::SeedDiscovery;
+pub use seed::{Seed, SeedError};
 
-/// A stream of hints; it ends when its source has no more to say, ever.
+/// A stream of hints. It ends when its source will never have another one.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
 
 /// A source of hints where members of a cluster may be reached.
 ///
-/// Implementations log their own troubles and go on: a source that fails only stays silent.
+/// Implementations log their own failures and go on: a source that fails only stays silent.
 pub trait Discovery: Send + Sync + 'static {
-    /// Makes this node known, in place of what was announced before. Returns at once. Done again when an address
-    /// changes; withdrawn when the source is dropped.
+    /// Announces this node, instead of what was announced before, and returns at once. Called again when an address
+    /// changes. Dropping the source withdraws the announcement.
     fn announce(&self, me: &Announcement);
 
-    /// Everything found from now on, and what is known already. Each call gives a stream of its own. The same candidate
+    /// All candidates known already, and those found from now on. Each call returns a stream of its own. A candidate
     /// may come several times.
     fn candidates(&self) -> Candidates;
 }
 
-/// Doors for the fuzz targets, which stand outside this crate.
+/// Entry points for the fuzz targets, which stand outside this crate.
 #[cfg(fuzzing)]
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod fuzzing {
-    use super::txt::Txt;
+pub(crate) mod fuzzing {
+    use super::txt::TxtRecord;
 
-    /// Four lines: the properties of a record. `*` stands for a good one, an empty line for one that isn't there.
+    /// Four lines: the properties of a record. `*` stands for a valid one, an empty line for a missing one.
     pub fn txt_record(bytes: &[u8]) {
         const GOOD: [(&str, &[u8]); 4] = [
             ("v", b"1"),
@@ -61,11 +61,11 @@ pub mod fuzzing {
                 line => Some(line),
             }
         };
-        if let Ok(txt) = Txt::parse(find) {
+        if let Ok(txt) = TxtRecord::parse(find) {
             let again = txt.to_properties();
             let find = |key: &str| again.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_bytes());
-            // Of many addresses, a record holds as many as fit.
-            let again = Txt::parse(find).expect("its own record");
+            // Of many addresses a record holds as many as fit.
+            let again = TxtRecord::parse(find).expect("its own record");
             assert_eq!((again.cluster, again.node), (txt.cluster, txt.node));
             assert!(txt.addrs.starts_with(&again.addrs));
         }

@@ -1,10 +1,10 @@
-//! Length-delimited frames: a small encoded header, then raw bytes that nobody copies again.
+//! Length-delimited frames: a small encoded header, then raw bytes that are not copied again.
 //!
 //! On the wire: total length (`u32`, little endian, of what follows it), header length (`u32`), header, body.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::codec::MAX_HEADER;
+use crate::{codec::MAX_HEADER, error::FrameError};
 
 /// Bytes before the header.
 pub const PREFIX: usize = 8;
@@ -12,9 +12,9 @@ pub const PREFIX: usize = 8;
 /// A frame as it was received. Header and body share the memory that the frame was received into.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// An encoding by [`crate::codec`].
+    /// Says what the frame is about, at most 1 MiB. Artillery puts encoded values here.
     pub header: Bytes,
-    /// Keys and values, back to back; the header says where each ends.
+    /// Raw bytes. The header says where each part of it ends.
     pub body: Bytes,
 }
 
@@ -24,7 +24,7 @@ impl Frame {
         PREFIX + self.header.len() + self.body.len()
     }
 
-    /// The whole frame as one piece: for tests and small frames, since it copies.
+    /// The whole frame as one piece. It copies, so use it for tests and small frames.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.wire_len());
         out.extend_from_slice(&prefix(self.header.len(), self.body.len()));
@@ -34,36 +34,9 @@ impl Frame {
     }
 }
 
-/// Why a stream holds no more frames. Each of them ends the stream: what follows can't be told apart any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// The announced length is above the receiver's limit.
-    #[error("a frame of {len} bytes, at most {limit} are allowed")]
-    TooLarge {
-        /// Announced length in bytes.
-        len: u64,
-        /// The receiver's limit in bytes.
-        limit: usize,
-    },
-    /// The announced header is longer than its frame or than any header may be.
-    #[error("a header of {header} bytes in a frame of {len}")]
-    BadHeaderLength {
-        /// Announced header length in bytes.
-        header: u64,
-        /// Announced frame length in bytes.
-        len: u64,
-    },
-    /// The stream ended inside a frame.
-    #[error("the stream ended {missing} or more bytes before its frame did")]
-    Truncated {
-        /// Bytes known to be missing.
-        missing: u64,
-    },
-}
-
 /// The first [`PREFIX`] bytes of a frame.
 ///
-/// The caller keeps `header + body` below 4 GiB: the peers' frame limit, far below, is settled when they meet.
+/// The caller keeps `header + body` below 4 GiB. The frame limit of peers is far below.
 pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
     debug_assert!(header + body + 4 <= u32::MAX as usize);
     let mut out = [0; PREFIX];
@@ -85,14 +58,14 @@ impl FrameDecoder {
         Self { buffer: BytesMut::new(), limit }
     }
 
-    /// Takes in what was received next. Memory grows with what came, never with what a length claims.
+    /// Appends received bytes. Memory grows with the bytes that came, never with a length that they claim.
     pub fn push(&mut self, received: &[u8]) {
         self.make_room(received.len());
         self.buffer.extend_from_slice(received);
     }
 
-    /// Growing by itself, the buffer would end up with up to twice the length of a large frame, and whoever keeps a value
-    /// out of it keeps all of that.
+    /// Makes room for the rest of a large frame at once. A buffer that grows by itself would end up with up to twice
+    /// the length of the frame, and a value that is kept out of it would keep all of that memory.
     fn make_room(&mut self, more: usize) {
         let needed = self.buffer.len() + more;
         if needed > self.buffer.capacity()
@@ -108,7 +81,7 @@ impl FrameDecoder {
     /// The next whole frame, `None` until more bytes come.
     ///
     /// # Errors
-    /// [`FrameError`] when the lengths make no sense; the stream is then useless.
+    /// [`FrameError`] if the lengths make no sense. The stream is then useless.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((len, header)) = self.lengths()? else { return Ok(None) };
         if self.buffer.len() < 4 + len {
@@ -128,7 +101,7 @@ impl FrameDecoder {
         Ok(self.lengths()?.map(|(len, _)| len - 4))
     }
 
-    /// To be asked when the stream has ended: an error if that was inside a frame.
+    /// Checks that a stream that has ended did so between two frames.
     ///
     /// # Errors
     /// [`FrameError::Truncated`].
@@ -168,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_at_every_byte() {
+    fn a_frame_cut_at_any_byte_is_reassembled() {
         let whole = frame(b"head", b"body").to_bytes();
         for cut in 0..whole.len() {
             let mut decoder = FrameDecoder::new(100);
@@ -200,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_frames_through_any_cuts(
+        fn frames_survive_any_cuts(
             frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..9), prop::collection::vec(any::<u8>(), 0..50)), 0..6),
             step in 1usize..40,
         ) {

@@ -1,16 +1,16 @@
-//! Names of nodes, of their lives, and of clusters.
+//! Names of nodes, of their incarnations, and of clusters.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A node, whatever process currently acts for it: derived from its stable name, and bound to its certificate.
+/// A node, independent of the process that acts for it now: derived from its stable name, and bound to its certificate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId([u8; 16]);
 
 impl NodeId {
-    /// The id of the node called `name`: the same name is the same node, for ever.
+    /// The id of the node called `name`. The same name is always the same node.
     pub fn from_name(name: &str) -> Self {
         let digest = Sha256::new().chain_update(b"artillery node\0").chain_update(name.as_bytes()).finalize();
         let mut id = [0; 16];
@@ -28,7 +28,7 @@ impl NodeId {
         &self.0
     }
 
-    /// The first eight digits of how it is written.
+    /// The first eight hexadecimal digits.
     fn prefix(&self) -> u32 {
         let [a, b, c, d, ..] = self.0;
         u32::from_be_bytes([a, b, c, d])
@@ -47,15 +47,15 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// One life of one node's process: the identity of its store, and how often that store was opened.
+/// One incarnation of a node's process: the identity of its store, and how often that store was opened.
 ///
-/// A restart in memory makes a new store, so it is another incarnation too: nothing that was promised by the
-/// former process binds, or is known to, the new one.
+/// A restart in memory makes a new store, so it is another incarnation too. Promises of the former process do not bind
+/// the new one, which does not know them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// Random, made when the store was made.
+    /// Random, drawn when the store was made.
     pub store: u128,
-    /// Starts of this store so far, this one included.
+    /// Starts of this store so far, including this one.
     pub starts: u64,
 }
 
@@ -71,12 +71,12 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// A node in one of its lives: what configurations name and what speaks in a chain.
+/// A node in one of its incarnations: what configurations name, and what speaks in a chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MemberId {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// In which of its lives.
+    /// The incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -92,10 +92,10 @@ impl fmt::Debug for MemberId {
     }
 }
 
-/// A cluster names so many of those that it succeeds at most: of more, the newest.
+/// A cluster names at most so many of the formations that it succeeds: the newest.
 pub const MAX_LINEAGE: usize = 16;
 
-/// One formation of a cluster: random, made once; members of different formations refuse each other for good.
+/// One formation of a cluster: random, drawn once. Members of different formations refuse each other for good.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub u128);
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_short_where_people_look_for_faults() {
+    fn debug_output_of_ids_is_short() {
         let node = NodeId::from_name("a");
         let text = node.to_string();
         assert_eq!(format!("{node:?}"), format!("NodeId({}…)", &text[..8]));

@@ -1,7 +1,7 @@
-//! Who a node is: a name, and a certificate that binds it to the node's connections.
+//! Identities of nodes: a name, and a certificate that binds the name to connections.
 //!
-//! Every connection is mutual TLS 1.3. The certificate of either side carries its node name, the name determines the
-//! [`NodeId`], and what a peer claims in its hello is held against it: no member can speak as another.
+//! Every connection is mutual TLS 1.3. The certificate of either side carries its node name, and the name determines
+//! the [`NodeId`]. A peer that claims another id in its hello is refused, so no member can speak as another.
 
 mod name;
 mod pem;
@@ -18,22 +18,22 @@ use crate::{error::IdentityError, id::NodeId};
 
 pub(crate) use tls::{TlsConfigs, name_of};
 
-/// The shortest secret that is taken, in bytes.
+/// The shortest secret that is accepted, in bytes.
 pub const MIN_SECRET: usize = 16;
 
 /// The longest node name, in characters.
 pub const MAX_NAME: usize = 63;
 
-/// A node's name with the means to prove it, and those that it trusts.
+/// A node's name, the certificate and key that prove it, and the authorities that it trusts.
 #[derive(Clone)]
 pub struct Identity {
-    inner: Arc<Inner>,
+    inner: Arc<IdentityInner>,
 }
 
 #[derive(Clone)]
-struct Inner {
+struct IdentityInner {
     name: String,
-    /// Own certificate first, then those between it and a root.
+    /// The own certificate, then those between it and a root.
     chain: Vec<CertificateDer<'static>>,
     /// PKCS#8.
     key: Vec<u8>,
@@ -44,8 +44,8 @@ struct Inner {
 impl Identity {
     /// The identity of the node `name` in the cluster that shares `secret`.
     ///
-    /// Whoever holds the secret can make an identity of any name: it keeps outsiders out, not members apart. Where
-    /// that matters, use [`Identity::from_pem`]. The secret is not stretched: take a random one.
+    /// A holder of the secret can make an identity of any name: the secret keeps outsiders out, but does not tell
+    /// members apart. Where that matters, use [`Identity::from_pem`]. The secret is not stretched, so use a random one.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`] below [`MIN_SECRET`] bytes, [`IdentityError::BadName`].
@@ -54,26 +54,31 @@ impl Identity {
         let authority = secret::Authority::from_secret(secret)?;
         let leaf = authority.leaf(name)?;
         let seed = authority.stable_seed(name)?;
-        let inner =
-            Inner { name: name.to_owned(), chain: vec![leaf.cert], key: leaf.key, roots: vec![authority.cert], seed };
+        let inner = IdentityInner {
+            name: name.to_owned(),
+            chain: vec![leaf.cert],
+            key: leaf.key,
+            roots: vec![authority.cert],
+            seed,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// An identity for a client: the name is random.
+    /// An identity of a client, with a random name.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].
     #[allow(clippy::disallowed_methods, reason = "the name only has to be unlike all others")]
     pub fn client_from_secret(secret: &[u8]) -> Result<Self, IdentityError> {
         let mut name = String::from("client-");
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(name, "{:032x}", rand::rng().random::<u128>());
         Self::from_secret(secret, &name)
     }
 
-    /// An identity from given certificates: `ca` signs whoever is trusted, `cert` (a chain, leaf first) and `key`
-    /// (PKCS#8) are this node's own, all as PEM. Its name is the first DNS name among the leaf's subject alternative
-    /// names. Where extended key usages are given, they must allow server and client.
+    /// An identity from given certificates, all as PEM: `ca` signs the peers that are trusted; `cert` (a chain, leaf
+    /// first) and `key` (PKCS#8) are this node's own. Its name is the first DNS name among the leaf's subject
+    /// alternative names. Extended key usages, if there are any, must allow server and client.
     ///
     /// # Errors
     /// [`IdentityError::BadPem`], [`IdentityError::NoNodeName`], [`IdentityError::BadName`],
@@ -84,14 +89,14 @@ impl Identity {
         let key = pem::private_key(key)?;
         let name = name_of(&chain[0])?;
         let seed = Sha256::new().chain_update(b"artillery node seed\0").chain_update(&key).finalize().into();
-        let identity = Self { inner: Arc::new(Inner { name, chain, key, roots, seed }) };
-        // Finds a key that does not belong to the certificate now rather than when the first peer calls.
+        let identity = Self { inner: Arc::new(IdentityInner { name, chain, key, roots, seed }) };
+        // Reports a key that does not belong to the certificate now, rather than when the first peer connects.
         identity.tls()?;
         Ok(identity)
     }
 
-    /// The same identity, which also trusts whoever holds `secret`: for replacing a secret without a stop. Let all
-    /// nodes trust both first, then give each its identity from the new secret, then drop the old one.
+    /// The same identity, which also trusts holders of `secret`: for replacing a secret without a stop. First let all
+    /// nodes trust both, then give each node its identity from the new secret, then drop the old secret.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].
@@ -101,7 +106,7 @@ impl Identity {
         Ok(self)
     }
 
-    /// The same identity, which also trusts whoever `ca` (PEM) has signed.
+    /// The same identity, which also trusts certificates signed by `ca` (PEM).
     ///
     /// # Errors
     /// [`IdentityError::BadPem`], [`IdentityError::Unusable`].
@@ -122,12 +127,12 @@ impl Identity {
         NodeId::from_name(&self.inner.name)
     }
 
-    /// Both sides of the node's TLS.
+    /// TLS settings of both sides of a connection.
     pub(crate) fn tls(&self) -> Result<TlsConfigs, IdentityError> {
         tls::configs(&self.inner)
     }
 
-    /// Whether one of the roots has signed for this chain of certificates, leaf first.
+    /// Whether one of the roots has signed this chain of certificates, leaf first.
     pub(crate) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
         tls::trusts(&self.inner, chain)
     }
@@ -138,8 +143,8 @@ impl Identity {
         tls::anonymous(&self.inner)
     }
 
-    /// A secret of this node that outlives its process: with it a restarted node can tell peers at once that their
-    /// old connections are gone.
+    /// A secret of this node that outlives its process. With it a restarted node can tell peers at once that their old
+    /// connections are gone.
     pub(crate) fn seed(&self) -> &[u8; 32] {
         &self.inner.seed
     }
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_is_named() {
+    fn bad_identity_input_is_named() {
         assert!(matches!(Identity::from_secret(SECRET, "A"), Err(IdentityError::BadName { .. })));
         assert!(matches!(
             Identity::from_pem(b"", b"", b""),

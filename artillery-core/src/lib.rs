@@ -1,28 +1,113 @@
-//! Who is there, and how to reach them: the *AP* half of Artillery.
+//! Nodes that find each other, prove their identity, watch each other, and carry bytes to each other: the *available*
+//! half of Artillery, useful without the data half.
 //!
-//! Without default features only the pure parts remain: identifiers, time, codec, frames and the SWIM wrapper.
+//! What it is: discovery (multicast DNS and seeds), mutual TLS from one shared secret or from given certificates,
+//! membership by SWIM, and one QUIC endpoint a node with framed streams, datagrams, and links that are dialled again.
+//!
+//! What it is not: consistent. It says which members *seem* to be there. Two nodes may disagree for a while, and a member
+//! that is [`Down`](MemberState::Down) here may be alive elsewhere. Decide nothing by it that must be decided once:
+//! `artillery-ddata` does that, on top of this crate.
+//!
+//! # Find the other nodes
+//!
+//! A [`Cluster`] is one node among others. A cluster name and a secret are enough on one network. Seeds are for
+//! networks without multicast.
+//!
+//! ```no_run
+//! # #[cfg(feature = "net")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use artillery_core::{Cluster, MemberEvent};
+//!
+//! let secret = std::env::var("SHOP_SECRET")?;
+//! let cluster = Cluster::builder().cluster("shop").secret(secret).seed("db-1.example:7400").payload("role=web");
+//! let cluster = cluster.start().await?;
+//!
+//! let mut events = cluster.events();
+//! while let Some(event) = events.next().await {
+//!     match event {
+//!         MemberEvent::Up(member) => println!("{} at {} says {:?}", member.name, member.addr, member.payload),
+//!         MemberEvent::Down(member) | MemberEvent::Left(member) => println!("{} is gone", member.name),
+//!         _ => println!("{} members are known", events.members().count()),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Carry bytes to them
+//!
+//! [`Cluster::endpoint`] gives a [`Link`](transport::Link) to any member, which is dialled again when it breaks. Streams
+//! carry frames: a small header, and a body that is not copied. The receiving node hands them to its
+//! [`Service`](transport::Service).
+//!
+//! ```no_run
+//! # #[cfg(feature = "net")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//!
+//! use artillery_core::{
+//!     Cluster,
+//!     transport::{IncomingStream, PeerInfo, Service, StreamKind},
+//! };
+//!
+//! const NOTES: StreamKind = StreamKind::FIRST_FREE;
+//!
+//! struct Notes;
+//!
+//! impl Service for Notes {
+//!     fn stream(&self, peer: &Arc<PeerInfo>, mut stream: IncomingStream) {
+//!         let name = peer.name.clone();
+//!         tokio::spawn(async move {
+//!             while let Ok(Some(frame)) = stream.reader.next().await {
+//!                 println!("{name}: {:?}", frame.body);
+//!             }
+//!         });
+//!     }
+//! }
+//!
+//! # let secret = std::env::var("SHOP_SECRET")?;
+//! let cluster = Cluster::builder().cluster("shop").secret(secret).service(Arc::new(Notes)).start().await?;
+//! for member in cluster.members() {
+//!     let link = cluster.endpoint().link(member.id.node, vec![member.addr]);
+//!     let mut writer = link.connected().await?.open_uni(NOTES, 0).await?;
+//!     writer.send(b"", &["hello".into()]).await?;
+//!     writer.finish();
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The rest
+//!
+//! [`config`] holds settings, [`identity`] certificates, [`discovery`] the sources of addresses, to which an application
+//! may add its own, and [`error`] what each failure leaves behind.
+//!
+//! Without default features only the pure half remains, which reads no clock and opens no socket: identifiers, time,
+//! frames, settings, errors, and, for the other crates of this project, SWIM as a state machine.
 
 #[cfg(feature = "net")]
-pub mod clock;
+mod clock;
 #[cfg(feature = "net")]
-pub mod cluster;
-pub mod codec;
-#[cfg(feature = "net")]
+mod cluster;
+mod codec;
 pub mod config;
 #[cfg(feature = "net")]
 pub mod discovery;
-#[cfg(feature = "net")]
 pub mod error;
-pub mod frame;
-pub mod id;
+mod frame;
+mod id;
 #[cfg(feature = "net")]
 pub mod identity;
-pub mod membership;
-pub mod time;
+#[doc(hidden)]
+pub mod internal;
+mod membership;
+mod time;
 #[cfg(feature = "net")]
 pub mod transport;
 
 #[cfg(feature = "net")]
-pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, MemberState};
+pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, SeedState, SeedStatus};
+pub use frame::Frame;
 pub use id::{ClusterId, Incarnation, MemberId, NodeId};
+pub use membership::MemberState;
 pub use time::Timestamp;

@@ -8,17 +8,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds on one node's clock since an origin of its own; never compared between nodes.
+/// Nanoseconds on one node's clock since an origin of its own. Never compare those of two nodes.
 ///
-/// Drivers take it from a clock that counts suspended time (`CLOCK_BOOTTIME` on Linux), since leases are measured
-/// by it; the simulator makes it up.
+/// Drivers take it from a clock that counts suspended time (`CLOCK_BOOTTIME` on Linux), since leases are measured by
+/// it. The simulator makes it up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
     /// The origin of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than every other.
+    /// Later than every other point.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The point `nanos` nanoseconds after the origin.
@@ -31,7 +31,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The time from `earlier` to `self`, zero if that is negative.
+    /// The time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

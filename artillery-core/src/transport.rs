@@ -1,47 +1,50 @@
-//! One QUIC endpoint per node: who may speak, long-lived streams of frames, datagrams, and links that are re-dialled.
+//! One QUIC endpoint for each node: admission of peers, long-lived streams of frames, datagrams, and links that are
+//! dialled again.
 //!
-//! A node dials for what it *sends*: the side that dialled opens streams and sends datagrams, the other one takes them
-//! in through its [`Service`] and answers on bidirectional streams, or on a few unidirectional ones of its own. So two nodes that send to each other have two
-//! connections, and nobody has to decide which of two is to be kept.
+//! A node dials for what it *sends*. The side that dialled opens streams and sends datagrams. The other side receives
+//! them through its [`Service`], and answers on bidirectional streams or on a few unidirectional streams of its own. So
+//! two nodes that send to each other have two connections, and never need to agree on which of two to keep.
 
 mod accept;
+mod codes;
 mod connection;
 mod counters;
 mod dial;
 mod endpoint;
 mod hello;
 mod link;
+#[cfg(feature = "testing")]
+mod medium;
+mod peer;
 mod quic;
+mod redial;
 mod registry;
 mod reset;
 mod security;
 mod service;
+mod shared;
 #[cfg(feature = "testing")]
-pub mod simulated;
-mod socket;
+pub(crate) mod simulated;
+pub(crate) mod socket;
 mod stream;
 mod waiters;
 
 #[cfg(test)]
 mod tests;
 
-pub use connection::{CloseCode, Connection, StreamKind};
+pub use codes::{CloseCode, StreamKind};
+pub use connection::Connection;
 pub use counters::Counters;
-pub use endpoint::{Endpoint, LinkFilter, LocalInfo};
+pub use endpoint::Endpoint;
 pub use link::{Link, LinkState, LinkWatch};
-pub use service::{IncomingStream, PeerInfo, PeerKind, Service};
+pub use peer::{LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind};
+pub use service::{IncomingStream, Service};
 pub use stream::{FrameBatch, FrameReader, FrameWriter};
 
-use crate::error::VersionRange;
-
-/// Protocol versions that this library can talk.
-pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
-
-/// Doors for the fuzz targets, which stand outside this crate.
+/// Entry points for the fuzz targets, which stand outside this crate.
 #[cfg(fuzzing)]
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod fuzzing {
+pub(crate) mod fuzzing {
     pub fn hello(bytes: &[u8]) {
         super::hello::fuzz(bytes);
     }

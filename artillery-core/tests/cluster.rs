@@ -11,12 +11,10 @@ use std::{
 };
 
 use artillery_core::{
-    Cluster, ClusterBuilder, ClusterId, Incarnation, Member, MemberEvent, MemberEvents, MemberState, NodeId,
-    cluster::{SeedState, StartError},
-    config::TransportConfig,
+    Cluster, ClusterBuilder, ClusterId, Incarnation, Member, MemberEvent, MemberEvents, MemberState, NodeId, SeedState,
+    config::{SwimSettings, TransportConfig},
     discovery::Source,
-    error::{ConnectError, IdentityError, Refusal},
-    membership::SwimSettings,
+    error::{ConnectError, IdentityError, Refusal, StartError},
     transport::{IncomingStream, PeerInfo, Service, StreamKind},
 };
 use tokio::sync::mpsc;
@@ -24,17 +22,15 @@ use tokio::sync::mpsc;
 const SECRET: &str = "a secret of some length";
 
 fn node(name: &str) -> ClusterBuilder {
-    let transport = TransportConfig {
-        keep_alive: Duration::from_millis(100),
-        idle_timeout: Duration::from_secs(1),
-        redial_max: Duration::from_millis(200),
-        ..TransportConfig::default()
-    };
-    let membership = SwimSettings { suspect_to_down: Duration::from_millis(500), ..SwimSettings::loopback() };
+    let transport = TransportConfig::default()
+        .with_keep_alive(Duration::from_millis(100))
+        .with_idle_timeout(Duration::from_secs(1))
+        .with_redial_max(Duration::from_millis(200));
+    let membership = SwimSettings::loopback().with_suspect_to_down(Duration::from_millis(500));
     Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
 }
 
-/// Waits, but not for ever: a test that hangs shall say where.
+/// Fails with the place of the call instead of hanging for ever.
 #[track_caller]
 fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();
@@ -46,7 +42,7 @@ fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     }
 }
 
-/// Waits until the members that `cluster` sees are as wanted.
+/// Waits until `wanted` holds for the members that `cluster` sees.
 async fn see(cluster: &Cluster, mut wanted: impl FnMut(&[Member]) -> bool) {
     let mut events = cluster.events();
     within(async {
@@ -92,13 +88,13 @@ async fn three_meet_by_a_seed() {
     assert_eq!((seen.name.as_str(), seen.addr, &seen.payload[..]), ("a", a.addr(), &b"first"[..]));
     assert_eq!(c.found_by(a.id().node), Some(Source::Seed(a.addr().to_string())));
     assert_eq!(b.seeds()[0].state, SeedState::Met(a.id().node));
-    // Links that membership has made can be used by others.
+    // Applications can use the links that the membership has made.
     let link = b.endpoint().link(c.id().node, vec![]);
     assert_eq!(within(link.connected()).await.unwrap().peer().id, c.id());
 }
 
 #[tokio::test]
-async fn one_crashes() {
+async fn a_crashed_member_is_reported_down() {
     let [a, b, c] = trio().await;
     let mut events = a.events();
     let gone = c.id();
@@ -116,7 +112,7 @@ async fn one_crashes() {
 }
 
 #[tokio::test]
-async fn one_leaves() {
+async fn a_farewell_is_reported_as_left() {
     let [a, b, c] = trio().await;
     let mut events = [a.events(), b.events()];
     let gone = c.id();
@@ -124,7 +120,7 @@ async fn one_leaves() {
     for events in &mut events {
         next_of(events, |event| match event {
             MemberEvent::Left(member) if member.id == gone => Some(()),
-            // What others tell of it may be faster than its own words, but nobody has to suspect anything.
+            // Other members may report the farewell before the member itself does, but none may suspect it.
             MemberEvent::Suspect(member) => panic!("{member:?} said farewell"),
             _ => None,
         })
@@ -134,7 +130,7 @@ async fn one_leaves() {
 }
 
 #[tokio::test]
-async fn one_starts_anew() {
+async fn a_restarted_node_is_another_member() {
     let [a, b, c] = trio().await;
     let (former, seed) = (c.id(), b.addr());
     let mut events = a.events();
@@ -143,7 +139,7 @@ async fn one_starts_anew() {
     let c = node("c").seed(seed.to_string()).start().await.unwrap();
     assert_eq!((c.id().node, c.id() == former), (former.node, false));
     sees(&a, &c, MemberState::Alive).await;
-    // The former life is over before the new one begins.
+    // The former incarnation is over before the new one begins.
     let mut over = false;
     next_of(&mut events, |event| match event {
         MemberEvent::Down(member) if member.id == former => {
@@ -169,11 +165,11 @@ async fn payloads_and_formations_get_about() {
     }
     see(&c, |members| members.iter().all(|member| member.cluster_id == Some(ClusterId(7)))).await;
     assert_eq!(c.member(a.id().node).unwrap().payload, "second");
-    assert!(a.set_payload(vec![0; artillery_core::cluster::MAX_PAYLOAD + 1]).await.is_err());
+    assert!(a.set_payload(vec![0; Member::MAX_PAYLOAD + 1]).await.is_err());
 }
 
 #[tokio::test]
-async fn another_formation_keeps_out() {
+async fn another_formation_refuses_a_node_at_all_seeds() {
     let [a, b, c] = trio().await;
     for cluster in [&a, &b, &c] {
         cluster.set_cluster_id(ClusterId(7)).await;
@@ -201,7 +197,7 @@ async fn a_seed_that_refuses_is_reported() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_its_own_seed() {
+async fn a_node_as_its_own_seed_recognises_itself() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = free.local_addr().unwrap();
     drop(free);
@@ -217,7 +213,7 @@ async fn a_node_that_is_its_own_seed() {
 }
 
 #[tokio::test]
-async fn two_processes_of_one_name() {
+async fn a_second_process_of_one_name_is_refused() {
     let a = node("a").start().await.unwrap();
     let other = node("a").seed(a.addr().to_string()).start().await.unwrap();
     let refused = within(other.refused_by_all_seeds()).await;
@@ -226,7 +222,7 @@ async fn two_processes_of_one_name() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_settings_are_refused() {
     let error = |builder: ClusterBuilder| async { builder.start().await.unwrap_err() };
     assert!(matches!(
         error(node("a").secret("short")).await,
@@ -236,12 +232,12 @@ async fn what_makes_no_sense_is_refused() {
     assert!(matches!(error(node("A B")).await, StartError::Identity(IdentityError::BadName { .. })));
     assert!(matches!(error(node("a").seed("nowhere")).await, StartError::Seed(_)));
     assert!(matches!(error(node("a").payload(vec![0; 600])).await, StartError::Payload(_)));
-    let membership = SwimSettings { probe_period: Duration::ZERO, ..SwimSettings::lan() };
+    let membership = SwimSettings::lan().with_probe_period(Duration::ZERO);
     assert!(matches!(error(node("a").membership(membership)).await, StartError::Membership(_)));
 }
 
 #[tokio::test]
-async fn the_given_life_is_lived() {
+async fn a_given_incarnation_is_used() {
     let incarnation = Incarnation { store: 5, starts: 9 };
     let a = node("a").incarnation(incarnation).start().await.unwrap();
     assert_eq!(a.id().incarnation, incarnation);
@@ -252,7 +248,7 @@ async fn an_unspecified_address_is_not_advertised() {
     let started = node("a").listen("0.0.0.0:0".parse().unwrap()).start().await;
     match started {
         Ok(a) => assert!(!a.addr().ip().is_unspecified() && a.addr().port() != 0),
-        // A machine without any network but loopback.
+        // This machine has no network but loopback.
         Err(error) => assert!(matches!(error, StartError::NoAdvertisableAddress)),
     }
     let advertised = node("b").listen("0.0.0.0:0".parse().unwrap()).advertise("127.0.0.1:0".parse().unwrap());
@@ -293,7 +289,7 @@ async fn a_partition_heals() {
     }
 }
 
-/// With a dead link between two of them the third speaks for both.
+/// If the link between two members is dead, the third speaks for both.
 #[tokio::test]
 async fn one_dead_link_is_no_death() {
     let cuts = Cuts::default();
@@ -307,7 +303,7 @@ async fn one_dead_link_is_no_death() {
     cuts.0.lock().unwrap().insert(b.addr());
     let link = a.endpoint().link(b.id().node, vec![]);
     let mut watch = link.watch();
-    // Long enough for the connection to be given up, and some probes more.
+    // Wait until the connection is given up, which takes several probes.
     within(async {
         while link.connection().is_some() {
             watch.changed().await.unwrap();
@@ -321,7 +317,7 @@ async fn one_dead_link_is_no_death() {
     }
 }
 
-/// Counts the streams that it is handed.
+/// Reports the streams that it is handed.
 struct Counting(mpsc::Sender<(String, StreamKind)>);
 
 impl Service for Counting {
@@ -331,7 +327,7 @@ impl Service for Counting {
 }
 
 #[tokio::test]
-async fn what_is_built_on_it_gets_its_streams() {
+async fn a_service_gets_its_streams() {
     let (sender, mut seen) = mpsc::channel(16);
     let a = node("a").service(Arc::new(Counting(sender.clone()))).start().await.unwrap();
     let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
@@ -347,7 +343,7 @@ async fn what_is_built_on_it_gets_its_streams() {
 }
 
 #[tokio::test]
-async fn found_by_mdns() {
+async fn nodes_on_one_mdns_port_find_each_other() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -356,7 +352,7 @@ async fn found_by_mdns() {
     sees(&a, &b, MemberState::Alive).await;
     sees(&b, &a, MemberState::Alive).await;
     assert!([a.found_by(b.id().node), b.found_by(a.id().node)].contains(&Some(Source::Mdns)));
-    // The wrong secret: found, but skipped.
+    // A node with another secret is found, but skipped.
     let c = node("c").secret("another secret of some length").mdns(true).mdns_port(port).start().await.unwrap();
     within(async {
         while a.endpoint().counters().refused + b.endpoint().counters().refused == 0 {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    replica::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
+    api::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
+    message::request::Operation,
     store::Held,
-    wire::request::Operation,
 };
 
 /// Bytes are counted in so many at a time.
@@ -232,6 +232,12 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
             Reply::Hashed(page) => page.keys.iter().map(|key| ENTRY + key.len()).sum(),
             Reply::Refused(_) | Reply::Expired => 0,
         }
+}
+
+/// Bytes of one kind of requests, or of answers, that may be under way on a connection at a time, so that what one kind
+/// leaves unread has not the whole of the connection's window: small reads, small writes and large requests are three.
+pub(crate) const fn unreceived_bytes(transport: &artillery_core::config::TransportConfig) -> usize {
+    transport.connection_window_bytes as usize / 4
 }
 
 #[cfg(test)]

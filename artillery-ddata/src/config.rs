@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use artillery_core::config::TransportConfig;
+pub use artillery_core::{config::TransportConfig, identity::Identity};
 
-use crate::{
-    control::{ChainSettings, Timing},
-    update::MAX_KEY,
-};
+pub use artillery_proto::control::{ChainSettings, InvalidChainSettings, InvalidTiming, Timing};
+
+use crate::types::update::MAX_KEY;
 
 /// How a node finds its cluster, what it settles if it forms one, and how much memory it may take.
 #[derive(Debug, Clone)]

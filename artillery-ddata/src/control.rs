@@ -3,8 +3,7 @@
 
 pub(crate) mod embedded;
 
-pub use artillery_proto::control::{
-    ChainSettings, ConfigLog, Configs, Founder, Founding, History, InvalidChainSettings, InvalidTiming, MAX_CHAINS,
-    MAX_LINEAGE, Met, ParseHistoryError, Relation, Static, Term, Timing, chain_of, conformance, first_configs,
-    formation, log, message, placement, recovery, succession,
+pub(crate) use artillery_proto::control::{
+    Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, Timing, chain_of, formation, log, message, recovery,
+    succession,
 };

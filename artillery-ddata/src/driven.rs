@@ -13,7 +13,7 @@ use tokio::{
 };
 
 /// Tasks that were told to stop when the last clone went have so long for their last words to peers.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
 
 /// A runtime that one thread drives until the last clone is gone. It ends on that thread, so that the last clone may be
 /// dropped anywhere.
@@ -40,7 +40,7 @@ impl Driven {
                 runtime.block_on(async {
                     // The sender says nothing; it is only dropped.
                     let _ = dropped.await;
-                    tokio::time::sleep(LAST_WORDS).await;
+                    tokio::time::sleep(SHUTDOWN_GRACE).await;
                 });
             }
             // A name that is just being looked up must not keep the thread.

@@ -5,8 +5,10 @@ pub(crate) mod control;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod forming;
-pub(crate) mod handle;
 pub(crate) mod lanes;
-pub(crate) mod local;
+pub(crate) mod phase;
 pub(crate) mod receive;
 pub(crate) mod serve;
+
+/// A future that owns what it needs.
+pub(crate) type BoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;

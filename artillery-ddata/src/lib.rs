@@ -35,7 +35,7 @@
 //! ```
 //!
 //! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`: once three nodes with
-//! this name and secret see each other (by multicast DNS, or by [`seed`](crate::node::NodeBuilder::seed) addresses
+//! this name and secret see each other (by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses
 //! where that doesn't reach), they agree on a chain, once and for all. Later nodes become spares, and serve by asking a
 //! member. To see it in one process run `cargo run --release --bin quickstart`.
 //!
@@ -91,36 +91,36 @@
 //! dies is removed once its lease is certainly out; clean reads at the others go on meanwhile, writes after it. With the store in
 //! memory, what was written lives as long as one serving member does.
 
+pub mod admin;
 pub mod blocking;
 mod budget;
 pub mod client;
 pub mod config;
-pub mod control;
+mod control;
 mod driven;
 mod driver;
 pub mod error;
 pub mod kv;
+mod local;
 pub mod map;
 pub mod metrics;
 pub mod node;
+mod rpc;
 pub mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use artillery_core as core;
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
-pub(crate) use artillery_proto::replica;
 pub use artillery_proto::{
-    ChainConfig, ChainId, ChainMember, Computed, Epoch, Expected, Frontier, GroupFailure, GroupOutcome, Mode,
-    NodeAddress, NotLocal, ParseFrontierError, ParseRequestIdError, Place, ReadMode, Refusal, RequestId, Role, Routing,
-    Sequence, Session, StepOutcome, Version, Way, chain, store, tries, update, version, wire,
+    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, NodeAddress, NotLocal, Place, ReadMode, Refusal,
+    RequestId, Role, Routing, Sequence, Session, Version,
 };
-pub use blocking::BlockingKv;
-pub use client::{Client, ClientBuilder, ClientError};
-pub use error::Error;
-pub use kv::{
-    Batch, Change, Committed, Conflict, Cut, Entry, Group, KeyPage, Kv, Read, ReadState, Resolution, Script, Served,
-    Taken, Versioned, Watch,
+pub(crate) use artillery_proto::{api, message, replica, store, types, wire};
+
+pub use self::{
+    client::{builder::ClientBuilder, handle::Client},
+    error::kinds::Error,
+    kv::{batch::Batch, handle::Kv, script::Script},
+    map::handle::Map,
+    node::{builder::NodeBuilder, handle::Node},
 };
-pub use map::{Map, MapError};
-pub use node::{Node, NodeBuilder};

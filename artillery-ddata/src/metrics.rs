@@ -14,7 +14,7 @@ use std::fmt;
 
 use artillery_core::transport::Counters;
 
-pub(crate) use self::tally::{Tally, Timing};
+pub(crate) use self::tally::{OperationTimer, Tally};
 use crate::status::NodeStatus;
 
 /// A reading of everything that a node counts and measures. Counters begin at 0 with the node, and are read one by one.

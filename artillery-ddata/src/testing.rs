@@ -62,23 +62,19 @@
 //!
 //! The configuration of a chain is fixed. While a member is crashed its chain takes no writes, and reads are served
 //! where a key is clean; a crashed member doesn't come back. A value in memory is as safe as one on a disk: stores lose
-//! nothing. Changes that a [`Watch`](crate::Watch) hands out are not checked. [`BlockingKv`](crate::BlockingKv) needs
+//! nothing. Changes that a [`Watch`](crate::kv::Watch) hands out are not checked. [`BlockingKv`](crate::blocking::BlockingKv) needs
 //! threads, and so real time.
 
-mod book;
 mod cluster;
 mod explore;
 mod node;
-mod observer;
 #[cfg(test)]
 mod tests;
 mod trouble;
 mod verdict;
 
+pub use crate::rpc::observer::Fate;
 pub use artillery_checker::{self as checker, history};
-pub(crate) use book::Ask;
 pub use cluster::{Builder, CheckFailed, Checked, Cluster};
 pub use explore::explore;
-pub use observer::Fate;
-pub(crate) use observer::{Noted, Observer};
 pub use trouble::Trouble;

@@ -1,5 +1,5 @@
-//! A peer with the right secret and the wrong intentions: whatever it sends ends in a typed error at its end, and a
-//! node that is as healthy as before.
+//! A peer with the right secret and bad intentions: all that it sends ends in a typed error at its end, and leaves the
+//! node as healthy as before.
 #![allow(missing_docs)]
 
 mod support;
@@ -12,17 +12,14 @@ use artillery_core::{
     error::CloseReason,
     identity::Identity,
     transport::{
-        CloseCode, Connection, Endpoint, FrameWriter, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind,
-        Service, StreamKind,
+        CloseCode, Connection, Endpoint, FrameWriter, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service,
+        StreamKind,
     },
 };
-use artillery_ddata::{
-    ChainId, Epoch, Node, Place, Sequence,
-    wire::{
-        chain,
-        message::{ChainFrame, ChainMessage, Control},
-        streams,
-    },
+use artillery_ddata::{ChainId, Epoch, Node, Place, Sequence};
+use artillery_proto::{
+    message::{ChainFrame, ChainMessage, Control},
+    wire::{chain, streams},
 };
 use bytes::Bytes;
 use rand_chacha::{
@@ -39,16 +36,10 @@ impl Service for Deaf {
     fn stream(&self, _: &Arc<PeerInfo>, _: IncomingStream) {}
 }
 
-/// Somebody who knows the secret.
+/// A peer that knows the secret.
 fn intruder(cluster: &TestCluster, kind: PeerKind) -> Endpoint {
     let identity = Identity::from_secret(SECRET.as_bytes(), "intruder").unwrap();
-    let local = LocalInfo {
-        cluster: cluster.name.clone(),
-        cluster_id: None,
-        incarnation: Incarnation { store: 7, starts: 1 },
-        kind,
-        versions: PROTOCOL_VERSIONS,
-    };
+    let local = LocalInfo::new(&cluster.name, Incarnation { store: 7, starts: 1 }, kind);
     Endpoint::bind(TransportConfig::default(), identity, local, Arc::new(Deaf)).unwrap()
 }
 
@@ -90,7 +81,7 @@ async fn noise_on_every_stream_ends_in_a_violation() {
             let connection = connect(&endpoint, node).await;
             let mut stream = open(&connection, kind).await;
             loop {
-                // Noise may happen to mean something; a hundred times in a row it can't.
+                // One piece of noise may happen to be valid; a hundred in a row can't be.
                 let sent = stream.send(&noise(&mut rng, 300), &[noise(&mut rng, 3000)]).await;
                 if sent.is_err() {
                     break;
@@ -101,12 +92,12 @@ async fn noise_on_every_stream_ends_in_a_violation() {
                     assert_eq!(CloseCode(code), CloseCode::VIOLATION, "kind {kind}");
                     told += 1;
                 }
-                // The farewell is one packet, which may get lost in so much noise; then a reset says that it is over.
+                // The packet with the close reason may get lost in so much noise. Then a reset ends the connection.
                 CloseReason::Reset => {}
                 other => panic!("kind {kind}: {other:?}"),
             }
         }
-        assert!(told > 0, "kind {kind}: nobody said why");
+        assert!(told > 0, "kind {kind}: no connection ended with a reason");
     }
     is_healthy(&cluster).await;
 }
@@ -120,7 +111,7 @@ async fn connections_that_end_anywhere_leave_nothing_behind() {
         let mut stream = open(&connection, streams::REQUESTS).await;
         let header = vec![0; 1 + n as usize * 97 % 800];
         let body = Bytes::from(vec![1; n as usize * 31 % 1000 * 500]);
-        // Cut in the middle of whatever has left by then.
+        // Cut in the middle of sending.
         let sending = async { while stream.send(&header, std::slice::from_ref(&body)).await.is_ok() {} };
         let _ = tokio::time::timeout(Duration::from_micros(u64::from(n) * 50), sending).await;
         connection.close(CloseCode::DONE, "enough");
@@ -129,7 +120,7 @@ async fn connections_that_end_anywhere_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_is_no_member_whatever_it_says() {
+async fn stranger_never_becomes_a_member() {
     let cluster = TestCluster::start(3).await;
     let endpoint = intruder(&cluster, PeerKind::Node);
     let control = Control { watermark: Sequence(1 << 40), ..Control::default() };

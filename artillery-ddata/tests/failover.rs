@@ -1,4 +1,4 @@
-//! Members that are gone: others take their places, and nothing that was acknowledged is lost.
+//! Lost members: others take their places, and no acknowledged write is lost.
 #![allow(missing_docs)]
 
 #[path = "support/mod.rs"]
@@ -13,11 +13,11 @@ use std::{
     time::Duration,
 };
 
-use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, Way, client::Spread, control::message::Arrange};
+use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::AdminCommand, client::Spread, kv::ReadPath};
 use support::{PATIENCE, TestCluster, until, within};
 use tokio::task::JoinSet;
 
-/// Writers, each of which counts up in a key of its own and knows what was acknowledged.
+/// Writers, each of which counts up in a key of its own and knows the last acknowledged count.
 struct Load {
     over: Arc<AtomicBool>,
     writers: JoinSet<(String, u64)>,
@@ -32,7 +32,7 @@ impl Load {
             all.spawn(async move {
                 let (key, mut count) = (format!("count/{writer}"), 0);
                 while !over.load(Ordering::Relaxed) {
-                    // Exactly once, whatever happens on the way.
+                    // Exactly once, despite all failures on the way.
                     within(kv.increment(&*key, 1)).await.unwrap();
                     count += 1;
                 }
@@ -62,7 +62,7 @@ async fn holds(nodes: &[&Node], counts: &[(String, u64)]) {
     }
 }
 
-/// Waits until a member serves in a chain of so many.
+/// Waits until a member serves in a chain of `count` members.
 async fn members(node: &Node, count: usize) {
     until(async || {
         let status = node.status().await;
@@ -75,7 +75,7 @@ async fn epoch(node: &Node) -> u64 {
     node.status().await.chains[0].epoch
 }
 
-/// What was acknowledged to all of them together.
+/// The acknowledged counts of all loads, summed by key.
 async fn sums(loads: Vec<Load>) -> Vec<(String, u64)> {
     let mut sums = BTreeMap::new();
     for load in loads {
@@ -86,7 +86,7 @@ async fn sums(loads: Vec<Load>) -> Vec<(String, u64)> {
     sums.into_iter().collect()
 }
 
-/// A member is gone in the middle of writes by the others.
+/// A member is lost while the others write.
 async fn lose(place: Place, silently: bool) {
     let mut cluster = TestCluster::start(3).await;
     let at = cluster.index(place);
@@ -112,7 +112,7 @@ async fn lose(place: Place, silently: bool) {
     let counts = sums(loads).await;
     holds(&survivors, &counts).await;
     if silently {
-        // It can't know what has happened since, so it says nothing.
+        // The lost member can't know what has been written since, so it must not answer.
         let old = within(gone.kv().get("after").timeout(Duration::from_millis(300))).await;
         assert!(old.is_err(), "{old:?}");
         cuts.heal();
@@ -124,22 +124,22 @@ async fn lose(place: Place, silently: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_head_is_gone() {
+async fn lost_head_is_replaced() {
     lose(Place::Head, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_middle_is_gone() {
+async fn lost_middle_is_replaced() {
     lose(Place::Middle, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tail_is_gone() {
+async fn lost_tail_is_replaced() {
     lose(Place::Tail, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_head_is_gone_without_a_word() {
+async fn silently_lost_head_is_replaced() {
     lose(Place::Head, true).await;
 }
 
@@ -156,17 +156,17 @@ async fn a_client_beside_the_cluster_finds_the_new_head() {
         cuts.cut(other.addr());
         theirs.cut(gone.addr());
     }
-    // The client still reaches it.
+    // The client still reaches this node.
     members(&cluster.nodes[0], 2).await;
     within(client.kv().with_timeout(PATIENCE).put("after", "v")).await.unwrap();
     let survivors: Vec<_> = cluster.nodes.iter().collect();
     holds(&survivors, &sums(vec![load]).await).await;
 }
 
-/// Four nodes, three of which serve: the fourth takes the place of one that is gone.
+/// Four nodes, three of which serve. The fourth takes the place of one that is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spare_takes_the_place() {
-    // So little is kept for those who come later that they need a snapshot, but enough for them to keep up then.
+    // The backlog is so small that a joiner needs a snapshot, but large enough for it to keep up then.
     let little = |builder: NodeBuilder| builder.configure(|config| config.limits.backlog_bytes = 64 << 10);
     let mut cluster = TestCluster::start_with(3, little).await;
     let spare = cluster.add(little).await;
@@ -181,19 +181,19 @@ async fn a_spare_takes_the_place() {
     let counts = sums(vec![load]).await;
     let survivors: Vec<_> = cluster.nodes.iter().collect();
     holds(&survivors, &counts).await;
-    // What it has it has itself: the others aren't needed for it.
+    // The spare holds everything itself, so its reads don't need the others.
     for n in 0..200 {
         let read = within(spare.kv().get(&format!("key/{n}"))).await.unwrap();
         assert_eq!(read.into_value().unwrap(), vec![7; 1000]);
     }
-    // On a busy machine what is kept may overtake it, and it begins anew.
+    // On a busy machine the joiner may fall behind the backlog, and begin anew.
     assert!((1..=3).contains(&spare.status().await.chains[0].resyncs_full));
-    until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == Way::Local)).await;
+    until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == ReadPath::Local)).await;
 }
 
-/// One after the other is stopped and started anew under its name; all are members in the end, and nothing is lost.
+/// One node after the other is stopped and restarted under its name. All are members in the end, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_nodes_are_restarted_one_after_the_other() {
+async fn rolling_restart_loses_nothing() {
     let mut cluster = TestCluster::start_named(3).await;
     let client = cluster.client(Spread::Sticky).await;
     let load = Load::begin(&client.kv(), 4);
@@ -218,9 +218,9 @@ async fn all_nodes_are_restarted_one_after_the_other() {
     }
 }
 
-/// Who leaves is not waited for.
+/// The others do not wait for a node that leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_is_missed_by_nobody() {
+async fn leaving_node_is_not_waited_for() {
     let mut cluster = TestCluster::start(3).await;
     let at = cluster.index(Place::Head);
     let gone = cluster.nodes.remove(at);
@@ -233,10 +233,10 @@ async fn who_leaves_is_missed_by_nobody() {
     within(cluster.nodes[0].kv().put("k", "w")).await.unwrap();
 }
 
-/// A joiner that its tail can't reach gives its place up to a spare that is well, though no write waits for it.
+/// A joiner that the tail can't reach gives its place up to a healthy spare, although no write waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_joiner_that_its_tail_can_not_reach_gives_its_place_up() {
-    // One of those that found the cluster decides: a spare that did couldn't be cut off from the tail alone.
+async fn unreachable_joiner_is_replaced_by_a_spare() {
+    // A founder must be the leader: if a spare were, it couldn't be cut off from the tail alone.
     let mut cluster = TestCluster::start(3).await;
     for name in ["d", "e"] {
         within(cluster.add(|builder| builder.name(name)).await.ready()).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_joiner_that_its_tail_can_not_reach_gives_its_place_up() {
     until(async || syncing().await.is_some()).await;
     let first = syncing().await.unwrap();
     let other = *spares.iter().find(|&&spare| cluster.nodes[spare].name() != first).unwrap();
-    // The other one can be reached, and is well.
+    // The other spare can be reached, and is healthy.
     cluster.cuts[other].mend(cluster.nodes[tail].addr());
     cluster.cuts[tail].mend(cluster.nodes[other].addr());
     let serves = |place| matches!(place, Place::Head | Place::Middle | Place::Tail);
@@ -264,7 +264,7 @@ async fn a_joiner_that_its_tail_can_not_reach_gives_its_place_up() {
     assert_eq!(within(cluster.nodes[other].kv().get("k")).await.unwrap().into_value().unwrap(), "v");
 }
 
-/// Has the members stand so that the node that decides isn't the tail; its name.
+/// Reorders the members so that the leader isn't the tail. Returns the name of the leader.
 async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
     let head = cluster.node(Place::Head);
     let leader = async || head.status().await.log.and_then(|log| log.leader);
@@ -275,7 +275,7 @@ async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
         let mut order: Vec<_> = config.serving().collect();
         order.rotate_right(1);
         let client = cluster.client(Spread::Sticky).await;
-        let (wish, node) = (Arrange::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
+        let (wish, node) = (AdminCommand::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
         within(client.arrange(node, wish, PATIENCE)).await.unwrap().unwrap();
         until(async || cluster.nodes.iter().any(|node| node.name() == leader && node.role() == Place::Head)).await;
         until(async || cluster.nodes.iter().any(|node| node.role() == Place::Tail)).await;

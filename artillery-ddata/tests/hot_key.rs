@@ -1,18 +1,18 @@
-//! One key that everybody wants, written all the time.
+//! One key that all callers read while it is constantly written.
 #![allow(missing_docs)]
 
 mod support;
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Node, Place, Way};
+use artillery_ddata::{Error, Node, Place, kv::ReadPath};
 use support::{TestCluster, fixed, within};
 use tokio::task::JoinSet;
 
 const CALLERS: usize = 64;
 const CALLS: usize = 300;
 const STORMS: usize = 50;
-/// Dirty reads.
+/// The number of dirty reads that is enough for the test.
 const ENOUGH: u64 = 200;
 
 /// Dirty reads that the chains of a node have served, and the version queries that they sent for them.
@@ -41,8 +41,8 @@ async fn storm(middle: &Node) {
     }
 }
 
-/// All ways to an answer together: most reads are answered by a watermark before a query is. How many reads meet a dirty
-/// key depends on the machine, and a few of them show nothing.
+/// With all ways to an answer: a watermark answers most reads before a query does. How many reads meet a dirty key depends on
+/// the machine, and too few of them show nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_dirty_reads_share_one_version_query() {
     let cluster = TestCluster::start_with(3, fixed).await;
@@ -62,7 +62,7 @@ async fn many_dirty_reads_share_one_version_query() {
     panic!("hardly a read met a dirty key");
 }
 
-/// The update never gets to the tail, so no watermark answers: each read needs a query that was sent after it came.
+/// The update never reaches the tail, so no watermark answers. Each read needs a query that was sent after the read came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_answers_all_that_waited_for_it() {
     let cluster = TestCluster::start_with(3, fixed).await;
@@ -78,7 +78,7 @@ async fn a_query_answers_all_that_waited_for_it() {
         callers.spawn(async move {
             for _ in 0..CALLS {
                 let read = kv.get("hot").await.unwrap();
-                assert_eq!((read.served.way, read.into_value().unwrap()), (Way::Query, "old".into()));
+                assert_eq!((read.served.way, read.into_value().unwrap()), (ReadPath::Query, "old".into()));
             }
         });
     }

@@ -18,10 +18,10 @@ use support::{TestCluster, within};
 
 const LARGE: usize = 64 << 20;
 
-/// So much of a large value has passed before small ones are asked for, and is left when they have to be done.
+/// Bytes of the large value that have passed before the small operations begin, and that are left when they must be done.
 const MARGIN: u64 = 4 << 20;
 
-/// Asks for small things one after the other while something large passes, and says how many bytes passed during each.
+/// Makes small operations one after the other while a large value passes. Returns how many of its bytes passed during each.
 async fn meanwhile(passed: impl Fn() -> u64, small: impl AsyncFn(u64)) -> Vec<u64> {
     let begin = passed();
     within(async {
@@ -40,7 +40,7 @@ async fn meanwhile(passed: impl Fn() -> u64, small: impl AsyncFn(u64)) -> Vec<u6
     during
 }
 
-/// Had they stood behind what is large, the first would have been the last.
+/// If the small operations had waited behind the large value, the first one would have taken until its end.
 fn assert_not_held_back(what: &str, mut during: Vec<u64>) {
     during.sort_unstable();
     println!("{what}: {} small ones, median {} bytes", during.len(), during[during.len() / 2]);
@@ -48,8 +48,8 @@ fn assert_not_held_back(what: &str, mut during: Vec<u64>) {
     assert!(during[during.len() / 2] < MARGIN, "{what}: {during:?}");
 }
 
-/// Of the packets between a client and the nodes, one of so many is lost. So congestion control keeps little in flight,
-/// as on any real link; on loopback it would let tens of megabytes stand in the system's buffers, where nobody overtakes.
+/// One of so many packets between a client and the nodes is lost. So congestion control keeps little in flight, as on any
+/// real link. On loopback it would fill the system's buffers with tens of megabytes, which no packet can overtake.
 const LOSS: u64 = 40;
 
 async fn start() -> (TestCluster, Client, Kv) {

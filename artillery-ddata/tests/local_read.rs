@@ -21,7 +21,7 @@ fn check(kv: &Kv, version: Version) {
             other => panic!("not ready in its first poll: {other:?}"),
         }
     };
-    // What a thread needs once, it may take here.
+    // The first read of a thread may allocate.
     once();
     let used = allocation_counter::measure(|| (0..1000).for_each(|_| once()));
     assert_eq!((used.count_total, used.bytes_total), (0, 0));
@@ -41,10 +41,10 @@ async fn no_member_allocates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_no_member_says_so() {
+async fn local_read_at_a_non_member_is_refused() {
     let mut cluster = TestCluster::start(3).await;
     let spare = cluster.add(|builder| builder.expect(3)).await;
-    within(spare.ready()).await.expect("it reads by asking");
+    within(spare.ready()).await.expect("the spare reads by asking members");
     let kv = spare.kv();
     within(kv.put("k", "v")).await.expect("a put");
     assert_eq!(kv.get_local("k"), Err(NotLocal::NotHere));

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use artillery_benches::{Load, Loopback, VALUE, holds};
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 
 const KEYS: usize = 10_000;
 const CHAINS: [u32; 2] = [1, 3];
 const IN_FLIGHT: [usize; 2] = [64, 1024];
-/// Of one iteration: so many that the first and the last `IN_FLIGHT` weigh little.
+/// Operations of one iteration: so many that the first and the last `IN_FLIGHT` weigh little.
 const OPERATIONS: usize = 16_384;
 
-/// A chain all of whose keys hold a value, and are clean everywhere.
+/// A chain whose keys all hold a value and are clean at all members.
 fn filled(members: u32) -> (Loopback, Arc<Load>) {
     let (chain, load) = (Loopback::start(members), Load::new(KEYS));
     let (kv, filled) = (chain.nodes[0].kv(), load.clone());
@@ -26,7 +26,7 @@ fn filled(members: u32) -> (Loopback, Arc<Load>) {
     (chain, load)
 }
 
-/// On the member itself, where a clean read is a lookup.
+/// Reads on the member itself, where a clean read is a lookup.
 fn local(c: &mut Criterion) {
     let (chain, load) = filled(3);
     let kv = chain.nodes[1].kv();
@@ -56,7 +56,7 @@ fn local(c: &mut Criterion) {
     group.finish();
 }
 
-/// One operation after the other, each waited for by a blocked thread.
+/// One operation after the other. A blocked thread waits for each.
 fn one_at_a_time(c: &mut Criterion) {
     let mut group = c.benchmark_group("remote_one_at_a_time");
     group.throughput(Throughput::Elements(1));

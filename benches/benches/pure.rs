@@ -1,4 +1,4 @@
-//! What the pure half costs: local clean reads, steps of the replica, the codec.
+//! Costs of the pure half: local clean reads, steps of the replica, the codec.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 };
 
 use artillery_benches::{BareChain, VALUE, holds, key, value};
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use artillery_proto::{
     ChainId, Sequence, Version,
     store::{Held, MemoryStore, Store, StoreBatch, StoreOp},
@@ -18,7 +18,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 
 const KEYS: [usize; 2] = [10_000, 100_000];
 
-/// The whole guarded path beside the bare lookup that it adds its guards to.
+/// The whole guarded path beside the bare lookup without its guards.
 fn local_read(c: &mut Criterion) {
     let mut group = c.benchmark_group("local_read");
     group.throughput(Throughput::Elements(1));
@@ -34,7 +34,7 @@ fn local_read(c: &mut Criterion) {
         let names: Vec<_> = (0..keys).map(key).collect();
         let (gate, store) = (chain.gates[1].clone(), chain.stores[1].clone());
         let mut at = 0;
-        // Far apart in memory, and coprime with the numbers of keys.
+        // A stride that is wide in memory, and coprime with the numbers of keys.
         let mut next = move || {
             at = (at + 7919) % keys;
             at
@@ -61,7 +61,7 @@ fn assert_holds(held: Option<Held>, n: usize) {
     assert!(value.is_some_and(|value| holds(&value, n as u64, VALUE)), "a read found something else");
 }
 
-/// Two threads read at once, the same key or one each, alone or while a third one puts both keys again and again.
+/// Two threads read at once, the same key or one each, alone or while a third thread keeps putting both keys.
 fn shared_read(c: &mut Criterion) {
     let mut group = c.benchmark_group("shared_read");
     group.throughput(Throughput::Elements(2));
@@ -77,7 +77,7 @@ fn shared_read(c: &mut Criterion) {
     group.finish();
 }
 
-/// How long it takes until a thread for each of the keys has read it so many times.
+/// The time until a thread for each of the keys has read it `times` times.
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn read_at_once(store: &MemoryStore, keys: [usize; 2], times: u64, writes: bool) -> Duration {
     let done = AtomicBool::new(!writes);
@@ -112,7 +112,7 @@ fn newest(store: &MemoryStore) -> u64 {
     (0..2).filter_map(of).map(|held| held.version.sequence.0).max().unwrap_or_default()
 }
 
-/// One of two keys in turn.
+/// Puts one of two keys, in turn.
 fn put(store: &MemoryStore, sequence: u64) {
     let n = (sequence % 2) as usize;
     let held = Held { version: Version::new(1, sequence), value: Some(value(n as u64, VALUE)) };
@@ -147,16 +147,16 @@ fn replica_step(c: &mut Criterion) {
 fn codec(c: &mut Criterion) {
     use artillery_proto::{
         Epoch, Version,
-        update::{Change, Outcome, Update, UpdateKind},
-        wire::message::{ChainFrame, ChainMessage, Updates},
+        message::{ChainFrame, ChainMessage, Updates},
+        types::update::{KeyChange, RequestOutcome, Update, UpdateKind},
     };
     let update = |n: usize| Update {
         version: Version::new(1, n as u64 + 1),
         kind: UpdateKind::WRITE,
         request: None,
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         chain_time: 1_700_000_000_000,
-        changes: std::iter::once(Change { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
+        changes: std::iter::once(KeyChange { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
     };
     let updates: Vec<_> = (0..100).map(update).collect();
     let bytes: usize = updates.iter().map(Update::cost).sum();

@@ -1,4 +1,4 @@
-//! The raw limits: echoes through TCP and QUIC, in the shapes of a read and of a write.
+//! The raw limits: echoes through TCP and QUIC, with the sizes of a read and of a write.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
 use std::io;
@@ -14,7 +14,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// One request after the other, each waited for by a blocked thread.
+/// One request after the other. A blocked thread waits for each.
 fn one_at_a_time(c: &mut Criterion) {
     let mut group = c.benchmark_group("raw_one_at_a_time");
     group.throughput(Throughput::Elements(1));

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    api::{Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Reply, Settings, Write},
-    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
 };
 use bytes::Bytes;
@@ -15,14 +16,14 @@ fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// What a member receives at once.
+/// The input of one turn of a member.
 type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
-/// A chain whose members hand each other their frames directly: what the state machine itself costs.
+/// A chain whose members hand each other their frames directly. Shows the cost of the state machine alone.
 pub struct BareChain {
     members: BTreeMap<MemberId, ChainRunner<()>>,
     turn: Received,
-    /// For local reads at each member, head first.
+    /// The gate of each member, for local reads, head first.
     pub gates: Vec<Arc<Gate>>,
     /// The members' stores, head first.
     pub stores: Vec<Arc<MemoryStore>>,
@@ -32,7 +33,7 @@ pub struct BareChain {
 }
 
 impl BareChain {
-    /// An open chain of so many members.
+    /// An open chain of `members` members.
     pub fn new(members: u8) -> Self {
         let config = Arc::new(ChainConfig {
             chain: ChainId(0),
@@ -46,14 +47,15 @@ impl BareChain {
         let mut chain = Self { members: members_of, turn, gates: Vec::new(), stores: Vec::new(), next: 0, commits: 0 };
         for n in 0..members {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
-            let runner = ChainRunner::new(member(n), ChainId(0), Settings::default(), store.clone(), gate.clone());
+            let runner =
+                ChainRunner::new(member(n), ChainId(0), ReplicaSettings::default(), store.clone(), gate.clone());
             chain.gates.push(gate);
             chain.stores.push(store);
             chain.members.insert(member(n), runner);
             chain.turn.lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
-            chain.turn.links.extend((0..members).filter(|&m| m != n).map(|m| Link::Up(member(m))));
+            chain.turn.links.extend((0..members).filter(|&m| m != n).map(|m| LinkChange::Up(member(m))));
             let (config, history, upto) = (config.clone(), ClusterId(1), LogIndex(1));
-            chain.turn.orders.push(Order::Enter { config, history, upto });
+            chain.turn.orders.push(ChainOrder::Enter { config, history, upto });
             chain.take(member(n));
         }
         chain.settle();
@@ -68,7 +70,7 @@ impl BareChain {
         self.take(member(0));
     }
 
-    /// A member takes in what it has received.
+    /// A member processes what it has received.
     fn take(&mut self, member: MemberId) {
         let wall = self.next;
         if let Some(runner) = self.members.get_mut(&member) {
@@ -82,7 +84,7 @@ impl BareChain {
             let mut frames = Vec::new();
             for (&from, runner) in &mut self.members {
                 while let Some(output) = runner.poll_output() {
-                    self.commits += u64::from(matches!(output, Output::Reply(_, Reply::Committed(_))));
+                    self.commits += u64::from(matches!(output, RunnerOutput::Reply(_, Reply::Committed(_))));
                 }
                 while runner.poll_word().is_some() {}
                 for to in runner.peers().collect::<Vec<_>>() {

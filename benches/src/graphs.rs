@@ -1,4 +1,4 @@
-//! What is made of stored results: pictures, tables, and whether the promises hold.
+//! Pictures and tables of stored results, and whether the promises hold.
 
 mod canvas;
 pub mod draw;

@@ -1,4 +1,4 @@
-//! Shared parts of the benches: what is asked of a chain, chains to ask, and the raw limits beside them.
+//! Shared parts of the benches: loads, chains, and the raw limits beside them.
 
 mod bare;
 pub mod graphs;

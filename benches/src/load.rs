@@ -1,4 +1,4 @@
-//! Reads and writes as many at a time as are wanted, each of them checked.
+//! Reads and writes with any number in flight, each of them checked.
 
 use std::sync::{
     Arc,
@@ -17,36 +17,36 @@ pub fn key(n: usize) -> Bytes {
     Bytes::from(format!("key/{n:08}"))
 }
 
-/// The value with this number, of at least 9 bytes: no two are alike.
+/// The value with this number, of at least 9 bytes. No two values are equal.
 pub fn value(n: u64, len: usize) -> Bytes {
     let mut value = vec![n as u8; len];
     value[..8].copy_from_slice(&n.to_le_bytes());
     value.into()
 }
 
-/// Whether these bytes are [`value`] `n`, as far as both ends tell.
+/// Whether these bytes are [`value`] `n`, by their first and last bytes.
 pub fn holds(bytes: &[u8], n: u64, len: usize) -> bool {
     bytes.len() == len && bytes[..8] == n.to_le_bytes() && bytes[len - 1] == n as u8
 }
 
-/// Far apart in memory, and coprime with the usual numbers of keys.
+/// A stride that is wide in memory, and coprime with the usual numbers of keys.
 const STRIDE: usize = 7919;
 
-/// How many writers give keys their first values.
+/// Number of writers that give keys their first values.
 const FILLERS: usize = 50;
 
-/// Keys, and the number of the value that each was given last.
+/// Keys, and the number of the last value of each.
 ///
-/// Any error or wrong answer is a panic: a figure of something that failed is worth nothing.
+/// Any error or wrong answer is a panic, since the figures of a failed run are worthless.
 pub struct Load {
     names: Vec<Bytes>,
     last: Vec<AtomicU64>,
-    /// Operations so far: values are numbered by them, and reads go on where they were.
+    /// Operations so far. They number the values, and reads continue from there.
     done: AtomicU64,
 }
 
 impl Load {
-    /// So many keys, none of which was written.
+    /// `keys` keys, none of which was written.
     pub fn new(keys: usize) -> Arc<Self> {
         let last = (0..keys).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self { names: (0..keys).map(key).collect(), last, done: AtomicU64::new(0) })
@@ -64,7 +64,7 @@ impl Load {
         self.write(kv, copies, self.names.len(), FILLERS).await;
     }
 
-    /// Writes so many values, `in_flight` at a time; each key has one writer at a time, so its last value is known.
+    /// Writes `operations` values, `in_flight` at a time. Each key has one writer at a time, so its last value is known.
     pub async fn write(self: &Arc<Self>, kv: &Kv, copies: u32, operations: usize, in_flight: usize) {
         let first = self.done.fetch_add(operations as u64, Relaxed);
         let one = move |load: Arc<Self>, kv: Kv, n: usize| async move {
@@ -88,7 +88,7 @@ impl Load {
         self.last[at].store(number, Relaxed);
     }
 
-    /// Reads so many keys, `in_flight` at a time. Nobody writes meanwhile.
+    /// Reads `operations` keys, `in_flight` at a time. No caller may write meanwhile.
     pub async fn read(self: &Arc<Self>, kv: &Kv, operations: usize, in_flight: usize) {
         let first = self.done.fetch_add(operations as u64, Relaxed) as usize;
         let one = move |load: Arc<Self>, kv: Kv, n: usize| async move { load.read_one(&kv, first + n).await };
@@ -102,12 +102,12 @@ impl Load {
         assert!(read.value().is_some_and(|value| holds(value, number, VALUE)), "a read found something else");
     }
 
-    /// Reads every key: each holds what it was given last.
+    /// Reads every key, which must hold its last value.
     pub async fn verify(self: &Arc<Self>, kv: &Kv) {
         self.read(kv, self.names.len(), 64).await;
     }
 
-    /// So many callers, each of which has one operation under way.
+    /// Spreads operations over `callers` callers, each of which has one operation under way.
     async fn spread<F>(
         self: &Arc<Self>,
         kv: &Kv,

@@ -10,8 +10,8 @@ use std::{
 };
 
 use artillery_core::{
-    clock,
     config::{Congestion, TransportConfig},
+    internal::clock,
 };
 use artillery_ddata::Client;
 use bytes::Bytes;
@@ -39,10 +39,10 @@ use crate::{
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = 1000;
 
-/// A call that takes longer has failed.
+/// After this time a call has failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Reads at a time that look at what was written.
+/// Concurrent reads that verify the writes.
 const VERIFIERS: usize = 256;
 
 /// The link of some points.
@@ -83,20 +83,20 @@ pub struct Point {
     pub p50_ms: f64,
     /// 99th percentile of latency, in milliseconds.
     pub p99_ms: f64,
-    /// Cores that the client and the relay were busy on, and the node.
+    /// Cores that client and relay kept busy.
     pub client_cores: f64,
-    /// The same of the node.
+    /// Cores that the node kept busy.
     pub node_cores: f64,
-    /// Datagrams of both ways that the relay lost on purpose.
+    /// Datagrams of both directions that the relay lost on purpose.
     pub lost: u64,
-    /// Datagrams of both ways for which the relay had no room, or the system.
+    /// Datagrams of both directions for which the relay or the system had no room.
     pub dropped: u64,
 }
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Where and when.
+    /// The machine and the time of the run.
     pub machine: Machine,
     /// Bytes of a value.
     pub value_bytes: usize,
@@ -104,7 +104,7 @@ pub struct Results {
     pub warm_up_ms: u64,
     /// Milliseconds of a sample.
     pub sample_ms: u64,
-    /// What was measured.
+    /// The measured points.
     pub points: Vec<Point>,
 }
 
@@ -112,7 +112,7 @@ impl Results {
     /// Writes a file, with a line for each point.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         let points = self.points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let text = format!(
@@ -147,14 +147,12 @@ impl Results {
     }
 }
 
-/// Everything that the client's transport is set to.
+/// The transport settings of the client.
 fn transport(link: Link, window: u32) -> TransportConfig {
-    TransportConfig {
-        congestion: link.congestion,
-        stream_window_bytes: window,
-        connection_window_bytes: window.saturating_mul(8),
-        ..TransportConfig::default()
-    }
+    TransportConfig::default()
+        .with_congestion(link.congestion)
+        .with_stream_window_bytes(window)
+        .with_connection_window_bytes(window.saturating_mul(8))
 }
 
 /// One node, which clients reach through a relay.
@@ -173,14 +171,14 @@ impl Site {
         let shape = Shape { delay: Duration::from_millis(link.delay_ms), loss_ppm: link.loss_ppm, ..Shape::default() };
         let driver = Driver::start(0)?;
         let bound = driver.run(async { Ok(Relay::bind((Ipv4Addr::LOCALHOST, 0).into())?) })?;
-        // The node must know the relay's address, and the relay the node's: the node's is chosen here.
+        // Node and relay must know each other's address, so that of the node is chosen here.
         let (addr, target) = (bound.addr, SocketAddr::from((own_loopback(), FIRST_PORT + number)));
         let relay = driver.run(async move { Ok(bound.start(target, &shape)) })?;
         let (name, secret) = (format!("long-link-{}", chance()), chance());
         let mut command = Command::new(&plan.node);
         command.args(["--cluster", &name, "--no-mdns", "--expect", "1", "--replicas", "1"]);
         command.args(["--listen", &target.to_string(), "--advertise", &addr.to_string()]);
-        // As much as is in flight at most, and more.
+        // More than is ever in flight.
         command.args(["--window-bytes", "256MiB", "--queue-bytes", "256MiB", "--backlog-bytes", "16MiB"]);
         command.args(["--congestion", &link.congestion.to_string(), "--stream-window-bytes", &plan.window.to_string()]);
         command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
@@ -197,7 +195,7 @@ impl Site {
 
 const FIRST_PORT: u16 = 4000;
 
-/// A loopback address that other processes don't use.
+/// A loopback address that no other process uses.
 fn own_loopback() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 100 + high % 100, middle, low.clamp(1, 254))
@@ -241,7 +239,7 @@ async fn sample(
     let (before, began) = (busy()?, clock::now());
     until(&mut callers, window.until).await?;
     let (after, seconds) = (busy()?, (clock::now() - began).as_secs_f64());
-    // What is still under way may or may not take effect: the book takes either for right.
+    // Writes still under way may or may not take effect: the book accepts both.
     callers.shutdown().await;
     let tally = line.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let latency = tally.latency(Kind::Write);
@@ -267,7 +265,7 @@ fn line(client: &Client, book: &Arc<Book>, window: Window) -> Result<Line, Faile
     Ok(Line { kv, book: book.clone(), copies: 1, window, tolerant: false, tally })
 }
 
-/// Lets callers go on until then; the first one that failed ends it.
+/// Lets callers go on until `then`. The first one that fails ends the sample.
 async fn until(callers: &mut JoinSet<Result<(), Failed>>, then: artillery_core::Timestamp) -> Result<(), Failed> {
     let time_is_up = tokio::time::sleep(then.saturating_since(clock::now()));
     tokio::pin!(time_is_up);
@@ -279,7 +277,7 @@ async fn until(callers: &mut JoinSet<Result<(), Failed>>, then: artillery_core::
     }
 }
 
-/// Every key that was written holds its last acknowledged value, or one that was under way at the end.
+/// Checks that every written key holds its last acknowledged value, or one that was under way at the end.
 async fn verify(client: &Client, book: &Arc<Book>) -> Result<(), Failed> {
     let now = clock::now();
     let line = line(client, book, Window { from: now, until: now })?;

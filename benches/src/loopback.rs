@@ -7,8 +7,8 @@ use artillery_ddata::{Client, Kv, Node, config::Threads};
 use tokio::runtime::{Builder, Runtime};
 
 const SECRET: &str = "a secret for benches alone";
-/// Committed updates that a node keeps for members that lost some. So much is full when measuring begins: until then each update would
-/// touch memory for the first time, which takes a virtual machine longer than the write itself.
+/// Backlog of a node, in bytes. So small that it is full when measuring begins: until then each update would touch memory for
+/// the first time, which takes a virtual machine longer than the write itself.
 const BACKLOG: usize = 8 << 20;
 
 /// A chain of whole nodes, which share a runtime of two worker threads.
@@ -20,7 +20,7 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Starts so many nodes and waits until they are a chain.
+    /// Starts `members` nodes and waits until they are a chain.
     pub fn start(members: u32) -> Self {
         let name = format!("bench-{:016x}", RandomState::new().hash_one(std::process::id()));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -42,12 +42,12 @@ impl Loopback {
         Self { nodes, name, runtime }
     }
 
-    /// How many members its chain has.
+    /// The number of members of its chain.
     pub fn members(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// Runs something on the nodes' runtime, as a task of it.
+    /// Runs a future on the runtime of the nodes, as a task.
     pub fn run<T: Send + 'static>(&self, what: impl Future<Output = T> + Send + 'static) -> T {
         let task = self.runtime.spawn(what);
         self.runtime.block_on(task).unwrap_or_else(|error| panic!("{error}"))
@@ -64,9 +64,9 @@ impl Loopback {
         });
     }
 
-    /// A client on a runtime of its own, which runs on the thread that drives it.
+    /// A client on a runtime of its own, which runs on the calling thread.
     ///
-    /// It says nothing while nobody drives it, so use it at once: nodes let go of a client that is silent for seconds.
+    /// A client sends nothing while no thread drives it. So use it at once: nodes drop a client that is silent for seconds.
     pub fn client(&self) -> Remote {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let seeds = self.nodes.iter().map(Node::addr);
@@ -101,7 +101,7 @@ impl Drop for Remote {
     }
 }
 
-/// What all of these together have sent, and how often they received.
+/// The sum of these counters.
 pub fn traffic(all: &[Counters]) -> Counters {
     all.iter().fold(Counters::default(), |sum, one| {
         let mut sum = sum;

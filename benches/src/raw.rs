@@ -1,4 +1,4 @@
-//! What sockets alone can do: requests and responses of fixed sizes on one TCP connection or one QUIC stream.
+//! The limits of bare sockets: requests and responses of fixed sizes on one TCP connection or one QUIC stream.
 //!
 //! Each server runs on a thread and a runtime of its own, serves one connection, and ends with it.
 
@@ -23,24 +23,24 @@ use tokio::{
 /// Bytes of a request and of its response. Both begin with a number of eight bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Of a request.
+    /// Bytes of a request.
     pub request: usize,
-    /// Of a response.
+    /// Bytes of a response.
     pub response: usize,
 }
 
 impl Shape {
-    /// As a read has them: a small question, a value in return.
+    /// The sizes of a read: a small request, a value in return.
     pub const READ: Self = Self { request: 64, response: 1000 };
-    /// As a write has them: a value, and that it is done.
+    /// The sizes of a write: a value, and a small acknowledgement.
     pub const WRITE: Self = Self { request: 1000, response: 64 };
 }
 
-/// The bytes that a tag takes up.
+/// Bytes of a tag.
 const TAG: usize = 8;
-/// How much is read at once.
+/// Bytes that are read at once.
 const READ_SIZE: usize = 256 << 10;
-/// Above all that a client ever has under way in small requests, so that its writes don't wait for its reads.
+/// More than a client ever has under way in small requests, so that its writes don't wait for its reads.
 const TCP_BUFFER: u32 = 1 << 20;
 
 /// Runs a server on a thread and runtime of its own.
@@ -101,7 +101,7 @@ impl Tcp {
     /// Starts a server, and connects to it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub async fn connect(shape: Shape) -> io::Result<Self> {
         let (found, addr) = std::sync::mpsc::sync_channel(1);
         on_own_thread(move || async move {
@@ -113,10 +113,10 @@ impl Tcp {
         Self::connect_to(addr.recv().map_err(io::Error::other)?, shape).await
     }
 
-    /// Connects to a server that is there.
+    /// Connects to a running server.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub async fn connect_to(addr: SocketAddr, shape: Shape) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_send_buffer_size(TCP_BUFFER)?;
@@ -136,10 +136,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
         Self { reader, writer, shape, requests: Vec::new(), received, sent: 0, answered: 0 }
     }
 
-    /// Has so many requests answered, at most `in_flight` at a time; whatever has room is sent in one write.
+    /// Makes `operations` requests, at most `in_flight` at a time. All requests that have room are sent in one write.
     ///
     /// # Errors
-    /// What the transport says, or that an answer was wrong.
+    /// An error of the transport, or a wrong answer.
     pub async fn run(&mut self, operations: u64, in_flight: u64) -> io::Result<()> {
         let end = self.sent + operations;
         while self.answered < end {

@@ -1,8 +1,8 @@
 //! A relay of UDP datagrams that delays, loses and slows them: a long link on one machine.
 //!
-//! Clients send to the relay's address, and it passes their datagrams on to one target, from a socket of its own for each
-//! client, and back. Each way has a delay line ([`pipe`]) with a share of lost datagrams, a rate, and bounds on
-//! what it holds. Trains of datagrams that the system receives as one buffer (GRO) are sent on as one (GSO).
+//! Clients send to the relay's address, and it passes their datagrams on to one target, from a separate socket for each
+//! client, and back. Each direction has a delay line ([`pipe`]) with a share of lost datagrams, a rate, and bounds on
+//! its content. Trains of datagrams that the system receives as one buffer (GRO) are sent on as one (GSO).
 
 mod flows;
 pub mod pipe;
@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use tokio::{sync::Notify, task::JoinSet};
 
 use self::{
@@ -28,7 +28,7 @@ use self::{
     train::Train,
 };
 
-/// Where a train goes to.
+/// The destination of a train.
 #[derive(Debug, Clone)]
 enum Destination {
     /// To the target, from the socket of a client.
@@ -47,7 +47,7 @@ impl PartialEq for Destination {
     }
 }
 
-/// What became of the datagrams of one way.
+/// The fates of the datagrams of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams that were passed on.
@@ -56,11 +56,11 @@ pub struct Counts {
     pub lost: u64,
     /// Datagrams for which there was no room.
     pub dropped: u64,
-    /// Datagrams that the system didn't take.
+    /// Datagrams that the system refused.
     pub refused: u64,
 }
 
-/// One way of the relay.
+/// One direction of the relay.
 struct Way {
     pipe: Mutex<Pipe<Destination>>,
     has_more: Notify,
@@ -82,7 +82,7 @@ impl Way {
         self.has_more.notify_one();
     }
 
-    /// Sends what is due, for ever.
+    /// Sends all trains that become due, for ever.
     async fn send_on(&self, front: &Socket) {
         loop {
             match self.with_pipe(|pipe| pipe.next(clock::now())) {
@@ -91,7 +91,7 @@ impl Way {
                         Destination::Target(flow) => flow.socket.send(&train, flow.target).await,
                         Destination::Client(client) => front.send(&train, *client).await,
                     };
-                    // A datagram may be lost on its way: that is what UDP promises. It is counted.
+                    // UDP allows loss, so a refused train is only counted.
                     if sent.is_err() {
                         self.refused.fetch_add(train.datagrams() as u64, Relaxed);
                     }
@@ -109,15 +109,15 @@ impl Way {
     }
 }
 
-/// A relay's address before it relays: its target may need to know it first.
+/// A relay that is bound but does not relay yet: its target may need to know its address first.
 #[derive(Debug)]
 pub struct Bound {
     front: Socket,
-    /// Where clients send to.
+    /// The address to which clients send.
     pub addr: SocketAddr,
 }
 
-/// A relay at work. It ends when this is dropped.
+/// A running relay. Dropping it ends the relay.
 pub struct Relay {
     there: Arc<Way>,
     back: Arc<Way>,
@@ -125,23 +125,23 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Takes an address.
+    /// Binds an address.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn bind(listen: SocketAddr) -> io::Result<Bound> {
         let front = Socket::bind(listen)?;
         Ok(Bound { addr: front.local_addr()?, front })
     }
 
-    /// What became of datagrams, to the target and back.
+    /// The fates of datagrams, to the target and back.
     pub fn counts(&self) -> [Counts; 2] {
         [self.there.counts(), self.back.counts()]
     }
 }
 
 impl Bound {
-    /// Relays to this target from now on, in tasks of the current runtime; each way has this shape.
+    /// Starts to relay to this target, in tasks of the current runtime. Each direction has this shape.
     pub fn start(self, target: SocketAddr, shape: &Shape) -> Relay {
         let (there, back) = (Arc::new(Way::new(shape, shape.seed)), Arc::new(Way::new(shape, !shape.seed)));
         let front = Arc::new(self.front);
@@ -155,7 +155,7 @@ impl Bound {
     }
 }
 
-/// Takes in what clients send. Tasks of their own take in what the target answers each of them.
+/// Receives the datagrams of clients. A task for each client receives the answers of the target.
 async fn take_in(front: Arc<Socket>, target: SocketAddr, there: Arc<Way>, back: Arc<Way>) {
     let (mut flows, mut buffers) = (Flows::new(target), socket::Buffers::new());
     loop {
@@ -163,14 +163,14 @@ async fn take_in(front: Arc<Socket>, target: SocketAddr, there: Arc<Way>, back: 
         let now = clock::now();
         let trains = received.filter_map(|(train, client)| {
             let flow = flows.of(client, |flow| answers(flow, client, back.clone()));
-            // Without a socket for this client its datagrams are lost.
+            // If there is no socket for this client, its datagrams are lost.
             Some((train, Destination::Target(flow.ok()?)))
         });
         there.enter(now, trains);
     }
 }
 
-/// Takes in what the target answers one client.
+/// Receives the answers of the target to one client.
 async fn answers(flow: Arc<Flow>, client: SocketAddr, back: Arc<Way>) {
     let mut buffers = socket::Buffers::new();
     loop {

@@ -1,14 +1,15 @@
-//! Two members of a chain driven by hand, each of whose steps is measured in processor time of this thread.
+//! Two members of a chain driven by hand. Each step is measured in processor time of this thread.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    api::{Query, ReadMode, Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Query, ReadMode, Reply, Settings, Write},
-    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    message::{ChainFrame, MAX_CHUNK},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
-    wire::message::{ChainFrame, MAX_CHUNK},
 };
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
@@ -18,22 +19,22 @@ pub const A: usize = 0;
 /// The other member.
 pub const B: usize = 1;
 
-/// Bytes of updates, or of a snapshot, that go into one frame: as a node has it.
+/// Room for updates or a snapshot in one frame, in bytes, as in a node.
 const ROOM: usize = MAX_CHUNK;
 
-/// What some steps took.
+/// The times of some steps.
 #[derive(Clone, Copy, Default)]
 pub struct Steps {
-    /// How many.
+    /// Their number.
     pub count: usize,
     /// The longest of them.
     pub longest: Duration,
-    /// All together.
+    /// The sum of all.
     pub sum: Duration,
 }
 
 impl Steps {
-    /// These too.
+    /// Adds further steps.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.longest = self.longest.max(other.longest);
@@ -58,7 +59,7 @@ fn id(n: usize) -> MemberId {
     MemberId { node: NodeId::from_bytes([n as u8; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// What a member receives at once.
+/// The input of one turn of a member.
 type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
 fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
@@ -68,7 +69,7 @@ fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
 /// Two members, and the frames between them.
 pub struct Pair {
     members: [ChainRunner<()>; 2],
-    /// To each of them.
+    /// The frames under way to each member.
     frames: [VecDeque<ChainFrame>; 2],
     replies: Vec<Reply>,
 }
@@ -76,12 +77,12 @@ pub struct Pair {
 impl Pair {
     /// An open chain of both, A first.
     pub fn new() -> Self {
-        let settings = Settings { backlog: 1 << 20, ..Settings::default() };
+        let settings = ReplicaSettings { backlog: 1 << 20, ..ReplicaSettings::default() };
         let member = |n: usize| {
             let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(MemoryStore::with_seed(1)));
             let mut member = ChainRunner::new(id(n), ChainId(0), settings.clone(), store, gate);
             let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
-            take(&mut member, &mut Received { lease, links: vec![Link::Up(id(1 - n))], ..Received::default() });
+            take(&mut member, &mut Received { lease, links: vec![LinkChange::Up(id(1 - n))], ..Received::default() });
             member
         };
         let mut pair = Self { members: [A, B].map(member), frames: Default::default(), replies: Vec::new() };
@@ -90,7 +91,7 @@ impl Pair {
         pair
     }
 
-    /// Moves to another order, perhaps with a joiner; a member that isn't in it is out of the chain.
+    /// Enters another configuration, perhaps with a joiner. A member that is missing in it is out of the chain.
     pub fn enter(&mut self, epoch: u64, serving: &[usize], joiner: Option<usize>) {
         let serving = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving });
         let joiner = joiner.map(|n| ChainMember { id: id(n), role: Role::Syncing });
@@ -105,8 +106,8 @@ impl Pair {
         for (n, member) in self.members.iter_mut().enumerate() {
             let upto = LogIndex(epoch);
             let order = match config.role(id(n)) {
-                Some(_) => Order::Enter { config: config.clone(), history: ClusterId(1), upto },
-                None => Order::Expelled { epoch: config.epoch, upto },
+                Some(_) => ChainOrder::Enter { config: config.clone(), history: ClusterId(1), upto },
+                None => ChainOrder::Expelled { epoch: config.epoch, upto },
             };
             take(member, &mut Received { orders: vec![order], ..Received::default() });
         }
@@ -119,7 +120,7 @@ impl Pair {
         take(&mut self.members[n], &mut Received { writes: vec![write], ..Received::default() });
     }
 
-    /// Asks a member for what it can answer by itself.
+    /// Asks a member a query that it can answer alone.
     pub fn ask(&mut self, n: usize, query: Query) -> (Reply, Steps) {
         self.replies.clear();
         let (mode, deadline) = (ReadMode::Strong, Timestamp::MAX);
@@ -130,14 +131,14 @@ impl Pair {
         (self.replies.pop().unwrap_or_else(|| panic!("it asks others")), steps)
     }
 
-    /// What was put off; what a member has to say is said with the next turn.
+    /// Does deferred work. The member sends its messages with the next turn.
     pub fn settle(&mut self, n: usize) -> Steps {
         let mut steps = Steps::default();
         steps.measure(|| self.members[n].settle(|| Timestamp::ZERO));
         steps
     }
 
-    /// One round: what lies between them arrives, and what they have to say to that lies there.
+    /// One round: the frames under way arrive, and the answers to them are then under way.
     pub fn turn(&mut self) -> [Steps; 2] {
         let mut all = [Steps::default(); 2];
         for (n, steps) in all.iter_mut().enumerate() {
@@ -151,7 +152,7 @@ impl Pair {
         all
     }
 
-    /// As many as it takes until neither has anything to say or to do.
+    /// Runs rounds until neither member has anything to send or to do.
     pub fn run(&mut self) -> [Steps; 2] {
         let mut all = self.turn();
         while self.frames.iter().any(|frames| !frames.is_empty()) || self.members.iter().any(ChainRunner::is_behind) {
@@ -160,23 +161,23 @@ impl Pair {
         all
     }
 
-    /// What lies between them, and what they have to say, is lost.
+    /// Loses all frames under way, and those that the members have to send.
     pub fn lose(&mut self) {
         (0..2).for_each(|n| self.say(n, &mut Steps::default()));
         self.frames.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// The sequence of its last update.
+    /// The sequence of the last update of a member.
     pub fn last(&self, n: usize) -> u64 {
         self.members[n].replica().status().last.sequence.0
     }
 
-    /// Keys in its store.
+    /// The number of keys in the store of a member.
     pub fn keys(&self, n: usize) -> u64 {
         self.members[n].replica().status().size.keys
     }
 
-    /// Whether a snapshot has begun at it.
+    /// Whether a member has begun to receive a snapshot.
     pub fn is_resyncing(&self, n: usize) -> bool {
         self.members[n].replica().status().receiving.is_some()
     }
@@ -188,7 +189,7 @@ impl Pair {
         while let Some(frame) = steps.measure(|| member.poll_updates(Timestamp::ZERO, to, ROOM)) {
             frames.push_back(frame);
         }
-        // As many as a lane has room for.
+        // As many frames as a lane has room for.
         for _ in 0..16 {
             let Some(frame) = steps.measure(|| member.poll_snapshot(Timestamp::ZERO, to, ROOM)) else { break };
             frames.push_back(frame);
@@ -198,7 +199,7 @@ impl Pair {
 
     fn take_outputs(&mut self, n: usize) {
         while let Some(output) = self.members[n].poll_output() {
-            if let Output::Reply((), reply) = output {
+            if let RunnerOutput::Reply((), reply) = output {
                 self.replies.push(reply);
             }
         }

@@ -1,7 +1,7 @@
-//! Operations a second and their latency, by number of callers: CR beside CRAQ beside bare sockets, in one run.
+//! Operations per second and their latency, by number of callers: CR, CRAQ and bare sockets, in one run.
 //!
-//! Servers are processes of their own ([`processes`]); the callers are in this one ([`crew`]). All contestants of a graph
-//! are up at the same time and take turns at each number of callers, so that ratios are of the same minutes.
+//! Servers are processes of their own ([`processes`]); the callers are in this process ([`crew`]). All contestants of a
+//! graph are up at the same time and take turns at each number of callers, so that ratios compare the same minutes.
 
 pub mod book;
 pub mod crew;
@@ -16,5 +16,5 @@ pub mod run;
 pub mod signals;
 pub mod stats;
 
-/// Whatever went wrong: any of it fails the run.
+/// An error, which fails the run.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;

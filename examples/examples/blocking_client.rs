@@ -39,7 +39,7 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
         println!("{:?}: {:?}", entry.key, entry.value);
         assert_eq!(entry.value, "0");
     }
-    // What is awaited elsewhere is waited for here: typed maps too, and calls with settings of their own.
+    // Blocking calls replace `await` here, also for typed maps and for calls with settings of their own.
     let visits: Map<String, u32> = kv.kv().map("visits");
     let update = kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
     assert_eq!(update.result, Some(1));

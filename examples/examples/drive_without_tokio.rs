@@ -1,10 +1,10 @@
 //! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. It needs `artillery-proto`
 //! alone: `cargo run --example drive_without_tokio`.
 //!
-//! A member is one thread that waits at its socket, hands the runner what came, and sends what the runner says. Each
-//! frame is one datagram: an update that doesn't fit one is never delivered here. Datagrams may be lost, and every
-//! seventh is, on purpose; the replica sends again what wasn't acknowledged. Whoever can send from a member's address is
-//! believed, so this is for one machine: the library's own driver has certificates for that.
+//! A member is one thread that waits at its socket, passes received datagrams to the runner, and sends what the runner
+//! returns. Each frame is one datagram: an update that doesn't fit one is never delivered here. Datagrams may be lost,
+//! and every seventh is dropped on purpose; the replica sends again what wasn't acknowledged. Any process that can send
+//! from a member's address is believed, so this is for one machine: the library's own driver has certificates for that.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +19,27 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use artillery_core::frame::FrameDecoder;
+use artillery_core::internal::frame::FrameDecoder;
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role,
     Timestamp,
+    api::{Query, Reply, Write},
     control::log::LogIndex,
-    replica::{Gate, Query, Reply, Settings, Write},
-    runner::{ChainRunner, Lease, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    message::ChainFrame,
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
-    update::RequestKey,
-    wire::{chain, message::ChainFrame},
+    types::update::RequestKey,
+    wire::chain,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const CHAIN: ChainId = ChainId(0);
 const DATAGRAM: usize = 65_507;
-/// What all waiting is measured against; everything here takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A member with nothing to wait for looks at its requests this often, should the datagram that wakes it be lost.
+/// The limit of all waits; everything here takes milliseconds.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// An idle member looks at its requests this often, in case the datagram that wakes it is lost.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What the main thread wants from a member.
@@ -48,14 +50,14 @@ enum Ask {
 
 type Request = (Ask, SyncSender<Reply>);
 
-/// What a member takes in at once.
+/// The input of a member's next step.
 type Received = Turn<ReadRequest<SyncSender<Reply>>, WriteRequest<SyncSender<Reply>>>;
 
 /// One member, driven by one thread.
 struct Member {
     /// Its callers are answered by these senders.
     runner: ChainRunner<SyncSender<Reply>>,
-    /// What was received and isn't taken in yet.
+    /// Input that was received and not processed yet.
     turn: Received,
     socket: UdpSocket,
     addresses: BTreeMap<MemberId, SocketAddr>,
@@ -69,8 +71,8 @@ impl Member {
         // No member is ever removed from this chain, so the lease never ends.
         self.turn.lease = Some(Lease { until: Timestamp::MAX, asked: self.now(), stretch: 0 });
         // A datagram can be sent at any time.
-        self.turn.links.extend(config.members.iter().map(|member| Link::Up(member.id)));
-        self.turn.orders.push(Order::Enter { config, history: ClusterId(1), upto: LogIndex(1) });
+        self.turn.links.extend(config.members.iter().map(|member| LinkChange::Up(member.id)));
+        self.turn.orders.push(ChainOrder::Enter { config, history: ClusterId(1), upto: LogIndex(1) });
         let mut buffer = vec![0; DATAGRAM];
         while self.receive_requests() {
             self.take();
@@ -86,14 +88,14 @@ impl Member {
         Ok(())
     }
 
-    /// False once nobody can ask any more.
+    /// False once all senders of requests are gone.
     fn receive_requests(&mut self) -> bool {
         loop {
             let (ask, answer) = match self.requests.try_recv() {
                 Ok(request) => request,
                 Err(end) => return end == TryRecvError::Empty,
             };
-            let (deadline, caller, history) = (self.now() + PATIENCE, answer, None);
+            let (deadline, caller, history) = (self.now() + WAIT_TIMEOUT, answer, None);
             match ask {
                 Ask::Write(request, write) => {
                     self.turn.writes.push(WriteRequest { request, history, write, deadline, caller });
@@ -106,17 +108,17 @@ impl Member {
         }
     }
 
-    /// Takes in all that was received, by a clock that is read behind that.
+    /// Processes all that was received, by a clock that is read after it was received.
     fn take(&mut self) {
         let clock = self.clock;
         self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, |_| None);
     }
 
-    /// Everything that there is to say now: to callers, then to the other members. Only then the store is made up: nothing
-    /// waits for that.
+    /// Sends all output: to callers, then to the other members. Only then the store is maintained: no caller waits for
+    /// that.
     fn say(&mut self) -> std::io::Result<()> {
         while let Some(output) = self.runner.poll_output() {
-            if let Output::Reply(caller, reply) = output {
+            if let RunnerOutput::Reply(caller, reply) = output {
                 drop(caller.send(reply)); // the caller may have gone
             }
         }
@@ -145,7 +147,7 @@ impl Member {
         self.socket.send_to(&datagram, self.addresses[&to]).map(|_| ())
     }
 
-    /// What isn't a whole frame from a member is dropped; the empty datagrams that only wake us are none.
+    /// Drops anything but a whole frame from a member. The empty datagrams that only wake this thread are no frames.
     fn hear(&mut self, datagram: &[u8], from: SocketAddr) {
         let Some((&from, _)) = self.addresses.iter().find(|(_, address)| **address == from) else { return };
         let mut decoder = FrameDecoder::new(DATAGRAM);
@@ -172,7 +174,7 @@ struct Handle {
 }
 
 impl Handle {
-    /// Asks, and gives what the answer will come out of.
+    /// Sends a request. Returns the channel on which its answer arrives.
     fn ask(&self, ask: Ask) -> Outcome<Receiver<Reply>> {
         let (answer, reply) = sync_channel(1);
         self.requests.as_ref().ok_or("stopped")?.send((ask, answer))?;
@@ -181,11 +183,11 @@ impl Handle {
     }
 
     fn write(&self, request: Option<RequestKey>, write: Write) -> Outcome<Reply> {
-        Ok(self.ask(Ask::Write(request, write))?.recv_timeout(PATIENCE)?)
+        Ok(self.ask(Ask::Write(request, write))?.recv_timeout(WAIT_TIMEOUT)?)
     }
 
     fn get(&self, key: &'static str) -> Outcome<Option<String>> {
-        let reply = self.ask(Ask::Read(Query::Key(key.into())))?.recv_timeout(PATIENCE)?;
+        let reply = self.ask(Ask::Read(Query::Key(key.into())))?.recv_timeout(WAIT_TIMEOUT)?;
         let Reply::Read(read) = reply else { return Err(format!("no read: {reply:?}").into()) };
         let value = read.held.and_then(|held| held.value);
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
@@ -237,10 +239,10 @@ fn main() -> Outcome<()> {
 
 #[allow(clippy::disallowed_methods, reason = "a driver has the clock")]
 fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketAddr>) -> Outcome<(Member, Handle)> {
-    let settings = Settings {
+    let settings = ReplicaSettings {
         heartbeat: Duration::from_millis(5),
         resend: Some(Duration::from_millis(10)), // datagrams get lost
-        ..Settings::default()
+        ..ReplicaSettings::default()
     };
     let gate = Arc::new(Gate::new(CHAIN));
     let store = Arc::new(MemoryStore::with_seed(1)); // all keys are our own: no need for a secret seed
@@ -271,12 +273,12 @@ fn try_it(handles: &[Handle]) -> Outcome<()> {
     }
     check("30 puts, each on three members and read at each as soon as it was committed", held)?;
 
-    // A session makes requests known: the same one again, since its answer was lost say, isn't done again.
+    // A session records requests: a request that is sent again, since its answer was lost say, isn't done again.
     let opened = head.write(None, Write::OpenSession)?;
     let Reply::Committed(session) = opened else { return Err(format!("no session: {opened:?}").into()) };
     let request = Some(RequestKey { session: session.version, number: 1, lowest: 1 });
     let append = || Write::Append { key: "log".into(), value: "once".into() };
-    drop(head.ask(Ask::Write(request, append()))?); // this answer nobody will ever see
+    drop(head.ask(Ask::Write(request, append()))?); // this answer is lost
     let retried = head.write(request, append())?;
     check("the retry finds what was done", matches!(&retried, Reply::Committed(done) if done.replayed))?;
     for handle in handles {
@@ -286,5 +288,5 @@ fn try_it(handles: &[Handle]) -> Outcome<()> {
     // A clean key is read by a plain call, beside the thread that owns the chain.
     let tail = &handles[2];
     let local = tail.gate.read(&*tail.store, b"log", || Timestamp::ZERO)?.and_then(|held| held.value);
-    check("a clean key is read without asking anybody", local.as_deref() == Some(b"once"))
+    check("a clean key is read without asking another member", local.as_deref() == Some(b"once"))
 }

@@ -1,4 +1,4 @@
-//! Who is there, without any data: `cargo run --example membership` in several terminals.
+//! Membership without any data: `cargo run --example membership` in several terminals.
 
 use artillery_core::{Cluster, MemberEvent};
 
@@ -8,7 +8,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = cluster.payload("role=example").start().await?;
     println!("{} is at {}; Ctrl-C ends it", cluster.name(), cluster.addr());
     let mut events = cluster.events();
-    // One for all turns of the loop: a new one each turn would miss what is pressed between two of them.
+    // One future for all turns of the loop: a new one each turn would miss a Ctrl-C between two of them.
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         tokio::select! {

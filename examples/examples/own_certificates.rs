@@ -1,13 +1,10 @@
-//! Nodes and clients with certificates of your own instead of a shared secret: whoever your authority has signed is let
-//! in, under the name in its certificate, and nobody else.
+//! Nodes and clients with certificates of your own instead of a shared secret: a node or client that your authority has
+//! signed is admitted, under the name in its certificate, and no other.
 
-use artillery_ddata::{
-    Client, ClientError, Node,
-    core::{error::IdentityError, identity::Identity},
-};
+use artillery_ddata::{Client, Node, client::ClientError, config::Identity, error::IdentityError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-/// As a rule a program of its own does this, and keeps the authority's key to itself.
+/// As a rule a separate program does this, and keeps the authority's key to itself.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -17,7 +14,7 @@ impl Authority {
         Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
-    /// The three texts in PEM that a node reads from its files: whom to trust, its certificate, and its key.
+    /// The three texts in PEM that a node reads from its files: the trusted authority, its certificate, and its key.
     fn sign(&self, name: &str) -> Result<[String; 3], rcgen::Error> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new([name.to_owned()])?.signed_by(&key, &self.0)?;

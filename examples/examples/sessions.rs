@@ -1,7 +1,7 @@
-//! A session reads what it wrote, at whichever node it is served, and takes that along to another process. Three nodes in
+//! A session reads its own writes at every node, and its position can be taken along to another process. Three nodes in
 //! this process are a chain of three.
 
-use artillery_ddata::{Node, ReadMode, ReadState, Session};
+use artillery_ddata::{Node, ReadMode, Session, kv::ReadState};
 
 const SECRET: &str = "not a secret, an example";
 
@@ -19,8 +19,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} is {}", node.name(), node.ready().await?.role);
     }
 
-    // Written through one node; the nearest copy of another is good enough as soon as it has what the session saw. An
-    // eventual read alone might still show what was there before.
+    // The write goes through one node. A copy at another node is good enough as soon as it has what the session saw. An
+    // eventual read alone might still show the state before the write.
     let session = Session::new();
     let [mine, elsewhere, later] = nodes.each_ref().map(|node| node.kv().in_session(&session));
     for n in 0..100 {
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert!(later.get("cart/3").mode(ReadMode::Eventual).await?.version() >= read.version());
     }
 
-    // What it has seen is a short text, for a cookie say: another process goes on from there.
+    // The position of a session is a short text, for a cookie say: another process goes on from there.
     let cookie = session.frontier().to_string();
     println!("after 100 writes it has seen {cookie}");
     let resumed = Session::resume(cookie.parse()?);

@@ -1,6 +1,7 @@
 //! Tests of an application against a whole cluster in this process, on virtual time and without a socket: what happens
-//! once a year happens here in a moment, and again with the same seed. In a package of your own these functions are tests:
-//! `#[tokio::test(start_paused = true)]`, and `artillery-ddata` with feature `testing` among the `dev-dependencies`.
+//! once a year happens here in a moment, and again with the same seed. In a package of your own these functions are
+//! tests: `#[tokio::test(start_paused = true)]`, and `artillery-ddata` with feature `testing` among the
+//! `dev-dependencies`.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use artillery_ddata::{
     testing::{self, Cluster, Fate},
 };
 
-/// The application: takes an order, once, however often it has to ask. It was handed a `Kv`, and doesn't know whether that
-/// is a node's, a client's or a test's.
+/// The application: takes an order exactly once, over all retries. It gets a `Kv`, and doesn't know whether that is a
+/// node's, a client's or a test's.
 async fn order(kv: &Kv, number: u32) -> Result<i64, Error> {
     let mut id: Option<RequestId> = None;
     loop {
@@ -40,7 +41,7 @@ async fn an_order_counts_once() {
         let orders = order(&kv, number).await.expect("an order");
         assert_eq!(orders, i64::from(number), "{fate:?}");
     }
-    // Whatever came late has come by now; the members agree, and all answers fit together.
+    // Late messages have arrived by now; the members agree, and all answers fit together.
     cluster.check().await;
 }
 
@@ -50,7 +51,7 @@ async fn orders_wait_for_the_network() {
     let (kv, inside) = (cluster.client(), cluster.kv(cluster.tail()));
     order(&kv, 1).await.expect("an order");
     cluster.cut(cluster.head(), cluster.chain()[1]);
-    // Virtual time passes only while everybody waits: the two seconds take none.
+    // Virtual time passes only while all tasks wait: the two seconds take no real time.
     let early = tokio::time::timeout(Duration::from_secs(2), order(&kv, 2)).await;
     assert!(early.is_err(), "nothing reaches the tail");
     cluster.heal();
@@ -72,7 +73,7 @@ fn main() {
     run("an order counts once", Box::pin(an_order_counts_once()));
     run("orders wait for the network", Box::pin(orders_wait_for_the_network()));
 
-    // And under many seeds, with trouble of all kinds at any time. The first seed that fails is named.
+    // The same under many seeds, with faults of all kinds at any time. The first seed that fails is named.
     testing::explore(0..100, |cluster| async move {
         let (one, other) = (cluster.client(), cluster.kv(cluster.head()));
         let (first, second) = tokio::join!(order(&one, 1), order(&other, 2));
@@ -87,12 +88,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn once() {
+    async fn an_order_counts_once_on_virtual_time() {
         an_order_counts_once().await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience() {
+    async fn orders_wait_for_the_network_on_virtual_time() {
         orders_wait_for_the_network().await;
     }
 }

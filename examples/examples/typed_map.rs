@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     node.ready().await?;
     let kv = node.kv();
 
-    // Values are serde types. An update reads, changes and swaps, until nobody else was first.
+    // Values are serde types. An update reads, changes and swaps, and retries when another client was first.
     let users: Map<String, User> = kv.map("users");
     users.put("ann", &User { name: "Ann".into(), visits: 1 }).await?;
     users.update("ann", |user| user.map(|user| User { visits: user.visits + 1, ..user })).await?;

@@ -1,7 +1,7 @@
-//! Requests of clients out of any header and body: what is taken in is understood the same when it is handed on.
+//! Requests of clients from any header and body. A request that decodes is decoded to the same again after it is passed on.
 #![no_main]
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 use artillery_proto::wire::request;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let (header, body) = bytes.split_at(usize::from(*cut).min(bytes.len()));
     let frame = Frame { header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) };
     let Ok(message) = request::decode_request(&frame) else { return };
-    let again = request::encode_request(&message).expect("what was taken in can be said");
+    let again = request::encode_request(&message).expect("a decoded request can be encoded");
     let again = again.to_frame();
     assert_eq!(again.body, frame.body);
     assert_eq!(request::decode_request(&again), Ok(message));

@@ -1,7 +1,7 @@
-//! Responses to clients out of any header and body: what is taken in is understood the same when it is handed on.
+//! Responses to clients from any header and body. A response that decodes is decoded to the same again after it is passed on.
 #![no_main]
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 use artillery_proto::wire::request;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(request::encode_answer_to(number), frame.header);
     }
     let Ok(message) = request::decode_response(&frame) else { return };
-    let again = request::encode_response(&message).expect("what was taken in can be said");
+    let again = request::encode_response(&message).expect("a decoded response can be encoded");
     let again = again.to_frame();
     assert_eq!(again.body, frame.body);
     assert_eq!(request::decode_response(&again), Ok(message));

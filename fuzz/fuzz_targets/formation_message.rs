@@ -1,9 +1,9 @@
-//! Messages of formation, each from one of three nodes, into a node that could form a cluster with two of them.
+//! Messages of formation, each from one of three nodes, to a node that could form a cluster with two of them.
 #![no_main]
 
 use std::time::Duration;
 
-use artillery_core::{Incarnation, MemberId, NodeId, Timestamp, frame::Frame};
+use artillery_core::{Frame, Incarnation, MemberId, NodeId, Timestamp};
 use artillery_proto::{
     control::{
         ChainSettings, Founder,
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         now = now + Duration::from_millis(50);
         formation.handle(now, Input::Tick);
         if let Ok(message) = wire::decode(&frame(Bytes::copy_from_slice(bytes))) {
-            let again = wire::encode(&message).expect("what was taken in can be said");
+            let again = wire::encode(&message).expect("a decoded message can be encoded");
             assert_eq!(wire::decode(&frame(again)).as_ref(), Ok(&message));
             formation.handle(now, Input::Receive { from: founder(from % 3 + 1).id, message });
         }

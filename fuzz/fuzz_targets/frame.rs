@@ -1,10 +1,14 @@
-//! Frames out of any bytes, cut up in any way: no panic, no more memory than came, and the cuts make no difference.
+//! Frames from any bytes, cut up in any way: no panic, no more memory than bytes came, and the cuts make no difference.
 #![no_main]
 
-use artillery_core::frame::{Frame, FrameDecoder, FrameError, PREFIX};
+use artillery_core::{
+    Frame,
+    error::FrameError,
+    internal::frame::{FrameDecoder, PREFIX},
+};
 use libfuzzer_sys::fuzz_target;
 
-/// All frames in `bytes`, handed over in pieces of `step`, and how it ended.
+/// All frames in `bytes`, handed over in pieces of `step`, and the final result.
 fn decode(bytes: &[u8], step: usize, limit: usize) -> (Vec<Frame>, Result<(), FrameError>) {
     let mut decoder = FrameDecoder::new(limit);
     let mut frames = Vec::new();
@@ -31,6 +35,6 @@ fuzz_target!(|data: &[u8]| {
     assert!(used <= bytes.len());
     assert!(frames.iter().all(|frame| frame.wire_len() - PREFIX <= limit));
     let again: Vec<u8> = frames.iter().flat_map(|frame| frame.to_bytes().to_vec()).collect();
-    assert_eq!(again, bytes[..used], "what was decoded says what was received");
+    assert_eq!(again, bytes[..used], "decoded frames encode to the received bytes");
     assert!(end.is_err() || used == bytes.len());
 });

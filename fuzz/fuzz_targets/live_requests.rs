@@ -1,5 +1,5 @@
-//! Requests of clients at a replica that runs: they don't end it, what it holds for them is bounded, and each has one reply
-//! that can be sent. The harness is that of a test of artillery-proto.
+//! Requests of clients at a running replica: they don't end it, the memory that it holds for them is bounded, and each gets
+//! one reply that can be sent. The harness is that of a test of artillery-proto.
 #![no_main]
 
 #[path = "../../artillery-ddata/proto/tests/live_requests/harness.rs"]

@@ -1,4 +1,4 @@
-//! Entries of a typed map out of any bytes: a key that is taken in is encoded as the very same bytes; values don't panic.
+//! Entries of a typed map from any bytes. A key that decodes encodes to the same bytes again; values don't panic.
 #![no_main]
 
 use artillery_ddata::map::{Bincode, Decimal, ValueCodec, key};
@@ -10,7 +10,7 @@ type Value = (u128, Vec<(String, Option<f64>)>, Result<char, Vec<u8>>);
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(key) = key::decode::<Key>(data) {
-        assert_eq!(key::encode(&key).expect("what was taken in can be said"), data);
+        assert_eq!(key::encode(&key).expect("a decoded key can be encoded"), data);
     }
     let value = Bytes::copy_from_slice(data);
     let _ = <Bincode as ValueCodec<Value>>::decode(&value);

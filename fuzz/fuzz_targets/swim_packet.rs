@@ -1,17 +1,18 @@
-//! Membership packets: any bytes, and real packets with bytes overwritten, into a member that knows another one.
+//! Membership packets: any bytes, and real packets with bytes overwritten, to a member that knows another one.
 #![no_main]
 
 use std::time::Duration;
 
 use artillery_core::{
     Incarnation, MemberId, NodeId, Timestamp,
-    membership::{Local, Output, Peer, Swim, SwimSettings},
+    config::SwimSettings,
+    internal::membership::{LocalMember, Swim, SwimOutput, SwimPeer},
 };
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-fn local(n: u8) -> Local {
-    Local {
+fn local(n: u8) -> LocalMember {
+    LocalMember {
         id: MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: n.into(), starts: 1 } },
         name: format!("node-{n}"),
         addr: ([127, 0, 0, 1], 7000 + u16::from(n)).into(),
@@ -23,7 +24,7 @@ fn local(n: u8) -> Local {
 fn packets(from: &mut Swim) -> Vec<Bytes> {
     std::iter::from_fn(|| from.poll_output())
         .filter_map(|output| match output {
-            Output::Packet { bytes, .. } => Some(bytes),
+            SwimOutput::Packet { bytes, .. } => Some(bytes),
             _ => None,
         })
         .collect()
@@ -33,12 +34,12 @@ fuzz_target!(|data: &[u8]| {
     let [kind, at, bytes @ ..] = data else { return };
     let (one, two) = (local(1), local(2));
     let (one_id, two_id) = (one.id, two.id);
-    let peer = Peer { id: two_id, addr: two.addr };
+    let peer = SwimPeer { id: two_id, addr: two.addr };
     let mut now = Timestamp::ZERO;
     let mut one = Swim::new(one, SwimSettings::lan(), 1).expect("good settings");
     let mut two = Swim::new(two, SwimSettings::lan(), 2).expect("good settings");
     one.announce_to(now, peer);
-    // Some honest rounds first, so that the bytes meet a member in every state that a few rounds can lead to.
+    // Some correct rounds first, so that the bytes meet a member in every state that a few rounds can lead to.
     for round in 0..kind >> 1 & 15 {
         for packet in packets(&mut one) {
             let _ = two.handle_packet(now, one_id, &packet);
@@ -58,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let _ = one.handle_packet(now, two_id, bytes);
     for packet in packets(&mut one) {
-        assert!(packet.len() <= SwimSettings::lan().max_packet, "a packet that nobody may take in");
+        assert!(packet.len() <= SwimSettings::lan().max_packet, "a packet above the limit");
     }
     assert!(one.members().len() <= 300, "members come from packets, a few from each");
     one.tick(now + Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! How a node is described, and started.
+//! How a node is described and started.
 
 use std::{
     collections::BTreeMap,
@@ -13,54 +13,26 @@ use rand::RngExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    Cluster, Inner,
-    board::Board,
-    driver::{Driver, MAX_INPUTS},
-    hub::Hub,
-    member::{self, PayloadError},
-    peers::Peers,
-    pursuit::Pursuit,
-    router::Router,
+    Cluster, ClusterInner,
+    dialer::Dialer,
+    driver::{MAX_INPUTS, MembershipDriver},
+    hub::MemberHub,
+    links::MembershipLinks,
+    member,
+    record::DiscoveryRecord,
+    router::ServiceRouter,
 };
 use crate::{
-    config::TransportConfig,
+    config::{SwimSettings, TransportConfig},
     discovery::{
         Announcement, Combined, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings, Seed, SeedDiscovery,
-        SeedError,
     },
-    error::{BindError, IdentityError},
+    error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
     identity::Identity,
-    membership::{Local, Swim, SwimError, SwimSettings},
-    transport::{Endpoint, LinkFilter, LocalInfo, PROTOCOL_VERSIONS, PeerKind, Service},
+    membership::{LocalMember, Swim, SwimError},
+    transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
-
-/// Why a node did not start. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Neither a secret nor an identity was given.
-    #[error("who may join? give a secret or an identity")]
-    NoIdentity,
-    /// The secret or the name can't be used.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// A seed makes no sense.
-    #[error(transparent)]
-    Seed(#[from] SeedError),
-    /// The payload is too large.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// A membership setting makes no sense.
-    #[error(transparent)]
-    Membership(#[from] SwimError),
-    /// The endpoint could not be opened.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The node listens on all addresses, and it can't be found out which one others should dial.
-    #[error("which address shall others dial? give one to advertise, or listen on one")]
-    NoAdvertisableAddress,
-}
 
 /// Describes a node. Only a secret (or an identity) has to be given.
 #[derive(Clone)]
@@ -106,13 +78,13 @@ impl ClusterBuilder {
         }
     }
 
-    /// The cluster's name (`artillery`). Nodes of other clusters are not let in.
+    /// The cluster's name (`artillery`). Nodes of other clusters are refused.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
     }
 
-    /// The node's stable name, for [`ClusterBuilder::secret`] (a random one).
+    /// The node's stable name, used with [`ClusterBuilder::secret`] (a random one).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -124,25 +96,25 @@ impl ClusterBuilder {
         self
     }
 
-    /// The node's identity, in place of a name and a secret.
+    /// The node's identity, instead of a name and a secret.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// What the node says of itself to all members, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD) bytes.
+    /// What the node says of itself to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes.
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self
     }
 
-    /// Which life of the node this is (a new one).
+    /// Which incarnation of the node this is (a new one).
     pub fn incarnation(mut self, incarnation: Incarnation) -> Self {
         self.incarnation = Some(incarnation);
         self
     }
 
-    /// The formation that the node belongs to already, if it does.
+    /// The formation that the node belongs to already, if any.
     pub fn cluster_id(mut self, id: Option<ClusterId>) -> Self {
         self.cluster_id = id;
         self
@@ -154,25 +126,27 @@ impl ClusterBuilder {
         self
     }
 
-    /// Address that others dial, where it differs from the one listened on; port 0 stands for the one listened on.
+    /// The address that other nodes dial, if it differs from the one listened on. Port 0 stands for the port listened
+    /// on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.transport.advertise = Some(addr);
         self
     }
 
-    /// How the endpoint talks. Replaces what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have set.
+    /// Settings of the endpoint. They replace what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have
+    /// set.
     pub fn transport(mut self, config: TransportConfig) -> Self {
         self.transport = config;
         self
     }
 
-    /// How members watch each other ([`SwimSettings::lan`]).
+    /// Settings of the failure detector ([`SwimSettings::lan`]).
     pub fn membership(mut self, settings: SwimSettings) -> Self {
         self.membership = settings;
         self
     }
 
-    /// A place where members may be found, as `HOST:PORT`; to be called for each.
+    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
@@ -184,7 +158,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether nodes are looked for, and this one announced, by multicast DNS (yes).
+    /// Whether multicast DNS announces this node and looks for others (yes).
     pub fn mdns(mut self, on: bool) -> Self {
         self.mdns = on;
         self
@@ -196,19 +170,19 @@ impl ClusterBuilder {
         self
     }
 
-    /// UDP port of multicast DNS (5353); only nodes with the same one find each other.
+    /// UDP port of multicast DNS (5353). Nodes find each other only on the same port.
     pub fn mdns_port(mut self, port: u16) -> Self {
         self.mdns_port = port;
         self
     }
 
-    /// Another way to find nodes, besides the others; to be called for each.
+    /// One more source of addresses. Call it once for each source.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery = self.discovery.with(source);
         self
     }
 
-    /// What is built on this node: see [`Cluster::serve`].
+    /// What receives the streams and calls of peers: see [`Cluster::serve`].
     pub fn service(mut self, service: Arc<dyn Service>) -> Self {
         self.service = Some(service);
         self
@@ -221,29 +195,29 @@ impl ClusterBuilder {
         self
     }
 
-    /// Checks all that was given, binds the socket, and begins to look for others. Call it within a tokio runtime.
+    /// Checks all settings, binds the socket, and begins to look for other nodes. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// [`StartError`]. That multicast DNS is not available is none: it is logged.
+    /// [`StartError`]. Missing multicast DNS is no error: it is logged.
     pub async fn start(self) -> Result<Cluster, StartError> {
         member::check(&self.payload)?;
         let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
         let identity = self.make_identity()?;
-        let incarnation = self.incarnation.unwrap_or_else(new_life);
+        let incarnation = self.incarnation.unwrap_or_else(new_incarnation);
 
-        let board = Arc::new(Board::new(seeds.iter().map(ToString::to_string)));
+        let record = Arc::new(DiscoveryRecord::new(seeds.iter().map(ToString::to_string)));
         let (inputs, received) = mpsc::channel(MAX_INPUTS);
-        let router = Arc::new(Router::new(inputs.clone(), self.service.clone(), Arc::clone(&board)));
+        let router = Arc::new(ServiceRouter::new(inputs.clone(), self.service.clone(), Arc::clone(&record)));
         let endpoint = self.bind(&identity, incarnation, &router)?;
-        let hub = Arc::new(Hub::default());
-        let driver = Driver {
+        let hub = Arc::new(MemberHub::default());
+        let driver = MembershipDriver {
             swim: self.swim(&identity, &endpoint)?,
-            peers: Peers::new(endpoint.clone()),
+            links: MembershipLinks::new(endpoint.clone()),
             hub: Arc::clone(&hub),
-            board: Arc::clone(&board),
+            record: Arc::clone(&record),
             payload: self.payload.clone(),
             cluster_id: self.cluster_id,
-            greeted: BTreeMap::new(),
+            pending: BTreeMap::new(),
         };
 
         let discovery = self.find(seeds);
@@ -254,18 +228,27 @@ impl ClusterBuilder {
             addrs: vec![endpoint.advertised_addr()],
         });
         let candidates = discovery.candidates();
-        let pursuit = Pursuit::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&board));
+        let dialer = Dialer::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&record));
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
         tasks.spawn(async move {
-            // Withdrawn when this is dropped.
+            // Dropping the sources withdraws the announcement.
             let _announced = discovery;
-            pursuit.run(candidates).await;
+            dialer.run(candidates).await;
             std::future::pending::<()>().await;
         });
         let (name, addr) = (identity.name().to_owned(), endpoint.advertised_addr());
-        let inner =
-            Inner { endpoint, name, cluster: self.cluster, addr, hub, board, router, inputs, tasks: Mutex::new(tasks) };
+        let inner = ClusterInner {
+            endpoint,
+            name,
+            cluster: self.cluster,
+            addr,
+            hub,
+            record,
+            router,
+            inputs,
+            tasks: Mutex::new(tasks),
+        };
         Ok(Cluster { inner: Arc::new(inner) })
     }
 
@@ -284,15 +267,9 @@ impl ClusterBuilder {
         &self,
         identity: &Identity,
         incarnation: Incarnation,
-        router: &Arc<Router>,
+        router: &Arc<ServiceRouter>,
     ) -> Result<Endpoint, StartError> {
-        let local = LocalInfo {
-            cluster: self.cluster.clone(),
-            cluster_id: self.cluster_id,
-            incarnation,
-            kind: PeerKind::Node,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(&self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
         if config.advertise.is_none() && config.listen.ip().is_unspecified() {
             let ip = outward_ip(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
@@ -307,18 +284,23 @@ impl ClusterBuilder {
 
     #[allow(
         clippy::disallowed_methods,
-        reason = "the start of a life, and chance: taken once, then handed to pure code"
+        reason = "time and randomness: taken once at the start, then handed to pure code"
     )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let local = Local {
+        let local = LocalMember {
             id: endpoint.id(),
             name: identity.name().to_owned(),
             addr: endpoint.advertised_addr(),
             payload: member::wrap(self.cluster_id, &self.payload),
             started_at_ms: started.as_millis() as u64,
         };
-        Ok(Swim::new(local, self.membership.clone(), rand::rng().random())?)
+        let swim = Swim::new(local, self.membership.clone(), rand::rng().random());
+        swim.map_err(|error| match error {
+            SwimError::NameTooLong { .. } => IdentityError::BadName { name: identity.name().to_owned() }.into(),
+            SwimError::PayloadTooLarge { len, limit } => PayloadError::TooLarge { len, limit }.into(),
+            SwimError::Settings(problem) => StartError::Membership(problem),
+        })
     }
 
     fn find(&self, seeds: Vec<Seed>) -> Combined {
@@ -345,22 +327,23 @@ impl std::fmt::Debug for ClusterBuilder {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a life must be unlike all others")]
-fn new_life() -> Incarnation {
+#[allow(clippy::disallowed_methods, reason = "an incarnation must be unlike all others")]
+fn new_incarnation() -> Incarnation {
     Incarnation { store: rand::rng().random(), starts: 1 }
 }
 
 #[allow(clippy::disallowed_methods, reason = "a name must be unlike all others")]
 fn random_name() -> String {
     let mut name = String::from("node-");
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
 }
 
-/// The address that packets to the outside world leave from. Nothing is sent: a connected UDP socket only has a route.
+/// The address that packets to the outside world leave from. No packet is sent: connecting a UDP socket only picks a
+/// route.
 fn outward_ip(listen: SocketAddr) -> Option<IpAddr> {
-    // Addresses for documentation: routed like any other that is not near.
+    // Addresses reserved for documentation, routed like any address that is not on a local network.
     let (any, outside): (IpAddr, IpAddr) = match listen {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),

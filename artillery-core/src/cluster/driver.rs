@@ -12,31 +12,31 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{board::Board, hub::Hub, member::wrap, peers::Peers};
+use super::{hub::MemberHub, links::MembershipLinks, member::wrap, record::DiscoveryRecord};
 use crate::{
     clock,
     id::{ClusterId, MemberId, NodeId},
-    membership::{Output, Peer, Swim},
+    membership::{Swim, SwimOutput, SwimPeer},
     transport::PeerInfo,
 };
 
-/// Inputs that may wait.
+/// Inputs that may wait in the queue.
 pub(super) const MAX_INPUTS: usize = 4096;
 
-/// Inputs taken in before packets go out and timers are looked at.
-const BATCH: usize = 64;
+/// Inputs handled before packets go out and timers are checked.
+const MAX_INPUTS_PER_TURN: usize = 64;
 
-/// How often links that nobody needs are given up.
-const SWEEP: Duration = Duration::from_secs(1);
+/// How often unused links are given up and greetings are repeated.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_millis(500);
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What the task is told.
-pub(super) enum Input {
-    /// A packet came by a connection of this member.
+pub(super) enum MembershipInput {
+    /// A packet that came over a connection of this member.
     Packet(MemberId, Bytes),
-    /// A connection with this node has come up, in one direction or the other.
+    /// A connection with this peer has come up, in one direction or the other.
     Met(Arc<PeerInfo>),
     Payload(Bytes, oneshot::Sender<()>),
     ClusterId(ClusterId, oneshot::Sender<()>),
@@ -44,43 +44,43 @@ pub(super) enum Input {
     Stop(oneshot::Sender<()>),
 }
 
-pub(super) struct Driver {
+pub(super) struct MembershipDriver {
     pub(super) swim: Swim,
-    pub(super) peers: Peers,
-    pub(super) hub: Arc<Hub>,
-    pub(super) board: Arc<Board>,
+    pub(super) links: MembershipLinks,
+    pub(super) hub: Arc<MemberHub>,
+    pub(super) record: Arc<DiscoveryRecord>,
     pub(super) payload: Bytes,
     pub(super) cluster_id: Option<ClusterId>,
-    pub(super) greeted: Greeted,
+    pub(super) pending: PendingGreetings,
 }
 
-/// Nodes that were met and are not members yet, and how often they are still greeted.
-pub(super) type Greeted = BTreeMap<NodeId, (Peer, u32)>;
+/// Nodes that were met and are no members yet, and how many greetings are left for each.
+pub(super) type PendingGreetings = BTreeMap<NodeId, (SwimPeer, u32)>;
 
-/// How often a node is greeted, once a second: the first time may have got lost.
-const GREETINGS: u32 = 10;
+/// How many times a node is pending, once a second: greetings may get lost.
+const MAX_GREETINGS: u32 = 10;
 
-/// Nodes greeted at a time.
-const MAX_GREETED: usize = 1024;
+/// Nodes pending at a time.
+const MAX_GREETED_NODES: usize = 1024;
 
-impl Driver {
-    /// Runs until it is told to stop, or nobody is left to tell it anything.
-    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
-        let mut sweep_at = clock::now() + SWEEP;
+impl MembershipDriver {
+    /// Runs until it is told to stop, or all senders of inputs are gone.
+    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<MembershipInput>) {
+        let mut sweep_at = clock::now() + SWEEP_PERIOD;
         loop {
             let wake_at = self.swim.next_timer().map_or(sweep_at, |timer| timer.min(sweep_at));
             tokio::select! {
                 input = inputs.recv() => {
                     let Some(input) = input else { return };
                     let mut next = Some(input);
-                    for _ in 0..BATCH {
+                    for _ in 0..MAX_INPUTS_PER_TURN {
                         let Some(input) = next else { break };
-                        if self.take(input).await.is_err() {
+                        if self.handle(input).await.is_err() {
                             return;
                         }
                         next = inputs.try_recv().ok();
                     }
-                    if let Some(input) = next && self.take(input).await.is_err() {
+                    if let Some(input) = next && self.handle(input).await.is_err() {
                         return;
                     }
                 }
@@ -90,35 +90,35 @@ impl Driver {
             self.swim.tick(now);
             self.flush();
             if now >= sweep_at {
-                sweep_at = now + SWEEP;
+                sweep_at = now + SWEEP_PERIOD;
                 self.sweep();
             }
         }
     }
 
-    /// `Err` when that was the end.
-    async fn take(&mut self, input: Input) -> Result<(), ()> {
+    /// `Err` if the driver has to stop.
+    async fn handle(&mut self, input: MembershipInput) -> Result<(), ()> {
         match input {
-            Input::Packet(from, packet) => {
+            MembershipInput::Packet(from, packet) => {
                 if let Err(error) = self.swim.handle_packet(clock::now(), from, &packet) {
                     tracing::debug!(%from, %error, "a membership packet was dropped");
                 }
             }
-            Input::Met(peer) => self.met(&peer),
-            Input::Payload(payload, done) => {
+            MembershipInput::Met(peer) => self.on_met(&peer),
+            MembershipInput::Payload(payload, done) => {
                 self.payload = payload;
                 self.publish(done);
             }
-            Input::ClusterId(id, done) => {
+            MembershipInput::ClusterId(id, done) => {
                 self.cluster_id = Some(id);
                 self.publish(done);
             }
-            Input::Leave(done) => {
+            MembershipInput::Leave(done) => {
                 self.leave().await;
-                // Whoever asked may have gone away.
+                // The caller may have gone away.
                 let _ = done.send(());
             }
-            Input::Stop(done) => {
+            MembershipInput::Stop(done) => {
                 let _ = done.send(());
                 return Err(());
             }
@@ -126,14 +126,14 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells the membership of a node that can be reached, unless it knows it as one that is well.
-    fn met(&mut self, peer: &PeerInfo) {
-        self.board.met();
+    /// Announces this node to a peer that can be reached, unless that peer is an active member already.
+    fn on_met(&mut self, peer: &PeerInfo) {
+        self.record.set_met();
         let known = self.hub.member(peer.id.node).is_some_and(|member| member.id == peer.id);
         if !(known && self.hub.is_active(peer.id.node)) {
-            let peer = Peer { id: peer.id, addr: peer.addr };
-            if self.greeted.len() < MAX_GREETED {
-                self.greeted.insert(peer.id.node, (peer, GREETINGS));
+            let peer = SwimPeer { id: peer.id, addr: peer.addr };
+            if self.pending.len() < MAX_GREETED_NODES {
+                self.pending.insert(peer.id.node, (peer, MAX_GREETINGS));
             }
             self.swim.announce_to(clock::now(), peer);
         }
@@ -141,10 +141,10 @@ impl Driver {
 
     fn publish(&mut self, done: oneshot::Sender<()>) {
         if let Err(error) = self.swim.set_payload(wrap(self.cluster_id, &self.payload)) {
-            // Its size was checked before.
-            tracing::debug!(%error, "payload");
+            // The size was checked before.
+            tracing::debug!(%error, "the payload was not changed");
         }
-        // Whoever asked may have gone away.
+        // The caller may have gone away.
         let _ = done.send(());
     }
 
@@ -154,20 +154,20 @@ impl Driver {
         let mut farewells = Vec::new();
         while let Some(output) = self.swim.poll_output() {
             match output {
-                Output::Packet { to, bytes } => farewells.push((to, bytes)),
-                Output::Event(event) => self.hub.take(event),
+                SwimOutput::Packet { to, bytes } => farewells.push((to, bytes)),
+                SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
-        let sending = self.peers.send_for_sure(clock::now(), farewells);
-        // Who has not heard it by then will find out in another way.
-        let _ = timeout(FAREWELL, sending.join_all()).await;
+        let sending = self.links.send_reliably(clock::now(), farewells);
+        // A member that has not received the farewell by then learns of it through other members.
+        let _ = timeout(FAREWELL_TIMEOUT, sending.join_all()).await;
     }
 
     fn flush(&mut self) {
         while let Some(output) = self.swim.poll_output() {
             match output {
-                Output::Packet { to, bytes } => self.peers.send(clock::now(), &to, &bytes),
-                Output::Event(event) => self.hub.take(event),
+                SwimOutput::Packet { to, bytes } => self.links.send(clock::now(), &to, &bytes),
+                SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
     }
@@ -176,7 +176,7 @@ impl Driver {
         let known: BTreeSet<_> = self.swim.members().iter().map(|member| member.id.node).collect();
         self.hub.retain(|node| known.contains(&node));
         let hub = Arc::clone(&self.hub);
-        self.greeted.retain(|node, (peer, left)| {
+        self.pending.retain(|node, (peer, left)| {
             let more = *left > 0 && !hub.is_active(*node);
             if more {
                 *left -= 1;
@@ -185,6 +185,6 @@ impl Driver {
             more
         });
         self.flush();
-        self.peers.sweep(clock::now(), |node| hub.is_active(node));
+        self.links.sweep(clock::now(), |node| hub.is_active(node));
     }
 }

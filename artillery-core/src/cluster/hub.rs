@@ -1,4 +1,4 @@
-//! What is known of the members, and those who want to hear of changes.
+//! The members as known here, and the log of changes that readers follow.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,23 +13,23 @@ use futures_core::Stream;
 use super::member::{Member, MemberEvent};
 use crate::{
     id::NodeId,
-    membership::{Event, MemberState},
+    membership::{MemberState, SwimEvent},
 };
 
 /// Events kept for slow readers.
-const KEPT: usize = 1024;
+const MAX_LOGGED_EVENTS: usize = 1024;
 
-type View = BTreeMap<NodeId, Member>;
+type MembersByNode = BTreeMap<NodeId, Member>;
 
 /// The members, and a log of the latest changes.
 #[derive(Debug, Default)]
-pub(super) struct Hub {
-    state: Mutex<State>,
+pub(super) struct MemberHub {
+    state: Mutex<MemberHubState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    view: View,
+struct MemberHubState {
+    view: MembersByNode,
     log: VecDeque<MemberEvent>,
     /// Number of the first event in the log.
     first: u64,
@@ -38,7 +38,7 @@ struct State {
     closed: bool,
 }
 
-impl State {
+impl MemberHubState {
     fn end(&self) -> u64 {
         self.first + self.log.len() as u64
     }
@@ -48,13 +48,13 @@ impl State {
             return;
         }
         apply(&mut self.view, &event);
-        // Readers begin at the end: without any, nothing has to be kept.
+        // Readers begin at the end of the log, so nothing is kept while there is no reader.
         if self.readers.is_empty() {
             self.first = self.end() + 1;
             self.log.clear();
             return;
         }
-        if self.log.len() == KEPT {
+        if self.log.len() == MAX_LOGGED_EVENTS {
             self.log.pop_front();
             self.first += 1;
         }
@@ -67,7 +67,7 @@ impl State {
     }
 }
 
-fn apply(view: &mut View, event: &MemberEvent) {
+fn apply(view: &mut MembersByNode, event: &MemberEvent) {
     match event {
         MemberEvent::Joined(member)
         | MemberEvent::Up(member)
@@ -82,9 +82,9 @@ fn apply(view: &mut View, event: &MemberEvent) {
     }
 }
 
-impl Hub {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that holds it can panic halfway through a change.
+impl MemberHub {
+    fn lock(&self) -> MutexGuard<'_, MemberHubState> {
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,23 +96,23 @@ impl Hub {
         self.lock().view.get(&node).cloned()
     }
 
-    /// Whether `node` is a member that is not taken for dead.
+    /// Whether `node` is alive or suspected.
     pub(super) fn is_active(&self, node: NodeId) -> bool {
         let state = self.lock();
         state.view.get(&node).is_some_and(|member| matches!(member.state, MemberState::Alive | MemberState::Suspect))
     }
 
-    /// Takes in what the membership says.
-    pub(super) fn take(&self, event: Event) {
+    /// Applies an event of the membership.
+    pub(super) fn on_event(&self, event: SwimEvent) {
         let mut state = self.lock();
         let event = match event {
-            Event::Joined(member) => MemberEvent::Joined(member.into()),
-            Event::Up(member) => MemberEvent::Up(member.into()),
-            Event::Suspect(member) => MemberEvent::Suspect(member.into()),
-            Event::Down(member) => MemberEvent::Down(member.into()),
-            Event::Left(member) => MemberEvent::Left(member.into()),
-            Event::Payload(member) => {
-                let member = Member::from(member);
+            SwimEvent::Joined(member) => MemberEvent::Joined(Member::from_swim(member)),
+            SwimEvent::Up(member) => MemberEvent::Up(Member::from_swim(member)),
+            SwimEvent::Suspect(member) => MemberEvent::Suspect(Member::from_swim(member)),
+            SwimEvent::Down(member) => MemberEvent::Down(Member::from_swim(member)),
+            SwimEvent::Left(member) => MemberEvent::Left(Member::from_swim(member)),
+            SwimEvent::Payload(member) => {
+                let member = Member::from_swim(member);
                 let before = state.view.get(&member.id.node).filter(|before| before.id == member.id);
                 let formed = before.is_none_or(|before| before.cluster_id != member.cluster_id);
                 let said = before.is_none_or(|before| before.payload != member.payload);
@@ -124,7 +124,7 @@ impl Hub {
                 }
                 MemberEvent::Payload(member)
             }
-            Event::Superseded { by } => MemberEvent::Superseded { by },
+            SwimEvent::Superseded { by } => MemberEvent::Superseded { by },
         };
         state.push(event);
     }
@@ -133,7 +133,7 @@ impl Hub {
         self.lock().push(event);
     }
 
-    /// Forgets the members that are not among `known`: the membership has forgotten them.
+    /// Forgets the members that the membership has forgotten.
     pub(super) fn retain(&self, known: impl Fn(NodeId) -> bool) {
         self.lock().view.retain(|node, _| known(*node));
     }
@@ -156,20 +156,20 @@ impl Hub {
 
 /// A stream of changes. It ends when the node stops.
 pub struct MemberEvents {
-    hub: Arc<Hub>,
+    hub: Arc<MemberHub>,
     reader: u64,
     /// Number of the event to be read next.
     next: u64,
-    view: View,
+    view: MembersByNode,
 }
 
 impl MemberEvents {
-    /// The members as they were when the next event happened: nothing lies between the two.
+    /// The members as they were just before the next event. No change lies between the two.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.view.values()
     }
 
-    /// The next change, `None` when the node has stopped. May be cancelled: nothing is lost.
+    /// The next change, `None` when the node has stopped. Cancelling it loses nothing.
     pub async fn next(&mut self) -> Option<MemberEvent> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -222,8 +222,8 @@ mod tests {
     use super::*;
     use crate::{ClusterId, Incarnation, MemberId, membership};
 
-    fn member(name: &str, state: MemberState) -> membership::Member {
-        membership::Member {
+    fn member(name: &str, state: MemberState) -> membership::SwimMember {
+        membership::SwimMember {
             id: MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 1, starts: 1 } },
             name: name.into(),
             addr: ([127, 0, 0, 1], 1).into(),
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn the_view_is_the_one_before_the_next_event() {
-        let hub = Arc::new(Hub::default());
-        hub.take(Event::Up(member("a", MemberState::Alive)));
-        let mut events = Hub::subscribe(&hub);
-        hub.take(Event::Down(member("a", MemberState::Down)));
+        let hub = Arc::new(MemberHub::default());
+        hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
+        let mut events = MemberHub::subscribe(&hub);
+        hub.on_event(SwimEvent::Down(member("a", MemberState::Down)));
         assert_eq!(hub.members()[0].state, MemberState::Down);
         assert_eq!(events.members().next().unwrap().state, MemberState::Alive);
         assert!(matches!(read(&mut events), Some(MemberEvent::Down(_))));
@@ -255,54 +255,54 @@ mod tests {
 
     #[test]
     fn a_slow_reader_is_told_what_it_missed() {
-        let hub = Arc::new(Hub::default());
-        let mut events = Hub::subscribe(&hub);
-        for _ in 0..KEPT + 5 {
-            hub.take(Event::Up(member("a", MemberState::Alive)));
+        let hub = Arc::new(MemberHub::default());
+        let mut events = MemberHub::subscribe(&hub);
+        for _ in 0..MAX_LOGGED_EVENTS + 5 {
+            hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         }
-        hub.take(Event::Left(member("a", MemberState::Left)));
-        assert_eq!(read(&mut events), Some(MemberEvent::Lagged { missed: KEPT as u64 + 6 }));
+        hub.on_event(SwimEvent::Left(member("a", MemberState::Left)));
+        assert_eq!(read(&mut events), Some(MemberEvent::Lagged { missed: MAX_LOGGED_EVENTS as u64 + 6 }));
         assert_eq!(events.members().next().unwrap().state, MemberState::Left);
         assert_eq!(read(&mut events), None);
-        hub.take(Event::Up(member("b", MemberState::Alive)));
+        hub.on_event(SwimEvent::Up(member("b", MemberState::Alive)));
         assert!(matches!(read(&mut events), Some(MemberEvent::Up(_))));
     }
 
     #[test]
     fn a_late_reader_misses_nothing() {
-        let hub = Arc::new(Hub::default());
+        let hub = Arc::new(MemberHub::default());
         for _ in 0..3 {
-            hub.take(Event::Up(member("a", MemberState::Alive)));
+            hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         }
-        let mut events = Hub::subscribe(&hub);
+        let mut events = MemberHub::subscribe(&hub);
         assert_eq!(read(&mut events), None);
-        hub.take(Event::Suspect(member("a", MemberState::Suspect)));
+        hub.on_event(SwimEvent::Suspect(member("a", MemberState::Suspect)));
         assert!(matches!(read(&mut events), Some(MemberEvent::Suspect(_))));
     }
 
     #[test]
     fn a_formation_and_a_payload_are_told_apart() {
-        let hub = Arc::new(Hub::default());
-        let mut events = Hub::subscribe(&hub);
+        let hub = Arc::new(MemberHub::default());
+        let mut events = MemberHub::subscribe(&hub);
         let say = |id: Option<u128>, payload: &'static str| {
             let payload = super::super::member::wrap(id.map(ClusterId), &Bytes::from(payload));
-            membership::Member { payload, ..member("a", MemberState::Alive) }
+            membership::SwimMember { payload, ..member("a", MemberState::Alive) }
         };
-        hub.take(Event::Joined(say(None, "x")));
+        hub.on_event(SwimEvent::Joined(say(None, "x")));
         assert!(matches!(read(&mut events), Some(MemberEvent::Joined(_))));
-        hub.take(Event::Payload(say(Some(1), "x")));
+        hub.on_event(SwimEvent::Payload(say(Some(1), "x")));
         assert!(matches!(read(&mut events), Some(MemberEvent::Formed(m)) if m.cluster_id == Some(ClusterId(1))));
         assert_eq!(read(&mut events), None);
-        hub.take(Event::Payload(say(Some(1), "y")));
+        hub.on_event(SwimEvent::Payload(say(Some(1), "y")));
         assert!(matches!(read(&mut events), Some(MemberEvent::Payload(m)) if m.payload == "y"));
         assert_eq!(read(&mut events), None);
     }
 
     #[test]
     fn the_end_is_told_after_the_last_event() {
-        let hub = Arc::new(Hub::default());
-        let mut events = Hub::subscribe(&hub);
-        hub.take(Event::Up(member("a", MemberState::Alive)));
+        let hub = Arc::new(MemberHub::default());
+        let mut events = MemberHub::subscribe(&hub);
+        hub.on_event(SwimEvent::Up(member("a", MemberState::Alive)));
         hub.close();
         assert!(matches!(read(&mut events), Some(MemberEvent::Up(_))));
         let end = Pin::new(&mut events).poll_next(&mut Context::from_waker(Waker::noop()));

@@ -5,18 +5,19 @@ use std::net::SocketAddr;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::{
-    error::ConnectError,
+    error::{ConnectError, PayloadError},
     id::{ClusterId, MemberId},
     membership::{self, MemberState},
 };
 
-/// The largest payload of a member, in bytes: what a membership packet takes, without the cluster id.
-pub const MAX_PAYLOAD: usize = membership::MAX_PAYLOAD - 17;
+/// Bytes that may stand before the payload: a tag and the cluster id.
+const CLUSTER_ID_LEN: usize = 17;
 
 /// Another member, as it seems to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Member {
-    /// The node, in one of its lives.
+    /// The node, in one of its incarnations.
     pub id: MemberId,
     /// Its stable name.
     pub name: String,
@@ -26,67 +27,58 @@ pub struct Member {
     pub payload: Bytes,
     /// How it seems to be.
     pub state: MemberState,
-    /// The formation that it belongs to, if it belongs to one and that has got about.
+    /// The formation that it belongs to, once that is known here.
     pub cluster_id: Option<ClusterId>,
 }
 
-/// A change of the membership, or something else about it that matters.
+/// A change of the membership, or of how this node takes part in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// A member was seen for the first time in this life; how it is follows.
+    /// A member was seen for the first time in this incarnation. Its state follows as the next event.
     Joined(Member),
-    /// It answers: for the first time or again.
+    /// The member answers, for the first time or again.
     Up(Member),
-    /// It did not answer in time, and may still do so.
+    /// The member did not answer in time. It may still refute the suspicion.
     Suspect(Member),
-    /// It is taken for dead, or its node lives another life now.
+    /// The member is taken for dead, or its node runs in a later incarnation.
     Down(Member),
-    /// It said farewell.
+    /// The member said farewell.
     Left(Member),
-    /// It says something else of itself.
+    /// The member changed its payload.
     Payload(Member),
-    /// It belongs to a formation now, or to another one.
+    /// The member joined a formation, or another one.
     Formed(Member),
-    /// A seed refused this node. Told once for each reason.
+    /// A seed refused this node. Reported once for each reason.
     SeedRefused {
         /// The seed as it was given.
         seed: String,
         /// The address that refused.
         addr: SocketAddr,
-        /// What it said.
+        /// Its reason.
         reason: ConnectError,
     },
-    /// A later life of this node is a member: this one has stopped taking part.
+    /// A later incarnation of this node is a member. This one has stopped taking part.
     Superseded {
-        /// The later life.
+        /// The later incarnation.
         by: MemberId,
     },
-    /// This reader was too slow: events were lost, but its view of the members is right again.
+    /// This reader was too slow. Events were lost, but its view of the members is right again.
     Lagged {
-        /// Events lost.
+        /// How many events were lost.
         missed: u64,
     },
 }
 
-/// Why a payload was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PayloadError {
-    /// It is too large.
-    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
-    TooLarge(usize),
-    /// The node has stopped.
-    #[error("the node has stopped")]
-    Stopped,
-}
-
 pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
-    if payload.len() > MAX_PAYLOAD { Err(PayloadError::TooLarge(payload.len())) } else { Ok(()) }
+    let (len, limit) = (payload.len(), Member::MAX_PAYLOAD);
+    if len > limit { Err(PayloadError::TooLarge { len, limit }) } else { Ok(()) }
 }
 
-/// What the membership carries: one byte 0, or 1 and a cluster id of 16 bytes (big endian); then the payload.
+/// What the membership carries as the payload: one byte 0, or 1 and a cluster id of 16 bytes (big endian); then the
+/// payload.
 pub(super) fn wrap(cluster_id: Option<ClusterId>, payload: &Bytes) -> Bytes {
-    let mut wrapped = BytesMut::with_capacity(17 + payload.len());
+    let mut wrapped = BytesMut::with_capacity(CLUSTER_ID_LEN + payload.len());
     match cluster_id {
         None => wrapped.put_u8(0),
         Some(id) => {
@@ -98,22 +90,25 @@ pub(super) fn wrap(cluster_id: Option<ClusterId>, payload: &Bytes) -> Bytes {
     wrapped.freeze()
 }
 
-/// Takes apart what [`wrap`] made. Anything else is a payload of a member without a formation.
+/// The inverse of [`wrap`]. Anything else is the payload of a member without a formation.
 fn unwrap(wrapped: &Bytes) -> (Option<ClusterId>, Bytes) {
     match wrapped.split_first() {
         Some((0, _)) => (None, wrapped.slice(1..)),
         Some((1, rest)) => match rest.first_chunk() {
-            Some(id) => (Some(ClusterId(u128::from_be_bytes(*id))), wrapped.slice(17..)),
+            Some(id) => (Some(ClusterId(u128::from_be_bytes(*id))), wrapped.slice(CLUSTER_ID_LEN..)),
             None => (None, wrapped.clone()),
         },
         _ => (None, wrapped.clone()),
     }
 }
 
-impl From<membership::Member> for Member {
-    fn from(member: membership::Member) -> Self {
+impl Member {
+    /// The largest payload of a member, in bytes: what a membership packet takes, less the cluster id.
+    pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - CLUSTER_ID_LEN;
+
+    pub(super) fn from_swim(member: membership::SwimMember) -> Self {
         let (cluster_id, payload) = unwrap(&member.payload);
-        let membership::Member { id, name, addr, state, .. } = member;
+        let membership::SwimMember { id, name, addr, state, .. } = member;
         Self { id, name, addr, payload, state, cluster_id }
     }
 }
@@ -126,14 +121,15 @@ mod tests {
 
     #[test]
     fn the_largest_payload_fits() {
-        let wrapped = wrap(Some(ClusterId(u128::MAX)), &vec![0; MAX_PAYLOAD].into());
-        assert_eq!(wrapped.len(), membership::MAX_PAYLOAD);
-        assert_eq!(check(&vec![0; MAX_PAYLOAD + 1].into()), Err(PayloadError::TooLarge(MAX_PAYLOAD + 1)));
+        let wrapped = wrap(Some(ClusterId(u128::MAX)), &vec![0; Member::MAX_PAYLOAD].into());
+        assert_eq!(wrapped.len(), membership::MAX_MEMBER_PAYLOAD_BYTES);
+        let limit = Member::MAX_PAYLOAD;
+        assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }
 
     proptest! {
         #[test]
-        fn wrapped_and_unwrapped(id: Option<u128>, payload: Vec<u8>) {
+        fn wrapping_is_undone(id: Option<u128>, payload: Vec<u8>) {
             let (id, payload) = (id.map(ClusterId), Bytes::from(payload));
             prop_assert_eq!(unwrap(&wrap(id, &payload)), (id, payload));
         }

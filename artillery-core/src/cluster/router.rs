@@ -1,4 +1,4 @@
-//! Hands what the endpoint brings to the membership or to what is built on it.
+//! Hands what the endpoint receives to the membership, or to the service of the application.
 
 use std::{
     net::SocketAddr,
@@ -8,7 +8,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
 
-use super::{board::Board, driver::Input};
+use super::{driver::MembershipInput, record::DiscoveryRecord};
 use crate::{
     error::{CloseReason, Refusal},
     id::ClusterId,
@@ -16,22 +16,26 @@ use crate::{
 };
 
 /// The endpoint's service.
-pub(super) struct Router {
-    inputs: mpsc::Sender<Input>,
+pub(super) struct ServiceRouter {
+    inputs: mpsc::Sender<MembershipInput>,
     service: RwLock<Option<Arc<dyn Service>>>,
-    board: Arc<Board>,
+    record: Arc<DiscoveryRecord>,
 }
 
-impl Router {
-    pub(super) fn new(inputs: mpsc::Sender<Input>, service: Option<Arc<dyn Service>>, board: Arc<Board>) -> Self {
-        Self { inputs, service: RwLock::new(service), board }
+impl ServiceRouter {
+    pub(super) fn new(
+        inputs: mpsc::Sender<MembershipInput>,
+        service: Option<Arc<dyn Service>>,
+        record: Arc<DiscoveryRecord>,
+    ) -> Self {
+        Self { inputs, service: RwLock::new(service), record }
     }
 
     pub(super) fn serve(&self, service: Arc<dyn Service>) {
         *self.service.write().unwrap_or_else(PoisonError::into_inner) = Some(service);
     }
 
-    /// Lets go of the service.
+    /// Drops the service.
     pub(super) fn retire(&self) {
         *self.service.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -40,31 +44,31 @@ impl Router {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What can't be taken in now is lost, as if it had been on the way: it is said again.
-    fn tell(&self, input: Input) {
+    /// An input that finds the queue full is lost, as a packet on the way may be. Its sender repeats it.
+    fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
             tracing::debug!("the membership is too busy, or has stopped");
         }
     }
 
-    fn met(&self, peer: &Arc<PeerInfo>) {
+    fn on_met(&self, peer: &Arc<PeerInfo>) {
         if peer.kind == PeerKind::Node {
-            self.tell(Input::Met(Arc::clone(peer)));
+            self.enqueue(MembershipInput::Met(Arc::clone(peer)));
         }
     }
 }
 
-impl Service for Router {
+impl Service for ServiceRouter {
     fn admit(&self, peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
         if let Some(service) = self.service() {
             service.admit(peer)?;
         }
-        self.met(peer);
+        self.on_met(peer);
         Ok(())
     }
 
     fn reached(&self, peer: &Arc<PeerInfo>) {
-        self.met(peer);
+        self.on_met(peer);
         if let Some(service) = self.service() {
             service.reached(peer);
         }
@@ -76,7 +80,7 @@ impl Service for Router {
             tokio::spawn(async move {
                 let mut reader = stream.reader;
                 while let Ok(Some(frame)) = reader.next().await {
-                    if inputs.send(Input::Packet(from, frame.header)).await.is_err() {
+                    if inputs.send(MembershipInput::Packet(from, frame.header)).await.is_err() {
                         return;
                     }
                 }
@@ -90,7 +94,7 @@ impl Service for Router {
         let mut packet = payload.clone();
         if packet.first() == Some(&StreamKind::MEMBERSHIP.0) {
             packet.advance(1);
-            self.tell(Input::Packet(peer.id, packet));
+            self.enqueue(MembershipInput::Packet(peer.id, packet));
         } else if let Some(service) = self.service() {
             service.datagram(peer, payload);
         }
@@ -109,8 +113,8 @@ impl Service for Router {
     }
 
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
-        // A node that lists itself as a seed is no trouble.
-        if !matches!(reason, Refusal::Itself(_)) && self.board.warns_of(addr) {
+        // A node that lists itself as a seed is harmless: no warning.
+        if !matches!(reason, Refusal::Itself(_)) && self.record.should_warn(addr) {
             tracing::warn!(%addr, %reason, "refused a peer");
         }
         if let Some(service) = self.service() {

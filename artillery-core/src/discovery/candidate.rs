@@ -1,19 +1,20 @@
-//! What a node says of itself, and what is heard of others.
+//! What a node announces of itself, and the hints that sources give.
 
 use std::{io, net::SocketAddr, time::Duration};
 
 use crate::NodeId;
 
-/// What a node makes known of itself.
+/// What a node announces of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Announcement {
-    /// Which cluster it belongs to, or wants to. Not secret.
+    /// The cluster that it belongs to or wants to join. Not secret.
     pub cluster: String,
     /// Its id.
     pub node: NodeId,
     /// Its stable name.
     pub name: String,
-    /// Where it can be reached; all with the same port.
+    /// Where it can be reached. All addresses have the same port.
     pub addrs: Vec<SocketAddr>,
 }
 
@@ -21,60 +22,68 @@ pub struct Announcement {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// Heard on the local network.
+    /// Multicast DNS on the local network.
     Mdns,
     /// Given by the operator, as `HOST:PORT`.
     Seed(String),
-    /// Another source, and what it is called.
+    /// Another source, by its name.
     Other(String),
 }
 
-/// A place where a member may be found.
+/// A hint where a member may be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Candidate {
-    /// Addresses to try. For a seed that is a host name: none; use [`Candidate::resolve`].
+    /// Addresses to try. Empty for a seed that is a host name: use [`Candidate::resolve`].
     pub addrs: Vec<SocketAddr>,
-    /// Which node is said to be there, if the source knows.
+    /// The node that is said to be there, if the source knows.
     pub node: Option<NodeId>,
-    /// Where the hint comes from.
+    /// The source of the hint.
     pub source: Source,
-    /// The source says that the node is there no longer. A hint too, and often missing: no failure detector.
+    /// The source says that the node is no longer there. This is a hint too, and often missing, so it detects no
+    /// failure.
     pub gone: bool,
 }
 
 /// Why a candidate has no address now.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResolveError {
-    /// The look-up failed.
+    /// The host name could not be looked up.
     #[error("can't look up {host}: {error}")]
     Lookup {
-        /// What was looked up.
+        /// The host name.
         host: String,
-        /// What went wrong.
+        /// The error of the resolver.
         error: io::Error,
     },
     /// The look-up took too long.
     #[error("no answer about {host} within {after:?}")]
     Timeout {
-        /// What was looked up.
+        /// The host name.
         host: String,
-        /// How long was waited.
+        /// How long it was waited for.
         after: Duration,
     },
-    /// There is no address.
+    /// The host name has no address.
     #[error("{host} has no address")]
     Nothing {
-        /// What was looked up.
+        /// The host name.
         host: String,
     },
 }
 
-/// The longest wait for a name.
+/// The longest wait for the resolver.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Candidate {
-    /// The addresses to dial now. A seed's host name is looked up anew at each call, so call it before every dial; all
-    /// addresses count, in the resolver's order.
+    /// A hint from `source` that `node` is at one of these addresses.
+    pub fn new(source: Source, node: Option<NodeId>, addrs: Vec<SocketAddr>) -> Self {
+        Self { addrs, node, source, gone: false }
+    }
+
+    /// The addresses to dial now, in the resolver's order. A seed's host name is looked up at each call, so call this
+    /// before every dial.
     ///
     /// # Errors
     /// [`ResolveError`]: try again later.

@@ -11,32 +11,22 @@ use futures_core::Stream;
 
 use super::{Announcement, Candidate, Candidates, Discovery};
 
-/// Several sources as one: announces on all, and hears of all.
+/// Several sources as one: it announces on all and merges their candidates.
 #[derive(Clone, Default)]
-pub struct Combined {
+pub(crate) struct Combined {
     sources: Vec<Arc<dyn Discovery>>,
 }
 
 impl Combined {
-    /// No source yet: finds nobody.
-    pub fn new() -> Self {
+    /// Without a source: it finds no candidate.
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// With one source more.
-    pub fn with(mut self, source: impl Discovery) -> Self {
+    /// The same with one more source.
+    pub(crate) fn with(mut self, source: impl Discovery) -> Self {
         self.sources.push(Arc::new(source));
         self
-    }
-
-    /// How many sources there are.
-    pub fn len(&self) -> usize {
-        self.sources.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.sources.is_empty()
     }
 }
 
@@ -52,17 +42,18 @@ impl Discovery for Combined {
     }
 
     fn candidates(&self) -> Candidates {
-        Box::pin(Merged { streams: self.sources.iter().map(|source| source.candidates()).collect(), next: 0 })
+        Box::pin(MergedCandidates { streams: self.sources.iter().map(|source| source.candidates()).collect(), next: 0 })
     }
 }
 
-/// Takes from the streams in turn, so that a talkative one does not hide the others; over when all are.
-struct Merged {
+/// Takes from the streams in turn, so that a talkative one does not starve the others. It ends when all of them have
+/// ended.
+struct MergedCandidates {
     streams: Vec<Candidates>,
     next: usize,
 }
 
-impl Stream for Merged {
+impl Stream for MergedCandidates {
     type Item = Candidate;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
@@ -74,7 +65,7 @@ impl Stream for Merged {
                     self.next = at + 1;
                     return Poll::Ready(Some(candidate));
                 }
-                // What moves into the gap is asked next.
+                // The stream that moves into the gap is polled next.
                 Poll::Ready(None) => {
                     drop(self.streams.remove(at));
                     self.next = at;

@@ -1,7 +1,7 @@
 //! Nodes on the local network, by multicast DNS.
 //!
-//! Every node is an instance of [`SERVICE`]; what it is stands in its TXT record (see `txt`). Names contain the node
-//! id, so nothing is probed for conflicts before it is announced.
+//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). Instance names contain the
+//! node id, so they are announced without a probe for conflicts.
 
 use std::{
     collections::BTreeMap,
@@ -18,38 +18,38 @@ use futures_core::Stream;
 use mdns_sd::{DaemonEvent, IfKind, Receiver, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
 use tracing::{debug, warn};
 
-use super::{Announcement, Candidate, Candidates, Discovery, Source, txt::Txt};
+use super::{Announcement, Candidate, Candidates, Discovery, Source, txt::TxtRecord};
 use crate::NodeId;
 
 /// The DNS-SD service type of Artillery.
-pub const SERVICE: &str = "_artillery._udp.local.";
+pub(super) const SERVICE_TYPE: &str = "_artillery._udp.local.";
 
 /// The UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
 
-/// The most instances remembered by one stream in order to tell which went; of more, going isn't told.
+/// Instances remembered by one stream, in order to report which went away. Of more than these, going is not reported.
 const MAX_INSTANCES: usize = 4096;
 
-/// Which network interfaces are used.
+/// The network interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Interfaces {
-    /// All there are.
+    /// All interfaces.
     #[default]
     All,
     /// Loopback only: nodes on this machine.
     Loopback,
-    /// Those with these names.
+    /// The interfaces of these names.
     Named(Vec<String>),
 }
 
 impl Interfaces {
-    /// The interfaces that suit a node listening on `ip`: loopback if that is one, else all.
-    pub fn for_listener(ip: IpAddr) -> Self {
+    /// The interfaces that suit a node listening on `ip`: loopback if `ip` is a loopback address, otherwise all.
+    pub(crate) fn for_listener(ip: IpAddr) -> Self {
         if ip.is_loopback() { Self::Loopback } else { Self::All }
     }
 
-    /// `None`: what the daemon does by itself.
+    /// `None` stands for the default of the daemon.
     fn kinds(&self) -> Option<Vec<IfKind>> {
         match self {
             Self::All => None,
@@ -61,10 +61,11 @@ impl Interfaces {
 
 /// Settings of [`MdnsDiscovery`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MdnsSettings {
     /// Only nodes of this cluster are found.
     pub cluster: String,
-    /// Where to speak and listen.
+    /// The interfaces to announce and listen on.
     pub interfaces: Interfaces,
     /// The UDP port, [`MDNS_PORT`] except in tests.
     pub port: u16,
@@ -81,22 +82,22 @@ impl MdnsSettings {
         Self { interfaces, ..self }
     }
 
-    /// On this UDP port: only those with the same port hear each other.
+    /// On this UDP port. Nodes find each other only on the same port.
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 }
 
-/// Why multicast DNS can't be used. Nothing else fails because of it: go on with other sources.
+/// Why multicast DNS can't be used. Other sources are not affected: go on with them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MdnsError {
     /// The daemon did not start, or refused its settings.
     #[error("multicast DNS is not available: {0}")]
-    Unavailable(mdns_sd::Error),
-    /// What was to be announced can't be.
+    Unavailable(String),
+    /// This node can't be announced.
     #[error("can't announce this node by multicast DNS: {0}")]
-    Unannounceable(mdns_sd::Error),
+    Unannounceable(String),
     /// There is no address to announce.
     #[error("can't announce this node by multicast DNS: it has no address")]
     NoAddress,
@@ -104,28 +105,28 @@ pub enum MdnsError {
 
 /// Finds nodes on the local network and is found by them.
 ///
-/// A killed node lingers for about two minutes in the others' caches, so this is no failure detector. Its own threads
-/// end, and the announcement is withdrawn, soon after it is dropped.
+/// The other nodes cache a killed node for about two minutes, so this detects no failure. Soon after this is dropped,
+/// its threads end and the announcement is withdrawn.
 pub struct MdnsDiscovery {
     settings: MdnsSettings,
-    daemon: Daemon,
-    shared: Arc<Shared>,
+    daemon: MdnsDaemon,
+    shared: Arc<MdnsShared>,
 }
 
-/// What the streams need of the discovery that gave them.
+/// What the streams share with the discovery that made them.
 #[derive(Default)]
-struct Shared {
-    me: Mutex<Option<Registered>>,
+struct MdnsShared {
+    me: Mutex<Option<MdnsRegistration>>,
     complained: AtomicBool,
 }
 
-struct Registered {
+struct MdnsRegistration {
     node: NodeId,
     full_name: String,
 }
 
-impl Shared {
-    /// Says what is wrong, once: it tends to be wrong again and again.
+impl MdnsShared {
+    /// Warns of the first failure. Later ones are logged as debug only, since a failure tends to repeat.
     fn complain(&self, error: &dyn std::fmt::Display) {
         if self.complained.swap(true, Ordering::Relaxed) {
             debug!(%error, "multicast DNS");
@@ -146,28 +147,28 @@ impl std::fmt::Debug for MdnsDiscovery {
 }
 
 impl MdnsDiscovery {
-    /// Starts it; nothing is announced yet.
+    /// Starts the daemon. Nothing is announced yet.
     ///
     /// # Errors
     /// [`MdnsError::Unavailable`]. That no interface can do multicast shows only later, in the log.
     pub fn new(settings: MdnsSettings) -> Result<Self, MdnsError> {
-        let daemon = Daemon::start(&settings)?;
+        let daemon = MdnsDaemon::start(&settings)?;
         Ok(Self { settings, daemon, shared: Arc::default() })
     }
 
-    /// What [`Discovery::announce`] does, but with the error in the caller's hands.
+    /// As [`Discovery::announce`], but returns the error.
     ///
     /// # Errors
-    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]; what was announced before stays.
+    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]. The former announcement stays.
     pub fn try_announce(&self, me: &Announcement) -> Result<(), MdnsError> {
         let info = self.describe(me)?;
         let full_name = info.get_fullname().to_owned();
         let mut registered = self.shared.me.lock().unwrap_or_else(PoisonError::into_inner);
-        self.daemon.0.register(info).map_err(MdnsError::Unannounceable)?;
-        let before = registered.replace(Registered { node: me.node, full_name: full_name.clone() });
+        self.daemon.0.register(info).map_err(unannounceable)?;
+        let before = registered.replace(MdnsRegistration { node: me.node, full_name: full_name.clone() });
         match before {
             Some(before) if before.full_name != full_name => {
-                self.daemon.0.unregister(&before.full_name).map(drop).map_err(MdnsError::Unannounceable)
+                self.daemon.0.unregister(&before.full_name).map(drop).map_err(unannounceable)
             }
             _ => Ok(()),
         }
@@ -185,10 +186,10 @@ impl MdnsDiscovery {
         let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
         let addrs: Vec<_> = me.addrs.iter().copied().filter(|addr| !addr.ip().is_unspecified()).collect();
         let ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
-        let txt = Txt { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
+        let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
         let host = format!("{}.local.", me.node);
-        let info = ServiceInfo::new(SERVICE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
-            .map_err(MdnsError::Unannounceable)?;
+        let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
+            .map_err(unannounceable)?;
         let mut info = if ips.is_empty() { info.enable_addr_auto() } else { info };
         info.set_requires_probe(false);
         if let Some(kinds) = self.settings.interfaces.kinds() {
@@ -206,12 +207,14 @@ impl Discovery for MdnsDiscovery {
     }
 
     fn candidates(&self) -> Candidates {
-        // A daemon tells one listener per service; so each stream has its own.
-        match Daemon::start(&self.settings).and_then(|daemon| Browse::start(daemon, &self.settings, &self.shared)) {
+        // A daemon reports to one listener per service, so each stream has a daemon of its own.
+        match MdnsDaemon::start(&self.settings)
+            .and_then(|daemon| MdnsBrowse::start(daemon, &self.settings, &self.shared))
+        {
             Ok(browse) => Box::pin(browse),
             Err(error) => {
                 self.shared.complain(&error);
-                Box::pin(Nothing)
+                Box::pin(NoCandidates)
             }
         }
     }
@@ -219,10 +222,10 @@ impl Discovery for MdnsDiscovery {
 
 /// As much of the node's name as fits, and the beginning of its id: at most 63 bytes, and unique.
 fn instance_name(me: &Announcement) -> String {
-    const MAX: usize = 63;
+    const MAX_INSTANCE_NAME_BYTES: usize = 63;
     let id = me.node.to_string();
     let short = &id[..16];
-    let mut end = me.name.len().min(MAX - short.len() - 1);
+    let mut end = me.name.len().min(MAX_INSTANCE_NAME_BYTES - short.len() - 1);
     while !me.name.is_char_boundary(end) {
         end -= 1;
     }
@@ -230,46 +233,54 @@ fn instance_name(me: &Announcement) -> String {
     if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
 }
 
-/// A running daemon: a thread and its sockets. Dropped: says good-bye for what it announced, and ends.
-struct Daemon(ServiceDaemon);
+fn unavailable(error: mdns_sd::Error) -> MdnsError {
+    MdnsError::Unavailable(error.to_string())
+}
 
-impl Daemon {
+fn unannounceable(error: mdns_sd::Error) -> MdnsError {
+    MdnsError::Unannounceable(error.to_string())
+}
+
+/// A running daemon: a thread and its sockets. Dropping it withdraws its announcements and ends it.
+struct MdnsDaemon(ServiceDaemon);
+
+impl MdnsDaemon {
     fn start(settings: &MdnsSettings) -> Result<Self, MdnsError> {
-        let daemon = Self(ServiceDaemon::new_with_port(settings.port).map_err(MdnsError::Unavailable)?);
+        let daemon = Self(ServiceDaemon::new_with_port(settings.port).map_err(unavailable)?);
         if let Some(kinds) = settings.interfaces.kinds() {
-            daemon.0.disable_interface(IfKind::All).map_err(MdnsError::Unavailable)?;
-            daemon.0.enable_interface(kinds).map_err(MdnsError::Unavailable)?;
+            daemon.0.disable_interface(IfKind::All).map_err(unavailable)?;
+            daemon.0.enable_interface(kinds).map_err(unavailable)?;
         }
         Ok(daemon)
     }
 }
 
-impl Drop for Daemon {
+impl Drop for MdnsDaemon {
     fn drop(&mut self) {
         let _ = self.0.shutdown();
     }
 }
 
-type Boxed<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
+type BoxedStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
-fn stream<T: Send + 'static>(receiver: Receiver<T>) -> Boxed<T> {
+fn stream<T: Send + 'static>(receiver: Receiver<T>) -> BoxedStream<T> {
     Box::pin(receiver.into_stream())
 }
 
 /// The stream of candidates.
-struct Browse {
-    events: Boxed<ServiceEvent>,
-    troubles: Option<Boxed<DaemonEvent>>,
+struct MdnsBrowse {
+    events: BoxedStream<ServiceEvent>,
+    troubles: Option<BoxedStream<DaemonEvent>>,
     found: BTreeMap<String, Candidate>,
     cluster: String,
-    shared: Arc<Shared>,
-    daemon: Daemon,
+    shared: Arc<MdnsShared>,
+    daemon: MdnsDaemon,
 }
 
-impl Browse {
-    fn start(daemon: Daemon, settings: &MdnsSettings, shared: &Arc<Shared>) -> Result<Self, MdnsError> {
-        let troubles = daemon.0.monitor().map_err(MdnsError::Unavailable)?;
-        let events = daemon.0.browse(SERVICE).map_err(MdnsError::Unavailable)?;
+impl MdnsBrowse {
+    fn start(daemon: MdnsDaemon, settings: &MdnsSettings, shared: &Arc<MdnsShared>) -> Result<Self, MdnsError> {
+        let troubles = daemon.0.monitor().map_err(unavailable)?;
+        let events = daemon.0.browse(SERVICE_TYPE).map_err(unavailable)?;
         Ok(Self {
             events: stream(events),
             troubles: Some(stream(troubles)),
@@ -312,7 +323,7 @@ impl Browse {
     }
 }
 
-impl Stream for Browse {
+impl Stream for MdnsBrowse {
     type Item = Candidate;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
@@ -326,8 +337,8 @@ impl Stream for Browse {
                         return Poll::Ready(Some(candidate));
                     }
                 }
-                // The daemon gives up a listener that has fallen behind: begin again.
-                Poll::Ready(None) => match this.daemon.0.browse(SERVICE) {
+                // The daemon drops a listener that has fallen behind. Browse again.
+                Poll::Ready(None) => match this.daemon.0.browse(SERVICE_TYPE) {
                     Ok(events) => this.events = stream(events),
                     Err(error) => {
                         this.shared.complain(&error);
@@ -339,10 +350,10 @@ impl Stream for Browse {
     }
 }
 
-/// What a found instance means; nothing if it is malformed or of another cluster.
+/// The candidate of a found instance. `None` if the record is malformed or of another cluster.
 fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
     let property = |key: &str| service.get_property_val(key).flatten();
-    let txt = match Txt::parse(property) {
+    let txt = match TxtRecord::parse(property) {
         Ok(txt) => txt,
         Err(error) => {
             debug!(instance = service.fullname, %error, "an mDNS instance that can't be read");
@@ -358,13 +369,13 @@ fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
         addrs.sort_unstable();
     }
     addrs.retain(|addr| addr.port() != 0);
-    (!addrs.is_empty()).then_some(Candidate { addrs, node: Some(txt.node), source: Source::Mdns, gone: false })
+    (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
 }
 
 /// The stream of a source that does not work.
-struct Nothing;
+struct NoCandidates;
 
-impl Stream for Nothing {
+impl Stream for NoCandidates {
     type Item = Candidate;
 
     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Candidate>> {

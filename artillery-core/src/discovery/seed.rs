@@ -15,25 +15,26 @@ use super::{Announcement, Candidate, Candidates, Discovery, Source};
 
 /// One seed: an address or a host name, with a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seed(Place);
+pub struct Seed(SeedAddr);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Place {
+enum SeedAddr {
     Addr(SocketAddr),
-    /// Lower case, with the port.
+    /// Lower case, and the port.
     Host(String, u16),
 }
 
-/// Why a text is no seed.
+/// Why a text is not a seed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SeedError {
-    /// No `:PORT` at its end.
+    /// `:PORT` is missing at the end.
     #[error("seed `{0}` has no port: write HOST:PORT")]
     NoPort(String),
-    /// What stands behind the colon is no port from 1 to 65535.
+    /// The text behind the colon is no port from 1 to 65535.
     #[error("seed `{0}`: the port must be a number from 1 to 65535")]
     BadPort(String),
-    /// What stands before the colon is no address or host name.
+    /// The text before the colon is no address or host name.
     #[error("seed `{0}`: neither an address nor a host name (IPv6 addresses stand in brackets: [::1]:7400)")]
     BadHost(String),
 }
@@ -43,14 +44,18 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Self, SeedError> {
         if let Ok(addr) = text.parse::<SocketAddr>() {
-            return if addr.port() == 0 { Err(SeedError::BadPort(text.into())) } else { Ok(Self(Place::Addr(addr))) };
+            return if addr.port() == 0 {
+                Err(SeedError::BadPort(text.into()))
+            } else {
+                Ok(Self(SeedAddr::Addr(addr)))
+            };
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| SeedError::NoPort(text.into()))?;
         if !is_host_name(host) {
             return Err(SeedError::BadHost(text.into()));
         }
         match port.parse() {
-            Ok(port) if port > 0 => Ok(Self(Place::Host(host.to_ascii_lowercase(), port))),
+            Ok(port) if port > 0 => Ok(Self(SeedAddr::Host(host.to_ascii_lowercase(), port))),
             _ => Err(SeedError::BadPort(text.into())),
         }
     }
@@ -58,15 +63,15 @@ impl FromStr for Seed {
 
 impl From<SocketAddr> for Seed {
     fn from(addr: SocketAddr) -> Self {
-        Self(Place::Addr(addr))
+        Self(SeedAddr::Addr(addr))
     }
 }
 
 impl fmt::Display for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Addr(addr) => write!(f, "{addr}"),
-            Place::Host(host, port) => write!(f, "{host}:{port}"),
+            SeedAddr::Addr(addr) => write!(f, "{addr}"),
+            SeedAddr::Host(host, port) => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -75,14 +80,14 @@ impl Seed {
     /// The candidate that stands for this seed.
     pub fn candidate(&self) -> Candidate {
         let addrs = match &self.0 {
-            Place::Addr(addr) => vec![*addr],
-            Place::Host(..) => Vec::new(),
+            SeedAddr::Addr(addr) => vec![*addr],
+            SeedAddr::Host(..) => Vec::new(),
         };
-        Candidate { addrs, node: None, source: Source::Seed(self.to_string()), gone: false }
+        Candidate::new(Source::Seed(self.to_string()), None, addrs)
     }
 }
 
-/// Labels of letters, digits, `-` and `_`; a name of digits and dots alone is a mistyped address.
+/// Labels of letters, digits, `-` and `_`. A name of digits and dots alone is a mistyped address.
 fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -94,30 +99,16 @@ fn is_host_name(host: &str) -> bool {
         && !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// The seeds given by the operator: each is a candidate once, and stays one. How often it is dialled again is the
-/// caller's choice; a host name is looked up at every [`Candidate::resolve`].
+/// The seeds given by the operator. Each is reported once and stays a candidate. The caller chooses how often to dial
+/// it again; a host name is looked up at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
-pub struct SeedDiscovery {
+pub(crate) struct SeedDiscovery {
     seeds: Vec<Seed>,
 }
 
 impl SeedDiscovery {
-    /// These seeds.
-    pub fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
+    pub(crate) fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
         Self { seeds: seeds.into_iter().collect() }
-    }
-
-    /// Seeds from texts like `10.0.0.5:7400`, `[::1]:7400` or `db-1.example:7400`.
-    ///
-    /// # Errors
-    /// The first text that is no seed.
-    pub fn parse<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, SeedError> {
-        Ok(Self { seeds: texts.into_iter().map(|text| text.as_ref().parse()).collect::<Result<_, _>>()? })
-    }
-
-    /// The seeds.
-    pub fn seeds(&self) -> &[Seed] {
-        &self.seeds
     }
 }
 
@@ -125,14 +116,14 @@ impl Discovery for SeedDiscovery {
     fn announce(&self, _me: &Announcement) {}
 
     fn candidates(&self) -> Candidates {
-        Box::pin(Listed(self.seeds.iter().map(Seed::candidate).collect()))
+        Box::pin(ListedCandidates(self.seeds.iter().map(Seed::candidate).collect()))
     }
 }
 
-/// A stream over what is there already.
-struct Listed(VecDeque<Candidate>);
+/// A stream over these candidates.
+struct ListedCandidates(VecDeque<Candidate>);
 
-impl Stream for Listed {
+impl Stream for ListedCandidates {
     type Item = Candidate;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Candidate>> {

@@ -1,31 +1,31 @@
-//! The TXT record of a node: what stands in it, and how to read what others put there.
+//! The TXT record of a node: how it is written, and how records of other hosts are read.
 
 use std::net::SocketAddr;
 
 use crate::NodeId;
 
-/// The form of the record; another one is not read.
+/// The version of the record. Records of other versions are ignored.
 const VERSION: &str = "1";
 
-/// The longest property, key and `=` included.
-const MAX_PROPERTY: usize = 255;
+/// The longest property, key and `=` included, in bytes.
+const MAX_PROPERTY_BYTES: usize = 255;
 
-/// The longest name of a cluster that can be announced.
-const MAX_CLUSTER: usize = 200;
+/// The longest name of a cluster that can be announced, in bytes.
+const MAX_CLUSTER_BYTES: usize = 200;
 
-/// The most addresses that are taken from one record.
+/// The most addresses taken from one record.
 const MAX_ADDRS: usize = 16;
 
-/// What a node's TXT record says.
+/// The content of a node's TXT record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Txt {
+pub(super) struct TxtRecord {
     pub(super) cluster: String,
     pub(super) node: NodeId,
-    /// As many as fit; none if they are those of the host.
+    /// As many as fit. Empty if the addresses of the host count.
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// Why a record is no node's.
+/// Why a record is not the record of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TxtError {
     #[error("no `{0}`")]
@@ -36,12 +36,12 @@ pub(super) enum TxtError {
     OtherVersion,
 }
 
-impl Txt {
+impl TxtRecord {
     pub(super) fn to_properties(&self) -> Vec<(&'static str, String)> {
         let mut addrs = String::new();
         for addr in &self.addrs {
             let addr = addr.to_string();
-            if "addrs=".len() + addrs.len() + 1 + addr.len() > MAX_PROPERTY {
+            if "addrs=".len() + addrs.len() + 1 + addr.len() > MAX_PROPERTY_BYTES {
                 break;
             }
             if !addrs.is_empty() {
@@ -68,7 +68,7 @@ impl Txt {
             return Err(TxtError::OtherVersion);
         }
         let cluster = required("cluster")?;
-        if cluster.is_empty() || cluster.len() > MAX_CLUSTER {
+        if cluster.is_empty() || cluster.len() > MAX_CLUSTER_BYTES {
             return Err(TxtError::Malformed("cluster"));
         }
         let node = parse_node(required("node")?).ok_or(TxtError::Malformed("node"))?;
@@ -104,38 +104,38 @@ mod tests {
 
     type Properties = BTreeMap<String, Vec<u8>>;
 
-    fn txt() -> Txt {
+    fn txt() -> TxtRecord {
         let addrs = vec!["127.0.0.1:7400".parse().unwrap(), "[::1]:7400".parse().unwrap()];
-        Txt { cluster: "shop".into(), node: NodeId::from_name("a"), addrs }
+        TxtRecord { cluster: "shop".into(), node: NodeId::from_name("a"), addrs }
     }
 
-    fn properties(txt: &Txt) -> Properties {
+    fn properties(txt: &TxtRecord) -> Properties {
         txt.to_properties().into_iter().map(|(key, value)| (key.to_owned(), value.into_bytes())).collect()
     }
 
-    fn parse(properties: &Properties) -> Result<Txt, TxtError> {
-        Txt::parse(|key| properties.get(key).map(Vec::as_slice))
+    fn parse(properties: &Properties) -> Result<TxtRecord, TxtError> {
+        TxtRecord::parse(|key| properties.get(key).map(Vec::as_slice))
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_record_is_read_back() {
         assert_eq!(parse(&properties(&txt())), Ok(txt()));
-        let without = Txt { addrs: Vec::new(), ..txt() };
+        let without = TxtRecord { addrs: Vec::new(), ..txt() };
         assert_eq!(parse(&properties(&without)), Ok(without));
     }
 
     #[test]
     fn only_so_many_addresses_are_written_as_fit() {
-        let many = Txt { addrs: (0..40).map(|port| ([10, 20, 30, 40], 10_000 + port).into()).collect(), ..txt() };
+        let many = TxtRecord { addrs: (0..40).map(|port| ([10, 20, 30, 40], 10_000 + port).into()).collect(), ..txt() };
         let properties = properties(&many);
-        assert!(properties.iter().all(|(key, value)| key.len() + 1 + value.len() <= MAX_PROPERTY));
+        assert!(properties.iter().all(|(key, value)| key.len() + 1 + value.len() <= MAX_PROPERTY_BYTES));
         let read = parse(&properties).unwrap();
         assert!((10..40).contains(&read.addrs.len()));
         assert_eq!(read.addrs, many.addrs[..read.addrs.len()]);
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_bad_record_names_its_fault() {
         for (key, value, error) in [
             ("v", None, TxtError::Missing("v")),
             ("v", Some("2"), TxtError::OtherVersion),

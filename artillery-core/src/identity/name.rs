@@ -5,10 +5,10 @@ use std::fmt::Write;
 use super::MAX_NAME;
 use crate::error::IdentityError;
 
-/// Ends the DNS names of certificates made from a secret. Names under `internal` are nobody's on the internet.
+/// Ends the DNS names of certificates made from a secret. Names under `internal` belong to no host on the internet.
 const SUFFIX: &str = ".node.artillery.internal";
 
-/// A DNS label has at most 63 characters; one marks it and the rest are whole bytes in hexadecimal.
+/// A DNS label has at most 63 characters: one marks it, the rest are whole bytes in hexadecimal.
 const HEX_PER_LABEL: usize = 60;
 
 /// Checks that `name` may be a node's name.
@@ -21,10 +21,10 @@ pub(super) fn check(name: &str) -> Result<(), IdentityError> {
     }
 }
 
-/// The DNS name that carries `name`. Hexadecimal, since not every node name is a DNS name: `7`, `a..b`, `-x`.
+/// The DNS name that carries `name`, in hexadecimal, since not every node name is a DNS name: `7`, `a..b`, `-x`.
 pub(super) fn to_dns(name: &str) -> String {
     let hex = name.bytes().fold(String::new(), |mut hex, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     });
@@ -39,7 +39,7 @@ pub(super) fn to_dns(name: &str) -> String {
     dns + SUFFIX
 }
 
-/// The node name that a certificate's DNS name carries: encoded by [`to_dns`], or as it stands.
+/// The node name that a certificate's DNS name carries, either encoded by [`to_dns`] or plain.
 pub(super) fn from_dns(dns: &str) -> Result<String, IdentityError> {
     let dns = dns.to_ascii_lowercase();
     let name = match dns.strip_suffix(SUFFIX) {
@@ -90,7 +90,7 @@ mod tests {
         for dns in ["n6.node.artillery.internal", "nzz.node.artillery.internal", "61.node.artillery.internal"] {
             assert!(from_dns(dns).is_err(), "{dns}");
         }
-        // "A" is no node name, however it is written.
+        // "A" is no node name, in either form.
         assert!(from_dns("n41.node.artillery.internal").is_err());
     }
 

@@ -11,14 +11,14 @@ use sha2::Sha256;
 use super::{MIN_SECRET, name};
 use crate::error::IdentityError;
 
-/// Separates these keys from whatever else is derived from the same secret.
+/// Separates these keys from other keys derived from the same secret.
 const SALT: &[u8] = b"artillery cluster secret, version 1";
 
 /// An Ed25519 private key in PKCS#8, up to the 32 bytes of its seed (RFC 8410).
 const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
-/// The authority that everybody who knows the secret can make, byte for byte the same everywhere.
+/// The certificate authority that every holder of the secret can make, byte for byte the same everywhere.
 pub(super) struct Authority {
     pub(super) cert: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -42,7 +42,7 @@ impl Authority {
         let key =
             KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(pkcs8), &PKCS_ED25519).map_err(unusable)?;
 
-        // Everything is fixed: Ed25519 signs deterministically, so the certificate is the same on all nodes.
+        // All fields are fixed and Ed25519 signs deterministically, so the certificate is the same on all nodes.
         let mut params = named("artillery cluster authority");
         params.serial_number = Some(SerialNumber::from(1u64));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -51,26 +51,27 @@ impl Authority {
         Ok(Self { cert, issuer: Issuer::new(params, key), keys })
     }
 
-    /// A leaf for the node `node`, with a key of its own that nobody else knows.
+    /// A leaf certificate for the node `node`, with a fresh key that never leaves this process.
     pub(super) fn leaf(&self, node: &str) -> Result<Leaf, IdentityError> {
         let key = KeyPair::generate_for(&PKCS_ED25519).map_err(unusable)?;
         let mut params = named("artillery node");
         let dns = name::to_dns(node).try_into().map_err(unusable)?;
         params.subject_alt_names = vec![SanType::DnsName(dns)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // A node is server to some and client to others.
+        // A node is a server to some peers and a client to others.
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let cert = params.signed_by(&key, &self.issuer).map_err(unusable)?.der().clone();
         Ok(Leaf { cert, key: key.serialize_der() })
     }
 
-    /// A seed that is the same in every life of the node `node`.
+    /// A seed that is the same in every incarnation of the node `node`.
     pub(super) fn stable_seed(&self, node: &str) -> Result<[u8; 32], IdentityError> {
         derive(&self.keys, &[b"node ".as_slice(), node.as_bytes()].concat())
     }
 }
 
-/// A certificate valid at any time: the secret is what is replaced, and clocks of nodes need not agree.
+/// A certificate that is valid at any time: the secret is what operators replace, and the clocks of nodes need not
+/// agree.
 fn named(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(2000, 1, 1);

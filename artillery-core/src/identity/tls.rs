@@ -1,4 +1,4 @@
-//! Mutual TLS 1.3: whom to trust, and who somebody is.
+//! Mutual TLS 1.3: which peers are trusted, and which node a certificate names.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use rustls::{
     version::TLS13,
 };
 
-use super::{Inner, name};
+use super::{IdentityInner, name};
 use crate::error::IdentityError;
 
-/// The protocol name in the TLS handshake. Versions are settled in the hello, so that a mismatch can say what it is.
+/// The protocol name in the TLS handshake. Versions are settled in the hello, whose refusal can name both.
 const ALPN: &[u8] = b"artillery";
 
-/// The two sides of a node's TLS.
+/// TLS settings of both sides of a connection.
 pub(crate) struct TlsConfigs {
     pub(crate) server: ServerConfig,
     pub(crate) client: ClientConfig,
 }
 
-pub(super) fn configs(identity: &Inner) -> Result<TlsConfigs, IdentityError> {
+pub(super) fn configs(identity: &IdentityInner) -> Result<TlsConfigs, IdentityError> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
     for root in &identity.roots {
@@ -40,8 +40,8 @@ pub(super) fn configs(identity: &Inner) -> Result<TlsConfigs, IdentityError> {
     })
 }
 
-/// Whether `chain`, leaf first, leads to one of the roots. That its owner holds the key was shown by the handshake.
-pub(super) fn trusts(identity: &Inner, chain: &[CertificateDer<'_>]) -> bool {
+/// Whether `chain`, leaf first, leads to one of the roots. The handshake has shown that the peer holds the key.
+pub(super) fn trusts(identity: &IdentityInner, chain: &[CertificateDer<'_>]) -> bool {
     let Some((leaf, intermediates)) = chain.split_first() else { return false };
     let Ok(leaf) = ParsedCertificate::try_from(leaf) else { return false };
     let mut roots = RootCertStore::empty();
@@ -51,7 +51,7 @@ pub(super) fn trusts(identity: &Inner, chain: &[CertificateDer<'_>]) -> bool {
 }
 
 fn server(
-    identity: &Inner,
+    identity: &IdentityInner,
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,
 ) -> Result<ServerConfig, IdentityError> {
@@ -72,7 +72,7 @@ fn server(
 }
 
 fn client(
-    identity: &Inner,
+    identity: &IdentityInner,
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,
 ) -> Result<ClientConfig, IdentityError> {
@@ -92,7 +92,7 @@ fn client(
 
 /// A client that trusts the cluster and shows no certificate.
 #[cfg(test)]
-pub(super) fn anonymous(identity: &Inner) -> ClientConfig {
+pub(super) fn anonymous(identity: &IdentityInner) -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(identity.roots.iter().cloned());
@@ -107,7 +107,7 @@ pub(super) fn anonymous(identity: &Inner) -> ClientConfig {
     config
 }
 
-fn key(identity: &Inner) -> PrivateKeyDer<'static> {
+fn key(identity: &IdentityInner) -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(identity.key.clone()).into()
 }
 
@@ -122,8 +122,8 @@ pub(crate) fn name_of(leaf: &CertificateDer<'_>) -> Result<String, IdentityError
     name::from_dns(dns)
 }
 
-/// Accepts servers that one of the roots has signed for. It asks for no name: nodes are dialled by address, and the
-/// name in the certificate is read afterwards, to be compared with the node that is expected.
+/// Accepts servers whose certificate one of the roots has signed. It does not check the name: nodes are dialled by
+/// address, and the name in the certificate is read afterwards and compared with the expected node.
 #[derive(Debug)]
 struct SignedByTheCluster {
     roots: Arc<RootCertStore>,

@@ -1,45 +1,45 @@
-//! What foca wants done: kept until the state machine gets round to it.
+//! What foca wants done, kept until the state machine does it.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use foca::{Notification, Timer};
 
-use super::identity::Identity;
+use super::identity::SwimIdentity;
 use crate::Timestamp;
 
-/// Wishes of one step.
+/// Effects of one step.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    pub(super) packets: Vec<(Identity, Vec<u8>)>,
-    pub(super) timers: Vec<(Duration, Timer<Identity>)>,
-    /// We had been declared down, and have come back under a renewed identity.
+    pub(super) packets: Vec<(SwimIdentity, Vec<u8>)>,
+    pub(super) timers: Vec<(Duration, Timer<SwimIdentity>)>,
+    /// This node had been declared down, and has come back under a renewed identity.
     pub(super) rejoined: bool,
 }
 
-impl foca::Runtime<Identity> for Effects {
-    fn notify(&mut self, notification: Notification<'_, Identity>) {
-        // Everything else is read off foca's state.
+impl foca::Runtime<SwimIdentity> for Effects {
+    fn notify(&mut self, notification: Notification<'_, SwimIdentity>) {
+        // Everything else is read from foca's state.
         self.rejoined |= matches!(notification, Notification::Rejoin(_));
     }
 
-    fn send_to(&mut self, to: Identity, data: &[u8]) {
+    fn send_to(&mut self, to: SwimIdentity, data: &[u8]) {
         self.packets.push((to, data.to_vec()));
     }
 
-    fn submit_after(&mut self, timer: Timer<Identity>, after: Duration) {
+    fn submit_after(&mut self, timer: Timer<SwimIdentity>, after: Duration) {
         self.timers.push((after, timer));
     }
 }
 
-/// Timers by the time at which they are due, equal ones in the order of their making.
+/// Timers by the time at which they are due. Timers due at the same time keep the order in which they were made.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    due: BTreeMap<(Timestamp, u64), Timer<Identity>>,
+    due: BTreeMap<(Timestamp, u64), Timer<SwimIdentity>>,
     made: u64,
 }
 
 impl Timers {
-    pub(super) fn insert(&mut self, at: Timestamp, timer: Timer<Identity>) {
+    pub(super) fn insert(&mut self, at: Timestamp, timer: Timer<SwimIdentity>) {
         self.made += 1;
         self.due.insert((at, self.made), timer);
     }
@@ -48,12 +48,12 @@ impl Timers {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn pop(&mut self, now: Timestamp) -> Option<Timer<Identity>> {
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<Timer<SwimIdentity>> {
         let first = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(first.remove())
     }
 
-    /// Puts all of them off by `time`.
+    /// Delays all timers by `time`.
     pub(super) fn delay(&mut self, time: Duration) {
         self.due =
             std::mem::take(&mut self.due).into_iter().map(|((at, made), timer)| ((at + time, made), timer)).collect();

@@ -4,35 +4,26 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::wire::WireError;
+use super::{identity::SwimPeer, wire::WireError};
 use crate::MemberId;
 
-/// A member, and where to reach it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Peer {
-    /// Which member: a node in one of its lives.
-    pub id: MemberId,
-    /// The address that it told the others.
-    pub addr: SocketAddr,
-}
-
-/// How a member seems to be.
+/// The state of a member, as it seems from here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberState {
     /// It answers.
     Alive,
-    /// Somebody did not hear from it in time; it may still refute that.
+    /// A member got no answer from it in time. It may still refute that.
     Suspect,
-    /// It has not refuted the suspicion in time, or a later life of its node has taken its place.
+    /// It has not refuted the suspicion in time, or a later incarnation of its node has taken its place.
     Down,
-    /// It said that it goes.
+    /// It said farewell.
     Left,
 }
 
 /// What is known of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Which member: a node in one of its lives.
+pub struct SwimMember {
+    /// Which member: a node in one of its incarnations.
     pub id: MemberId,
     /// The stable name of its node.
     pub name: String,
@@ -40,60 +31,59 @@ pub struct Member {
     pub addr: SocketAddr,
     /// What it says of itself.
     pub payload: Bytes,
-    /// Grows with every change of its payload in this life; the first is 1.
+    /// Grows with every change of its payload in this incarnation. The first is 1.
     pub payload_version: u64,
-    /// How it seems to be.
+    /// Its state.
     pub state: MemberState,
 }
 
-impl Member {
+impl SwimMember {
     /// Its id and address.
-    pub fn peer(&self) -> Peer {
-        Peer { id: self.id, addr: self.addr }
+    pub fn peer(&self) -> SwimPeer {
+        SwimPeer { id: self.id, addr: self.addr }
     }
 }
 
 /// A change in what is known of the members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
-    /// A member was seen for the first time in this life; `Up` or `Suspect` follows at once. Said only when its name
-    /// and payload are known.
-    Joined(Member),
+pub enum SwimEvent {
+    /// A member was seen for the first time in this incarnation, and its name and payload are known. `Up` or `Suspect`
+    /// follows at once.
+    Joined(SwimMember),
     /// It is alive: for the first time, or again after `Suspect` or `Down`.
-    Up(Member),
-    /// It was not heard in time.
-    Suspect(Member),
-    /// It is taken for dead, or a later life of its node has been seen (whose `Joined` follows).
-    Down(Member),
-    /// It left on its own account. May follow `Down`, when the news of its leaving came late.
-    Left(Member),
+    Up(SwimMember),
+    /// It did not answer in time.
+    Suspect(SwimMember),
+    /// It is taken for dead, or a later incarnation of its node was seen (whose `Joined` follows).
+    Down(SwimMember),
+    /// It said farewell. May follow `Down` if the news of the farewell came late.
+    Left(SwimMember),
     /// Its payload changed.
-    Payload(Member),
-    /// A later life of *this* node is a member: this state machine has stopped for good.
+    Payload(SwimMember),
+    /// A later incarnation of *this* node is a member. This state machine has stopped for good.
     Superseded {
-        /// The later life.
+        /// The later incarnation.
         by: MemberId,
     },
 }
 
 /// What the driver has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
-    /// Send `bytes` to `to`, as one datagram; it may get lost. When nothing leads there yet, connecting to its address
-    /// is the driver's part.
+pub enum SwimOutput {
+    /// Send `bytes` to `to` as one datagram, which may get lost. If there is no connection yet, the driver makes one.
     Packet {
-        /// To whom.
-        to: Peer,
-        /// At most [`SwimSettings::max_packet`](super::SwimSettings::max_packet) bytes.
+        /// The receiver.
+        to: SwimPeer,
+        /// At most [`SwimSettings::max_packet`](crate::config::SwimSettings::max_packet) bytes.
         bytes: Bytes,
     },
     /// Tell the application.
-    Event(Event),
+    Event(SwimEvent),
 }
 
-/// Why a packet was refused. Nothing changed, except for [`PacketError::Protocol`], of whose packet the part before
-/// the fault may have been taken in.
+/// Why a packet was refused. Nothing changed, except after [`PacketError::Protocol`]: the part of the packet before the
+/// fault may have been applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// More bytes than any member sends.
@@ -107,12 +97,12 @@ pub enum PacketError {
     /// The bytes are no packet.
     #[error("malformed membership packet: {0}")]
     Malformed(#[from] WireError),
-    /// It claims to be from another member than the one whose connection brought it.
+    /// The packet claims to be from another member than the one whose connection brought it.
     #[error("a membership packet from {from} claims to be from {claimed}")]
     Impostor {
-        /// Who sent it.
+        /// The member that sent it.
         from: MemberId,
-        /// Whom it names.
+        /// The member that it names.
         claimed: MemberId,
     },
     /// It came from this node itself.

@@ -1,188 +1,28 @@
-//! Settings of the failure detector.
+//! The settings in foca's terms.
 
-use std::{
-    num::{NonZeroU8, NonZeroUsize},
-    time::Duration,
-};
+use std::num::{NonZeroU8, NonZeroUsize};
 
 use foca::{Config, PeriodicParams};
 
-use super::wire::ENVELOPE;
+use super::wire::ENVELOPE_BYTES;
+use crate::config::SwimSettings;
 
-/// How often members are probed, and how long they may keep silent. Plain data; [`SwimSettings::validate`] checks it.
-///
-/// All members of a cluster should use the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SwimSettings {
-    /// Every so often one member is probed; if neither it nor a helper has answered when the next is due, it is
-    /// suspected.
-    pub probe_period: Duration,
-    /// After this time without an answer others are asked to probe too. At most half of `probe_period`.
-    pub probe_rtt: Duration,
-    /// A suspected member that has not refuted it for this time is down.
-    pub suspect_to_down: Duration,
-    /// How many members are asked to help with a probe, and are told of a change at once.
-    pub indirect_probes: usize,
-    /// How often news is passed on even when no probe carries it.
-    pub gossip_period: Duration,
-    /// To how many members it is passed on each time.
-    pub gossip_fan_out: usize,
-    /// How many times each piece of news is passed on by each member.
-    pub max_transmissions: u8,
-    /// Every so often one member is asked for all members it knows.
-    pub refresh_period: Duration,
-    /// Every so often members that are down are asked whether they are back: so a partition heals.
-    pub heal_period: Duration,
-    /// How many of them each time.
-    pub heal_fan_out: usize,
-    /// A member that is down or has left is forgotten after this time.
-    pub forget_after: Duration,
-    /// Largest packet in bytes.
-    pub max_packet: usize,
-}
-
-/// A setting that makes no sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("membership setting `{field}` {problem}")]
-pub struct SettingsError {
-    /// Which setting.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub problem: &'static str,
-}
-
-impl SwimSettings {
-    /// For one site: in small clusters a silent member is suspected within 500 ms.
-    pub fn lan() -> Self {
-        Self {
-            probe_period: Duration::from_millis(120),
-            probe_rtt: Duration::from_millis(50),
-            suspect_to_down: Duration::from_secs(2),
-            indirect_probes: 3,
-            gossip_period: Duration::from_millis(100),
-            gossip_fan_out: 3,
-            max_transmissions: 10,
-            refresh_period: Duration::from_secs(5),
-            heal_period: Duration::from_secs(2),
-            heal_fan_out: 2,
-            forget_after: Duration::from_secs(24 * 3600),
-            // Fits a QUIC datagram on any path, before its real size is known.
-            max_packet: 1100,
-        }
-    }
-
-    /// For members in several sites: round trips of up to some hundred milliseconds.
-    pub fn wan() -> Self {
-        Self {
-            probe_period: Duration::from_millis(1500),
-            probe_rtt: Duration::from_millis(500),
-            suspect_to_down: Duration::from_secs(8),
-            gossip_period: Duration::from_millis(400),
-            gossip_fan_out: 4,
-            refresh_period: Duration::from_secs(15),
-            heal_period: Duration::from_secs(5),
-            ..Self::lan()
-        }
-    }
-
-    /// For members on one machine: as [`SwimSettings::lan`], since what delays an answer there is a busy processor, but
-    /// quicker to find each other again.
-    pub fn loopback() -> Self {
-        Self {
-            gossip_period: Duration::from_millis(50),
-            refresh_period: Duration::from_secs(2),
-            heal_period: Duration::from_millis(500),
-            ..Self::lan()
-        }
-    }
-
-    /// These settings with the probes timed so that in a small cluster a member silent for `time` is suspected.
-    pub fn suspecting_within(self, time: Duration) -> Self {
-        let probe_period = time * 24 / 100;
-        Self { probe_period, probe_rtt: probe_period * 5 / 12, ..self }
-    }
-
-    /// Checks that the settings can work.
-    ///
-    /// # Errors
-    /// The first setting that can't, and why.
-    pub fn validate(&self) -> Result<(), SettingsError> {
-        let zero = [
-            ("probe_period", self.probe_period.is_zero()),
-            ("probe_rtt", self.probe_rtt.is_zero()),
-            ("suspect_to_down", self.suspect_to_down.is_zero()),
-            ("indirect_probes", self.indirect_probes == 0),
-            ("gossip_period", self.gossip_period.is_zero()),
-            ("gossip_fan_out", self.gossip_fan_out == 0),
-            ("max_transmissions", self.max_transmissions == 0),
-            ("refresh_period", self.refresh_period.is_zero()),
-            ("heal_period", self.heal_period.is_zero()),
-            ("heal_fan_out", self.heal_fan_out == 0),
-        ];
-        if let Some((field, _)) = zero.into_iter().find(|(_, zero)| *zero) {
-            return Err(SettingsError { field, problem: "must not be zero" });
-        }
-        if self.probe_rtt * 2 > self.probe_period {
-            return Err(SettingsError { field: "probe_rtt", problem: "must be at most half of `probe_period`" });
-        }
-        if self.forget_after < self.suspect_to_down * 2 {
-            return Err(SettingsError { field: "forget_after", problem: "must be at least twice `suspect_to_down`" });
-        }
-        if !(1000..=65_000).contains(&self.max_packet) {
-            return Err(SettingsError { field: "max_packet", problem: "must be from 1000 to 65000 bytes" });
-        }
-        Ok(())
-    }
-}
-
-impl SwimSettings {
-    /// What foca is to do of it. The rest is done around it, among it announcing to those that are down: foca stops
-    /// that when everybody is.
-    pub(super) fn to_config(&self) -> Config {
-        let at_least_one = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
-        let every = |frequency, members| PeriodicParams { frequency, num_members: at_least_one(members) };
-        Config {
-            probe_period: self.probe_period,
-            probe_rtt: self.probe_rtt,
-            num_indirect_probes: at_least_one(self.indirect_probes),
-            max_transmissions: NonZeroU8::new(self.max_transmissions).unwrap_or(NonZeroU8::MIN),
-            suspect_to_down_after: self.suspect_to_down,
-            remove_down_after: Some(self.forget_after),
-            max_packet_size: at_least_one(self.max_packet - ENVELOPE),
-            notify_down_members: true,
-            periodic_announce: Some(every(self.refresh_period, 1)),
-            periodic_announce_to_down_members: None,
-            periodic_gossip: Some(every(self.gossip_period, self.gossip_fan_out)),
-        }
-    }
-}
-
-impl Default for SwimSettings {
-    fn default() -> Self {
-        Self::lan()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn presets_are_valid() {
-        for settings in [SwimSettings::lan(), SwimSettings::wan(), SwimSettings::loopback(), SwimSettings::default()] {
-            assert_eq!(settings.validate(), Ok(()));
-        }
-        assert_eq!(SwimSettings::lan().suspecting_within(Duration::from_millis(500)), SwimSettings::lan());
-        assert_eq!(SwimSettings::lan().suspecting_within(Duration::from_millis(50)).validate(), Ok(()));
-    }
-
-    #[test]
-    fn what_cannot_work_is_named() {
-        let bad = SwimSettings { probe_rtt: Duration::from_millis(61), ..SwimSettings::lan() };
-        assert_eq!(bad.validate().unwrap_err().field, "probe_rtt");
-        let bad = SwimSettings { max_packet: 100, ..SwimSettings::lan() };
-        assert_eq!(bad.validate().unwrap_err().field, "max_packet");
-        let bad = SwimSettings { heal_fan_out: 0, ..SwimSettings::lan() };
-        assert_eq!(bad.validate().unwrap_err().to_string(), "membership setting `heal_fan_out` must not be zero");
+/// foca's part of the settings. [`Swim`](super::Swim) does the rest around it, among it announcing this node to members
+/// that are down: foca stops that once every member is down.
+pub(super) fn foca_config(settings: &SwimSettings) -> Config {
+    let at_least_one = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+    let every = |frequency, members| PeriodicParams { frequency, num_members: at_least_one(members) };
+    Config {
+        probe_period: settings.probe_period,
+        probe_rtt: settings.probe_rtt,
+        num_indirect_probes: at_least_one(settings.indirect_probes),
+        max_transmissions: NonZeroU8::new(settings.max_transmissions).unwrap_or(NonZeroU8::MIN),
+        suspect_to_down_after: settings.suspect_to_down,
+        remove_down_after: Some(settings.forget_after),
+        max_packet_size: at_least_one(settings.max_packet - ENVELOPE_BYTES),
+        notify_down_members: true,
+        periodic_announce: Some(every(settings.refresh_period, 1)),
+        periodic_announce_to_down_members: None,
+        periodic_gossip: Some(every(settings.gossip_period, settings.gossip_fan_out)),
     }
 }

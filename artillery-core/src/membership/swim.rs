@@ -1,7 +1,7 @@
 //! The state machine.
 
 mod healing;
-mod lives;
+mod incarnations;
 mod profiles;
 
 use std::{
@@ -16,77 +16,83 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use tracing::debug;
 
 use super::{
-    Member, MemberState, Output, PacketError, Peer, SettingsError, SwimSettings,
+    MemberState, PacketError, SwimMember, SwimOutput, SwimPeer,
     effects::{Effects, Timers},
-    identity::{Identity, canonical},
-    profile::{Profile, Profiles},
-    view::Views,
-    wire::{Codec, Entry, Packet, PacketWriter, get_header},
+    identity::{SwimIdentity, canonical},
+    profile::{MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PAYLOAD_BYTES, Profile, ProfileVersion, Profiles},
+    settings::foca_config,
+    view::MemberViews,
+    wire::{MembershipPacket, PacketWriter, SwimCodec, get_header},
 };
-use crate::{MemberId, NodeId, Timestamp};
+use crate::{MemberId, NodeId, Timestamp, config::SwimSettings, error::ConfigError};
 
-/// The longest name of a node, in bytes.
-pub const MAX_NAME: usize = 128;
-
-/// The largest payload of a member, in bytes.
-pub const MAX_PAYLOAD: usize = 512;
-
-/// How often a life that nobody has accepted yet claims to be later than the one that others know.
+/// How many times an incarnation that no member has accepted yet claims to be later than the one that others know.
 const MAX_CLAIMS: u8 = 3;
 
-/// The most peers remembered as announced to while nobody has accepted us.
-const MAX_GREETED: usize = 64;
+/// Peers remembered as announced to, while no member has accepted this node.
+const MAX_REMEMBERED_PEERS: usize = 64;
 
-/// Who we are.
+/// This node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Local {
-    /// This node, in this life.
+pub struct LocalMember {
+    /// Its id in this incarnation.
     pub id: MemberId,
-    /// Its stable name: at most [`MAX_NAME`] bytes.
+    /// Its stable name: at most [`MAX_MEMBER_NAME_BYTES`] bytes.
     pub name: String,
-    /// Where the others reach it.
+    /// Where other members reach it.
     pub addr: SocketAddr,
-    /// What it says of itself: at most [`MAX_PAYLOAD`] bytes.
+    /// What it says of itself: at most [`MAX_MEMBER_PAYLOAD_BYTES`] bytes.
     pub payload: Bytes,
-    /// Wall clock at the start of this life, in milliseconds since 1970: tells the later of two lives of one node. When
-    /// the clock has gone back meanwhile, the two sort it out.
+    /// Wall clock at the start of this incarnation, in milliseconds since 1970. It tells the later of two incarnations
+    /// of one node. If the clock was set back between them, the two resolve it.
     pub started_at_ms: u64,
 }
 
-/// A name, payload or setting that can't be used.
+/// A name, a payload or a setting that the membership can't use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SwimError {
-    /// The name is too long.
-    #[error("a node name of {0} bytes, at most {MAX_NAME} are allowed")]
-    NameTooLong(usize),
+    /// The name of the node is too long.
+    #[error("a node name of {len} bytes, at most {limit} are allowed")]
+    NameTooLong {
+        /// Its bytes.
+        len: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// The payload is too large.
-    #[error("a payload of {0} bytes, at most {MAX_PAYLOAD} are allowed")]
-    PayloadTooLarge(usize),
+    #[error("a payload of {len} bytes, at most {limit} are allowed")]
+    PayloadTooLarge {
+        /// Its bytes.
+        len: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// A setting makes no sense.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
+    #[error("membership setting {0}")]
+    Settings(#[from] ConfigError),
 }
 
-/// SWIM as a state machine; see the [module](super).
+/// SWIM as a state machine.
 pub struct Swim {
     settings: SwimSettings,
-    foca: Foca<Identity, Codec, ChaCha8Rng, NoCustomBroadcast>,
+    foca: Foca<SwimIdentity, SwimCodec, ChaCha8Rng, NoCustomBroadcast>,
     effects: Effects,
     timers: Timers,
-    /// When those that are down are asked next; set only while there are any.
+    /// When members that are down are asked next. Set only while there are any.
     heal_at: Option<Timestamp>,
-    /// Who was asked last.
+    /// The member that was asked last.
     healed: Option<NodeId>,
     me: Profile,
     profiles: Profiles,
-    views: Views,
-    /// Somebody has spoken to us as to a member.
+    views: MemberViews,
+    /// A member has spoken to this node as to a member.
     accepted: bool,
-    /// To whom we announced ourselves before that.
-    greeted: BTreeMap<NodeId, Peer>,
+    /// Peers that this node announced itself to before that.
+    greeted: BTreeMap<NodeId, SwimPeer>,
     claims: u8,
     stopped: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<SwimOutput>,
 }
 
 impl fmt::Debug for Swim {
@@ -96,20 +102,20 @@ impl fmt::Debug for Swim {
 }
 
 impl Swim {
-    /// A member that knows nobody. `seed` decides all its random choices.
+    /// A member that knows no other. `seed` decides all its random choices.
     ///
     /// # Errors
-    /// [`SwimError`]: too long a name, too large a payload, or a setting that makes no sense.
-    pub fn new(local: Local, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
+    /// [`SwimError`]: the name is too long, the payload too large, or a setting makes no sense.
+    pub fn new(local: LocalMember, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
         settings.validate()?;
-        if local.name.len() > MAX_NAME {
-            return Err(SwimError::NameTooLong(local.name.len()));
+        if local.name.len() > MAX_MEMBER_NAME_BYTES {
+            return Err(SwimError::NameTooLong { len: local.name.len(), limit: MAX_MEMBER_NAME_BYTES });
         }
         check_payload(&local.payload)?;
-        let Local { id: member, name, addr, payload, started_at_ms } = local;
-        let identity = Identity { member, addr: canonical(addr), started_at_ms, renewals: 0 };
+        let LocalMember { id: member, name, addr, payload, started_at_ms } = local;
+        let identity = SwimIdentity { member, addr: canonical(addr), started_at_ms, renewals: 0 };
         Ok(Self {
-            foca: Foca::new(identity, settings.to_config(), ChaCha8Rng::seed_from_u64(seed), Codec),
+            foca: Foca::new(identity, foca_config(&settings), ChaCha8Rng::seed_from_u64(seed), SwimCodec),
             settings,
             effects: Effects::default(),
             timers: Timers::default(),
@@ -117,7 +123,7 @@ impl Swim {
             healed: None,
             me: Profile { member, started_at_ms, version: 1, left: false, name, payload },
             profiles: Profiles::default(),
-            views: Views::default(),
+            views: MemberViews::default(),
             accepted: false,
             greeted: BTreeMap::new(),
             claims: 0,
@@ -126,9 +132,9 @@ impl Swim {
         })
     }
 
-    /// We, as the others see us.
-    pub fn local(&self) -> Member {
-        Member {
+    /// This node as other members see it.
+    pub fn local(&self) -> SwimMember {
+        SwimMember {
             id: self.me.member,
             name: self.me.name.clone(),
             addr: self.foca.identity().addr,
@@ -138,30 +144,30 @@ impl Swim {
         }
     }
 
-    /// All members known, without us, by node; also those that are down or have left, until they are forgotten.
-    pub fn members(&self) -> Vec<Member> {
+    /// All other members known, by node. Members that are down or have left are listed until they are forgotten.
+    pub fn members(&self) -> Vec<SwimMember> {
         self.views.members().cloned().collect()
     }
 
-    /// Whether it has left or was superseded, and does nothing any more.
+    /// Whether it has left or was superseded. It then does nothing any more.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// What is to be done next. To be asked after each call of anything else until it says `None`.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    /// What to do next. Call it after each other call until it returns `None`.
+    pub fn poll_output(&mut self) -> Option<SwimOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`Swim::tick`] has something to do next. To be asked again after each call of anything else.
+    /// When [`Swim::tick`] has something to do next. It may change with each other call.
     pub fn next_timer(&self) -> Option<Timestamp> {
         self.timers.next().into_iter().chain(self.heal_at).min()
     }
 
-    /// Lets time pass: call it at [`Swim::next_timer`], or at any other time.
+    /// Advances the time. Call it at [`Swim::next_timer`], or at any other time.
     ///
-    /// When it comes much too late, this process was held up, and its silence says nothing of the others: then all
-    /// that is due is put off, and answers that wait outside have time to be taken in.
+    /// A call that comes much too late means that this process was held up, so the silence of other members proves
+    /// nothing. Then all timers are delayed, and answers that wait outside can be handled first.
     pub fn tick(&mut self, now: Timestamp) {
         if self.stopped {
             return;
@@ -172,32 +178,32 @@ impl Swim {
         }
         while let Some(timer) = self.timers.pop(now) {
             if let Err(error) = self.foca.handle_timer(timer, &mut self.effects) {
-                debug!(%error, "SWIM timer");
+                debug!(%error, "SWIM refused a timer");
             }
-            self.settle(now);
+            self.apply_effects(now);
         }
         if self.heal_at.is_some_and(|at| at <= now) {
             self.heal(now);
         }
     }
 
-    /// Tells `peer` of us and asks for whom it knows. May be said again at any time, for instance when discovery found
-    /// it again or a connection to it came up.
-    pub fn announce_to(&mut self, now: Timestamp, peer: Peer) {
+    /// Announces this node to `peer` and asks for the members that `peer` knows. It may be repeated at any time, for
+    /// instance when discovery found the peer again or a connection to it came up.
+    pub fn announce_to(&mut self, now: Timestamp, peer: SwimPeer) {
         if self.stopped || peer.id.node == self.me.member.node {
             return;
         }
-        if !self.accepted && self.greeted.len() < MAX_GREETED {
+        if !self.accepted && self.greeted.len() < MAX_REMEMBERED_PEERS {
             self.greeted.insert(peer.id.node, peer);
         }
-        self.announce(Identity::somebody(peer));
-        self.settle(now);
+        self.announce(SwimIdentity::of_peer(peer));
+        self.apply_effects(now);
     }
 
-    /// Takes in a packet. `from` is who sent it by the transport's word.
+    /// Handles a packet. `from` is its sender, which the transport has authenticated.
     ///
     /// # Errors
-    /// [`PacketError`]: drop the packet; nothing else is to be done.
+    /// [`PacketError`]: drop the packet. Nothing else needs to be done.
     pub fn handle_packet(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<(), PacketError> {
         if self.stopped {
             return Ok(());
@@ -208,23 +214,23 @@ impl Swim {
         if from.node == self.me.member.node {
             return Err(PacketError::FromOurselves(from));
         }
-        let packet = Packet::read(packet)?;
+        let packet = MembershipPacket::read(packet)?;
         let taken = if packet.swim.is_empty() { Ok(true) } else { self.handle_swim(now, from, packet.swim) };
         if !matches!(taken, Ok(true)) || self.stopped {
             return taken.map(drop);
         }
         for profile in packet.profiles {
-            self.take_profile(profile);
+            self.on_profile(profile);
         }
-        self.settle(now);
-        self.answer(from, &packet.entries);
+        self.apply_effects(now);
+        self.on_versions(from, &packet.entries);
         Ok(())
     }
 
-    /// Changes our payload, for all members to see.
+    /// Changes the payload of this node. All members see it after a while.
     ///
     /// # Errors
-    /// [`SwimError::PayloadTooLarge`]: the former one stays.
+    /// [`SwimError::PayloadTooLarge`]: the former payload stays.
     pub fn set_payload(&mut self, payload: Bytes) -> Result<(), SwimError> {
         check_payload(&payload)?;
         if !self.stopped && self.me.payload != payload {
@@ -235,13 +241,13 @@ impl Swim {
         Ok(())
     }
 
-    /// Says farewell. Send what comes out; after that it does nothing any more.
+    /// Says farewell. Send what comes out. After that it does nothing any more.
     pub fn leave(&mut self) {
         if self.stopped {
             return;
         }
-        // The profile says it all: who gets it declares us down to foca and the others, and knows why. Foca's own
-        // farewell might overtake it.
+        // The profile is enough: its receivers declare this node down to foca and to other members, and know why.
+        // foca's own farewell might arrive before it.
         self.me.left = true;
         self.me.version += 1;
         self.push_profile();
@@ -258,16 +264,17 @@ impl Swim {
 
 /// What goes in and out of foca.
 impl Swim {
-    /// Whether the sender is one to be listened to.
+    /// Handles the SWIM part of a packet. `false` if its sender is an incarnation that is over.
     fn handle_swim(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<bool, PacketError> {
         let header = get_header(&mut &*packet)?;
         if header.src.member != from {
             return Err(PacketError::Impostor { from, claimed: header.src.member });
         }
         let later = self.views.get(&from.node).map(|view| view.identity);
-        if let Some(later) = later.filter(|known| known.member != from && known.life_order() > header.src.life_order())
+        if let Some(later) =
+            later.filter(|known| known.member != from && known.incarnation_order() > header.src.incarnation_order())
         {
-            // Its time is over: it is told so, and not argued with.
+            // The sender is an older incarnation. Send it the profile of the later one, and ignore its packet.
             if let Some(profile) = self.profiles.of(&later.member) {
                 let mut writer = PacketWriter::new(self.settings.max_packet);
                 writer.profile(profile);
@@ -280,29 +287,29 @@ impl Swim {
             self.greeted.clear();
         }
         let handled = self.foca.handle_data(packet, &mut self.effects);
-        self.settle(now);
+        self.apply_effects(now);
         handled.map(|()| true).map_err(|error| PacketError::Protocol(error.to_string()))
     }
 
-    fn announce(&mut self, to: Identity) {
+    fn announce(&mut self, to: SwimIdentity) {
         if let Err(error) = self.foca.announce(to, &mut self.effects) {
-            debug!(%error, "SWIM announcement");
+            debug!(%error, "SWIM refused an announcement");
         }
     }
 
-    /// Draws the consequences of a step.
-    fn settle(&mut self, now: Timestamp) {
-        self.bury_the_departed();
+    /// Applies the consequences of a step.
+    fn apply_effects(&mut self, now: Timestamp) {
+        self.apply_departures();
         for (after, timer) in std::mem::take(&mut self.effects.timers) {
             self.timers.insert(now + after, timer);
         }
         let ours = self.me.member.node;
         let others = self.foca.iter_membership_state().filter(|known| known.id().member.node != ours);
         let outputs = &mut self.outputs;
-        self.views.update(others, &self.profiles, |event| outputs.push_back(Output::Event(event)));
+        self.views.update(others, &self.profiles, |event| outputs.push_back(SwimOutput::Event(event)));
         let views = &self.views;
         self.profiles.retain(|member| views.knows(member));
-        if self.yield_to_a_later_life() {
+        if self.yield_to_later_incarnation() {
             return;
         }
         for (to, packet) in std::mem::take(&mut self.effects.packets) {
@@ -311,8 +318,8 @@ impl Swim {
         self.plan_healing(now);
     }
 
-    /// Tells foca of those that said farewell.
-    fn bury_the_departed(&mut self) {
+    /// Declares members that said farewell down to foca.
+    fn apply_departures(&mut self) {
         let departed: Vec<_> = self
             .foca
             .iter_members()
@@ -320,26 +327,30 @@ impl Swim {
             .map(|known| foca::Member::new(*known.id(), known.incarnation(), State::Down))
             .collect();
         if let Err(error) = self.foca.apply_many(departed.into_iter(), true, &mut self.effects) {
-            debug!(%error, "SWIM update");
+            debug!(%error, "SWIM refused an update");
         }
     }
 
-    /// Sends a packet of foca's, together with versions of profiles.
-    fn send(&mut self, to: Identity, packet: &[u8]) {
+    /// Sends a packet of foca's together with versions of profiles.
+    fn send(&mut self, to: SwimIdentity, packet: &[u8]) {
         let mut writer = PacketWriter::new(self.settings.max_packet - packet.len());
         writer.entry(self.me.entry());
-        writer.entry(Entry { member: to.member, version: self.profiles.version(&to.member) });
-        if let Some(entry) = self.profiles.next_to_tell(to.member.node) {
+        writer.entry(ProfileVersion { member: to.member, version: self.profiles.version(&to.member) });
+        if let Some(entry) = self.profiles.next_version(to.member.node) {
             writer.entry(entry);
         }
         self.push(to.peer(), writer.finish(packet));
     }
 
-    fn push(&mut self, to: Peer, bytes: Bytes) {
-        self.outputs.push_back(Output::Packet { to, bytes });
+    fn push(&mut self, to: SwimPeer, bytes: Bytes) {
+        self.outputs.push_back(SwimOutput::Packet { to, bytes });
     }
 }
 
 fn check_payload(payload: &[u8]) -> Result<(), SwimError> {
-    if payload.len() > MAX_PAYLOAD { Err(SwimError::PayloadTooLarge(payload.len())) } else { Ok(()) }
+    if payload.len() > MAX_MEMBER_PAYLOAD_BYTES {
+        Err(SwimError::PayloadTooLarge { len: payload.len(), limit: MAX_MEMBER_PAYLOAD_BYTES })
+    } else {
+        Ok(())
+    }
 }

@@ -1,56 +1,56 @@
-//! What the application is told of the members: SWIM's knowledge and the profiles, compared with what was told before.
+//! What the application was told of the members. SWIM's knowledge and the profiles are compared with that.
 
 use std::collections::BTreeMap;
 
 use foca::State;
 
 use super::{
-    Event, Member, MemberState,
-    identity::Identity,
+    MemberState, SwimEvent, SwimMember,
+    identity::SwimIdentity,
     profile::{Profile, Profiles},
 };
 use crate::{MemberId, NodeId};
 
-/// One node, in the latest of its lives.
+/// One node, in the latest of its incarnations.
 #[derive(Debug, Clone)]
-pub(super) struct View {
-    pub(super) identity: Identity,
+pub(super) struct MemberView {
+    pub(super) identity: SwimIdentity,
     pub(super) state: MemberState,
-    /// What was told last; nothing before its profile is known.
-    told: Option<Member>,
+    /// What was reported last. `None` before the profile is known.
+    told: Option<SwimMember>,
 }
 
-/// The view of all nodes but our own.
+/// The view of all other nodes.
 #[derive(Debug, Default)]
-pub(super) struct Views {
-    by_node: BTreeMap<NodeId, View>,
+pub(super) struct MemberViews {
+    by_node: BTreeMap<NodeId, MemberView>,
 }
 
-impl Views {
-    pub(super) fn get(&self, node: &NodeId) -> Option<&View> {
+impl MemberViews {
+    pub(super) fn get(&self, node: &NodeId) -> Option<&MemberView> {
         self.by_node.get(node)
     }
 
-    /// Whether SWIM knows this life of the node, and no later one.
+    /// Whether SWIM knows this incarnation of the node, and no later one.
     pub(super) fn knows(&self, member: &MemberId) -> bool {
         self.by_node.get(&member.node).is_some_and(|view| view.identity.member == *member)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &View> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &MemberView> {
         self.by_node.values()
     }
 
-    /// The members that were told of.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+    /// The members that were reported.
+    pub(super) fn members(&self) -> impl Iterator<Item = &SwimMember> {
         self.by_node.values().filter_map(|view| view.told.as_ref())
     }
 
-    /// Takes over SWIM's knowledge; `tell` gets the events that follow from it.
+    /// Takes over SWIM's knowledge. `tell` gets the events that follow from it.
     pub(super) fn update<'a>(
         &mut self,
-        swim: impl Iterator<Item = &'a foca::Member<Identity>>,
+        swim: impl Iterator<Item = &'a foca::Member<SwimIdentity>>,
         profiles: &Profiles,
-        mut tell: impl FnMut(Event),
+        mut tell: impl FnMut(SwimEvent),
     ) {
         let mut gone = std::mem::take(&mut self.by_node);
         for known in swim {
@@ -59,7 +59,7 @@ impl Views {
             let state = state(known.state(), profile);
             let before = gone.remove(&identity.member.node);
             let told = before.and_then(|before| before.told).and_then(|told| same_life(told, &identity, &mut tell));
-            let mut view = View { identity, state, told };
+            let mut view = MemberView { identity, state, told };
             if let Some(profile) = profile {
                 view.tell(profile, &mut tell);
             }
@@ -68,13 +68,13 @@ impl Views {
     }
 }
 
-/// `told` if that is the member of `identity`. If not, its node lives another life now, and this one is over.
-fn same_life(told: Member, identity: &Identity, tell: &mut impl FnMut(Event)) -> Option<Member> {
+/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and this one is over.
+fn same_life(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
     if told.id == identity.member {
         return Some(told);
     }
     if matches!(told.state, MemberState::Alive | MemberState::Suspect) {
-        tell(Event::Down(Member { state: MemberState::Down, ..told }));
+        tell(SwimEvent::Down(SwimMember { state: MemberState::Down, ..told }));
     }
     None
 }
@@ -88,17 +88,17 @@ fn state(state: State, profile: Option<&Profile>) -> MemberState {
     }
 }
 
-impl View {
-    fn tell(&mut self, profile: &Profile, tell: &mut impl FnMut(Event)) {
+impl MemberView {
+    fn tell(&mut self, profile: &Profile, tell: &mut impl FnMut(SwimEvent)) {
         let active = matches!(self.state, MemberState::Alive | MemberState::Suspect);
         match &self.told {
             // By far the most frequent case.
             Some(told) if told.state == self.state && told.payload_version == profile.version => return,
-            // Nobody was told that it came, so nobody need know that it is gone.
+            // The member was never reported, so its end is not reported either.
             None if !active => return,
             _ => {}
         }
-        let now = Member {
+        let now = SwimMember {
             id: self.identity.member,
             name: profile.name.clone(),
             addr: self.identity.addr,
@@ -108,16 +108,16 @@ impl View {
         };
         let before = self.told.replace(now.clone());
         match &before {
-            None => tell(Event::Joined(now.clone())),
-            Some(before) if before.payload != now.payload => tell(Event::Payload(now.clone())),
+            None => tell(SwimEvent::Joined(now.clone())),
+            Some(before) if before.payload != now.payload => tell(SwimEvent::Payload(now.clone())),
             Some(_) => {}
         }
         if before.is_none_or(|before| before.state != now.state) {
             tell(match now.state {
-                MemberState::Alive => Event::Up(now),
-                MemberState::Suspect => Event::Suspect(now),
-                MemberState::Down => Event::Down(now),
-                MemberState::Left => Event::Left(now),
+                MemberState::Alive => SwimEvent::Up(now),
+                MemberState::Suspect => SwimEvent::Suspect(now),
+                MemberState::Down => SwimEvent::Down(now),
+                MemberState::Left => SwimEvent::Left(now),
             });
         }
     }

@@ -13,33 +13,36 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{Buf, BufMut, Bytes};
 use foca::{Header, Message, State};
 
-use super::{MAX_NAME, MAX_PAYLOAD, identity::Identity, profile::Profile};
+use super::{
+    identity::SwimIdentity,
+    profile::{MAX_MEMBER_NAME_BYTES, MAX_MEMBER_PAYLOAD_BYTES, Profile, ProfileVersion},
+};
 use crate::{Incarnation, MemberId, NodeId};
 
 const VERSION: u8 = 1;
 
-/// The most entries that one packet carries.
-pub(super) const MAX_ENTRIES: usize = 16;
+/// The most versions of profiles that one packet carries.
+pub(super) const MAX_PROFILE_VERSIONS: usize = 16;
 
-/// Bytes before the SWIM packet when it goes with three entries and no profile.
-pub(super) const ENVELOPE: usize = 3 + 3 * ENTRY;
+/// Bytes before the SWIM packet if there are three versions and no profile.
+pub(super) const ENVELOPE_BYTES: usize = 3 + 3 * PROFILE_VERSION_BYTES;
 
-/// Bytes of an entry.
-const ENTRY: usize = MEMBER + 8;
+/// Bytes of a version of a profile.
+const PROFILE_VERSION_BYTES: usize = MEMBER_BYTES + 8;
 
-const MEMBER: usize = 40;
+const MEMBER_BYTES: usize = 40;
 
 /// Why bytes are no packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("it ends too early")]
     Truncated,
     /// A tag or version that means nothing here.
     #[error("unknown {what} {tag}")]
     Unknown {
-        /// Of what.
+        /// What it is a tag or version of.
         what: &'static str,
         /// The value.
         tag: u8,
@@ -66,33 +69,26 @@ impl From<bytes::TryGetError> for WireError {
     }
 }
 
-/// A version held of some member's profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) member: MemberId,
-    pub(super) version: u64,
-}
-
-/// A packet taken apart.
+/// A packet that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Packet<'a> {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct MembershipPacket<'a> {
+    pub(super) entries: Vec<ProfileVersion>,
     pub(super) profiles: Vec<Profile>,
     pub(super) swim: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> MembershipPacket<'a> {
     pub(super) fn read(mut bytes: &'a [u8]) -> Result<Self, WireError> {
         let version = bytes.try_get_u8()?;
         if version != VERSION {
             return Err(WireError::Unknown { what: "packet version", tag: version });
         }
         let count = usize::from(bytes.try_get_u8()?);
-        if count > MAX_ENTRIES {
+        if count > MAX_PROFILE_VERSIONS {
             return Err(WireError::TooLong { what: "entries", len: count });
         }
         let entries = (0..count)
-            .map(|_| Ok(Entry { member: get_member(&mut bytes)?, version: bytes.try_get_u64()? }))
+            .map(|_| Ok(ProfileVersion { member: get_member(&mut bytes)?, version: bytes.try_get_u64()? }))
             .collect::<Result<_, WireError>>()?;
         let count = bytes.try_get_u8()?;
         let profiles = (0..count).map(|_| get_profile(&mut bytes)).collect::<Result<_, _>>()?;
@@ -123,9 +119,9 @@ impl PacketWriter {
         self.limit - 3 - self.entries.len() - self.profiles.len()
     }
 
-    /// Adds an entry unless the packet is full: what is left out is told another time.
-    pub(super) fn entry(&mut self, entry: Entry) {
-        if self.room() >= ENTRY && usize::from(self.entry_count) < MAX_ENTRIES {
+    /// Adds a version unless the packet is full. A version that is left out is sent another time.
+    pub(super) fn entry(&mut self, entry: ProfileVersion) {
+        if self.room() >= PROFILE_VERSION_BYTES && usize::from(self.entry_count) < MAX_PROFILE_VERSIONS {
             put_member(&mut self.entries, &entry.member);
             self.entries.put_u64(entry.version);
             self.entry_count += 1;
@@ -188,10 +184,10 @@ fn get_profile(bytes: &mut &[u8]) -> Result<Profile, WireError> {
         tag => return Err(WireError::Unknown { what: "flags", tag }),
     };
     let len = usize::from(bytes.try_get_u8()?);
-    let name = take(bytes, "name", len, MAX_NAME)?;
+    let name = take(bytes, "name", len, MAX_MEMBER_NAME_BYTES)?;
     let name = std::str::from_utf8(name).map_err(|_| WireError::NotUtf8)?.to_owned();
     let len = usize::from(bytes.try_get_u16()?);
-    let payload = Bytes::copy_from_slice(take(bytes, "payload", len, MAX_PAYLOAD)?);
+    let payload = Bytes::copy_from_slice(take(bytes, "payload", len, MAX_MEMBER_PAYLOAD_BYTES)?);
     Ok(Profile { member, started_at_ms, version, left, name, payload })
 }
 
@@ -204,7 +200,7 @@ fn take<'a>(bytes: &mut &'a [u8], what: &'static str, len: usize, max: usize) ->
     Ok(part)
 }
 
-fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
+fn put_identity(out: &mut Vec<u8>, identity: &SwimIdentity) {
     put_member(out, &identity.member);
     match identity.addr.ip() {
         IpAddr::V4(ip) => {
@@ -221,7 +217,7 @@ fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
     out.put_u32(identity.renewals);
 }
 
-fn get_identity(bytes: &mut impl Buf) -> Result<Identity, WireError> {
+fn get_identity(bytes: &mut impl Buf) -> Result<SwimIdentity, WireError> {
     let member = get_member(bytes)?;
     let ip: IpAddr = match bytes.try_get_u8()? {
         4 => bytes.try_get_u32()?.to_be_bytes().into(),
@@ -229,10 +225,10 @@ fn get_identity(bytes: &mut impl Buf) -> Result<Identity, WireError> {
         tag => return Err(WireError::Unknown { what: "address family", tag }),
     };
     let addr = SocketAddr::new(ip, bytes.try_get_u16()?);
-    Ok(Identity { member, addr, started_at_ms: bytes.try_get_u64()?, renewals: bytes.try_get_u32()? })
+    Ok(SwimIdentity { member, addr, started_at_ms: bytes.try_get_u64()?, renewals: bytes.try_get_u32()? })
 }
 
-fn put_message(out: &mut Vec<u8>, message: &Message<Identity>) {
+fn put_message(out: &mut Vec<u8>, message: &Message<SwimIdentity>) {
     let (tag, probe, identity) = match message {
         Message::Ping(probe) => (1, Some(probe), None),
         Message::Ack(probe) => (2, Some(probe), None),
@@ -251,7 +247,7 @@ fn put_message(out: &mut Vec<u8>, message: &Message<Identity>) {
     identity.into_iter().for_each(|identity| put_identity(out, identity));
 }
 
-fn get_message(bytes: &mut impl Buf) -> Result<Message<Identity>, WireError> {
+fn get_message(bytes: &mut impl Buf) -> Result<Message<SwimIdentity>, WireError> {
     Ok(match bytes.try_get_u8()? {
         1 => Message::Ping(bytes.try_get_u8()?),
         2 => Message::Ack(bytes.try_get_u8()?),
@@ -263,22 +259,22 @@ fn get_message(bytes: &mut impl Buf) -> Result<Message<Identity>, WireError> {
         8 => Message::Feed,
         9 => Message::Gossip,
         11 => Message::TurnUndead,
-        // 10 would carry nothing but broadcasts, and there are none.
+        // 10 would carry broadcasts, which are not used.
         tag => return Err(WireError::Unknown { what: "message", tag }),
     })
 }
 
-/// The head of a SWIM packet.
-pub(super) fn get_header(bytes: &mut impl Buf) -> Result<Header<Identity>, WireError> {
+/// The header of a SWIM packet.
+pub(super) fn get_header(bytes: &mut impl Buf) -> Result<Header<SwimIdentity>, WireError> {
     let (src, src_incarnation) = (get_identity(bytes)?, bytes.try_get_u16()?);
     Ok(Header { src, src_incarnation, dst: get_identity(bytes)?, message: get_message(bytes)? })
 }
 
-/// The form of SWIM's own packets.
+/// The encoding of foca's packets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Codec;
+pub(super) struct SwimCodec;
 
-/// All or nothing: what does not fit leaves no trace.
+/// Writes all or nothing.
 fn put_all(mut out: impl BufMut, bytes: &[u8]) -> Result<(), WireError> {
     if out.remaining_mut() < bytes.len() {
         return Err(WireError::NoRoom);
@@ -287,10 +283,10 @@ fn put_all(mut out: impl BufMut, bytes: &[u8]) -> Result<(), WireError> {
     Ok(())
 }
 
-impl foca::Codec<Identity> for Codec {
+impl foca::Codec<SwimIdentity> for SwimCodec {
     type Error = WireError;
 
-    fn encode_header(&mut self, header: &Header<Identity>, out: impl BufMut) -> Result<(), WireError> {
+    fn encode_header(&mut self, header: &Header<SwimIdentity>, out: impl BufMut) -> Result<(), WireError> {
         let mut bytes = Vec::with_capacity(256);
         put_identity(&mut bytes, &header.src);
         bytes.put_u16(header.src_incarnation);
@@ -299,11 +295,11 @@ impl foca::Codec<Identity> for Codec {
         put_all(out, &bytes)
     }
 
-    fn decode_header(&mut self, mut bytes: impl Buf) -> Result<Header<Identity>, WireError> {
+    fn decode_header(&mut self, mut bytes: impl Buf) -> Result<Header<SwimIdentity>, WireError> {
         get_header(&mut bytes)
     }
 
-    fn encode_member(&mut self, member: &foca::Member<Identity>, out: impl BufMut) -> Result<(), WireError> {
+    fn encode_member(&mut self, member: &foca::Member<SwimIdentity>, out: impl BufMut) -> Result<(), WireError> {
         let mut bytes = Vec::with_capacity(96);
         put_identity(&mut bytes, member.id());
         bytes.put_u16(member.incarnation());
@@ -315,7 +311,7 @@ impl foca::Codec<Identity> for Codec {
         put_all(out, &bytes)
     }
 
-    fn decode_member(&mut self, mut bytes: impl Buf) -> Result<foca::Member<Identity>, WireError> {
+    fn decode_member(&mut self, mut bytes: impl Buf) -> Result<foca::Member<SwimIdentity>, WireError> {
         let (identity, incarnation) = (get_identity(&mut bytes)?, bytes.try_get_u16()?);
         let state = match bytes.try_get_u8()? {
             1 => State::Alive,

@@ -1,24 +1,24 @@
-//! The accepting side: greets whoever dials, and hands on what they send.
+//! The accepting side: admits peers that dial, and hands on their streams and datagrams.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use quinn::{Incoming, RecvStream, SendStream};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
-    CloseCode, Connection, FrameReader, IncomingStream, PeerInfo, PeerKind, StreamKind,
-    endpoint::Shared,
-    hello::{self, Answer, Hello},
+    CloseCode, Connection, FrameReader, IncomingStream, PeerKind, StreamKind,
+    hello::{self, Hello, HelloReply},
     quic,
     registry::Ticket,
+    shared::EndpointShared,
 };
 use crate::{codec, error::Refusal, frame::Frame, id::ClusterId};
 
-/// Code by which the opener of a stream learns that nobody knows its kind.
-const UNKNOWN_KIND: u32 = 2;
+/// Code that tells the opener of a stream that its kind is unknown here.
+const UNKNOWN_KIND_CODE: u32 = 2;
 
-/// Greets whoever dials until the endpoint is closed.
-pub(super) async fn run(shared: Arc<Shared>, quinn: quinn::Endpoint) {
+/// Accepts connections until the endpoint is closed.
+pub(super) async fn run(shared: Arc<EndpointShared>, quinn: quinn::Endpoint) {
     while let Some(incoming) = quinn.accept().await {
         let handshake = Arc::clone(&shared.handshakes).try_acquire_owned();
         let connection = Arc::clone(&shared.connections).try_acquire_owned();
@@ -36,7 +36,7 @@ pub(super) async fn run(shared: Arc<Shared>, quinn: quinn::Endpoint) {
 }
 
 async fn handle(
-    shared: Arc<Shared>,
+    shared: Arc<EndpointShared>,
     incoming: Incoming,
     handshake: OwnedSemaphorePermit,
     _connection: OwnedSemaphorePermit,
@@ -53,22 +53,26 @@ async fn handle(
     }
 }
 
-/// The handshake, the hello and its answer.
-async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Connection, Connection, Ticket), Refusal> {
+/// The handshake, the hello and the reply.
+async fn greet(
+    shared: &Arc<EndpointShared>,
+    incoming: Incoming,
+) -> Result<(quinn::Connection, Connection, Ticket), Refusal> {
     let changes = shared.identity_changes();
     let quinn = incoming.accept().map_err(quic::refusal)?.await.map_err(quic::refusal)?;
     let name = quic::peer_name(&quinn).map_err(Refusal::Untrusted)?;
     let (mut send, mut receive) = quinn.accept_bi().await.map_err(quic::refusal)?;
-    let considered = match read_hello(&mut receive).await {
-        Ok(frame) => consider(shared, &quinn, name, &frame, changes),
+    let outcome = match read_hello(&mut receive).await {
+        Ok(frame) => admit(shared, &quinn, name, &frame, changes),
         Err(refusal) => Err(refusal),
     };
-    let answer = match &considered {
-        Ok(_) => Answer::Accepted(shared.hello()),
-        Err(refusal) => Answer::Refused(refusal.clone()),
+    let answer = match &outcome {
+        Ok(_) => HelloReply::Accepted(shared.hello()),
+        Err(refusal) => HelloReply::Refused(refusal.clone()),
     };
-    let told = tell(&mut send, &hello::encode_with(shared.local.versions, &answer, &shared.registry.succeeds())).await;
-    match considered {
+    let told =
+        write_reply(&mut send, &hello::encode_with(shared.local.versions, &answer, &shared.registry.succeeds())).await;
+    match outcome {
         Ok((connection, ticket)) => match told {
             Ok(()) => Ok((quinn, connection, ticket)),
             Err(refusal) => {
@@ -77,7 +81,7 @@ async fn greet(shared: &Arc<Shared>, incoming: Incoming) -> Result<(quinn::Conne
             }
         },
         Err(refusal) => {
-            // The one who dialled hangs up when it has read why.
+            // The peer closes the connection when it has read the reason.
             quinn.closed().await;
             Err(refusal)
         }
@@ -92,16 +96,16 @@ async fn read_hello(receive: &mut RecvStream) -> Result<Frame, Refusal> {
     quic::read_hello_frame(receive).await.map_err(Refusal::Malformed)
 }
 
-async fn tell(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal> {
+async fn write_reply(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal> {
     send.write_all(answer).await.map_err(|error| Refusal::Malformed(error.to_string()))?;
-    // Fails only for a stream at its end.
+    // Fails only if the stream has ended.
     let _ = send.finish();
     Ok(())
 }
 
-/// Whether the peer may stay.
-fn consider(
-    shared: &Arc<Shared>,
+/// Decides whether the peer may stay.
+fn admit(
+    shared: &Arc<EndpointShared>,
     quinn: &quinn::Connection,
     name: String,
     frame: &Frame,
@@ -113,9 +117,9 @@ fn consider(
         shared.met_foreign(*there, &hello::succeeds(frame));
     }
     checked?;
-    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
-    let ticket = shared.registry.accept(&connection, shared.config.max_connections_per_peer)?;
+    let ticket = shared.registry.add_accepted(&connection, shared.config.max_connections_per_peer)?;
     let admitted = if shared.trusts(&connection, changes) {
         shared.service.admit(&peer)
     } else {
@@ -131,31 +135,22 @@ fn consider(
     Ok((connection, ticket))
 }
 
-/// What is known of a peer after its hello.
-pub(super) fn peer_info(name: String, hello: Hello, remote: SocketAddr, version: u16) -> PeerInfo {
-    let addr = match hello.addr {
-        addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
-        addr => addr,
-    };
-    PeerInfo { name, id: hello.member, kind: hello.kind, addr, remote, cluster_id: hello.cluster_id, version }
-}
-
-/// Hands on what comes by an accepted connection until it is gone.
-async fn serve(shared: &Arc<Shared>, quinn: &quinn::Connection, connection: &Connection, ticket: Ticket) {
+/// Hands on the streams and datagrams of an accepted connection until it is gone.
+async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connection: &Connection, ticket: Ticket) {
     let peer = connection.peer();
     let error = loop {
-        // Each of these may be cancelled without a loss.
+        // Cancelling any of these loses nothing.
         tokio::select! {
             stream = quinn.accept_uni() => match stream {
-                Ok(receive) => begin(shared, connection, ticket, receive, None),
+                Ok(receive) => receive_stream(shared, connection, ticket, receive, None),
                 Err(error) => break error,
             },
             stream = quinn.accept_bi() => match stream {
-                Ok((send, receive)) => begin(shared, connection, ticket, receive, Some(send)),
+                Ok((send, receive)) => receive_stream(shared, connection, ticket, receive, Some(send)),
                 Err(error) => break error,
             },
             datagram = quinn.read_datagram() => match datagram {
-                // The peer asks for an acknowledgement, which it has by now.
+                // The peer asks for an acknowledgement, which QUIC has sent by now.
                 Ok(payload) if payload.is_empty() => {}
                 Ok(payload) => {
                     shared.counters.datagrams_received.add(1);
@@ -169,10 +164,10 @@ async fn serve(shared: &Arc<Shared>, quinn: &quinn::Connection, connection: &Con
     shared.service.disconnected(peer, &quic::close_reason(error));
 }
 
-/// Waits for a new stream's kind aside, so that a peer that is slow with it holds up none of its other streams. Their
-/// number is bounded by the connection's limit of streams.
-fn begin(
-    shared: &Arc<Shared>,
+/// Reads a new stream's kind in a task of its own. A peer that is slow to send it then blocks none of its other
+/// streams. The connection's limit of streams bounds the number of tasks.
+fn receive_stream(
+    shared: &Arc<EndpointShared>,
     connection: &Connection,
     ticket: Ticket,
     mut receive: RecvStream,
@@ -189,17 +184,17 @@ fn begin(
                 shared.service.stream(&peer, IncomingStream { kind, reader, writer, connection });
             }
             StreamKind::HELLO => connection.close(CloseCode::VIOLATION, "a second hello"),
-            StreamKind::CLUSTER_ID => peer_joined(&shared, &connection, ticket, reader).await,
+            StreamKind::CLUSTER_ID => on_cluster_id(&shared, &connection, ticket, reader).await,
             StreamKind(_) => {
                 let mut reader = reader;
-                reader.stop(UNKNOWN_KIND);
+                reader.stop(UNKNOWN_KIND_CODE);
             }
         }
     });
 }
 
 /// The peer tells which formation it has joined since its hello.
-async fn peer_joined(shared: &Shared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
+async fn on_cluster_id(shared: &EndpointShared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
     let told = match reader.next().await {
         Ok(Some(frame)) => codec::decode::<ClusterId>(&frame.header).ok(),
         _ => None,

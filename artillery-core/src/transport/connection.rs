@@ -1,4 +1,4 @@
-//! A connection that this node dialled, or that an [`IncomingStream`](super::IncomingStream) came by.
+//! A connection that this node dialled, or that brought an [`IncomingStream`](super::IncomingStream).
 
 use std::sync::{
     Arc, Weak,
@@ -7,90 +7,59 @@ use std::sync::{
 
 use bytes::Bytes;
 
+#[cfg(feature = "testing")]
+use super::medium::LineEnd;
 use super::{
-    FrameReader, FrameWriter, PeerInfo,
-    counters::Cells,
-    link::Traffic,
-    quic,
-    stream::{Sink, Source},
+    CloseCode, FrameReader, FrameWriter, PeerInfo, StreamKind,
+    counters::CounterCells,
+    quic::{self, Traffic},
+    stream::{StreamSink, StreamSource},
 };
 use crate::{
     error::{CloseReason, DatagramError, Refusal, WriteError},
     identity::Identity,
 };
 
-/// What a stream is for. Below 16 for this crate, the others for what is built on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamKind(pub u8);
-
-impl StreamKind {
-    /// The first stream of a connection: who is there?
-    pub const HELLO: Self = Self(0);
-    /// Tells the formation that the sender belongs to, if it joined one after its hello.
-    pub(super) const CLUSTER_ID: Self = Self(1);
-    /// Carries packets of the membership that must arrive, or are too large for a datagram.
-    pub(crate) const MEMBERSHIP: Self = Self(2);
-    /// The first kind that is free for what is built on this crate.
-    pub const FIRST_FREE: Self = Self(16);
-}
-
-/// Why a side closes a connection, as a number. Numbers below 16 belong to this crate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CloseCode(pub u32);
-
-impl CloseCode {
-    /// It is not needed any more.
-    pub const DONE: Self = Self(0);
-    /// The endpoint is shut down.
-    pub const SHUTDOWN: Self = Self(1);
-    /// Refused: the reason is an encoded [`Refusal`].
-    pub(super) const REFUSED: Self = Self(2);
-    /// The peer broke the rules.
-    pub const VIOLATION: Self = Self(3);
-    /// A newer connection or process takes its place.
-    pub const REPLACED: Self = Self(4);
-}
-
-/// A connection whose both ends know and accept each other. Clones are the same connection, which is closed when the
-/// last of them, and of its streams, is dropped.
+/// A connection whose two sides have accepted each other. Clones are the same connection. It is closed when the last
+/// clone is dropped, and the last of its streams.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    inner: Arc<Inner>,
+    inner: Arc<ConnectionInner>,
 }
 
-/// What a connection is made of.
+/// What carries a connection.
 #[derive(Debug)]
-pub(super) enum Carrier {
+pub(super) enum ConnectionCarrier {
     Quic(quinn::Connection),
     #[cfg(feature = "testing")]
-    Simulated(Arc<super::simulated::End>),
+    Simulated(Arc<LineEnd>),
 }
 
-impl From<quinn::Connection> for Carrier {
+impl From<quinn::Connection> for ConnectionCarrier {
     fn from(quinn: quinn::Connection) -> Self {
         Self::Quic(quinn)
     }
 }
 
 #[cfg(feature = "testing")]
-impl From<Arc<super::simulated::End>> for Carrier {
-    fn from(end: Arc<super::simulated::End>) -> Self {
+impl From<Arc<LineEnd>> for ConnectionCarrier {
+    fn from(end: Arc<LineEnd>) -> Self {
         Self::Simulated(end)
     }
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ConnectionInner {
     id: u64,
-    carrier: Carrier,
+    carrier: ConnectionCarrier,
     peer: Arc<PeerInfo>,
     max_frame_bytes: usize,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
 }
 
 /// A connection that may be gone.
 #[derive(Debug)]
-pub(super) struct WeakConnection(Weak<Inner>);
+pub(super) struct WeakConnection(Weak<ConnectionInner>);
 
 impl WeakConnection {
     pub(super) fn upgrade(&self) -> Option<Connection> {
@@ -99,123 +68,130 @@ impl WeakConnection {
 }
 
 impl Connection {
-    pub(super) fn new(carrier: Carrier, peer: Arc<PeerInfo>, max_frame_bytes: usize, counters: Arc<Cells>) -> Self {
+    pub(super) fn new(
+        carrier: ConnectionCarrier,
+        peer: Arc<PeerInfo>,
+        max_frame_bytes: usize,
+        counters: Arc<CounterCells>,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { inner: Arc::new(Inner { id, carrier, peer, max_frame_bytes, counters }) }
+        Self { inner: Arc::new(ConnectionInner { id, carrier, peer, max_frame_bytes, counters }) }
     }
 
     pub(super) fn downgrade(&self) -> WeakConnection {
         WeakConnection(Arc::downgrade(&self.inner))
     }
 
-    pub(super) fn writer(&self, stream: Sink) -> FrameWriter {
+    pub(super) fn writer(&self, stream: StreamSink) -> FrameWriter {
         FrameWriter::new(stream, self.inner.max_frame_bytes, Arc::clone(&self.inner.counters))
     }
 
-    pub(super) fn reader(&self, stream: Source) -> FrameReader {
+    pub(super) fn reader(&self, stream: StreamSource) -> FrameReader {
         FrameReader::new(stream, self.inner.max_frame_bytes, Arc::clone(&self.inner.counters))
     }
 
     pub(super) fn close_refused(&self, refusal: &Refusal) {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => quic::close_refused(quinn, refusal),
+            ConnectionCarrier::Quic(quinn) => quic::close_refused(quinn, refusal),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => end.close(CloseCode::REFUSED, &refusal.to_string()),
+            ConnectionCarrier::Simulated(end) => end.close(CloseCode::REFUSED, &refusal.to_string()),
         }
     }
 
-    /// Whether `identity` trusts whoever is at the other end.
+    /// Whether `identity` trusts the certificate of the peer.
     pub(super) fn is_trusted_by(&self, identity: &Identity) -> bool {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => quic::is_trusted(quinn, identity),
+            ConnectionCarrier::Quic(quinn) => quic::is_trusted(quinn, identity),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(_) => true,
+            ConnectionCarrier::Simulated(_) => true,
         }
     }
 
-    /// What went to and fro so far, where that can be told.
+    /// The frames sent and acknowledged so far, if they are counted.
     pub(super) fn traffic(&self) -> Option<Traffic> {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => Some(quic::traffic(quinn)),
+            ConnectionCarrier::Quic(quinn) => Some(quic::traffic(quinn)),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(_) => None,
+            ConnectionCarrier::Simulated(_) => None,
         }
     }
 
-    /// Has something sent that the peer acknowledges: a datagram without content, which it does nothing else about.
+    /// Sends a datagram without content: the peer acknowledges it, and does nothing else about it.
     pub(super) fn ask_for_acknowledgement(&self) {
         match &self.inner.carrier {
-            // It fails if the connection is gone, which shows anyway.
-            Carrier::Quic(quinn) => drop(quinn.send_datagram(Bytes::new())),
+            // Fails only if the connection is gone, which the caller notices anyway.
+            ConnectionCarrier::Quic(quinn) => drop(quinn.send_datagram(Bytes::new())),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(_) => {}
+            ConnectionCarrier::Simulated(_) => {}
         }
     }
 
-    /// Who is at the other end.
+    /// The peer.
     pub fn peer(&self) -> &Arc<PeerInfo> {
         &self.inner.peer
     }
 
-    /// Opens a stream to the peer. Of several streams with data to send, those of higher `priority` go first.
+    /// Opens a stream to the peer. Of several streams with data to send, streams of higher `priority` go first.
     ///
-    /// The side that was dialled may do so too; there this waits until the other side [takes in](Self::accept_uni) what
-    /// is open already, since that lets only a few be open at a time.
+    /// The side that was dialled may open streams too. There the call waits until the other side
+    /// [accepts](Self::accept_uni) what is open already, since few may be open at a time.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_uni(&self, kind: StreamKind, priority: i32) -> Result<FrameWriter, WriteError> {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => {
+            ConnectionCarrier::Quic(quinn) => {
                 let stream = quinn.open_uni().await.map_err(quic::close_reason)?;
                 self.begin(stream, kind, priority).await
             }
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => Ok(self.writer(end.open(kind, false).await?.0.into())),
+            ConnectionCarrier::Simulated(end) => Ok(self.writer(end.open(kind, false).await?.0.into())),
         }
     }
 
-    /// Opens a stream with a way back. Only the side that dialled may; on the other side this waits for ever.
+    /// Opens a stream with a way back. Only the side that dialled may do so. On the other side the call waits for ever.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
     pub async fn open_bi(&self, kind: StreamKind, priority: i32) -> Result<(FrameWriter, FrameReader), WriteError> {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => {
+            ConnectionCarrier::Quic(quinn) => {
                 let (send, receive) = quinn.open_bi().await.map_err(quic::close_reason)?;
                 Ok((self.begin(send, kind, priority).await?, self.reader(receive.into())))
             }
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => {
+            ConnectionCarrier::Simulated(end) => {
                 let (send, receive) = end.open(kind, true).await?;
                 Ok((self.writer(send.into()), self.reader(receive.into())))
             }
         }
     }
 
-    /// The next stream that the peer opened: for the side that dialled, and for one taker at a time. On the other side the
-    /// [`Service`](super::Service) gets all streams.
+    /// The next stream that the peer opened: for the side that dialled, and for one caller at a time. On the other side
+    /// the [`Service`](super::Service) gets all streams.
     ///
-    /// A peer that opens a stream and doesn't say its kind holds up those behind it.
+    /// A peer that opens a stream without sending its kind blocks the streams behind it.
     ///
     /// # Errors
     /// [`CloseReason`]: the connection is gone.
     pub async fn accept_uni(&self) -> Result<(StreamKind, FrameReader), CloseReason> {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => loop {
+            ConnectionCarrier::Quic(quinn) => loop {
                 let mut stream = quinn.accept_uni().await.map_err(quic::close_reason)?;
-                // Given up before it said its kind: there is nothing to take in.
+                // The stream was given up before it said its kind: skip it.
                 if let Some(kind) = quic::read_kind(&mut stream).await {
                     return Ok((kind, self.reader(stream.into())));
                 }
             },
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => end.accept().await.map(|(kind, stream)| (kind, self.reader(stream.into()))),
+            ConnectionCarrier::Simulated(end) => {
+                end.accept().await.map(|(kind, stream)| (kind, self.reader(stream.into())))
+            }
         }
     }
 
-    /// Tells it from all other connections of this process.
+    /// Unique among all connections of this process.
     pub fn id(&self) -> u64 {
         self.inner.id
     }
@@ -226,23 +202,23 @@ impl Connection {
         kind: StreamKind,
         priority: i32,
     ) -> Result<FrameWriter, WriteError> {
-        // Fails only for a stream at its end, which the write then reports.
+        // Fails only if the stream has ended, which the write then reports.
         let _ = stream.set_priority(priority);
         stream.write_all(&[kind.0]).await.map_err(quic::write_error)?;
         Ok(self.writer(stream.into()))
     }
 
-    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped for it. One without content
-    /// is acknowledged by the peer's endpoint and not handed on.
+    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped to make room. A datagram
+    /// without content is acknowledged by the peer's endpoint and not handed on.
     ///
     /// # Errors
-    /// [`DatagramError`]; what is not sent is counted.
+    /// [`DatagramError`]. A datagram that is not sent is counted.
     pub fn send_datagram(&self, payload: Bytes) -> Result<(), DatagramError> {
         let len = payload.len();
         let sent = match &self.inner.carrier {
-            Carrier::Quic(quinn) => quinn.send_datagram(payload),
+            ConnectionCarrier::Quic(quinn) => quinn.send_datagram(payload),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(_) => Err(quinn::SendDatagramError::UnsupportedByPeer),
+            ConnectionCarrier::Simulated(_) => Err(quinn::SendDatagramError::UnsupportedByPeer),
         };
         match sent {
             Ok(()) => {
@@ -256,39 +232,39 @@ impl Connection {
         }
     }
 
-    /// Bytes that fit into a datagram now, `None` while the peer takes none.
+    /// Bytes that fit into a datagram now, `None` if the peer takes no datagrams.
     pub fn max_datagram(&self) -> Option<usize> {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => quinn.max_datagram_size(),
+            ConnectionCarrier::Quic(quinn) => quinn.max_datagram_size(),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(_) => None,
+            ConnectionCarrier::Simulated(_) => None,
         }
     }
 
     /// Waits until the connection is gone.
     pub async fn closed(&self) -> CloseReason {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => quic::close_reason(quinn.closed().await),
+            ConnectionCarrier::Quic(quinn) => quic::close_reason(quinn.closed().await),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => end.closed().await,
+            ConnectionCarrier::Simulated(end) => end.closed().await,
         }
     }
 
     /// Why the connection is gone, `None` while it lives.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => quinn.close_reason().map(quic::close_reason),
+            ConnectionCarrier::Quic(quinn) => quinn.close_reason().map(quic::close_reason),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => end.close_reason(),
+            ConnectionCarrier::Simulated(end) => end.close_reason(),
         }
     }
 
-    /// Closes it at once; what was not sent yet is lost.
+    /// Closes the connection at once. What was not sent yet is lost.
     pub fn close(&self, code: CloseCode, reason: &str) {
         match &self.inner.carrier {
-            Carrier::Quic(quinn) => quinn.close(code.0.into(), reason.as_bytes()),
+            ConnectionCarrier::Quic(quinn) => quinn.close(code.0.into(), reason.as_bytes()),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(end) => end.close(code, reason),
+            ConnectionCarrier::Simulated(end) => end.close(code, reason),
         }
     }
 }

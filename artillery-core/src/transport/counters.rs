@@ -13,13 +13,13 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The counters themselves. They are read one by one, so a reading is no snapshot.
+        /// The counters. They are read one by one, so a reading is no consistent snapshot.
         #[derive(Debug, Default)]
-        pub(crate) struct Cells {
-            $(pub(crate) $name: Cell,)*
+        pub(crate) struct CounterCells {
+            $(pub(crate) $name: CounterCell,)*
         }
 
-        impl Cells {
+        impl CounterCells {
             pub(crate) fn read(&self) -> Counters {
                 Counters { $($name: self.$name.0.load(Relaxed),)* }
             }
@@ -27,16 +27,16 @@ macro_rules! counters {
     };
 }
 
-/// Refused peers, by the reason.
+/// Refused peers by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Refused([Cell; Refusal::WORDS.len()]);
+pub(crate) struct RefusalCounters([CounterCell; Refusal::WORDS.len()]);
 
-impl Refused {
+impl RefusalCounters {
     pub(crate) fn add(&self, reason: &Refusal) {
         self.0[reason.index()].add(1);
     }
 
-    /// Every reason with its word.
+    /// Every reason with its count.
     pub(crate) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::WORDS.iter().copied().zip(self.0.iter().map(|cell| cell.0.load(Relaxed)))
     }
@@ -44,9 +44,9 @@ impl Refused {
 
 /// One counter.
 #[derive(Debug, Default)]
-pub(crate) struct Cell(AtomicU64);
+pub(crate) struct CounterCell(AtomicU64);
 
-impl Cell {
+impl CounterCell {
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }
@@ -57,9 +57,9 @@ counters! {
     frames_sent,
     /// Bytes of these frames.
     frame_bytes_sent,
-    /// Writes that these frames were handed over in.
+    /// Writes by which these frames were handed over.
     writes,
-    /// Frames taken out of streams.
+    /// Frames read from streams.
     frames_received,
     /// Bytes of these frames.
     frame_bytes_received,
@@ -71,17 +71,17 @@ counters! {
     datagrams_received,
     /// Connections that peers dialled and that were accepted.
     accepted,
-    /// Connections that peers dialled and that were refused, whatever the reason.
+    /// Connections that peers dialled and that were refused, for any reason.
     refused,
     /// Connections dialled with success.
     dialled,
     /// Dials that failed.
     dial_failures,
-    /// Calls of the system that sent UDP packets.
+    /// System calls that sent UDP packets.
     udp_sends,
     /// Bytes in these packets.
     udp_bytes_sent,
-    /// Calls of the system that received UDP packets.
+    /// System calls that received UDP packets.
     udp_receives,
     /// Bytes in these packets.
     udp_bytes_received,

@@ -1,15 +1,17 @@
 //! The dialling side.
 
+#[cfg(feature = "testing")]
+mod simulated;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use tokio::time::timeout;
 
 use super::{
     CloseCode, Connection, StreamKind,
-    accept::peer_info,
-    endpoint::{Carrier, Shared},
-    hello::{self, Answer},
+    hello::{self, HelloReply},
     quic,
+    shared::{EndpointCarrier, EndpointShared},
 };
 use crate::{
     codec,
@@ -17,12 +19,12 @@ use crate::{
     id::{ClusterId, NodeId},
 };
 
-/// Nobody knows this name and nobody checks it: nodes are dialled by address.
+/// The server name that TLS requires. No side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr`, and says hello.
+/// Dials `addr` and says hello.
 pub(super) async fn dial(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointShared>,
     addr: SocketAddr,
     expected: Option<NodeId>,
 ) -> Result<Connection, ConnectError> {
@@ -38,12 +40,18 @@ pub(super) async fn dial(
     outcome
 }
 
-async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
+async fn greet(
+    shared: &Arc<EndpointShared>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
     let changes = shared.identity_changes();
     let (quinn, client) = match &shared.carrier {
-        Carrier::Quic(quinn, security) => (quinn, security.dial()),
+        EndpointCarrier::Quic(quinn, security) => (quinn, security.dial()),
         #[cfg(feature = "testing")]
-        Carrier::Simulated(port) => return port.dial(shared, addr, expected).await,
+        EndpointCarrier::Simulated(port, listeners) => {
+            return simulated::dial(shared, port, listeners, addr, expected).await;
+        }
     };
     let connecting = quinn.connect_with(client, addr, SERVER_NAME).map_err(|error| match error {
         quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
@@ -57,10 +65,10 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     }
 
     let mine = shared.hello();
-    let (version, answer, succeeds) = ask(shared, &quinn, &mine).await?;
+    let (version, answer, succeeds) = exchange_hellos(shared, &quinn, &mine).await?;
     let theirs = match answer {
-        Answer::Accepted(theirs) => theirs,
-        Answer::Refused(refusal) => {
+        HelloReply::Accepted(theirs) => theirs,
+        HelloReply::Refused(refusal) => {
             if let Refusal::DifferentCluster { here, .. } = &refusal {
                 shared.met_foreign(*here, &succeeds);
             }
@@ -71,15 +79,15 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &succeeds);
     }
-    let peer = Arc::new(peer_info(name, theirs, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
-    match checked.and_then(|()| shared.registry.dialled(&connection)) {
+    match checked.and_then(|()| shared.registry.add_dialled(&connection)) {
         Ok(_) if !shared.trusts(&connection, changes) => {
             connection.close(CloseCode::REPLACED, "");
             Err(ConnectError::Untrusted("its certificate isn't trusted any more".into()))
         }
         Ok(now) => {
-            // The formation was learnt while the hello was on its way.
+            // This node joined a formation while its hello was on its way.
             if let Some(id) = now.filter(|_| now != mine.cluster_id) {
                 tokio::spawn(tell_cluster_id(connection.clone(), id));
             }
@@ -92,25 +100,25 @@ async fn greet(shared: &Arc<Shared>, addr: SocketAddr, expected: Option<NodeId>)
     }
 }
 
-/// Says hello and reads the answer, and which clusters the peer's succeeds.
-async fn ask(
-    shared: &Shared,
+/// Says hello. Returns the version, the reply, and the formations that the peer's succeeds.
+async fn exchange_hellos(
+    shared: &EndpointShared,
     quinn: &quinn::Connection,
     mine: &hello::Hello,
-) -> Result<(u16, Answer, Vec<ClusterId>), ConnectError> {
-    let asked = async {
+) -> Result<(u16, HelloReply, Vec<ClusterId>), ConnectError> {
+    let exchanged = async {
         let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
         let mut words = vec![StreamKind::HELLO.0];
         words.extend_from_slice(&hello::encode_with(shared.local.versions, mine, &shared.registry.succeeds()));
         send.write_all(&words).await.map_err(|error| error.to_string())?;
-        // Fails only for a stream at its end.
+        // Fails only if the stream has ended.
         let _ = send.finish();
         quic::read_hello_frame(&mut receive).await
     };
-    let frame = match asked.await {
+    let frame = match exchanged.await {
         Ok(frame) => frame,
-        // If the connection broke, that says more than what became of the stream. An acceptor that does not trust
-        // this node's certificate can say so only now: for the dialler the handshake is over before.
+        // If the connection broke, its reason says more than the error of the stream. An acceptor that does not trust
+        // this node's certificate can say so only now: for the dialling side the handshake is over before.
         Err(reason) => {
             return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
         }
@@ -118,7 +126,8 @@ async fn ask(
     let decoded = hello::decode(shared.local.versions, &frame);
     let (version, answer) = decoded.map_err(|refusal| match refusal {
         Refusal::Malformed(reason) => ConnectError::Malformed(reason),
-        // Its ranges tell the same whatever words its answer has: as seen by the peer.
+        // Both ranges are known, even if the reply can't be read. Swap them, since the error is told from the peer's
+        // side.
         Refusal::VersionMismatch { here, there } => {
             ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
         }
@@ -132,14 +141,14 @@ pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
     let mut header = Vec::new();
     let told = async {
         let mut writer = connection.open_uni(StreamKind::CLUSTER_ID, i32::MAX).await?;
-        // A plain number: bincode does not refuse it.
+        // A plain number: bincode cannot refuse it.
         let _ = codec::encode(&id, &mut header);
         writer.send(&header, &[]).await?;
         writer.finish();
         Ok::<_, crate::error::WriteError>(())
     };
     if let Err(error) = told.await {
-        // The next connection's hello will tell it.
+        // The hello of the next connection will tell it.
         tracing::debug!(peer = %connection.peer().name, %error, "could not tell the cluster id");
     }
 }

@@ -1,153 +1,43 @@
-//! The endpoint: one UDP socket, all connections of a node.
+//! The endpoint: one UDP socket and all connections of a node.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use rand::RngExt;
-use tokio::{runtime, sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 
 use super::{
-    CloseCode, Connection, Counters, Link, PeerInfo, PeerKind, Service, accept, connection,
-    counters::{Cells, Refused},
-    dial,
-    hello::{self, Hello},
-    link::Links,
-    quic,
-    registry::Registry,
+    CloseCode, Connection, Counters, Link, LocalInfo, PeerInfo, Service, accept,
+    counters::CounterCells,
+    dial, hello, quic, redial,
     reset::ResetKey,
     security::Security,
+    shared::{EndpointCarrier, EndpointShared},
+    socket::LinkFilter,
 };
 use crate::{
     config::TransportConfig,
-    error::{BindError, ConfigError, ConnectError, Refusal, VersionRange},
-    id::{ClusterId, Incarnation, MemberId, NodeId},
+    error::{BindError, ConfigError, ConnectError, IdentityError},
+    id::{ClusterId, MemberId, NodeId},
     identity::Identity,
 };
 
-/// How long [`Endpoint::shutdown`] waits for peers to hear of it.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long [`Endpoint::shutdown`] waits for peers to acknowledge it.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a node says of itself when it meets another. Its name and node id come from its identity.
-#[derive(Debug, Clone)]
-pub struct LocalInfo {
-    /// Name of the cluster, 1 to 255 bytes; others are refused.
-    pub cluster: String,
-    /// The formation it belongs to, if it belongs to one already.
-    pub cluster_id: Option<ClusterId>,
-    /// Which life of the node this is.
-    pub incarnation: Incarnation,
-    /// Node or client.
-    pub kind: PeerKind,
-    /// Protocol versions that it can talk: [`PROTOCOL_VERSIONS`](super::PROTOCOL_VERSIONS).
-    pub versions: VersionRange,
-}
-
-/// Tells whether packets to and from an address may pass: for tests, which cut links with it.
-pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
-
-/// A node's place in the network. Clones are the same endpoint; when the last one is dropped it stops, as in a crash.
+/// A node's place in the network. Clones are the same endpoint. When the last clone is dropped the endpoint stops, as
+/// in a crash.
 #[derive(Clone)]
 pub struct Endpoint {
-    handle: Arc<Handle>,
+    handle: Arc<EndpointHandle>,
 }
 
-/// Closes the endpoint when nobody holds it any more: its tasks hold only what is in here.
-struct Handle {
-    shared: Arc<Shared>,
+/// Closes the endpoint when its last clone is dropped. Tasks hold `shared` only, so they do not keep the endpoint.
+struct EndpointHandle {
+    shared: Arc<EndpointShared>,
 }
 
-impl Drop for Handle {
+impl Drop for EndpointHandle {
     fn drop(&mut self) {
         self.shared.carrier.close(CloseCode::DONE);
-    }
-}
-
-/// What all tasks of an endpoint share.
-pub(super) struct Shared {
-    pub(super) carrier: Carrier,
-    pub(super) config: TransportConfig,
-    pub(super) local: LocalInfo,
-    pub(super) service: Arc<dyn Service>,
-    pub(super) counters: Arc<Cells>,
-    pub(super) refused: Refused,
-    pub(super) registry: Registry,
-    pub(super) links: Links,
-    pub(super) handshakes: Arc<Semaphore>,
-    pub(super) connections: Arc<Semaphore>,
-    pub(super) id: MemberId,
-    /// The runtime in which it was bound: links are kept there, whichever runtime asks for them.
-    pub(super) runtime: runtime::Handle,
-    local_addr: SocketAddr,
-    pub(super) advertised: SocketAddr,
-}
-
-/// What carries the connections of an endpoint.
-pub(super) enum Carrier {
-    /// QUIC on a socket, and how it dials.
-    Quic(quinn::Endpoint, Security),
-    /// A network in this process.
-    #[cfg(feature = "testing")]
-    Simulated(super::simulated::Port),
-}
-
-impl Carrier {
-    /// Closes all connections, and takes no new ones.
-    fn close(&self, code: CloseCode) {
-        match self {
-            Self::Quic(quinn, _) => quinn.close(code.0.into(), b""),
-            #[cfg(feature = "testing")]
-            Self::Simulated(port) => port.close(code),
-        }
-    }
-}
-
-impl Carrier {
-    #[cfg(feature = "testing")]
-    pub(super) fn port(&self) -> Option<&super::simulated::Port> {
-        match self {
-            Self::Quic(..) => None,
-            Self::Simulated(port) => Some(port),
-        }
-    }
-
-    /// A number from 0 up to 1, so that nodes don't dial in step.
-    pub(super) fn chance(&self) -> f64 {
-        match self {
-            #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
-            Self::Quic(..) => rand::rng().random(),
-            #[cfg(feature = "testing")]
-            Self::Simulated(port) => port.chance(),
-        }
-    }
-}
-
-impl Shared {
-    /// What this node says of itself now.
-    pub(super) fn hello(&self) -> Hello {
-        Hello {
-            cluster: self.local.cluster.clone(),
-            cluster_id: self.registry.cluster_id(),
-            member: self.id,
-            kind: self.local.kind,
-            addr: self.advertised,
-        }
-    }
-
-    /// A peer was met that belongs to another cluster, and says which clusters that succeeds.
-    pub(super) fn met_foreign(&self, by: ClusterId, succeeds: &[ClusterId]) {
-        if self.registry.cluster_id().is_some_and(|mine| mine != by && succeeds.contains(&mine)) {
-            self.service.succeeded(by);
-        }
-    }
-
-    pub(super) fn connection(&self, carrier: impl Into<connection::Carrier>, peer: Arc<PeerInfo>) -> Connection {
-        Connection::new(carrier.into(), peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
-    }
-
-    pub(super) fn refused(&self, addr: SocketAddr, reason: &Refusal) {
-        self.counters.refused.add(1);
-        self.refused.add(reason);
-        tracing::debug!(%addr, %reason, "refused a peer");
-        self.service.refused(addr, reason);
     }
 }
 
@@ -188,167 +78,162 @@ impl Endpoint {
         filter: Option<LinkFilter>,
     ) -> Result<Self, BindError> {
         check(&config, &local).map_err(BindError::Config)?;
-        let counters = Arc::new(Cells::default());
+        let counters = Arc::new(CounterCells::default());
         let resets = Arc::new(ResetKey::of(identity));
         let (quinn, dial) = quic::endpoint(&config, identity, Arc::clone(&resets), &counters, filter)?;
         let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
-        let shared = Arc::new(Shared {
-            carrier: Carrier::Quic(quinn.clone(), Security::new(identity.clone(), dial, resets)),
-            service,
-            counters,
-            refused: Refused::default(),
-            registry: Registry::new(local.cluster_id),
-            links: Links::default(),
-            handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
-            connections: Arc::new(Semaphore::new(config.max_connections as usize)),
-            id: MemberId { node: identity.node(), incarnation: local.incarnation },
-            runtime: runtime::Handle::current(),
-            local_addr,
-            advertised: match config.advertise {
-                Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
-                addr => addr.unwrap_or(local_addr),
-            },
-            config,
-            local,
-        });
+        let carrier = EndpointCarrier::Quic(quinn.clone(), Security::new(identity.clone(), dial, resets));
+        let id = MemberId { node: identity.node(), incarnation: local.incarnation };
+        let shared = EndpointShared::new(carrier, config, local, service, counters, id, local_addr);
         tokio::spawn(accept::run(Arc::clone(&shared), quinn));
-        Ok(Self { handle: Arc::new(Handle { shared }) })
+        Ok(Self { handle: Arc::new(EndpointHandle { shared }) })
     }
 
-    /// An endpoint on a network in this process.
+    /// An endpoint on a network in this process. Others can dial it there already.
     #[cfg(feature = "testing")]
-    pub(super) fn simulated(
-        id: MemberId,
-        addr: SocketAddr,
-        local: LocalInfo,
-        service: Arc<dyn Service>,
-        port: super::simulated::Port,
-    ) -> Self {
-        let config = TransportConfig { listen: addr, ..TransportConfig::default() };
-        let shared = Arc::new(Shared {
-            carrier: Carrier::Simulated(port),
-            service,
-            counters: Arc::default(),
-            refused: Refused::default(),
-            registry: Registry::new(local.cluster_id),
-            links: Links::default(),
-            handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
-            connections: Arc::new(Semaphore::new(config.max_connections as usize)),
-            id,
-            runtime: runtime::Handle::current(),
-            local_addr: addr,
-            advertised: addr,
-            config,
-            local,
-        });
-        if let Carrier::Simulated(port) = &shared.carrier {
-            port.listen(&shared);
-        }
-        Self { handle: Arc::new(Handle { shared }) }
+    pub(super) fn simulated(shared: Arc<EndpointShared>) -> Self {
+        Self { handle: Arc::new(EndpointHandle { shared }) }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<EndpointShared> {
         &self.handle.shared
     }
 
-    /// This node, in this life.
+    /// This node, in this incarnation.
     pub fn id(&self) -> MemberId {
-        self.handle.shared.id
+        self.shared().id
     }
 
     /// The settings it was bound with.
     pub fn config(&self) -> &TransportConfig {
-        &self.handle.shared.config
+        &self.shared().config
     }
 
     /// The address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
-        self.handle.shared.local_addr
+        self.shared().local_addr
     }
 
-    /// The address that others are told to dial. If its IP is unspecified (`0.0.0.0`), they take the one that this
-    /// node's packets come from.
+    /// The address that peers are told to dial. If its IP is unspecified (`0.0.0.0`), they take the IP from which
+    /// packets of this node come.
     pub fn advertised_addr(&self) -> SocketAddr {
-        self.handle.shared.advertised
+        self.shared().advertised
     }
 
-    /// Sets the formations that the one of this node succeeds, each given up by an operator: peers that belong to one of them are
-    /// told so when they are refused ([`Service::succeeded`]). To be called before [`set_cluster_id`](Self::set_cluster_id).
+    /// Sets the formations that this node's formation succeeds, each given up by an operator. A peer that belongs to
+    /// one of them is told so when it is refused ([`Service::succeeded`]). Call it before
+    /// [`set_cluster_id`](Self::set_cluster_id).
     pub fn set_predecessors(&self, line: Vec<ClusterId>) {
-        self.handle.shared.registry.set_predecessors(line);
+        self.shared().registry.set_predecessors(line);
     }
 
-    /// Sets the formation that this node belongs to. Peers that belong to another one are refused from now on;
-    /// connections with such a peer that were made before are closed.
+    /// Sets the formation that this node belongs to. Peers of another formation are refused from now on, and existing
+    /// connections with them are closed.
     pub fn set_cluster_id(&self, id: ClusterId) {
-        let consequences = self.handle.shared.registry.set_cluster_id(id);
+        let consequences = self.shared().registry.set_cluster_id(id);
         for (connection, refusal) in consequences.foreign {
             connection.close_refused(&refusal);
-            self.handle.shared.refused(connection.peer().remote, &refusal);
+            self.shared().refused(connection.peer().remote, &refusal);
         }
         for connection in consequences.to_tell {
             tokio::spawn(dial::tell_cluster_id(connection, id));
         }
     }
 
-    /// The formation that this node belongs to.
-    pub fn cluster_id(&self) -> Option<ClusterId> {
-        self.handle.shared.registry.cluster_id()
+    /// Replaces the identity: which node this one claims to be, and which certificates it trusts. Connections whose
+    /// peers it does not trust are closed, and links dial them again. All other connections stay. On a simulated
+    /// network nothing changes.
+    ///
+    /// To replace a secret without a stop, let every node trust both secrets ([`Identity::also_trust_secret`]); then
+    /// let every node appear by the new one while it trusts both; then drop the old one. Begin each step when all nodes
+    /// have finished the step before. The key of stateless resets, by which a peer believes that this node has
+    /// forgotten a connection, comes from the secret by which the node appears. So it is replaced in the second step.
+    ///
+    /// # Errors
+    /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
+    pub fn set_identity(&self, identity: Identity) -> Result<(), IdentityError> {
+        let shared = self.shared();
+        let (quinn, security) = match &shared.carrier {
+            EndpointCarrier::Quic(quinn, security) => (quinn, security),
+            #[cfg(feature = "testing")]
+            EndpointCarrier::Simulated(..) => return Ok(()),
+        };
+        let before = security.identity();
+        if identity.name() != before.name() {
+            return Err(IdentityError::OtherName { here: before.name().into(), given: identity.name().into() });
+        }
+        let (accept, dial) = quic::sides(&shared.config, &identity)?;
+        quinn.set_server_config(Some(accept));
+        security.set(identity.clone(), dial);
+        for connection in shared.registry.all() {
+            if !connection.is_trusted_by(&identity) {
+                tracing::info!(peer = %connection.peer().name, "a connection is closed: its certificate isn't trusted any more");
+                connection.close(CloseCode::REPLACED, "the certificate shown isn't trusted any more");
+            }
+        }
+        Ok(())
     }
 
-    /// Dials `addr`, whoever is there.
+    /// The formation that this node belongs to.
+    pub fn cluster_id(&self) -> Option<ClusterId> {
+        self.shared().registry.cluster_id()
+    }
+
+    /// Dials `addr` and accepts any node of the cluster there.
     ///
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect(&self, addr: SocketAddr) -> Result<Connection, ConnectError> {
-        dial::dial(&self.handle.shared, addr, None).await
+        dial::dial(self.shared(), addr, None).await
     }
 
     /// Dials `addr`, where `peer` is expected.
     ///
     /// # Errors
-    /// [`ConnectError`]; [`ConnectError::WrongPeer`] if somebody else answers.
+    /// [`ConnectError`]; [`ConnectError::WrongPeer`] if another node answers.
     pub async fn connect_to(&self, peer: NodeId, addr: SocketAddr) -> Result<Connection, ConnectError> {
-        dial::dial(&self.handle.shared, addr, Some(peer)).await
+        dial::dial(self.shared(), addr, Some(peer)).await
     }
 
-    /// The link to `peer`, which is dialled at `addresses` and re-dialled for as long as somebody holds the link.
+    /// The link to `peer`, which is dialled at `addresses`, and again whenever the connection breaks, for as long as a
+    /// handle of the link exists.
     ///
-    /// There is one link for each peer: asking again gives the same one, with the new addresses unless they are empty.
-    /// Call it within a tokio runtime.
+    /// There is one link for each peer. Asking again returns the same link and replaces its addresses unless the new
+    /// ones are empty. Call it within a tokio runtime.
     pub fn link(&self, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
-        Links::get(&self.handle.shared, peer, addresses)
+        redial::link(self.shared(), peer, addresses)
     }
 
-    /// The peer's connections to this node now, by what it said in their hellos.
+    /// The connections that a peer has dialled and that are up, as their hellos described them.
     pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
-        self.handle.shared.registry.accepted_from(peer)
+        self.shared().registry.accepted_from(peer)
     }
 
     /// What was sent and received so far.
     pub fn counters(&self) -> Counters {
-        self.handle.shared.counters.read()
+        self.shared().counters.read()
     }
 
-    /// Connections that peers dialled and that were refused so far: every reason of [`Refusal::WORDS`], and how often.
+    /// Connections that peers dialled and that were refused so far: the count for each reason of
+    /// [`Refusal::WORDS`](crate::error::Refusal::WORDS).
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.handle.shared.refused.read()
+        self.shared().refused.read()
     }
 
-    /// Counts a datagram that had no connection to go by.
+    /// Counts a datagram that was dropped for want of a connection.
     pub(crate) fn count_dropped_datagram(&self) {
-        self.handle.shared.counters.datagrams_dropped.add(1);
+        self.shared().counters.datagrams_dropped.add(1);
     }
 
-    /// Closes all connections, tells the peers, and waits until they know or a short time has passed.
+    /// Closes all connections and tells the peers. Returns when they have acknowledged it, or a short time has passed.
     pub async fn shutdown(&self) {
-        let carrier = &self.handle.shared.carrier;
+        let carrier = &self.shared().carrier;
         carrier.close(CloseCode::SHUTDOWN);
         match carrier {
-            // A peer that does not answer any more need not hear of it.
-            Carrier::Quic(quinn, _) => drop(timeout(GOODBYE, quinn.wait_idle()).await),
+            // A peer that does not answer is not waited for.
+            EndpointCarrier::Quic(quinn, _) => drop(timeout(SHUTDOWN_TIMEOUT, quinn.wait_idle()).await),
             #[cfg(feature = "testing")]
-            Carrier::Simulated(_) => {}
+            EndpointCarrier::Simulated(..) => {}
         }
     }
 }
@@ -361,7 +246,7 @@ impl fmt::Debug for Endpoint {
 
 fn check(config: &TransportConfig, local: &LocalInfo) -> Result<(), Vec<ConfigError>> {
     let mut problems = config.validate().err().unwrap_or_default();
-    if !(1..=hello::MAX_CLUSTER_NAME).contains(&local.cluster.len()) {
+    if !(1..=hello::MAX_CLUSTER_NAME_BYTES).contains(&local.cluster.len()) {
         problems.push(ConfigError { field: "cluster", problem: "must have 1 to 255 bytes".into() });
     }
     if local.versions.min > local.versions.max {

@@ -1,15 +1,15 @@
-//! The first words on a connection: who is there, of which cluster, in which version.
+//! The first frames of a connection, by which both sides state node, cluster and protocol versions.
 //!
-//! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number and
-//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds what was
-//! added since version 1 was first spoken; a peer that doesn't know it ignores it.
+//! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number, and
+//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds
+//! what was added after version 1; a peer that does not know it ignores it.
 
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::PeerKind;
+use super::{PeerInfo, PeerKind};
 use crate::{
     codec,
     error::{Refusal, VersionRange},
@@ -17,46 +17,57 @@ use crate::{
     id::{ClusterId, MAX_LINEAGE, MemberId},
 };
 
-/// The largest hello or answer, in bytes.
-pub(super) const MAX_HELLO: usize = 4096;
+/// The largest hello or reply, in bytes.
+pub(super) const MAX_HELLO_BYTES: usize = 4096;
 
 /// The longest name of a cluster, in bytes.
-pub(super) const MAX_CLUSTER_NAME: usize = 255;
+pub(super) const MAX_CLUSTER_NAME_BYTES: usize = 255;
 
 const MAGIC: [u8; 8] = *b"ARTILLRY";
-const FIXED: usize = 12;
+const FIXED_BYTES: usize = 12;
 
-/// What a side says of itself.
+/// What a side states about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) cluster: String,
     pub(super) cluster_id: Option<ClusterId>,
     pub(super) member: MemberId,
     pub(super) kind: PeerKind,
-    /// Where it can be dialled; an unspecified address stands for the one that its packets come from.
+    /// Where it can be dialled. An unspecified address stands for the one that its packets come from.
     pub(super) addr: SocketAddr,
 }
 
-/// The answer to a hello.
+impl Hello {
+    /// What is known of the peer that sent this hello.
+    pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
+        let addr = match self.addr {
+            addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
+            addr => addr,
+        };
+        PeerInfo { name, id: self.member, kind: self.kind, addr, remote, cluster_id: self.cluster_id, version }
+    }
+}
+
+/// The reply to a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum HelloReply {
     Accepted(Hello),
     Refused(Refusal),
 }
 
-/// A hello or an answer as bytes.
+/// A hello or a reply as bytes.
 #[cfg(any(test, fuzzing))]
 pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
     encode_with(versions, message, &[])
 }
 
-/// A hello or an answer as bytes, of a node whose cluster succeeds these.
+/// A hello or a reply as bytes, of a node whose formation succeeds these.
 pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, succeeds: &[ClusterId]) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);
     header.extend_from_slice(&versions.min.to_le_bytes());
     header.extend_from_slice(&versions.max.to_le_bytes());
-    // Plain structs and strings: bincode refuses none of them.
+    // Plain structs and strings: bincode cannot refuse them.
     let _ = codec::encode(message, &mut header);
     let mut body = Vec::new();
     if !succeeds.is_empty() {
@@ -66,7 +77,7 @@ pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, suc
     Frame { header: header.into(), body: body.into() }.to_bytes()
 }
 
-/// The clusters that the sender's succeeds; none, if it says nothing that can be read.
+/// The formations that the sender's formation succeeds. Empty if the body can't be read.
 pub(super) fn succeeds(frame: &Frame) -> Vec<ClusterId> {
     let named: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
     if named.len() > MAX_LINEAGE { Vec::new() } else { named }
@@ -74,7 +85,7 @@ pub(super) fn succeeds(frame: &Frame) -> Vec<ClusterId> {
 
 /// The sender's versions, and the bytes of its message.
 pub(super) fn split(frame: &Frame) -> Result<(VersionRange, &[u8]), Refusal> {
-    let Some((fixed, message)) = frame.header.split_at_checked(FIXED) else {
+    let Some((fixed, message)) = frame.header.split_at_checked(FIXED_BYTES) else {
         return Err(Refusal::Malformed(format!("{} bytes are too few", frame.header.len())));
     };
     if fixed[..8] != MAGIC {
@@ -85,7 +96,7 @@ pub(super) fn split(frame: &Frame) -> Result<(VersionRange, &[u8]), Refusal> {
     Ok((VersionRange { min, max }, message))
 }
 
-/// Reads a frame if its sender's versions and `here` meet: in which one, and what it says.
+/// Reads a frame if its sender's versions and `here` meet. Returns the common version and the message.
 pub(super) fn decode<T: serde::de::DeserializeOwned>(here: VersionRange, frame: &Frame) -> Result<(u16, T), Refusal> {
     let (there, message) = split(frame)?;
     let version = here.meet(there).ok_or(Refusal::VersionMismatch { here, there })?;
@@ -104,7 +115,7 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
         return Err(Refusal::NotItsCertificate { certificate: certificate.into(), claimed: theirs.member.node });
     }
     if theirs.cluster != mine.cluster {
-        let there = theirs.cluster.chars().take(MAX_CLUSTER_NAME).collect();
+        let there = theirs.cluster.chars().take(MAX_CLUSTER_NAME_BYTES).collect();
         return Err(Refusal::DifferentClusterName { here: mine.cluster.clone(), there });
     }
     if theirs.member.node == mine.member.node {
@@ -113,7 +124,7 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
     check_cluster_id(mine.cluster_id, theirs.cluster_id)
 }
 
-/// Two formations never mix; who belongs to none yet may talk to everybody.
+/// Two formations never mix. A node that belongs to none yet may talk to any.
 pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>) -> Result<(), Refusal> {
     match (here, there) {
         (Some(here), Some(there)) if here != there => Err(Refusal::DifferentCluster { here, there }),
@@ -137,7 +148,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
     let behind_fixed = [&MAGIC[..], &HERE.min.to_le_bytes(), &HERE.max.to_le_bytes(), bytes].concat();
     read::<Hello>(bytes.to_vec());
     read::<Hello>(behind_fixed.clone());
-    read::<Answer>(behind_fixed);
+    read::<HelloReply>(behind_fixed);
     let _ = refusal_from(bytes).to_string();
     let _ = succeeds(&Frame { header: Bytes::new(), body: bytes.to_vec().into() });
 }
@@ -162,7 +173,7 @@ mod tests {
     }
 
     fn frame(bytes: &[u8]) -> Frame {
-        let mut decoder = FrameDecoder::new(MAX_HELLO);
+        let mut decoder = FrameDecoder::new(MAX_HELLO_BYTES);
         decoder.push(bytes);
         decoder.next_frame().unwrap().unwrap()
     }
@@ -171,7 +182,7 @@ mod tests {
     fn versions_that_do_not_meet_are_told_before_anything_else_is_read() {
         let there = VersionRange { min: 2, max: 9 };
         let mut bytes = encode(there, &hello("a")).to_vec();
-        bytes.truncate(FIXED + crate::frame::PREFIX);
+        bytes.truncate(FIXED_BYTES + crate::frame::PREFIX);
         bytes.extend_from_slice(b"whatever version 9 says");
         let header = Bytes::from(bytes).slice(crate::frame::PREFIX..);
         let decoded = decode::<Hello>(ONE, &Frame { header, body: Bytes::new() });
@@ -212,14 +223,14 @@ mod tests {
         assert_eq!(check(&mine, &other, "a"), Ok(()));
     }
 
-    /// Bytes that a release has sent must be understood, and sent, by every later one that talks version 1.
+    /// Bytes that a release has sent must be understood, and sent, by every later release that talks version 1.
     #[test]
-    fn golden_bytes() {
+    fn hello_bytes_of_version_1_are_unchanged() {
         let refused = Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(2) };
         let vectors = [
             ("hello", encode(ONE, &hello("a"))),
-            ("accepted", encode(ONE, &Answer::Accepted(hello("b")))),
-            ("refused", encode(ONE, &Answer::Refused(refused))),
+            ("accepted", encode(ONE, &HelloReply::Accepted(hello("b")))),
+            ("refused", encode(ONE, &HelloReply::Refused(refused))),
         ];
         let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
         assert_eq!(written, include_str!("../../tests/wire-1/hello.hex"));
@@ -236,7 +247,7 @@ mod tests {
             let mut header = header;
             let fixed = [&MAGIC[..], &[1, 0, 1, 0]].concat();
             header.splice(..0, fixed);
-            let _ = decode::<Answer>(ONE, &Frame { header: header.into(), body: Bytes::new() });
+            let _ = decode::<HelloReply>(ONE, &Frame { header: header.into(), body: Bytes::new() });
         }
     }
 }

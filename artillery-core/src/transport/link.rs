@@ -1,9 +1,5 @@
 //! Links: a connection to one peer that is dialled again when it breaks.
 
-mod backoff;
-mod silence;
-mod task;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -12,43 +8,42 @@ use std::{
 
 use tokio::sync::watch;
 
-pub(super) use self::silence::Traffic;
-use super::{CloseCode, Connection, PeerInfo, endpoint::Shared, waiters::Waiters};
+use super::{CloseCode, Connection, PeerInfo, waiters::Waiters};
 use crate::{error::ConnectError, id::NodeId};
 
 /// Whether there is a connection now.
 #[derive(Debug, Clone)]
 pub enum LinkState {
-    /// There is.
+    /// There is a connection.
     Up(Connection),
-    /// There is none; why the last try failed, `None` if there was no try yet.
+    /// There is none. Holds the error of the last try, `None` before the first try.
     Down(Option<Arc<ConnectError>>),
 }
 
-/// A link to one peer. Clones are the same link; it is given up when the last one is dropped.
+/// A link to one peer. Clones are the same link, which is given up when the last one is dropped.
 #[derive(Debug, Clone)]
 pub struct Link {
-    inner: Arc<Inner>,
+    inner: Arc<LinkInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct LinkInner {
     peer: NodeId,
-    /// The task ends when this is dropped.
-    orders: watch::Sender<Orders>,
+    /// Dropping the sender ends the task.
+    orders: watch::Sender<LinkOrders>,
     state: watch::Receiver<LinkState>,
     waiters: Arc<Waiters>,
 }
 
-/// What a link's task tells.
-struct Teller {
-    /// `None` once it tells nothing more.
+/// Reports the state of a link from its task.
+pub(super) struct LinkReporter {
+    /// `None` once the task has ended.
     state: Option<watch::Sender<LinkState>>,
     waiters: Arc<Waiters>,
 }
 
-impl Teller {
-    fn tell(&self, state: LinkState) {
+impl LinkReporter {
+    pub(super) fn report(&self, state: LinkState) {
         if let Some(told) = &self.state {
             told.send_replace(state);
         }
@@ -56,7 +51,7 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for LinkReporter {
     fn drop(&mut self) {
         self.state = None;
         self.waiters.wake();
@@ -65,9 +60,9 @@ impl Drop for Teller {
 
 /// What a link's task is told.
 #[derive(Debug, Clone, Default)]
-struct Orders {
-    addresses: Vec<SocketAddr>,
-    /// How often it was asked to dial at once.
+pub(super) struct LinkOrders {
+    pub(super) addresses: Vec<SocketAddr>,
+    /// How many times it was told to dial at once.
     nudges: u64,
 }
 
@@ -85,13 +80,13 @@ impl Link {
         }
     }
 
-    /// Whether there was a connection when its end was last looked for: cheaper than [`connection`](Self::connection), which
-    /// looks.
+    /// Whether the connection was up when it was last checked: cheaper than [`connection`](Self::connection), which
+    /// checks.
     pub fn is_up(&self) -> bool {
         matches!(&*self.inner.state.borrow(), LinkState::Up(_))
     }
 
-    /// Waits for a connection; an error only when the endpoint is closed.
+    /// Waits for a connection. Fails only if the endpoint is closed.
     ///
     /// # Errors
     /// [`ConnectError::EndpointClosed`].
@@ -103,15 +98,15 @@ impl Link {
         self.inner.waiters.until(found).await
     }
 
-    /// Follows the link. It does not keep it: hold a [`Link`] too.
+    /// Follows the state of the link. A watch does not keep the link: hold a [`Link`] too.
     pub fn watch(&self) -> LinkWatch {
         let mut state = self.inner.state.clone();
         state.mark_changed();
         LinkWatch { state }
     }
 
-    /// Sets where the peer may be dialled, beside the places that it calls from itself: while it has a connection to
-    /// this node, the address that it told there comes first. New addresses are dialled at once.
+    /// Sets the addresses at which the peer may be dialled. They are dialled at once. If the peer has a connection to
+    /// this node, the address that it stated there is tried first.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         self.inner.orders.send_if_modified(|orders| {
             let new = orders.addresses != addresses;
@@ -126,7 +121,7 @@ impl Link {
     }
 }
 
-/// Follows a link's state. It may skip states that lasted shortly, never the last one.
+/// Follows a link's state. It may skip short-lived states, but never the last one.
 #[derive(Debug, Clone)]
 pub struct LinkWatch {
     state: watch::Receiver<LinkState>,
@@ -138,7 +133,7 @@ impl LinkWatch {
         self.state.borrow().clone()
     }
 
-    /// Waits for a state that was not seen yet, the present one at first; `None` when the link is given up.
+    /// Waits for a state that was not returned yet, beginning with the present one. `None` when the link is given up.
     pub async fn changed(&mut self) -> Option<LinkState> {
         self.state.changed().await.ok()?;
         Some(self.state.borrow_and_update().clone())
@@ -148,17 +143,23 @@ impl LinkWatch {
 /// All links of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    by_peer: Mutex<BTreeMap<NodeId, Weak<Inner>>>,
+    by_peer: Mutex<BTreeMap<NodeId, Weak<LinkInner>>>,
 }
 
 impl Links {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Weak<Inner>>> {
-        // No code that holds it can panic halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Weak<LinkInner>>> {
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
         self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(shared: &Arc<Shared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
-        let mut links = shared.links.lock();
+    /// The link to `peer`. If it is new, `spawn` starts the task that keeps it.
+    pub(super) fn get(
+        &self,
+        peer: NodeId,
+        addresses: Vec<SocketAddr>,
+        spawn: impl FnOnce(watch::Receiver<LinkOrders>, LinkReporter),
+    ) -> Link {
+        let mut links = self.lock();
         if let Some(inner) = links.get(&peer).and_then(Weak::upgrade) {
             let link = Link { inner };
             if !addresses.is_empty() {
@@ -166,19 +167,18 @@ impl Links {
             }
             return link;
         }
-        let (orders, todo) = watch::channel(Orders { addresses, nudges: 0 });
+        let (orders, todo) = watch::channel(LinkOrders { addresses, nudges: 0 });
         let (told, state) = watch::channel(LinkState::Down(None));
         let waiters = Arc::<Waiters>::default();
-        let teller = Teller { state: Some(told), waiters: waiters.clone() };
-        shared.runtime.spawn(task::run(Arc::clone(shared), peer, todo, teller));
-        let inner = Arc::new(Inner { peer, orders, state, waiters });
+        spawn(todo, LinkReporter { state: Some(told), waiters: waiters.clone() });
+        let inner = Arc::new(LinkInner { peer, orders, state, waiters });
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(peer, Arc::downgrade(&inner));
         Link { inner }
     }
 
-    /// A node has dialled this one, so it can be reached again; and if it was started anew, a connection to its former
-    /// process is of no use any more.
+    /// A peer has dialled this node, so it can be reached again: dial now. If it was restarted, a connection to its
+    /// former process is useless: close it.
     pub(super) fn heard_from(&self, peer: &PeerInfo) {
         let Some(inner) = self.lock().get(&peer.id.node).and_then(Weak::upgrade) else { return };
         let link = Link { inner };

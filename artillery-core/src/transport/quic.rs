@@ -1,4 +1,4 @@
-//! Settings in quinn's terms, and quinn's errors in ours.
+//! Settings in quinn's terms, and quinn's errors in the terms of this crate.
 
 use std::{io, net::UdpSocket, sync::Arc, time::Duration};
 
@@ -11,7 +11,13 @@ use quinn::{
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
-use super::{CloseCode, LinkFilter, StreamKind, counters::Cells, hello, link::Traffic, reset::ResetKey, socket};
+use super::{
+    CloseCode, StreamKind,
+    counters::CounterCells,
+    hello,
+    reset::ResetKey,
+    socket::{self, LinkFilter},
+};
 use crate::{
     codec,
     config::{Congestion, TransportConfig},
@@ -20,18 +26,21 @@ use crate::{
     identity::{Identity, name_of},
 };
 
-/// Quinn's guess of 333 ms would make the first lost packet of every handshake cost a second.
+/// With quinn's guess of 333 ms the first lost packet of every handshake would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// What QUIC recommends (RFC 9002, section 7.2), and what nobody's queues are troubled with at once.
-const INITIAL_WINDOW: u64 = 14_720;
-const MAX_INITIAL_WINDOW: u64 = 1 << 20;
+/// What QUIC recommends (RFC 9002, section 7.2).
+const MIN_INITIAL_WINDOW_BYTES: u64 = 14_720;
 
-/// Streams that the side that was dialled may have open at a time: answers too large for the stream of their requests.
-const STREAMS_BACK: u32 = 64;
+/// A window that no queue on the path has trouble with at once.
+const MAX_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Bytes of datagrams that wait to be sent or to be read; older ones are dropped for newer ones.
-const DATAGRAM_BUFFER: usize = 1 << 20;
+/// Streams that the side that was dialled may have open at a time, for answers that are too large for the stream of
+/// their request.
+const MAX_STREAMS_BACK: u32 = 64;
+
+/// Bytes of datagrams that wait to be sent or read. Older ones are dropped for newer ones.
+const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 
 /// How an endpoint accepts connections, and how it dials.
 pub(super) fn sides(
@@ -48,8 +57,8 @@ pub(super) fn sides(
     accept.transport_config(Arc::new(transport(config, streams, streams)));
     accept.max_incoming(config.max_handshakes as usize);
     let mut dial = quinn::ClientConfig::new(Arc::new(client));
-    // The side that dialled takes in no requests: see the module's documentation.
-    dial.transport_config(Arc::new(transport(config, 0, STREAMS_BACK.min(streams))));
+    // The side that dialled accepts no requests: see the documentation of `transport`.
+    dial.transport_config(Arc::new(transport(config, 0, MAX_STREAMS_BACK.min(streams))));
     Ok((accept, dial))
 }
 
@@ -58,7 +67,7 @@ pub(super) fn endpoint(
     config: &TransportConfig,
     identity: &Identity,
     resets: Arc<ResetKey>,
-    counters: &Arc<Cells>,
+    counters: &Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
     let (accept, dial) = sides(config, identity)?;
@@ -73,11 +82,12 @@ fn open(
     resets: Arc<ResetKey>,
     accept: ServerConfig,
     udp: UdpSocket,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> io::Result<quinn::Endpoint> {
     let mut endpoint = EndpointConfig::new(resets);
-    // A restarted node resets its former connections. For that, their ids must not look foreign to it, as quinn's own do.
+    // A restarted node resets its former connections. For that it must recognise their ids as its own, which quinn's
+    // generator prevents.
     endpoint.cid_generator(|| Box::new(RandomIds));
     endpoint.max_udp_payload_size(config.max_udp_payload).map_err(io::Error::other)?;
     let socket = socket::wrap(udp, counters, filter)?;
@@ -89,7 +99,7 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(config.max_udp_payload);
     let mut acks = AckFrequencyConfig::default();
-    // QUIC counts those that may wait, not the one that is waited for.
+    // QUIC counts the packets that may wait, without the one that triggers the acknowledgement.
     acks.ack_eliciting_threshold(config.packets_per_ack.saturating_sub(1).into())
         .max_ack_delay(Some(config.max_ack_delay));
     transport
@@ -100,14 +110,14 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
         .receive_window(config.connection_window_bytes.into())
         .send_window(config.connection_window_bytes.into())
         .keep_alive_interval(Some(config.keep_alive))
-        // `validate` keeps it within what fits.
+        // `validate` has checked that it fits.
         .max_idle_timeout(config.idle_timeout.try_into().ok())
         .initial_rtt(INITIAL_RTT)
         .mtu_discovery_config(Some(mtu))
         .enable_segmentation_offload(config.segmentation_offload)
         .ack_frequency_config(Some(acks))
-        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
-        .datagram_send_buffer_size(DATAGRAM_BUFFER);
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER_BYTES))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER_BYTES);
     transport
 }
 
@@ -132,11 +142,12 @@ fn congestion(config: &TransportConfig) -> Arc<dyn ControllerFactory + Send + Sy
     }
 }
 
-/// Bytes that may be in flight on a new connection: what is acknowledged at once, twice. With fewer, each time that they are
-/// all in flight the sender would wait for the peer to acknowledge less than it likes to, which takes `max_ack_delay`.
+/// Bytes that may be in flight on a new connection: twice what is acknowledged at once. With fewer, a sender with a
+/// full window would wait for an acknowledgement of fewer packets than `packets_per_ack`, which comes only after
+/// `max_ack_delay`.
 fn initial_window(config: &TransportConfig) -> u64 {
     let acknowledged = u64::from(config.packets_per_ack) * u64::from(config.max_udp_payload);
-    (acknowledged * 2).clamp(INITIAL_WINDOW, MAX_INITIAL_WINDOW)
+    (acknowledged * 2).clamp(MIN_INITIAL_WINDOW_BYTES, MAX_INITIAL_WINDOW_BYTES)
 }
 
 /// Makes connection ids of eight random bytes.
@@ -188,15 +199,15 @@ fn closed_by_peer(code: VarInt, reason: &[u8]) -> CloseReason {
     }
 }
 
-/// Closes a connection for a reason that the peer can take apart.
+/// Closes a connection with a reason that the peer can decode.
 pub(super) fn close_refused(connection: &quinn::Connection, refusal: &Refusal) {
     let mut reason = Vec::new();
-    // A refusal that can't be encoded is still one: the peer reads an empty one.
+    // If encoding fails, the reason is empty. The close code still says that the peer is refused.
     let _ = codec::encode(refusal, &mut reason);
     connection.close(CloseCode::REFUSED.0.into(), &reason);
 }
 
-/// What a lost connection means while it is not ready yet.
+/// The error of a connection that broke before it was ready, on the dialling side.
 pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
     match close_reason(error) {
         CloseReason::Untrusted(reason) => ConnectError::Untrusted(reason),
@@ -207,7 +218,7 @@ pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
     }
 }
 
-/// What a lost connection means to the side that accepts it.
+/// The error of a connection that broke before it was ready, on the accepting side.
 pub(super) fn refusal(error: ConnectionError) -> Refusal {
     match close_reason(error) {
         CloseReason::Untrusted(reason) => Refusal::Untrusted(reason),
@@ -217,7 +228,15 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
     }
 }
 
-/// What went to and fro on a connection so far.
+/// Frames sent and acknowledged on a connection so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Traffic {
+    /// Frames sent that the peer must acknowledge.
+    pub(super) sent: u64,
+    /// Acknowledgements received.
+    pub(super) acknowledgements: u64,
+}
+
 pub(super) fn traffic(connection: &quinn::Connection) -> Traffic {
     let stats = connection.stats();
     let sent = stats.frame_tx;
@@ -227,34 +246,37 @@ pub(super) fn traffic(connection: &quinn::Connection) -> Traffic {
     }
 }
 
-/// The node name in the certificate of the other side, or what is wrong with it.
+/// The node name in the peer's certificate, or why there is none.
 pub(super) fn peer_name(connection: &quinn::Connection) -> Result<String, String> {
-    let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let leaf = chain.as_deref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
+    let chain = peer_chain(connection);
+    let leaf = chain.as_ref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
     name_of(leaf).map_err(|error| error.to_string())
 }
 
-/// Whether whoever is at the other end has shown a certificate that `identity` trusts.
+/// Whether `identity` trusts the peer's certificate.
 pub(super) fn is_trusted(connection: &quinn::Connection, identity: &Identity) -> bool {
-    let chain = connection.peer_identity().and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    chain.is_some_and(|chain| identity.trusts(&chain))
+    peer_chain(connection).is_some_and(|chain| identity.trusts(&chain))
 }
 
-/// The kind of a stream, which is its first byte; `None`: there is none.
+fn peer_chain(connection: &quinn::Connection) -> Option<Vec<CertificateDer<'static>>> {
+    connection.peer_identity().and_then(|chain| chain.downcast().ok()).map(|chain| *chain)
+}
+
+/// The kind of a stream, which is its first byte. `None` if the stream ended before.
 pub(super) async fn read_kind(stream: &mut RecvStream) -> Option<StreamKind> {
     let mut kind = [0];
     stream.read_exact(&mut kind).await.ok()?;
     Some(StreamKind(kind[0]))
 }
 
-/// Reads the one frame of a hello or of its answer.
+/// Reads the one frame of a hello or of its reply.
 pub(super) async fn read_hello_frame(stream: &mut RecvStream) -> Result<Frame, String> {
-    let mut decoder = FrameDecoder::new(hello::MAX_HELLO);
+    let mut decoder = FrameDecoder::new(hello::MAX_HELLO_BYTES);
     loop {
         if let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
             return Ok(frame);
         }
-        match stream.read_chunk(hello::MAX_HELLO, true).await {
+        match stream.read_chunk(hello::MAX_HELLO_BYTES, true).await {
             Ok(Some(chunk)) => decoder.push(&chunk.bytes),
             Ok(None) => return Err("the stream ended too early".into()),
             Err(error) => return Err(error.to_string()),
@@ -266,7 +288,7 @@ pub(super) fn read_error(error: quinn::ReadError) -> ReadError {
     match error {
         quinn::ReadError::Reset(code) => ReadError::Reset(code.into_inner()),
         quinn::ReadError::ConnectionLost(error) => ReadError::Lost(close_reason(error)),
-        // Stopped here, or one of the modes of reading that are not used.
+        // Stopped here, or an error of a read mode that is not used.
         _ => ReadError::Lost(CloseReason::Here),
     }
 }

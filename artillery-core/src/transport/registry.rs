@@ -1,4 +1,4 @@
-//! The connections of an endpoint, and the formation that they have to agree on.
+//! The connections of an endpoint, and the formation that their peers have to agree on.
 
 use std::{
     collections::BTreeMap,
@@ -12,30 +12,31 @@ use crate::{
     id::{ClusterId, NodeId},
 };
 
-/// One lock over both: a formation that is learnt while somebody says hello is seen by one of the two checks.
+/// One lock guards both. A formation that becomes known during a hello is then seen by the check of either the hello or
+/// `set_cluster_id`.
 #[derive(Debug)]
 pub(super) struct Registry {
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RegistryState {
     cluster_id: Option<ClusterId>,
-    /// The clusters that this one succeeds.
+    /// The formations that this one succeeds.
     succeeds: Vec<ClusterId>,
     next: u64,
-    accepted: BTreeMap<u64, Accepted>,
+    accepted: BTreeMap<u64, AcceptedConnection>,
     dialled: Vec<WeakConnection>,
 }
 
 #[derive(Debug)]
-struct Accepted {
+struct AcceptedConnection {
     connection: Connection,
-    /// The peer's formation: of its hello, or told later.
+    /// The peer's formation, from its hello or told later.
     cluster_id: Option<ClusterId>,
 }
 
-/// Names an accepted connection in the registry.
+/// Identifies an accepted connection in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
@@ -44,17 +45,17 @@ pub(super) struct Ticket(u64);
 pub(super) struct Consequences {
     /// Connections to close, and why.
     pub(super) foreign: Vec<(Connection, Refusal)>,
-    /// Connections whose acceptor does not know it yet.
+    /// Connections whose acceptor does not know the formation yet.
     pub(super) to_tell: Vec<Connection>,
 }
 
 impl Registry {
     pub(super) fn new(cluster_id: Option<ClusterId>) -> Self {
-        Self { state: Mutex::new(State { cluster_id, ..State::default() }) }
+        Self { state: Mutex::new(RegistryState { cluster_id, ..RegistryState::default() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that holds it can panic halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,8 +89,8 @@ impl Registry {
         consequences
     }
 
-    /// Takes in a connection that a peer dialled, unless it has too many of them.
-    pub(super) fn accept(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, Refusal> {
+    /// Adds a connection that a peer dialled, unless that peer has too many.
+    pub(super) fn add_accepted(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, Refusal> {
         let peer = connection.peer();
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, peer.cluster_id)?;
@@ -99,7 +100,9 @@ impl Registry {
         }
         let ticket = state.next;
         state.next += 1;
-        state.accepted.insert(ticket, Accepted { connection: connection.clone(), cluster_id: peer.cluster_id });
+        state
+            .accepted
+            .insert(ticket, AcceptedConnection { connection: connection.clone(), cluster_id: peer.cluster_id });
         Ok(Ticket(ticket))
     }
 
@@ -118,8 +121,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes in a connection that was dialled; returns this node's formation as it is now.
-    pub(super) fn dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, Refusal> {
+    /// Adds a connection that was dialled. Returns this node's formation as it is now.
+    pub(super) fn add_dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, Refusal> {
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, connection.peer().cluster_id)?;
         state.dialled.retain(|weak| weak.upgrade().is_some());
@@ -127,22 +130,22 @@ impl Registry {
         Ok(state.cluster_id)
     }
 
-    /// All connections that are up, whoever dialled.
+    /// All connections that are up, dialled by either side.
     pub(super) fn all(&self) -> Vec<Connection> {
         let state = self.lock();
         let accepted = state.accepted.values().map(|accepted| accepted.connection.clone());
         accepted.chain(state.dialled.iter().filter_map(WeakConnection::upgrade)).collect()
     }
 
-    /// The peers that have dialled and are connected now, each connection once.
+    /// The connections of a node that has dialled this one, as their hellos described them.
     pub(super) fn accepted_from(&self, node: NodeId) -> Vec<std::sync::Arc<PeerInfo>> {
         let state = self.lock();
         let peers = state.accepted.values().map(|accepted| accepted.connection.peer());
         peers.filter(|peer| peer.id.node == node).cloned().collect()
     }
 
-    /// Where `node` says that it is, in its connections to this node: the latest first.
-    pub(super) fn called_from(&self, node: NodeId) -> Vec<SocketAddr> {
+    /// The addresses that `node` states in its connections to this node, the latest first.
+    pub(super) fn stated_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
         let peers = self.accepted_from(node);
         peers.iter().rev().filter(|peer| peer.kind == PeerKind::Node).map(|peer| peer.addr).collect()
     }

@@ -10,18 +10,18 @@ use crate::identity::Identity;
 
 /// Signs stateless resets, by a key that follows the endpoint's identity.
 ///
-/// The key is the same in every life of a node with the same secret: a restarted node answers packets of its former
-/// connections with a reset that the peers believe, so they need not wait for the idle timeout.
+/// The key is the same in every incarnation of a node with the same secret. So a restarted node answers packets of its
+/// former connections with a reset that the peers believe, and they need not wait for the idle timeout.
 ///
-/// A reset token is all it takes to end a connection, and a holder of the key can compute the token of every connection
-/// id. So the key comes from the secret by which the node *appears*, and is replaced together with it: the holder of a
-/// secret that was replaced can compute no token that is given out from then on. While both secrets are accepted, nodes
-/// that have replaced theirs go by the new key already.
+/// A reset token alone ends a connection, and a holder of the key can compute the token of every connection id. So the
+/// key comes from the secret by which the node *appears*, and is replaced together with it: with a secret that was
+/// replaced, no token can be computed that is issued from then on. While both secrets are accepted, nodes that have
+/// replaced theirs use the new key already.
 ///
-/// Tokens given out before stay with the peers until their connections end. Such a connection was made by the old
+/// Tokens issued before stay with the peers until their connections end. Such a connection was made with the old
 /// certificate, so the peer closes it at the latest when it stops accepting the old secret
-/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted between those two steps doesn't
-/// know these tokens: its peers find by silence that such a connection is lost.
+/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted between those two steps does
+/// not know these tokens: its peers find out by silence that such a connection is lost.
 pub(super) struct ResetKey {
     seed: RwLock<[u8; 32]>,
 }
@@ -37,7 +37,7 @@ impl ResetKey {
     }
 
     fn mac(&self, data: &[u8]) -> Hmac<Sha256> {
-        // HMAC fills shorter keys up with zeros to the hash's block of 64 bytes.
+        // HMAC pads shorter keys with zeros to the hash's block of 64 bytes.
         let mut key = [0; 64];
         key[..32].copy_from_slice(&*self.seed.read().unwrap_or_else(PoisonError::into_inner));
         let mut mac = Hmac::<Sha256>::new(&key.into());
@@ -72,7 +72,7 @@ mod tests {
         Identity::from_secret(secret, "a").unwrap()
     }
 
-    /// What the peer of a connection is given.
+    /// The token that the peer of a connection is given.
     fn token(key: &ResetKey) -> [u8; 32] {
         let mut token = [0; 32];
         key.sign(CONNECTION, &mut token);

@@ -3,61 +3,33 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use super::{Connection, FrameReader, FrameWriter, StreamKind};
+use super::{Connection, FrameReader, FrameWriter, PeerInfo, StreamKind};
 use crate::{
     error::{CloseReason, Refusal},
-    id::{ClusterId, MemberId},
+    id::ClusterId,
 };
-
-/// What a peer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PeerKind {
-    /// A node of the cluster, which can be dialled too.
-    Node,
-    /// A client: it dials, and is never dialled.
-    Client,
-}
-
-/// Who is at the other end of a connection. Its name was proved by its certificate, the rest is what it says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerInfo {
-    /// Its name, from its certificate.
-    pub name: String,
-    /// Its node id, which belongs to the name, and its incarnation.
-    pub id: MemberId,
-    /// Node or client.
-    pub kind: PeerKind,
-    /// Where it says that it can be dialled.
-    pub addr: SocketAddr,
-    /// Where its packets come from.
-    pub remote: SocketAddr,
-    /// The cluster that it belongs to, if it belonged to one when it said hello.
-    pub cluster_id: Option<ClusterId>,
-    /// The protocol version that both talk.
-    pub version: u16,
-}
 
 /// A stream that a peer opened.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct IncomingStream {
-    /// What the opener wants it for.
+    /// What the opener uses it for.
     pub kind: StreamKind,
     /// Its frames.
     pub reader: FrameReader,
     /// For answers, if the stream is bidirectional.
     pub writer: Option<FrameWriter>,
-    /// The connection that it came by: to close it when the peer breaks the rules.
+    /// The connection that brought it: close it if the peer breaks the rules.
     pub connection: Connection,
 }
 
-/// The receiving side of an endpoint. Calls come from the endpoint's tasks: they must not block or take long.
+/// The receiving side of an endpoint. Calls come from the endpoint's tasks, so they must not block or take long.
 pub trait Service: Send + Sync + 'static {
     /// Whether a peer that dialled and passed the checks of the hello may stay.
     ///
     /// # Errors
-    /// The reason that it is told.
+    /// The reason, which the peer is told.
     fn admit(&self, peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
         let _ = peer;
         Ok(())
@@ -68,10 +40,10 @@ pub trait Service: Send + Sync + 'static {
         let _ = peer;
     }
 
-    /// A peer opened a stream. Spawn a task that reads it; dropping it tells the peer that it is not wanted.
+    /// A peer opened a stream. Spawn a task that reads it. Dropping it tells the peer that it is not wanted.
     fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream);
 
-    /// A datagram with some content came.
+    /// A datagram with content came.
     fn datagram(&self, peer: &Arc<PeerInfo>, payload: Bytes) {
         let _ = (peer, payload);
     }
@@ -81,14 +53,13 @@ pub trait Service: Send + Sync + 'static {
         let _ = (peer, id);
     }
 
-    /// A peer was met that belongs to another formation, which succeeds the one that this node belongs to: an operator has given
-    /// that up. It is refused all the same.
+    /// A peer was met whose formation succeeds this node's formation: an operator has given that up. The peer is
+    /// refused as well.
     fn succeeded(&self, by: ClusterId) {
         let _ = by;
     }
 
-    /// Somebody who dialled was refused, or a connection was closed since the peer turned out to be of another
-    /// formation.
+    /// A peer that dialled was refused, or a connection was closed since its peer joined another formation.
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         let _ = (addr, reason);
     }

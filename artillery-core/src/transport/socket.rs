@@ -1,7 +1,7 @@
-//! The UDP socket below QUIC: counts what passes, asks the system no more often than needed, and, in tests, drops what a
-//! filter stops.
+//! The UDP socket below QUIC. It counts packets, makes no more system calls than needed, and, in tests, drops the
+//! packets that a filter stops.
 //!
-//! All that depends on quinn's `AsyncUdpSocket` stands here, since that trait changes with its next release.
+//! All code that depends on quinn's `AsyncUdpSocket` stands here, since that trait changes with quinn's next release.
 
 use std::{
     fmt,
@@ -19,9 +19,12 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net};
 
-use super::{LinkFilter, counters::Cells};
+use super::counters::CounterCells;
 
-/// Binds a socket with buffers of `buffer_bytes`, as far as the system grants them.
+/// Whether packets to and from an address may pass: for tests, which cut links with it.
+pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
+
+/// Binds a socket with buffers of `buffer_bytes`, as far as the system allows.
 pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     for set in [Socket::set_recv_buffer_size, Socket::set_send_buffer_size] {
@@ -36,10 +39,10 @@ pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocke
     Ok(socket.into())
 }
 
-/// Hands `socket` to the runtime, wrapped.
+/// Registers `socket` with the runtime and wraps it for quinn.
 pub(super) fn wrap(
     socket: UdpSocket,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> io::Result<Arc<dyn AsyncUdpSocket>> {
     let state = UdpSocketState::new((&socket).into())?;
@@ -49,11 +52,11 @@ pub(super) fn wrap(
 struct FilteredSocket {
     io: net::UdpSocket,
     state: UdpSocketState,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
 }
 
-/// Where one call may bring many packets, one that brings fewer than it could has emptied the socket.
+/// On systems where one call can return many packets, a call that returns fewer than it could has emptied the socket.
 const SHORT_MEANS_EMPTY: bool = cfg!(target_os = "linux") && udp::BATCH_SIZE > 1;
 
 impl FilteredSocket {
@@ -61,11 +64,11 @@ impl FilteredSocket {
         self.filter.as_ref().is_none_or(|filter| filter(addr))
     }
 
-    /// Takes in what has come.
+    /// Receives the packets that have come.
     ///
-    /// What has emptied the socket is told to tokio as a call that would block. So the next one waits for the system to say that
-    /// more has come, where quinn would ask it once more in vain. A packet that comes meanwhile is not missed: tokio
-    /// forgets only what it knew before the call.
+    /// If the call has emptied the socket, tokio is told that it would have blocked. Then the next call waits for the
+    /// system to report more packets, where quinn would make one more call in vain. A packet that comes meanwhile is
+    /// not missed: tokio clears only the readiness that it knew before the call.
     fn receive(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         let most = bufs.len().min(udp::BATCH_SIZE);
         let mut short = None;
@@ -80,7 +83,7 @@ impl FilteredSocket {
         short.map_or(received, Ok)
     }
 
-    /// Moves the packets that pass to the front, and returns how many they are.
+    /// Moves the packets that pass the filter to the front, and returns how many they are.
     fn keep_passing(&self, received: usize, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         let mut kept = 0;
         for at in 0..received {
@@ -102,7 +105,7 @@ impl fmt::Debug for FilteredSocket {
 
 impl AsyncUdpSocket for FilteredSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Writable { socket: self, waits: None })
+        Box::pin(Writable { socket: self, waiting: None })
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -123,7 +126,8 @@ impl AsyncUdpSocket for FilteredSocket {
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
-            // Nothing has come after all, or the system reports that a packet sent before was refused. Neither ends the socket.
+            // Either nothing has come after all, or the system reports that a packet sent before was refused. Neither
+            // ends the socket.
             let Ok(received) = self.receive(bufs, meta) else { continue };
             self.counters.udp_receives.add(1);
             self.counters.udp_bytes_received.add(meta[..received].iter().map(|meta| meta.len as u64).sum());
@@ -154,13 +158,13 @@ impl AsyncUdpSocket for FilteredSocket {
     }
 }
 
-/// Waits until the socket takes more.
+/// Waits until the socket is writable.
 struct Writable {
     socket: Arc<FilteredSocket>,
-    waits: Option<Waits>,
+    waiting: Option<WritableFuture>,
 }
 
-type Waits = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
+type WritableFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
 
 impl fmt::Debug for Writable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,14 +174,14 @@ impl fmt::Debug for Writable {
 
 impl UdpPoller for Writable {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // As a rule the socket is known to take more. Then there is nothing to wait for, and no future is made.
-        if self.waits.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
+        // Usually the socket is known to be writable. Then no future is made.
+        if self.waiting.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
             return Poll::Ready(Ok(()));
         }
         let socket = Arc::clone(&self.socket);
-        let waits = self.waits.get_or_insert_with(|| Box::pin(async move { socket.io.writable().await }));
-        let writable = ready!(waits.as_mut().poll(cx));
-        self.waits = None;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(async move { socket.io.writable().await }));
+        let writable = ready!(waiting.as_mut().poll(cx));
+        self.waiting = None;
         Poll::Ready(writable)
     }
 }
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_after_the_socket_was_emptied_is_read() {
+    async fn packets_after_an_emptied_socket_are_read() {
         let (socket, peer) = socket();
         for round in 0..500 {
             let sent = 1 + round % (2 * udp::BATCH_SIZE);
@@ -231,7 +235,8 @@ mod tests {
         let (socket, peer) = socket();
         peer.send(&[7; 32]).unwrap();
         assert_eq!(receive(&socket).await, 1);
-        // Not known to the runtime yet, since nothing has waited for the system: only a call would find it.
+        // The runtime does not know of this packet yet, since no task has waited for the system: only a system call
+        // would find it.
         peer.send(&[7; 32]).unwrap();
         let mut memory = [0; 64];
         let mut meta = [RecvMeta::default()];

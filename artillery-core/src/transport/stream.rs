@@ -6,6 +6,6 @@ mod writer;
 
 pub use batch::FrameBatch;
 pub use reader::FrameReader;
-pub(super) use reader::Source;
+pub(super) use reader::StreamSource;
 pub use writer::FrameWriter;
-pub(super) use writer::Sink;
+pub(super) use writer::StreamSink;

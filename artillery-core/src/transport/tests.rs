@@ -1,8 +1,8 @@
 //! Peers that break the rules: they have the secret, but talk QUIC by themselves.
 
-mod dialler;
+mod hellos;
+mod replies;
 mod rotation;
-mod server;
 mod streams;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -92,7 +92,7 @@ impl Honest {
         }
     }
 
-    /// Whether it still serves somebody who keeps to the rules too.
+    /// Checks that it still serves a peer that keeps to the rules.
     async fn is_well(&mut self) {
         let (sender, _events) = mpsc::channel(1);
         let other = Endpoint::bind(config(), identity("other"), local(), Arc::new(Recorder(sender))).unwrap();
@@ -103,7 +103,7 @@ impl Honest {
     }
 }
 
-/// A peer with a certificate of its own and no manners.
+/// A peer with a certificate that breaks the rules.
 struct Raw {
     quinn: quinn::Endpoint,
     client: quinn::ClientConfig,
@@ -114,7 +114,7 @@ impl Raw {
     fn new(name: &'static str) -> Self {
         let identity = identity(name);
         let resets = Arc::new(reset::ResetKey::of(&identity));
-        // Streams in both directions: it has to answer when it is dialled.
+        // Streams in both directions, since it has to answer when it is dialled.
         let (quinn, client) = quic::endpoint(&config(), &identity, resets, &Arc::default(), None).unwrap();
         Self { quinn, client, name }
     }
@@ -134,22 +134,22 @@ impl Raw {
         }
     }
 
-    /// A connection on which all is well so far.
+    /// A connection on which the hello was accepted.
     async fn accepted(&self, by: &Honest) -> quinn::Connection {
         let connection = self.dial(by).await;
         let answer = ask(&connection, &words(&hello::encode(PROTOCOL_VERSIONS, &self.hello()))).await.unwrap();
-        assert!(matches!(answer, hello::Answer::Accepted(_)), "{answer:?}");
+        assert!(matches!(answer, hello::HelloReply::Accepted(_)), "{answer:?}");
         connection
     }
 }
 
-/// A hello stream's bytes.
+/// The bytes of a hello stream.
 fn words(hello: &[u8]) -> Vec<u8> {
     [&[StreamKind::HELLO.0], hello].concat()
 }
 
-/// Says `words` on a first stream; the answer.
-async fn ask(connection: &quinn::Connection, words: &[u8]) -> Result<hello::Answer, String> {
+/// Sends `words` on a first stream. Returns the reply.
+async fn ask(connection: &quinn::Connection, words: &[u8]) -> Result<hello::HelloReply, String> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(|error| error.to_string())?;
     send.write_all(words).await.map_err(|error| error.to_string())?;
     send.finish().map_err(|error| error.to_string())?;
@@ -157,7 +157,7 @@ async fn ask(connection: &quinn::Connection, words: &[u8]) -> Result<hello::Answ
     hello::decode(PROTOCOL_VERSIONS, &frame).map(|(_, answer)| answer).map_err(|error| error.to_string())
 }
 
-/// Waits, but not for ever: a test that hangs shall say where.
+/// Fails with the place of the call instead of hanging for ever.
 #[track_caller]
 fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();
@@ -174,7 +174,7 @@ fn frame(header: &'static [u8], body: &'static [u8]) -> Bytes {
     Frame { header: Bytes::from_static(header), body: Bytes::from_static(body) }.to_bytes()
 }
 
-/// Else it would wait for the peer to acknowledge less than it likes to, whenever all that it may send is in flight.
+/// A smaller window would wait for the delayed acknowledgement of a small number of packets whenever it is full.
 #[tokio::test]
 async fn a_new_connection_may_send_more_than_is_acknowledged_together() {
     let TransportConfig { packets_per_ack, max_udp_payload, .. } = config();

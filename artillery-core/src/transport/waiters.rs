@@ -1,25 +1,25 @@
-//! Tasks that wait for something to become so.
+//! Tasks that wait for a condition.
 
 use std::pin::pin;
 
 use tokio::sync::Notify;
 
-/// Wakes who waits, in the order in which they began to. The order of `watch` is random, and a run in virtual time is to be
-/// made again.
+/// Wakes waiting tasks in the order in which they began to wait. The order of `watch` is random, and a run in virtual
+/// time has to be repeatable.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Notify);
 
 impl Waiters {
-    /// To be called after each change.
+    /// Call it after each change.
     pub(super) fn wake(&self) {
         self.0.notify_waiters();
     }
 
-    /// Waits until `look` finds something.
+    /// Waits until `look` returns something.
     pub(super) async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
             let mut woken = pin!(self.0.notified());
-            // From here on nothing is missed.
+            // From here on no wake-up is missed.
             woken.as_mut().enable();
             if let Some(found) = look() {
                 return found;

@@ -1,4 +1,4 @@
-//! Announcements that anybody may have made.
+//! Announcements that any host may have made.
 
 use std::{
     pin::Pin,
@@ -37,10 +37,10 @@ fn rumours() -> (mpsc::Sender<Candidate>, Rumours) {
 }
 
 fn there(node: NodeId, addr: SocketAddr) -> Candidate {
-    Candidate { addrs: vec![addr], node: Some(node), source: Source::Mdns, gone: false }
+    Candidate::new(Source::Mdns, Some(node), vec![addr])
 }
 
-/// A place where nothing answers.
+/// An address where no node answers.
 fn silence() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
@@ -57,7 +57,8 @@ async fn foreign_addresses_of_a_node_do_not_end_the_dialling_of_its_own() {
     for addr in [addr].into_iter().chain(foreign.iter().map(|&(_, addr)| addr)) {
         sender.send(there(b, addr)).await.unwrap();
     }
-    let bye = Candidate { gone: true, ..there(b, foreign[0].1) };
+    let mut bye = there(b, foreign[0].1);
+    bye.gone = true;
     sender.send(bye).await.unwrap();
     drop(place);
     let b = node("b").listen(addr).start().await.unwrap();
@@ -68,13 +69,13 @@ async fn foreign_addresses_of_a_node_do_not_end_the_dialling_of_its_own() {
 #[tokio::test]
 async fn a_crowd_of_strangers_leaves_room_for_a_node() {
     let (sender, rumours) = rumours();
-    let transport = TransportConfig { hello_timeout: Duration::from_millis(500), ..TransportConfig::default() };
+    let transport = TransportConfig::default().with_hello_timeout(Duration::from_millis(500));
     let a = node("a").transport(transport).discovery(rumours).start().await.unwrap();
     let (_place, addr) = silence();
     for n in 0..1200 {
         sender.send(there(NodeId::from_name(&format!("stranger-{n}")), addr)).await.unwrap();
     }
-    // One has had its turn by then.
+    // Wait until one of them was tried.
     within(async {
         while a.endpoint().counters().dial_failures == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

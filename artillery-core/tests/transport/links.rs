@@ -14,7 +14,8 @@ use artillery_core::{
     NodeId,
     error::{BindError, CloseReason, ConnectError},
     identity::Identity,
-    transport::{CloseCode, Connection, LinkFilter, LinkState},
+    internal::LinkFilter,
+    transport::{CloseCode, Connection, LinkState},
 };
 
 use tokio::net::UdpSocket;
@@ -58,7 +59,7 @@ async fn one_link_for_each_peer() {
 }
 
 #[tokio::test]
-async fn given_up_with_its_last_handle() {
+async fn a_link_ends_with_its_last_handle() {
     let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
     let link = a.endpoint.link(NodeId::from_name("b"), vec![b.addr()]);
     let again = link.clone();
@@ -106,7 +107,7 @@ async fn a_broken_connection_is_dialled_again() {
     works(&second, &mut b).await;
 }
 
-/// Binds `spec` again and again until the former owner of its port has let go of it.
+/// Binds `spec` again and again until the former owner of its port has released it.
 async fn rebind(addr: SocketAddr, spec: impl Fn() -> Spec) -> Node {
     within(async {
         loop {
@@ -123,7 +124,7 @@ async fn rebind(addr: SocketAddr, spec: impl Fn() -> Spec) -> Node {
 }
 
 #[tokio::test]
-async fn a_peer_that_restarts_on_its_port() {
+async fn a_peer_restarted_on_its_port_is_dialled_again() {
     let (a, b) = (Spec::new("a").bind(), Spec::new("b").bind());
     let (addr, former) = (b.addr(), b.endpoint.id());
     let link = a.endpoint.link(former.node, vec![addr]);
@@ -137,8 +138,8 @@ async fn a_peer_that_restarts_on_its_port() {
     works(&connection, &mut b).await;
 }
 
-/// The peer dies without a word and comes back: the first packet to the new process is answered with a reset, long
-/// before anything would time out.
+/// The peer dies silently and comes back. The first packet to the new process is answered with a reset, long before any
+/// timeout.
 #[tokio::test]
 async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     let cuts = Cuts::default();
@@ -154,7 +155,8 @@ async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     assert_eq!(within(connection.closed()).await, CloseReason::Reset);
 }
 
-/// How a connection ends to a node that replaced its secret and died without a word, when a node with this identity has its port.
+/// How a connection to a node that replaced its secret and died silently ends, when a node with the identity
+/// `successor` binds its port.
 async fn ended_after_a_new_secret(successor: Identity, idle_timeout: std::time::Duration) -> CloseReason {
     let cuts = Cuts::default();
     let mut spec = Spec::with(new("a"));
@@ -174,15 +176,15 @@ fn new(name: &str) -> Identity {
     Identity::from_secret(b"another secret of some length", name).unwrap()
 }
 
-/// The tokens of the former life came from the new secret by then.
+/// The tokens of the former incarnation came from the new secret by then.
 #[tokio::test]
 async fn a_successor_by_the_new_secret_is_noticed_too() {
     let ended = ended_after_a_new_secret(new("b"), std::time::Duration::from_secs(600)).await;
     assert_eq!(ended, CloseReason::Reset);
 }
 
-/// An intruder that still has the old secret knows the node's old key, and the id of the connection by what is on the wire. It
-/// ends nothing.
+/// An intruder with the old secret knows the node's old key, and sees the id of the connection on the wire. It can end
+/// no connection.
 #[tokio::test]
 async fn a_holder_of_the_old_secret_ends_no_connection() {
     let intruder = Identity::from_secret(SECRET, "b").unwrap();
@@ -190,7 +192,7 @@ async fn a_holder_of_the_old_secret_ends_no_connection() {
     assert_eq!(ended, CloseReason::TimedOut, "its resets are not believed");
 }
 
-/// A node that was started anew says hello to a peer that still has a connection to its former process.
+/// A restarted node says hello to a peer that still has a connection to its former process.
 #[tokio::test]
 async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
     let mut a = Spec::new("a").bind();
@@ -205,7 +207,7 @@ async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
     a.event_of(|event| matches!(event, Event::Admitted(_)).then_some(())).await;
 }
 
-/// Those who use a link may each know another life of its peer, and name its address again and again.
+/// Users of a link may each know another incarnation of its peer, and set its addresses again and again.
 #[tokio::test]
 async fn a_new_process_is_found_where_it_calls_from() {
     let a = Spec::new("a").bind();
@@ -218,7 +220,7 @@ async fn a_new_process_is_found_where_it_calls_from() {
     works(&connection, &mut b).await;
 }
 
-/// The same, for a link that is made when the peer has called already.
+/// The same, for a link that is made after the peer has connected.
 #[tokio::test]
 async fn a_process_that_has_called_is_found() {
     let mut a = Spec::new("a").bind();
@@ -256,7 +258,7 @@ async fn the_end_of_the_endpoint_ends_its_links() {
     within(async { while link.connected().await.is_ok() {} }).await;
 }
 
-/// Carries packets between a dialler and a node, late, until it is told to lose them.
+/// Carries packets between a dialler and a node with a delay, and drops them all once `loses` is set.
 async fn relay(node: SocketAddr, late: Duration) -> (SocketAddr, Arc<AtomicBool>) {
     let (outside, inside) = (udp().await, udp().await);
     let (addr, loses) = (outside.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
@@ -286,7 +288,7 @@ async fn udp() -> Arc<UdpSocket> {
     Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap())
 }
 
-/// After round trips of 600 ms QUIC waits for several seconds before it gives up, whatever the idle timeout says.
+/// After round trips of 600 ms QUIC waits for several seconds before it gives up, for any idle timeout.
 #[tokio::test]
 async fn a_long_wait_for_acknowledgements_ends_with_the_idle_timeout() {
     let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());

@@ -17,7 +17,7 @@ async fn pair() -> (Node, Node, artillery_core::transport::Connection) {
 }
 
 #[tokio::test]
-async fn a_frame_each_way() {
+async fn frames_pass_both_ways() {
     let (_a, _b, connection) = pair().await;
     let (mut writer, mut reader) = connection.open_bi(ECHO, 0).await.unwrap();
     writer.send(b"header", &[Bytes::from_static(b"bo"), Bytes::from_static(b"dy")]).await.unwrap();
@@ -26,7 +26,7 @@ async fn a_frame_each_way() {
 }
 
 #[tokio::test]
-async fn values_of_all_sizes() {
+async fn values_of_all_sizes_arrive() {
     let (_a, _b, connection) = pair().await;
     let (mut writer, mut reader) = connection.open_bi(ECHO, 0).await.unwrap();
     for len in [0, 1, 1023, 1024, 1025, 65_536, 3 << 20] {
@@ -70,7 +70,7 @@ async fn many_small_frames_are_one_write() {
 #[tokio::test]
 async fn packets_are_acknowledged_together() {
     let mut spec = Spec::new("a");
-    // As late as may be: no machine is so busy that most packets wait for that.
+    // The longest delay allowed. No machine is so busy that most packets wait for it.
     spec.config.max_ack_delay = Duration::from_millis(25);
     let (a, mut b) = (spec.bind(), Spec::new("b").bind());
     let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
@@ -80,7 +80,7 @@ async fn packets_are_acknowledged_together() {
         writer.send(&number.to_le_bytes(), &[]).await.unwrap();
         assert_eq!(b.frame().await.header, number.to_le_bytes().as_slice());
     }
-    // b says nothing but that they came; for every second one it would be 500 times.
+    // b sends only acknowledgements. Acknowledging every second packet would take 500 sends.
     let sends = b.endpoint.counters().udp_sends - before;
     assert!(sends < 300, "{sends} acknowledgements of 1,000 packets");
 }
@@ -123,7 +123,7 @@ async fn a_frame_that_is_too_large_is_not_taken_in() {
 }
 
 #[tokio::test]
-async fn datagrams() {
+async fn datagrams_are_sent_or_counted_as_dropped() {
     let (a, mut b, connection) = pair().await;
     connection.send_datagram(Bytes::from_static(b"gossip")).unwrap();
     b.event_of(|event| (event == Event::Datagram(Bytes::from_static(b"gossip"))).then_some(())).await;
@@ -135,7 +135,7 @@ async fn datagrams() {
 }
 
 #[tokio::test]
-async fn kinds_that_nobody_knows_are_stopped() {
+async fn streams_of_unknown_kinds_are_stopped() {
     let (_a, mut b, connection) = pair().await;
     let mut writer = connection.open_uni(StreamKind(9), 0).await.unwrap();
     let error = within(async {
@@ -161,7 +161,7 @@ async fn a_second_hello_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_given_up() {
+async fn a_reset_stream_ends_with_its_code() {
     let (_a, mut b, connection) = pair().await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
     writer.send(b"one", &[]).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_stream_that_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_closed() {
+async fn a_closed_connection_ends_streams_on_both_sides() {
     let (_a, mut b, connection) = pair().await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
     writer.send(b"one", &[]).await.unwrap();
@@ -193,14 +193,14 @@ async fn a_shutdown_is_told() {
     drop(a);
 }
 
-/// A write that is cancelled halfway must not be followed by another frame in the middle of the first.
+/// No other frame may follow in the middle of a frame whose write was cancelled.
 #[tokio::test]
 async fn a_cancelled_write_spoils_the_stream() {
     let mut spec = Spec::new("b");
     spec.config.stream_window_bytes = 64 << 10;
     let (a, b) = (Spec::new("a").bind(), spec.bind());
     let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
-    // Nobody reads the answers, so the windows fill up.
+    // No task reads the answers, so the windows fill up.
     let (mut writer, reader) = connection.open_bi(ECHO, 0).await.unwrap();
     let value = Bytes::from(vec![0; 32 << 20]);
     let mut sent = 0;

@@ -1,16 +1,14 @@
-//! Nodes that write down whatever their endpoint tells them.
+//! Nodes that record all calls of their endpoint.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
-    ClusterId, Incarnation,
+    ClusterId, Frame, Incarnation,
     config::TransportConfig,
     error::{BindError, CloseReason, ReadError, Refusal, VersionRange},
-    frame::Frame,
     identity::Identity,
-    transport::{
-        Endpoint, IncomingStream, LinkFilter, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service, StreamKind,
-    },
+    internal::LinkFilter,
+    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service, StreamKind},
 };
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -110,7 +108,7 @@ async fn echo(mut reader: artillery_core::transport::FrameReader, mut writer: ar
     }
 }
 
-/// What a node is made of.
+/// Settings of a node.
 pub(crate) struct Spec {
     pub(crate) identity: Identity,
     pub(crate) cluster: String,
@@ -134,12 +132,10 @@ impl Spec {
             cluster_id: None,
             versions: PROTOCOL_VERSIONS,
             store: 1,
-            config: TransportConfig {
-                keep_alive: Duration::from_millis(100),
-                idle_timeout: Duration::from_secs(1),
-                redial_max: Duration::from_millis(100),
-                ..TransportConfig::default()
-            },
+            config: TransportConfig::default()
+                .with_keep_alive(Duration::from_millis(100))
+                .with_idle_timeout(Duration::from_secs(1))
+                .with_redial_max(Duration::from_millis(100)),
             filter: None,
             unwanted: None,
         }
@@ -147,13 +143,9 @@ impl Spec {
 
     pub(crate) fn try_bind(self) -> Result<Node, BindError> {
         let (sender, events) = mpsc::channel(4096);
-        let local = LocalInfo {
-            cluster: self.cluster,
-            cluster_id: self.cluster_id,
-            incarnation: Incarnation { store: self.store, starts: 1 },
-            kind: PeerKind::Node,
-            versions: self.versions,
-        };
+        let incarnation = Incarnation { store: self.store, starts: 1 };
+        let mut local = LocalInfo::new(self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
+        local.versions = self.versions;
         let service = Arc::new(Recorder { events: sender, unwanted: self.unwanted });
         let endpoint = match self.filter {
             Some(filter) => Endpoint::bind_filtered(self.config, self.identity, local, service, filter)?,
@@ -181,7 +173,7 @@ impl Node {
         within(self.events.recv()).await.unwrap()
     }
 
-    /// Waits for the first event that `pick` takes; the others are forgotten.
+    /// Waits for the first event that `pick` takes, and drops the events before it.
     pub(crate) async fn event_of<T>(&mut self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             if let Some(picked) = pick(self.event().await) {
@@ -203,7 +195,7 @@ impl Node {
     }
 }
 
-/// Waits, but not for ever: a test that hangs shall say where.
+/// Fails with the place of the call instead of hanging for ever.
 #[track_caller]
 pub(crate) fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();

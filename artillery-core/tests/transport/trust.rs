@@ -1,4 +1,4 @@
-//! Who gets in, and what those hear who do not.
+//! Which peers are let in, and what refused peers are told.
 
 use artillery_core::{
     ClusterId, NodeId,
@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::support::{Event, Node, RECORD, SECRET, Spec, within};
 
-/// Dials from `from` to `to`, which must fail: what the one and the other side are told.
+/// Dials from `from` to `to`, which must fail. Returns what each side is told.
 async fn refused(from: &Node, to: &mut Node) -> (ConnectError, Refusal) {
     let error = within(from.endpoint.connect(to.addr())).await.unwrap_err();
     let refusal = to.refusal().await;
@@ -22,7 +22,7 @@ async fn refused(from: &Node, to: &mut Node) -> (ConnectError, Refusal) {
 }
 
 #[tokio::test]
-async fn same_secret_same_cluster() {
+async fn the_same_secret_and_cluster_are_accepted() {
     let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
     let connection = within(a.endpoint.connect_to(NodeId::from_name("b"), b.addr())).await.unwrap();
     assert_eq!(connection.peer().name, "b");
@@ -34,7 +34,7 @@ async fn same_secret_same_cluster() {
 }
 
 #[tokio::test]
-async fn wrong_secret() {
+async fn a_wrong_secret_is_refused() {
     let other = Identity::from_secret(b"another secret of some length", "a").unwrap();
     let (a, mut b) = (Spec::with(other).bind(), Spec::new("b").bind());
     let (error, refusal) = refused(&a, &mut b).await;
@@ -42,9 +42,9 @@ async fn wrong_secret() {
     assert!(matches!(refusal, Refusal::Untrusted(_)), "{refusal:?}");
 }
 
-/// The one who dials trusts the other, but is not trusted itself: it hears of that after its own handshake.
+/// The dialling side trusts the other but is not trusted itself. It learns that after its own handshake.
 #[tokio::test]
-async fn trust_has_to_be_mutual() {
+async fn one_way_trust_is_refused() {
     let one_way = Identity::from_secret(b"another secret of some length", "a").unwrap();
     let one_way = one_way.also_trust_secret(SECRET).unwrap();
     let (a, mut b) = (Spec::with(one_way).bind(), Spec::new("b").bind());
@@ -54,7 +54,7 @@ async fn trust_has_to_be_mutual() {
 }
 
 #[tokio::test]
-async fn two_secrets_while_one_is_replaced() {
+async fn peers_that_trust_both_secrets_connect() {
     let new = b"the secret of next year";
     let a = Identity::from_secret(SECRET, "a").unwrap().also_trust_secret(new).unwrap();
     let b = Identity::from_secret(new, "b").unwrap().also_trust_secret(SECRET).unwrap();
@@ -64,34 +64,34 @@ async fn two_secrets_while_one_is_replaced() {
 }
 
 #[test]
-fn short_secret() {
+fn a_short_secret_is_refused() {
     let error = Identity::from_secret(b"fifteen bytes..", "a").unwrap_err();
     assert_eq!(error, IdentityError::SecretTooShort { len: 15, min: 16 });
 }
 
 #[tokio::test]
-async fn other_cluster_name() {
+async fn another_cluster_name_is_refused() {
     let (a, mut b) = (Spec { cluster: "other".into(), ..Spec::new("a") }.bind(), Spec::new("b").bind());
     let expected = Refusal::DifferentClusterName { here: "test".into(), there: "other".into() };
     assert_eq!(refused(&a, &mut b).await, (ConnectError::Refused(expected.clone()), expected));
 }
 
 #[tokio::test]
-async fn other_cluster_id() {
+async fn another_formation_is_refused() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
     let (a, mut b) = (with("a", 1), with("b", 2));
     let expected = Refusal::DifferentCluster { here: ClusterId(2), there: ClusterId(1) };
     assert_eq!(refused(&a, &mut b).await, (ConnectError::Refused(expected.clone()), expected));
-    // Who belongs to no cluster yet may talk to both.
+    // A node that belongs to no formation may talk to both.
     let c = Spec::new("c").bind();
     within(c.endpoint.connect(a.addr())).await.unwrap();
     within(c.endpoint.connect(b.addr())).await.unwrap();
 }
 
-/// A node whose cluster was given up hears of the one that succeeds it, and refuses that as any other, on whichever side it is
-/// of the connection.
+/// A node whose formation was given up is told of the formation that succeeds it, on either side of the connection, and
+/// refuses it like any other.
 #[tokio::test]
-async fn a_cluster_that_succeeds_this_one() {
+async fn a_succeeding_formation_is_reported_and_refused() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
     let (mut old, new, mut stranger) = (with("old", 1), with("new", 3), with("stranger", 4));
     new.endpoint.set_predecessors(vec![ClusterId(1), ClusterId(2)]);
@@ -104,9 +104,9 @@ async fn a_cluster_that_succeeds_this_one() {
     assert!(matches!(stranger.event().await, Event::Refused(_)), "it isn't named");
 }
 
-/// Two nodes meet before they belong to a cluster, and join different ones: whoever is second, they part.
+/// Two nodes meet before they belong to a formation, and join different ones. Whichever joins second, they part.
 #[tokio::test]
-async fn clusters_joined_later() {
+async fn peers_that_join_different_formations_part() {
     for dialler_first in [true, false] {
         let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
         let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
@@ -125,7 +125,7 @@ async fn clusters_joined_later() {
 }
 
 #[tokio::test]
-async fn the_same_cluster_joined_later() {
+async fn peers_that_join_one_formation_stay_connected() {
     let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
     let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
     b.endpoint.set_cluster_id(ClusterId(1));
@@ -137,7 +137,7 @@ async fn the_same_cluster_joined_later() {
 }
 
 #[tokio::test]
-async fn versions_that_do_not_meet() {
+async fn versions_that_do_not_meet_are_refused() {
     let (old, new) = (VersionRange { min: 1, max: 2 }, VersionRange { min: 3, max: 4 });
     let (a, mut b) = (Spec { versions: new, ..Spec::new("a") }.bind(), Spec { versions: old, ..Spec::new("b") }.bind());
     let expected = Refusal::VersionMismatch { here: old, there: new };
@@ -145,14 +145,14 @@ async fn versions_that_do_not_meet() {
 }
 
 #[tokio::test]
-async fn versions_that_meet() {
+async fn versions_that_meet_yield_the_newest_common_one() {
     let (a, b) = (VersionRange { min: 1, max: 3 }, VersionRange { min: 2, max: 4 });
     let (a, b) = (Spec { versions: a, ..Spec::new("a") }.bind(), Spec { versions: b, ..Spec::new("b") }.bind());
     assert_eq!(within(a.endpoint.connect(b.addr())).await.unwrap().peer().version, 3);
 }
 
 #[tokio::test]
-async fn somebody_else_answers() {
+async fn another_node_at_the_address_is_refused() {
     let (a, b) = (Spec::new("a").bind(), Spec::new("b").bind());
     let expected = NodeId::from_name("c");
     let error = within(a.endpoint.connect_to(expected, b.addr())).await.unwrap_err();
@@ -160,7 +160,7 @@ async fn somebody_else_answers() {
 }
 
 #[tokio::test]
-async fn itself() {
+async fn dialling_itself_is_refused() {
     let mut a = Spec::new("a").bind();
     let error = within(a.endpoint.connect(a.addr())).await.unwrap_err();
     assert_eq!(error, ConnectError::Refused(Refusal::Itself(a.endpoint.id())));
@@ -168,14 +168,14 @@ async fn itself() {
 }
 
 #[tokio::test]
-async fn the_service_has_a_say() {
+async fn a_service_can_refuse_a_peer() {
     let (a, mut b) = (Spec::new("a").bind(), Spec { unwanted: Some("a"), ..Spec::new("b") }.bind());
     let expected = Refusal::Other("unwanted".into());
     assert_eq!(refused(&a, &mut b).await, (ConnectError::Refused(expected.clone()), expected));
 }
 
 #[tokio::test]
-async fn too_many_connections_of_one_peer() {
+async fn excess_connections_of_one_peer_are_refused() {
     let mut spec = Spec::new("b");
     spec.config.max_connections_per_peer = 2;
     let (a, b) = (Spec::new("a").bind(), spec.bind());
@@ -188,7 +188,7 @@ async fn too_many_connections_of_one_peer() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn a_dial_to_a_free_port_times_out() {
     let a = Spec::new("a").bind();
     let free = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let error = within(a.endpoint.connect(free.local_addr().unwrap())).await.unwrap_err();
@@ -196,7 +196,7 @@ async fn nobody_there() {
 }
 
 #[tokio::test]
-async fn addresses_that_make_no_sense() {
+async fn undialable_addresses_are_refused() {
     let a = Spec::new("a").bind();
     for addr in ["127.0.0.1:0", "[::1]:7400"] {
         let error = within(a.endpoint.connect(addr.parse().unwrap())).await.unwrap_err();
@@ -232,7 +232,7 @@ impl Authority {
 }
 
 #[tokio::test]
-async fn own_certificates() {
+async fn own_certificates_are_accepted() {
     let authority = Authority::new();
     let a = authority.issue(&["db1.example.com", "alias"], false).unwrap();
     assert_eq!(a.name(), "db1.example.com");
@@ -244,7 +244,7 @@ async fn own_certificates() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate() {
+async fn an_expired_certificate_is_refused() {
     let authority = Authority::new();
     let fresh = || Spec::with(authority.issue(&["fresh"], false).unwrap()).bind();
     let old = || Spec::with(authority.issue(&["old"], true).unwrap()).bind();
@@ -259,7 +259,7 @@ async fn an_expired_certificate() {
 }
 
 #[tokio::test]
-async fn a_foreign_certificate() {
+async fn a_foreign_certificate_is_refused() {
     let foreign = Authority::new().issue(&["a"], false).unwrap();
     let (a, mut b) = (Spec::with(foreign).bind(), Spec::with(Authority::new().issue(&["b"], false).unwrap()).bind());
     let (error, refusal) = refused(&a, &mut b).await;
@@ -268,7 +268,7 @@ async fn a_foreign_certificate() {
 }
 
 #[test]
-fn certificates_that_are_of_no_use() {
+fn unusable_certificates_are_refused() {
     let authority = Authority::new();
     assert_eq!(authority.issue(&[], false).unwrap_err(), IdentityError::NoNodeName);
     assert!(matches!(authority.issue(&["*.example.com"], false), Err(IdentityError::BadName { .. })));

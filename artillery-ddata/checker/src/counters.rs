@@ -1,7 +1,7 @@
 //! Counters: each increment counts once.
 //!
-//! What is acknowledged has a version; of the rest nothing is known but when it was called. So a number that was seen at a
-//! version must be that of the acknowledged increments up to it and of some of the others, no fewer than before.
+//! An acknowledged increment has a version. Of any other increment only the time of its call is known. So a number that was
+//! seen at a version must count all acknowledged increments up to it and some of the others, no fewer than before.
 
 use artillery_proto::Version;
 
@@ -30,14 +30,14 @@ pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     acknowledged.sort_unstable();
     points.sort_by_key(|(version, number, _)| (*version, *number));
     let known = earliest(points.iter().map(|(.., operation)| operation.returned));
-    // At the last version below: how many others, and which version.
+    // At the last lower version: that version, and how many unacknowledged increments it had counted.
     let (mut below, mut others) = ((0, Version::NONE), 0);
     for (place, (version, number, operation)) in points.iter().enumerate() {
         if place > 0 && points[place - 1].0 < *version {
             below = (others, points[place - 1].0);
         }
         let certain = acknowledged.partition_point(|other| other <= version) as u64;
-        // A version that no acknowledged increment made was made by another one.
+        // A version that no acknowledged increment made was made by an unacknowledged one.
         let made = acknowledged.binary_search(version).is_ok() || version.is_none();
         let least = if made { others } else { below.0 + 1 };
         let Some(more) = number.checked_sub(certain).filter(|more| *more >= least) else {

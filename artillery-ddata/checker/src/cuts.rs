@@ -1,7 +1,7 @@
-//! Keys that were read together: there must be one point of the history at which all of them were so.
+//! Keys that were read together: at one point of the history all of them must have had the values that were read.
 //!
-//! Versions are places in the history of the whole chain. A value that was found at version `v` was there from `v` on, until the
-//! next write of its key that anybody knows of. The points that all keys of a cut leave open must not be none.
+//! A version is a place in the history of the whole chain. A value that was found at version `v` was there from `v` until the
+//! next known write of its key. All keys of a cut together must leave at least one point possible.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Which keys each batch is known to have written.
+/// The keys that each batch is known to have written.
 fn batches(history: &History) -> BTreeMap<Version, Vec<u32>> {
     let mut batches: BTreeMap<Version, Vec<u32>> = BTreeMap::new();
     for operation in form::complete(&history.operations) {
@@ -58,7 +58,7 @@ fn is_of_one_point(cut: &Cut, known: &Known) -> Result<(), Broken> {
         (version.is_none() && !known.may_be_deleted(*key, cut.returned)).then_some(*key)
     };
     let absent: Vec<u32> = cut.seen.iter().filter_map(absent).collect();
-    // The lowest point, or one at which a key went away.
+    // Candidates: the lowest point, and the points above it at which an absent key was deleted.
     let mut points: Vec<Sequence> = absent.iter().flat_map(|key| known.deletions(*key)).collect();
     points.retain(|point| *point > lowest);
     points.push(lowest);

@@ -1,4 +1,4 @@
-//! What must hold of a history before anything can be said about its keys, and what spans keys.
+//! Rules on the form of a history, checked before any key, and rules that span keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::register::NEVER;
 use super::violation::{Kind, Violation};
 use crate::history::{Answer, Call, Operation, Value};
 
-/// Checks the form, that values are written once, and that no version is found under two keys but of one batch; returns
-/// the versions.
+/// Checks the form, that each value is written once, and that a version is found under two keys only if they belong to one
+/// batch. Returns the versions.
 pub(super) fn check(operations: &[Operation]) -> Result<Versions, Violation> {
     let mut writers: BTreeMap<Value, Operation> = BTreeMap::new();
     let mut batches: BTreeSet<(Value, u32)> = BTreeSet::new();
@@ -41,7 +41,7 @@ pub(super) fn check(operations: &[Operation]) -> Result<Versions, Violation> {
     Ok(versions)
 }
 
-/// Under which keys each version was told.
+/// The keys under which each version was reported.
 #[derive(Default)]
 pub(super) struct Versions(BTreeMap<Version, BTreeSet<u32>>);
 
@@ -50,13 +50,13 @@ impl Versions {
         self.0.entry(version).or_default().insert(key);
     }
 
-    /// Whether a version belongs to other keys alone.
+    /// Whether a version is known under other keys, and not under this one.
     pub(super) fn is_foreign(&self, version: Version, key: u32) -> bool {
         self.0.get(&version).is_some_and(|keys| !keys.contains(&key))
     }
 }
 
-/// A batch takes effect as a whole: where one of its values was seen, all of them were written, in that version and by then.
+/// A batch takes effect as a whole. Where one of its values was seen, all of them had been written by then, in that version.
 pub(super) fn complete(operations: &[Operation]) -> Vec<Operation> {
     let mut shown: BTreeMap<Value, (Version, u64)> = BTreeMap::new();
     for operation in operations {
@@ -91,7 +91,7 @@ pub(super) fn seen(operation: &Operation) -> Option<(Version, Value)> {
     }
 }
 
-/// The version that an answer tells: of what was written or of what was seen.
+/// The version that an answer reports: of the value that was written or seen.
 pub(super) fn told(operation: &Operation) -> Option<Version> {
     match operation.answer {
         Answer::Written(version) | Answer::Took { version, .. } => Some(version),

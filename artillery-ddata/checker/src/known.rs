@@ -1,4 +1,4 @@
-//! What a history tells of the states that each key went through.
+//! What a history reveals about the states that each key went through.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ pub(super) struct Known(BTreeMap<u32, Key>);
 
 #[derive(Default)]
 struct Key {
-    /// By the sequence of their versions; whether a value was there from then on.
+    /// The known writes by sequence: version, and whether a value was there from then on.
     states: BTreeMap<Sequence, (Version, bool)>,
-    /// When the first deletion was called whose version nobody knows.
+    /// When the first deletion of unknown version was called.
     deleted: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Known {
         known
     }
 
-    /// Whether the key may have been deleted by something called before `returned` whose version nobody knows.
+    /// Whether a deletion of unknown version, called before `returned`, may have deleted the key.
     pub(super) fn may_be_deleted(&self, key: u32, returned: u64) -> bool {
         self.0.get(&key).and_then(|key| key.deleted).is_some_and(|called| called < returned)
     }
@@ -70,7 +70,7 @@ impl Known {
         states.range(sequence.next()..).next().map(|(_, (version, _))| *version)
     }
 
-    /// Where deletions of the key are known to have been.
+    /// The sequences of the known deletions of the key.
     pub(super) fn deletions(&self, key: u32) -> impl Iterator<Item = Sequence> + '_ {
         let states = self.0.get(&key).into_iter().flat_map(|key| &key.states);
         states.filter(|(_, (_, present))| !present).map(|(sequence, _)| *sequence)

@@ -1,26 +1,26 @@
 //! Whether what clients saw can have come from one versioned register per key.
 //!
 //! A history is *linearizable* (Herlihy & Wing 1990) if each operation can be given one moment between its call and its
-//! answer so that, taken in the order of these moments, all answers are those of a register that is used by one client at a
-//! time. The register of a key is absent or holds a value and its version:
+//! answer so that, taken in the order of these moments, all answers are those of a register with one client at a time.
+//! The register of a key is absent or holds a value and its version:
 //!
-//! - a put, a delete and a compare-and-swap that succeeds are *applied*: each makes a version greater than all that the key
-//!   had before, and no two writes of the history, of whatever key, share a version (so a history is of **one** chain);
-//! - a value is read, or told by a conflict, with the version that its write made;
-//! - a compare-and-swap succeeds if and only if the key holds a value of the expected version, or, with
-//!   [`Version::NONE`](artillery_proto::Version::NONE), is absent, and a deleted key is absent; if it fails it tells what the
-//!   key held and changes nothing;
-//! - what was taken away was there, with that version, right before the deletion that took it;
+//! - a put, a delete and a compare-and-swap that succeed are *applied*: each makes a version greater than all that the key
+//!   had before, and no two writes of the history, of any keys, share a version (so a history is of **one** chain);
+//! - a read or a conflict reports a value with the version that its write made;
+//! - a compare-and-swap succeeds if and only if the key holds a value of the expected version or, with
+//!   [`Version::NONE`](artillery_proto::Version::NONE), is absent; a deleted key is absent; a compare-and-swap that fails
+//!   reports what the key held and changes nothing;
+//! - a deletion that returns a value found it, with that version, right before it;
 //! - the parts of a batch, each on a key of its own, are applied together, in one version, or not at all;
 //! - a write that was refused is never applied; one whose outcome is unknown is applied at most once, at any time after its
 //!   call, or never.
 //!
-//! Keys are checked one by one (linearizability is local). First come rules that are necessary and cheap and
-//! give a violation a precise name ([`Kind`]), then the search of Wing & Gong (1993) with the memory of Lowe (2017), which
-//! is exact. What is not decided within the [`Budget`] is a violation too.
+//! Keys are checked one by one (linearizability is local). First come cheap necessary rules, which give a violation a
+//! precise name ([`Kind`]). Then comes the search of Wing & Gong (1993) with the memory of Lowe (2017), which is exact.
+//! A history that is not decided within the [`Budget`] is a violation too.
 //!
-//! [`check_more`] looks at what registers don't show: lists and counters to which each write is applied once, keys that were read
-//! together, and sessions that never go back.
+//! [`check_more`] checks what registers don't show: that each write to a list or counter is applied once, that keys which
+//! were read together form a cut, and that sessions never go back.
 
 mod counters;
 mod cuts;
@@ -46,10 +46,10 @@ pub use series::{Broken, Rule};
 pub use shrink::shortest;
 pub use violation::{Kind, Violation};
 
-/// How much work a check may be.
+/// How much work a check may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// States of the search, summed over the keys. A history without writes of unknown outcome needs about one a write.
+    /// States of the search, summed over the keys. A history without writes of unknown outcome needs about one per write.
     pub states: u64,
 }
 
@@ -59,7 +59,7 @@ impl Default for Budget {
     }
 }
 
-/// What a check that found no violation did.
+/// The work of a check that found no violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     /// Keys that occur in the history.
@@ -83,7 +83,7 @@ pub fn check(history: &History, budget: Budget) -> Result<Checked, Violation> {
 ///
 /// # Errors
 ///
-/// The first rule that is found broken.
+/// The first broken rule that is found.
 pub fn check_more(history: &History) -> Result<(), Broken> {
     series::check(&history.series)?;
     let known = known::Known::new(history);

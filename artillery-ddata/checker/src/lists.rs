@@ -19,7 +19,7 @@ struct Found<'a> {
 pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     let appends = appends(operations)?;
     let mut found: Vec<Found<'_>> = operations.iter().filter_map(|operation| found(operation)).collect();
-    // By version, and by length where they agree: then all but one of those must be equal.
+    // In this order each list must equal the one before it, or have grown from it.
     found.sort_by_key(|found| (found.version, found.items.len()));
     for list in &found {
         items_were_asked(list, &appends)?;
@@ -85,7 +85,7 @@ fn items_were_asked(list: &Found<'_>, appends: &BTreeMap<Value, &SeriesOperation
     Ok(())
 }
 
-/// An acknowledged item is in all lists from its version on and in none before, in the place that it was told.
+/// An acknowledged item is in all lists from its version on and in none before, at the place that its answer reported.
 fn appends_stand_where_they_said(
     appends: &BTreeMap<Value, &SeriesOperation>,
     found: &[Found<'_>],
@@ -97,7 +97,7 @@ fn appends_stand_where_they_said(
         if let Some(early) = found[..from].last().filter(|list| place(list).is_some()) {
             return Err(Broken::new(Rule::Forked, format!("{append:?} is in the list at {}", early.version)));
         }
-        // Each list begins with those before it, so the first one shows where the item stands in all.
+        // Each list begins with the lists before it, so the first one shows where the item stands in all.
         let Some(first) = found.get(from) else { continue };
         let Some(place) = place(first) else {
             return Err(Broken::new(
@@ -114,7 +114,7 @@ fn appends_stand_where_they_said(
     Ok(())
 }
 
-/// A later append is told a greater length, greater by no less than what came between.
+/// A later append reports a greater length: greater at least by the number of appends known between the two.
 fn counts_ascend(appends: &BTreeMap<Value, &SeriesOperation>) -> Result<(), Broken> {
     let mut told: Vec<(Version, Option<u64>, &SeriesOperation)> = appends
         .values()
@@ -136,7 +136,8 @@ fn counts_ascend(appends: &BTreeMap<Value, &SeriesOperation>) -> Result<(), Brok
     Ok(())
 }
 
-/// No item stands before one that had been appended, or seen, when it was called; and acknowledged versions ascend.
+/// No item stands before an item that had been appended, or seen, when its own append was called. Acknowledged versions
+/// ascend.
 fn items_keep_time(
     longest: &Found<'_>,
     found: &[Found<'_>],

@@ -1,14 +1,14 @@
-//! The history of one key, sorted by what each operation says about the register.
+//! The history of one key, sorted by what each operation shows about the register.
 //!
-//! Reads name their write (each value is written once), so a write of unknown outcome whose value somebody saw was applied,
-//! and has the version that it was seen with. After this step there are:
+//! A read identifies its write, since each value is written once. So a write of unknown outcome whose value was seen was
+//! applied, in the version that was seen. After this step there are:
 //!
-//! - *writes* whose version is known: acknowledged or seen. All of them were applied, in the order of their versions. What
-//!   was taken away is a deletion that expected, and saw, just that version;
+//! - *writes* whose version is known: acknowledged or seen. All of them were applied, in the order of their versions. A
+//!   deletion that returned a value expected, and saw, the version of that value;
 //! - *sights* of a write: the reads and conflicts that found its value;
 //! - *absences*: the reads and conflicts that found the key absent;
 //! - *deletes* of unknown outcome, each of which may have been applied, with an unknown version;
-//! - *latent* puts and compare-and-swaps: outcome unknown, and nobody saw the value.
+//! - *latent* puts and compare-and-swaps: outcome unknown, and no operation saw the value.
 //!
 //! Left out are refused operations and reads without an answer: they say nothing and change nothing.
 
@@ -31,11 +31,11 @@ pub(super) struct Sight {
     pub(super) operation: usize,
 }
 
-/// Operations that saw the same, in the order of their calls.
+/// Operations that saw the same state, in the order of their calls.
 #[derive(Default)]
 pub(super) struct Sights {
     list: Vec<Sight>,
-    /// At each position the earliest return from there on; one longer than the list.
+    /// At each position the earliest return from there on. One element longer than the list.
     earliest: Vec<u64>,
 }
 
@@ -72,15 +72,15 @@ pub(super) struct Write {
     pub(super) called: u64,
     /// [`NEVER`] if only its sights show that it was applied.
     pub(super) returned: u64,
-    /// Whether it left a value, and not a deleted key.
+    /// Whether the write left a value rather than a deleted key.
     pub(super) present: bool,
-    /// What it expected, if it is a compare-and-swap.
+    /// The version that a compare-and-swap expected.
     pub(super) expected: Option<Version>,
     pub(super) sights: Sights,
     pub(super) operation: usize,
 }
 
-/// A put or compare-and-swap that may have been applied, with a version and a value that nobody saw.
+/// A put or compare-and-swap that may have been applied, whose version and value no operation saw.
 pub(super) struct Latent {
     pub(super) called: u64,
     pub(super) expected: Option<Version>,
@@ -104,7 +104,7 @@ impl<'a> Register<'a> {
     ///
     /// # Errors
     ///
-    /// What contradicts itself without any regard to order, or but to that of a value's write and a sight of it.
+    /// A contradiction that shows without any order of operations, or only with that of a value's write and its sights.
     pub(super) fn new(key: u32, operations: &'a [Operation]) -> Result<Self, Violation> {
         let mut seers = seers(operations)?;
         let mut register = Self {
@@ -142,8 +142,8 @@ impl<'a> Register<'a> {
         Ok(register)
     }
 
-    /// Takes in a put, a compare-and-swap that did not fail or an acknowledged delete, and who saw its value. Those that
-    /// `failed` saw its version.
+    /// Adds a put, a compare-and-swap that did not fail or an acknowledged delete, with the operations that saw its value
+    /// (`seers`). The compare-and-swaps in `failed` saw only its version.
     fn take_in(&mut self, position: usize, mut seers: Vec<usize>, failed: &[(Version, usize)]) {
         let operation = &self.operations[position];
         let expected = match (operation.call, operation.answer) {
@@ -174,8 +174,8 @@ impl<'a> Register<'a> {
         });
     }
 
-    /// The write's operation, what wrote the value that it took away, if it did, and, if it does not tell its version
-    /// itself, the first sight of it.
+    /// The write's operation. If it is a deletion that returned a value, also the write of that value. If its answer does not
+    /// report its version, also the first sight of it.
     pub(super) fn evidence(&self, write: &Write) -> impl Iterator<Item = Operation> + use<> {
         let operation = self.operations[write.operation];
         let (seer, taken) = match operation.answer {
@@ -209,7 +209,7 @@ fn sight(operations: &[Operation], position: usize) -> Sight {
     Sight { called: operations[position].called, returned: operations[position].returned, operation: position }
 }
 
-/// For each write the operations that saw its value, in the order of their calls.
+/// The operations that saw the value of each write, in the order of their calls.
 fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violation> {
     let writers: BTreeMap<Value, usize> = operations
         .iter()
@@ -243,14 +243,14 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
         }
         others.push(position);
     }
-    // Last, since it is the absence of an operation that breaks it; see `rules::check`.
+    // Checked last, since a missing operation is what breaks this rule; see `rules::check`.
     match never_written {
         Some(seer) => Err(Violation::new(Kind::NeverWritten, *seer, [])),
         None => Ok(seers),
     }
 }
 
-/// Whether a compare-and-swap says that it failed because of what it expected.
+/// Whether a compare-and-swap reports that it failed although it found what it expected.
 fn is_false_conflict(operation: &Operation) -> bool {
     match (operation.call, operation.answer) {
         (Call::CompareAndSwap { expected, .. }, Answer::Conflict(found)) => {

@@ -1,8 +1,8 @@
-//! What must hold of any register: quick to look up, and each names what went wrong.
+//! Rules that hold for any register: cheap to check, and each one names what went wrong.
 //!
-//! Each rule is necessary, so that a history which breaks one has no linearization; they are not sufficient, so that the
-//! search follows. They rest on two facts: writes with known versions are applied in the order of their versions, and a
-//! write was applied before its acknowledgement, and before the return of each operation that saw it.
+//! Each rule is necessary: a history that breaks one has no linearization. The rules are not sufficient, so the search
+//! follows. They rest on two facts. Writes with known versions are applied in the order of their versions. A write is
+//! applied before its acknowledgement, and before the return of each operation that saw it.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
 use crate::history::Operation;
 
-/// Checks all rules: first those that operations break by what they say, then those that they break because another one is
-/// missing. So the operations that a violation shows break no other rule among themselves.
+/// Checks all rules: first those that operations break by their own answers, then those that are broken because another
+/// operation is missing. So the operations that a violation shows break no other rule among themselves.
 pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     let frontier = Frontier::new(register);
     versions_ascend(register, &frontier)?;
@@ -25,7 +25,7 @@ pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), 
     orphans_have_a_maker(register, versions)
 }
 
-/// The lowest version above `version` that no write of another key has: the lowest that an unknown delete may have.
+/// The lowest version above `version` that no write of another key has. A delete of unknown version has at least that.
 pub(super) fn free_after(mut version: Version, versions: &Versions, key: u32) -> Version {
     loop {
         version = match (version.epoch, version.sequence) {
@@ -38,7 +38,7 @@ pub(super) fn free_after(mut version: Version, versions: &Versions, key: u32) ->
     }
 }
 
-/// When which write was known to be applied, and by what.
+/// The newest write known to be applied at each time, and the operation that showed it.
 struct Frontier {
     /// Ascending in time and in `write`.
     steps: Vec<Step>,
@@ -47,9 +47,9 @@ struct Frontier {
 #[derive(Clone, Copy)]
 struct Step {
     time: u64,
-    /// The newest write that was known then, as an index into [`Register::writes`].
+    /// The newest write that was known at that time, as an index into [`Register::writes`].
     write: usize,
-    /// What told of it: its own operation, or the first to see it.
+    /// The operation that showed it: the write's own, or the first that saw its value.
     source: usize,
 }
 
@@ -68,7 +68,7 @@ impl Frontier {
         let mut newest: Option<Step> = None;
         for step in &mut steps {
             let best = match newest {
-                // Between two that tell of the same write, its own acknowledgement says more.
+                // Of two operations that show the same write, prefer the write's own acknowledgement.
                 Some(best) if best.write == step.write && step.source == register.writes[step.write].operation => *step,
                 Some(best) if best.write >= step.write => best,
                 _ => *step,
@@ -100,7 +100,7 @@ fn versions_ascend(register: &Register<'_>, frontier: &Frontier) -> Result<(), V
     Ok(())
 }
 
-/// What a successful compare-and-swap expected lies right below it.
+/// The version that a successful compare-and-swap expected lies right below its own.
 fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
     let mut swapped: BTreeMap<Version, usize> = BTreeMap::new();
     for (index, write) in register.writes.iter().enumerate() {
@@ -138,7 +138,7 @@ fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), V
     Ok(())
 }
 
-/// An expected version of which nobody told can only have been made by a write of unknown outcome.
+/// An expected version that no answer reported can only have been made by a write of unknown outcome.
 fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     for write in &register.writes {
         let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
@@ -180,7 +180,7 @@ fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), 
 }
 
 fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
-    // At each index when the first acknowledged delete from there on was called.
+    // At each index the earliest call of an acknowledged delete from there on.
     let mut deletes = vec![NEVER; register.writes.len() + 1];
     for (index, write) in register.writes.iter().enumerate().rev() {
         deletes[index] = if write.present { deletes[index + 1] } else { deletes[index + 1].min(write.called) };

@@ -1,31 +1,32 @@
 //! The search for a linearization: exact, and near to linear in the number of operations.
 //!
-//! Wing & Gong place the operations one after the other, each time one that was called before the earliest answer of all
-//! that are not placed yet, and step back from dead ends; Lowe remembers the states (what is placed, what the register
-//! holds) that led nowhere. What is known of versions and values leaves little to choose:
+//! Wing & Gong place the operations one after the other and step back from dead ends. The next one must have been called
+//! before the earliest answer of all that are not placed yet. Lowe remembers the states (which operations are placed, what
+//! the register holds) that led nowhere. Known versions and values leave little to choose:
 //!
-//! 1. *Writes with known versions have one order*, that of their versions. So how many are placed says which.
+//! 1. *Writes with known versions have one order*, that of their versions. So a count says which are placed.
 //! 2. *Sights and absences are placed as soon as possible.* They change nothing, so in any linearization one that could
-//!    stand here can be moved up to here: no other operation minds. Of those that see the same, the ones that can
-//!    be placed are the first by call. So a count says which absences are placed; and all sights of a write must be placed
+//!    stand here can be moved up to here without effect on any other. Of those that see the same state, the ones that can
+//!    be placed are the first by call. So a count says which absences are placed. All sights of a write must be placed
 //!    before the register changes again, else the state is dead.
-//! 3. *Latent puts and compare-and-swaps are left out.* Be `p` applied in a linearization. Nobody saw its value, so no sight
-//!    and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) stands before the next applied
-//!    write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it does not mind what it overwrites, and
-//!    without `p` the order is still a linearization, with the same versions. The other way round one without `p`
-//!    is a linearization as it stands, since `p` may never be applied. The exception needs a write that expected a version
-//!    of which nobody told, an *orphan*; see 5.
-//! 4. *Deletes of unknown outcome* can be what absences rest on, so they stay; but they differ in nothing but the time of
-//!    their call, so they are used in its order (in any linearization two can be swapped to that end), and a count
-//!    says which are used. One is tried only on a present key, and only if an absence can be placed at once after it or the
+//! 3. *Latent puts and compare-and-swaps are left out.* Let `p` be applied in a linearization. No operation saw its value,
+//!    so no sight and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) stands before the
+//!    next applied write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it does not depend on what it
+//!    overwrites: without `p` the order is still a linearization, with the same versions. Conversely, an order without
+//!    `p` is a linearization as it stands, since `p` may never be applied. The exception needs a write that expected a
+//!    version that no answer reported, an *orphan*; see 5.
+//! 4. *Deletes of unknown outcome* can be what absences rest on, so they stay. They differ only in the time of their call,
+//!    so they are used in the order of their calls (in any linearization two can be swapped to that end), and a count says
+//!    which are used. A delete is tried only on a present key, and only if an absence can be placed at once after it or the
 //!    next write expects an absent key: else it could be left out, by the argument of 3. Its own version must fit between
-//!    its neighbours': it takes the lowest one that no other key's write has.
-//! 5. *Before an orphan*, and nowhere else, latent writes are tried, with the versions that are wanted: the orphan's
-//!    expected one, and those that latent compare-and-swaps expect in their turn. Puts again in the order of their calls.
+//!    those of its neighbours: it takes the lowest one that no other key's write has.
+//! 5. *Before an orphan*, and only there, latent writes are tried, with the versions that are wanted: the one that the
+//!    orphan expected, and those that latent compare-and-swaps expect in their turn. Puts are again used in the order of
+//!    their calls.
 //!
-//! So without orphans a state is (writes, absences, deletes placed; absent or not), and there are at most as many as the
-//! product of these three numbers, in practice about one a write; with orphans there is a set of latent writes besides, and
-//! the budget guards against its powers.
+//! So without orphans a state is (writes, absences, deletes placed; absent or not). There are at most as many states as the
+//! product of these three numbers, in practice about one per write. With orphans a state also has a set of latent writes,
+//! and the budget guards against the number of such sets.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,7 @@ use super::register::{NEVER, Register, Write};
 use super::rules::free_after;
 use super::violation::{Kind, Violation};
 
-/// Looks for a linearization; each state takes one from `left`.
+/// Searches for a linearization. Each state takes one from `left`.
 pub(super) fn search(register: &Register<'_>, versions: &Versions, left: &mut u64) -> Result<(), Violation> {
     let search = Search::new(register, versions);
     let mut seen = BTreeSet::new();
@@ -59,7 +60,7 @@ pub(super) fn search(register: &Register<'_>, versions: &Versions, left: &mut u6
     Err(search.dead_end(&furthest))
 }
 
-/// What is placed, and what the register holds after it.
+/// The operations that are placed, and what the register holds after them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct State {
     /// Writes with known versions, from the lowest.
@@ -69,7 +70,7 @@ struct State {
     /// Deletes of unknown outcome, from the first called.
     deletes: usize,
     holds: Holds,
-    /// The latent writes that are placed. Ever empty without orphans.
+    /// The latent writes that are placed. Always empty without orphans.
     latent: BTreeSet<usize>,
 }
 
@@ -126,7 +127,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// All states that lie one write on; the likeliest is pushed last.
+    /// Pushes all states that lie one write further, the likeliest last.
     fn go_on(&self, state: &State, open: &mut Vec<State>) {
         let horizon = self.horizon(state);
         let next = self.register.writes.get(state.writes);
@@ -159,7 +160,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let possible = match latent.expected {
-                // A put need not come after another latent write: it could stand in its place.
+                // A put after another latent write adds nothing: it could stand in that write's place.
                 None => !put && !matches!(state.holds, Holds::Latent(_)),
                 expected => self.expectation_holds(state, expected),
             };
@@ -176,7 +177,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The versions of which nobody told, and which the orphan `next` or a latent write before it may have expected.
+    /// The versions that no answer reported, and that the orphan `next` or a latent write before it may have expected.
     fn wanted(&self, state: &State, next: &Write) -> BTreeSet<Version> {
         let last = self.version(state);
         let waiting = self.register.latent.iter().enumerate().filter(|(index, _)| !state.latent.contains(index));
@@ -186,7 +187,7 @@ impl<'a> Search<'a> {
         expected.filter(|version| between(version) && !foreign(version)).collect()
     }
 
-    /// Whether an absence of the key right after this state would explain anything.
+    /// Whether an absent key right after this state would explain any operation.
     fn delete_is_of_use(&self, state: &State) -> bool {
         let next = self.register.writes.get(state.writes);
         self.can_place_absence(state)
@@ -199,8 +200,8 @@ impl<'a> Search<'a> {
         next.is_some_and(|absence| absence.called <= self.horizon(state))
     }
 
-    /// No operation that was called after this time can be next: another one had returned by then. Sights of what the
-    /// register holds now are left out.
+    /// An operation that was called after this time cannot be next: another one had returned by then. Sights of the present
+    /// state of the register are left out.
     fn horizon(&self, state: &State) -> u64 {
         self.earliest[state.writes].min(self.register.absences.earliest(state.absences))
     }

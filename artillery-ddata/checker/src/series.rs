@@ -1,10 +1,10 @@
-//! Lists and counters: whatever is applied to them stays, so each key's operations are in the order of their versions.
+//! Lists and counters: each applied write stays visible, so each key's operations are in the order of their versions.
 //!
-//! Of every acknowledged operation the version is known. A write makes a version of its own, a read tells that of the last
+//! The version of every acknowledged operation is known. A write makes a version of its own; a read reports that of the last
 //! write before it. So an order is a linearization if it is that of the versions and no operation stands before one that had
-//! returned when it was called; what is left is whether each state holds what the writes up to it make.
+//! returned when it was called. It remains to check that each state is the result of the writes up to it.
 //!
-//! The rules are necessary. They leave a little open: which versions writes of unknown outcome had that nobody saw, and what
+//! The rules are necessary. They leave two things open: the versions of unseen writes of unknown outcome, and what
 //! stands in a list behind the last read of it.
 
 use std::{collections::BTreeMap, fmt};
@@ -15,26 +15,26 @@ use serde::{Deserialize, Serialize};
 use super::{counters, lists};
 use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation};
 
-/// What is wrong with lists, counters, cuts or sessions. Each proves that no chain behaves so.
+/// What is wrong with lists, counters, cuts or sessions. A correct chain never shows any of these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Rule {
     /// The history itself makes no sense.
     Malformed,
     /// A write was applied twice.
     AppliedTwice,
-    /// An acknowledged write isn't there.
+    /// An acknowledged write is missing.
     Lost,
-    /// A refused write is there, or one that nobody asked for by then.
+    /// A write is visible that was refused, or that no client had called by then.
     NotAsked,
-    /// Two reads of one list have no common history, or what was told of a place in it isn't so.
+    /// Two reads of one list have no common history, or an item does not stand where its answer said.
     Forked,
-    /// A write was given a version below one that was known before it was called, or another one's.
+    /// A write was given a version below one that was known before its call, or the version of another write.
     VersionWentBack,
     /// A read shows less than was known before it was called.
     StaleRead,
-    /// Half of a batch was seen.
+    /// Only a part of a batch was seen.
     HalfBatch,
-    /// Keys that were read together were never so at one time.
+    /// Keys that were read together never had those values at one time.
     NoCut,
     /// A session's read shows less than the session had seen.
     WentBack,
@@ -43,9 +43,9 @@ pub enum Rule {
 /// A history that breaks a rule.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Broken {
-    /// Which.
+    /// The broken rule.
     pub rule: Rule,
-    /// How.
+    /// The evidence.
     pub what: String,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Checks each key for itself.
+/// Checks each key by itself.
 pub(super) fn check(operations: &[SeriesOperation]) -> Result<(), Broken> {
     let mut keys: BTreeMap<u32, Vec<&SeriesOperation>> = BTreeMap::new();
     for operation in operations {
@@ -102,7 +102,7 @@ fn is_of_list(operation: &SeriesOperation) -> bool {
     matches!(operation.call, SeriesCall::Append(_)) || matches!(operation.answer, SeriesAnswer::List(..))
 }
 
-/// Versions follow upon each other as calls and answers do, and no two writes share one.
+/// Versions ascend in the order of calls and answers, and no two writes share a version.
 fn keeps_time(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     let mut answered: Vec<(u64, Version)> =
         operations.iter().filter_map(|operation| Some((operation.returned, operation.version()?))).collect();
@@ -127,7 +127,7 @@ fn keeps_time(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// At each position of what is sorted by version the earliest return from there on; one longer than `returns`.
+/// The earliest return from each position on. One element longer than `returns`, which are in the order of versions.
 pub(super) fn earliest(returns: impl DoubleEndedIterator<Item = u64>) -> Vec<u64> {
     let mut earliest = vec![u64::MAX];
     for returned in returns.rev() {

@@ -9,13 +9,13 @@ use super::violation::{Kind, Violation};
 use super::{Budget, by_key, decide, form, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
-/// How many operations the checks of one shrinking may see in all.
+/// Bound on the operations that all checks of one shrinking examine.
 const WORK: usize = 2_000_000;
 
 /// Cuts the explanation of a violation that the search found down to the shortest prefix.
 ///
-/// Prefixes of a linearizable history are linearizable, so the shortest bad one is found by halving. It may break a rule
-/// that the whole does not: then that is the shorter and more precise explanation.
+/// Prefixes of a linearizable history are linearizable, so halving finds the shortest bad one. The prefix may break a rule
+/// that the whole history does not break: then that is the shorter and more precise explanation.
 pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -> Violation {
     if violation.kind != Kind::NotLinearizable {
         return violation;
@@ -41,8 +41,8 @@ pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -
     Violation { stuck, operations, ..violation }
 }
 
-/// The history up to and with the `answers`-th answer, and the operation that got it. Refused operations are left out, also
-/// while they were under way: they say nothing.
+/// The history up to and with the `answers`-th answer, and the operation that got it. Refused operations have no effect:
+/// they are left out, also where they were still under way.
 fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<Operation>) {
     let speaks = |operation: &&Operation| !matches!(operation.answer, Answer::Unknown | Answer::Refused);
     let mut answered: Vec<&Operation> = operations.iter().filter(speaks).collect();
@@ -63,11 +63,11 @@ fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<O
     (operations.filter(|operation| !says_nothing(operation)).collect(), last)
 }
 
-/// A history, as short as bounded work makes it, that is wrong in the same way: of the violation's key alone (and, for one
-/// version under two keys, the other key's operation).
+/// A history, as short as bounded work makes it, that is wrong in the same way. It has operations of the violation's key
+/// alone (for one version under two keys, also the operation of the other key).
 ///
-/// Only such operations are dropped as cannot make a good history bad by their absence, so that what is left never
-/// accuses anything that the whole history explains. An undecided key is returned whole.
+/// An operation is dropped only if a good history stays good without it. So the rest never shows a violation that
+/// the whole history explains. An undecided key is returned whole.
 pub fn shortest(history: &History, violation: &Violation) -> History {
     let fails = |operations: &[Operation]| {
         verdict(operations, Budget::default()).is_err_and(|found| found.kind == violation.kind)
@@ -119,7 +119,7 @@ fn drop_chunks(
     kept
 }
 
-/// What is left when all in `range` that may be dropped are; a good history stays good.
+/// The operations without those in `range` that may be dropped. A good history stays good.
 pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
     let observers = |position: &usize| match operations[*position].answer {
         Answer::Written(_) | Answer::Took { .. } => false,
@@ -138,14 +138,14 @@ pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -
     keep(&dropped)
 }
 
-/// What the operations that are left rest upon.
+/// What the remaining operations depend on.
 struct Needed {
     values: BTreeSet<Value>,
-    /// What successful compare-and-swaps expected.
+    /// The versions that successful compare-and-swaps expected.
     expected: BTreeSet<Version>,
-    /// Whether one expected a version of which nobody told: then writes of unknown outcome may be what made it.
+    /// Whether one of them expected a version that no answer reported. Then a write of unknown outcome may have made it.
     orphans: bool,
-    /// What rests on an absent key.
+    /// The operations that depend on an absent key.
     absences: Vec<Operation>,
     acknowledged: Vec<(Version, Operation)>,
 }
@@ -178,7 +178,7 @@ impl Needed {
             return false;
         }
         match written(write) {
-            // Nobody saw it and nobody expected it: what comes next in the order does not mind what it overwrites.
+            // No operation saw or expected this value: the next one in the order does not depend on what it overwrites.
             Some(value) => {
                 let expected = acknowledged(write).is_some_and(|version| self.expected.contains(&version));
                 !self.values.contains(&value) && !expected
@@ -187,7 +187,7 @@ impl Needed {
         }
     }
 
-    /// Whether `absence` cannot rest on `delete`: it came before, or after a write that came after.
+    /// Whether `delete` cannot be the cause of `absence`: it came later, or a write came between the two.
     fn has_other_reason(&self, absence: &Operation, delete: &Operation) -> bool {
         if absence.answer != Answer::Unknown && absence.returned < delete.called {
             return true;

@@ -13,7 +13,7 @@ use artillery_proto::Version;
 use super::{Budget, Kind, Violation, check, shortest, shrink, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
-/// An operation of a client of its own on key 7.
+/// An operation on key 7, by a client that makes no other.
 fn op(called: u64, returned: u64, call: Call, answer: Answer) -> Operation {
     Operation { client: u32::try_from(called).unwrap_or(u32::MAX), key: 7, called, returned, call, answer, batch: 0 }
 }

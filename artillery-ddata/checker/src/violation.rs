@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Answer, Call, Operation, Value};
 
-/// The way in which a history is wrong. All but the first and the last prove that no register behaves so.
+/// The way in which a history is wrong. All but the first and the last prove that it is not that of a register.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// The history itself makes no sense: two writes of one value, an answer to another question, a return before its
     /// call, a write that made [`Version::NONE`].
     Malformed,
-    /// A value was seen that nobody wrote to this key.
+    /// A value was seen that no operation wrote to this key.
     NeverWritten,
     /// A value was seen by an operation that had returned before the value's write was called.
     FromTheFuture,
@@ -27,9 +27,9 @@ pub enum Kind {
     VersionReused,
     /// A compare-and-swap failed although the key held just what it expected.
     FalseConflict,
-    /// A write was given a lower version than one that was known before it was called.
+    /// A write was given a lower version than one that was known before its call.
     VersionWentBack,
-    /// Two compare-and-swaps that expected the same both succeeded, and nothing can have lain between them.
+    /// Two compare-and-swaps that expected the same version both succeeded, and no write can have come between them.
     DoubleSwap,
     /// A compare-and-swap succeeded over a write that it did not expect.
     LostUpdate,
@@ -39,7 +39,7 @@ pub enum Kind {
     StaleRead,
     /// A value was seen after a newer delete had been acknowledged.
     Resurrected,
-    /// A value was seen after somebody had seen a newer one.
+    /// A value was seen after an operation had seen a newer one.
     ReadWentBack,
     /// The key was absent after a write was known, and no delete can have come between.
     Vanished,
@@ -83,12 +83,12 @@ pub struct Violation {
     pub key: u32,
     /// What is wrong.
     pub kind: Kind,
-    /// The operation that could not be placed: up to the moment before its answer all could be explained (for the kinds
-    /// that a rule finds: the last link of the contradiction). `None` if undecided.
-    /// An index into `operations`; see [`Violation::operation`].
+    /// The operation that could not be placed, as an index into `operations`; see [`Violation::operation`]. Everything before
+    /// its answer could be explained. For the kinds that a rule finds it is the last link of the contradiction. `None` if
+    /// undecided.
     pub stuck: Option<usize>,
     /// The operations that contradict one another, in the order of their calls. For [`Kind::NotLinearizable`]: the shortest
-    /// prefix of the key's history, by answers, that is not linearizable, where what had no answer yet is shown with
+    /// prefix of the key's history, by answers, that is not linearizable. An operation without an answer by then is shown with
     /// [`Answer::Unknown`].
     pub operations: Vec<Operation>,
 }

@@ -4,12 +4,12 @@ use std::fmt;
 
 use artillery_proto::guards::Guards;
 
-/// Nodes, all of which serve at first.
+/// Number of nodes. All of them serve at first.
 pub const NODES: usize = 3;
-/// Writes, to one key.
+/// Most writes, all to one key.
 pub const WRITES: usize = 2;
 
-/// How far the exploration goes, and which guard is out.
+/// How far the exploration goes, and which guards are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Writes: 0 to [`WRITES`]. The second begins after the first has begun.
@@ -20,7 +20,7 @@ pub struct Bounds {
     pub ticks: u64,
     /// Nodes that crash or are cut off.
     pub faults: u32,
-    /// Reorders, to any other order. The head isn't closed for them: safety may not depend on that.
+    /// Reorders, to any other order. The head isn't closed for them, since safety may not depend on that.
     pub reorders: u32,
     /// Entries that the configuration log takes.
     pub changes: u32,
@@ -28,7 +28,7 @@ pub struct Bounds {
     pub elections: u32,
     /// Frames under way on each ordered link.
     pub in_flight: usize,
-    /// Whether renewals and their answers may be late; else each is taken in at the very step that it is sent.
+    /// Whether renewals and their answers may be late. If not, each one is processed in the step in which it is sent.
     pub late_renewals: bool,
     /// The guards that stand in the coordinator.
     pub coordinator: Guards,

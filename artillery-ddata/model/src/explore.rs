@@ -6,24 +6,25 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::{bounds::Bounds, world::Action};
 
-/// What came of an exploration.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored {
     /// Different states.
     pub states: usize,
-    /// Steps to states, known ones too.
+    /// Steps taken, also those to known states.
     pub steps: usize,
-    /// Steps from the beginning, at most.
+    /// Most steps in a row from the beginning.
     pub depth: usize,
-    /// What is wrong, and the steps to it.
+    /// The broken property, and the steps to it.
     pub failure: Option<(&'static str, Vec<Action>)>,
-    /// What no run has shown though one should.
+    /// Properties that some run should have shown and none has.
     pub missing: Vec<&'static str>,
-    /// All was explored.
+    /// Whether everything within the bounds was explored.
     pub complete: bool,
 }
 
-/// Explores on so many threads, for so long at most: breadth first (the shortest failing run, much memory) or depth first.
+/// Explores on `threads` threads for `at_most` that long, breadth first (finds the shortest failing run, takes much memory)
+/// or depth first.
 #[allow(clippy::disallowed_methods, reason = "an exploration may be ended, and is then not complete")]
 pub fn explore(bounds: Bounds, threads: usize, breadth: bool, at_most: Duration) -> Explored {
     let checker = bounds.checker().threads(threads).timeout(at_most).finish_when(HasDiscoveries::AnyFailures);

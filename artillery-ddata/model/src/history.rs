@@ -1,64 +1,64 @@
-//! What clients saw, and whether one register can have shown it.
+//! What clients saw, and whether one register can have answered so.
 
 use crate::bounds::WRITES;
 
-/// The read, behind the writes.
+/// The index of the read, behind the writes.
 pub const READ: usize = WRITES;
-/// Operations.
+/// Number of operations.
 const OPERATIONS: usize = WRITES + 1;
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// Nothing yet, or nobody can say.
+    /// No answer yet, or the outcome is unknown.
     Unknown,
     /// The write is committed.
     Acknowledged,
-    /// The read found this: 0 for nothing, else the number of the write, counted from 1.
+    /// The read found the value of this write, counted from 1; 0: the key was absent.
     Found(u8),
-    /// It was not done and never will be.
+    /// The operation was not applied and never will be.
     Refused,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Operation {
-    /// The operations that were over when it began, as bits.
+    /// The operations that had ended when this one began, as bits.
     after: u8,
     outcome: Outcome,
 }
 
-/// What clients saw: which operation was over before which began, and what came of each. Nothing else about their order
-/// is kept, so that two histories that say the same are the same.
+/// What clients saw: which operations had ended before each one began, and all outcomes. Nothing else about their order
+/// is kept, so that equivalent histories are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct History {
     operations: [Option<Operation>; OPERATIONS],
 }
 
 impl History {
-    /// An operation begins: a write by its number from 0, or [`READ`].
+    /// An operation begins: a write, by its number from 0, or [`READ`].
     pub fn begin(&mut self, which: usize) {
         let after = (0..OPERATIONS).filter(|&other| self.is_over(other)).map(|other| 1 << other).sum();
         self.operations[which] = Some(Operation { after, outcome: Outcome::Unknown });
     }
 
-    /// It is over.
+    /// The operation ends.
     pub fn end(&mut self, which: usize, outcome: Outcome) {
         if let Some(operation) = &mut self.operations[which] {
             operation.outcome = outcome;
         }
     }
 
-    /// Writes that have begun.
+    /// The number of writes that have begun.
     pub fn writes(&self) -> usize {
         self.operations[..WRITES].iter().flatten().count()
     }
 
-    /// Whether it has begun.
+    /// Whether the operation has begun.
     pub fn has_begun(&self, which: usize) -> bool {
         self.operations[which].is_some()
     }
 
-    /// What came of it, if it has begun.
+    /// The outcome of the operation, if it has begun.
     pub fn outcome(&self, which: usize) -> Option<Outcome> {
         self.operations[which].map(|operation| operation.outcome)
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_unknown_outcome_may_have_happened_or_not_and_at_any_time() {
+    fn unknown_write_takes_effect_at_any_time_or_never() {
         let history = written(&[Outcome::Unknown, Outcome::Acknowledged]);
         assert!(reads(history, 1) && reads(history, 2));
         assert!(!reads(history, 0));

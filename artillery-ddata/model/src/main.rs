@@ -15,7 +15,7 @@ use artillery_model::{
 use artillery_proto::guards::{Guards, Mutant};
 use clap::{Parser, ValueEnum};
 
-/// Explores a small chain exhaustively. Exit code 1: something is wrong, or was not explored to its end.
+/// Explores a small chain exhaustively. Exit code 1: a property is broken, or not everything was explored.
 #[derive(Parser, Debug)]
 #[command(version, about)]
 struct Arguments {
@@ -25,7 +25,7 @@ struct Arguments {
     /// Leave the read out.
     #[arg(long)]
     no_read: bool,
-    /// Steps of the clock, of a quarter of a lease each. A member that is gone is removed at the fifth.
+    /// Steps of the clock, of a quarter of a lease each. A lost member is removed at the fifth.
     #[arg(long, default_value_t = 6)]
     ticks: u64,
     /// Nodes that crash or are cut off.
@@ -52,13 +52,13 @@ struct Arguments {
     /// With a guard out, look for any failing run, not for the shortest: takes little memory.
     #[arg(long)]
     depth_first: bool,
-    /// See that worlds that are taken for one lead to the same: on one thread, and takes more memory.
+    /// Verify that worlds of equal fingerprint lead to the same worlds: on one thread, with more memory.
     #[arg(long)]
     compare: bool,
     /// Threads.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     threads: u8,
-    /// Give up after so many seconds: kept by two threads or more, one alone never looks.
+    /// Give up after so many seconds. Works with two threads or more: a single one never looks at the time.
     #[arg(long, default_value_t = 1800)]
     seconds: u64,
 }
@@ -70,7 +70,7 @@ enum Guard {
     RemoveAtOnce,
     /// A new leader doesn't wait for the leases that others granted (trap 4).
     NewLeaderDoesNotWait,
-    /// Local reads go on when the lease is out (trap 1).
+    /// Local reads go on after the lease has expired (trap 1).
     IgnoreLease,
     /// A successor is followed before its predecessor is known to be a prefix (trap 52).
     FollowTooSoon,
@@ -171,7 +171,7 @@ fn say(explored: &Explored, mutant: Option<Guard>) -> ExitCode {
     if right && (mutant.is_some() || explored.complete) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What this process took at most, as the system says it.
+/// The peak memory of this process, as the system reports it.
 fn peak_memory() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

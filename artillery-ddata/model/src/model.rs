@@ -12,7 +12,7 @@ use crate::{
     world::{Action, World},
 };
 
-/// A world, and what it is known by.
+/// A world and its fingerprint.
 #[derive(Clone, Debug)]
 pub struct State {
     world: Arc<World>,

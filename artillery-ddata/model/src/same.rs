@@ -1,4 +1,5 @@
-//! Whether worlds that are taken for one are one: else an exploration leaves out what only one of them leads to.
+//! Whether worlds of equal fingerprint are alike. The exploration goes on from only one of them: were they different, what
+//! the other one leads to would be left out.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -7,20 +8,20 @@ use crate::{
     world::{Action, World},
 };
 
-/// What was compared.
+/// The number of worlds that were compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
     /// Different states.
     pub states: usize,
-    /// Worlds that were taken for one that was there already.
+    /// Worlds with the fingerprint of a known one.
     pub again: usize,
 }
 
-/// Goes to every world within the bounds by every step that leads there, and sees that those that are taken for one are
-/// alike: the same rules hold, the same can happen next, and it leads to what is taken for one again.
+/// Goes to every world within the bounds by every step that leads there. Verifies that worlds of equal fingerprint are
+/// alike: the same rules hold, the same steps are possible, and these lead to equal fingerprints again.
 ///
 /// # Errors
-/// The last step to a world that isn't like the one that it was taken for, and what it was taken for.
+/// The last step to a world that differs from a known one of equal fingerprint, and that fingerprint.
 pub fn compare(bounds: Bounds) -> Result<Compared, (Option<Action>, u64)> {
     let mut known: BTreeMap<u64, Next> = BTreeMap::new();
     let mut again = 0;
@@ -39,7 +40,7 @@ pub fn compare(bounds: Bounds) -> Result<Compared, (Option<Action>, u64)> {
     Ok(Compared { states: known.len(), again })
 }
 
-/// Which rules hold, what can happen, and what each of that leads to.
+/// The rules that hold, the possible steps, and the fingerprint to which each step leads.
 #[derive(PartialEq)]
 struct Next {
     rules: [bool; 5],

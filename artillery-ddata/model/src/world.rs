@@ -15,13 +15,13 @@ use std::{
 use artillery_proto::{
     ClusterId, Incarnation, MemberId, Mode, NodeId, Timestamp,
     control::{
-        ChainSettings, Configs, Founder, Founding, Term, Timing,
+        Bootstrap, ChainSettings, Configs, NodeInfo, Term, Timing,
         log::LogEntry,
         message::{Renewal, Renewed},
     },
-    node::{self, Node as Decider},
-    runner::Link,
-    wire::message::ChainFrame,
+    message::ChainFrame,
+    node::{self, NodeMachine as Decider},
+    runner::LinkChange,
 };
 
 pub use self::member::Health;
@@ -38,37 +38,37 @@ use crate::{
 pub(crate) const UNIT: Duration = Duration::from_millis(250);
 /// The key that is written and read.
 pub(crate) const KEY: &[u8] = b"k";
-/// A lease, in steps of the clock: as many as by default.
+/// A lease, in steps of the clock: as long as the default.
 const LEASE: u32 = 4;
-/// How long a member may be silent, in steps of the clock: more than by default, since whoever looks at the clock less
-/// than twice in that time is taken to have slept.
+/// How long a member may be silent, in steps of the clock. Longer than the default: a coordinator that reads its clock less
+/// than twice in that time is taken for one that was paused.
 const SUSPECT: u32 = 3;
-/// A member that holds its chain up for so long is moved out, in steps of the clock: never, since nothing here is slow
-/// and how long things took is no part of a state.
+/// How long a member may hold up its chain before it is moved out, in steps of the clock. In effect never: nothing here
+/// is slow, and durations are no part of a state.
 const SLOW: u32 = 1_000_000;
-/// Steps of the clock before the exploration begins: the first leader has waited, and all hold leases.
+/// Steps of the clock before the exploration begins: by then the first leader has waited, and all nodes hold leases.
 const BEFORE: u64 = 8;
 
-/// Other orders of the members, by their places at first.
+/// Other orders of the members, by their places in the first order.
 const ORDERS: [[usize; NODES]; 5] = [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// What happens next.
+/// A step of the exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// A node takes in the oldest frame under way to it from another one.
+    /// A node receives the oldest frame under way to it from another node.
     Deliver {
-        /// From.
+        /// The sender.
         from: u8,
-        /// To.
+        /// The receiver.
         to: u8,
     },
-    /// The coordinator takes in the oldest renewal of a node.
+    /// The coordinator receives the oldest renewal of a node.
     Renewal(u8),
-    /// A node takes in the oldest answer to its renewals.
+    /// A node receives the oldest answer to its renewals.
     Renewed(u8),
-    /// A node hears of the newest configuration.
+    /// A node learns the newest configuration.
     Learn(u8),
-    /// The clocks of all go on by one step.
+    /// All clocks advance by one step.
     Tick,
     /// The client writes the next value at a node that takes itself for the head.
     Write(u8),
@@ -76,24 +76,24 @@ pub enum Action {
     Read(u8),
     /// A node stops for good.
     Crash(u8),
-    /// A node reaches nobody any more but its clients.
+    /// A node loses contact with all other nodes, and keeps that with its clients.
     CutOff(u8),
     /// The coordinator begins another term.
     Elect,
-    /// An operator wants one of the other orders of the members.
+    /// An operator requests one of the other orders of the members.
     Reorder(u8),
 }
 
-/// All that there is at one moment.
+/// The whole state at one moment.
 #[derive(Clone, Debug)]
 pub struct World {
     bounds: Bounds,
     now: u64,
     nodes: Vec<Part<Node>>,
-    /// It keeps the log, decides, and serves nothing.
+    /// Keeps the log, decides, and serves nothing.
     leader: Part<Decider>,
     configs: Arc<Configs>,
-    /// The entries that made the configurations from those of the founding.
+    /// The entries that turned the first configurations into the present ones.
     log: Vec<LogEntry>,
     term: u64,
     /// Frames under way, by sender and receiver.
@@ -101,7 +101,7 @@ pub struct World {
     renewals: Vec<VecDeque<Renewal>>,
     answers: Vec<VecDeque<Renewed>>,
     history: History,
-    /// What this run has shown.
+    /// What this run has shown of what [`Seen`] lists.
     seen: Seen,
     faults: u32,
     reorders: u32,
@@ -111,40 +111,41 @@ pub struct World {
 /// What some run is expected to show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Seen {
-    /// A write was acknowledged by a chain that had been changed.
+    /// A write was acknowledged by a chain whose configuration had changed.
     pub(crate) acknowledged_after_change: bool,
-    /// Where the read was served, and whether by the gate.
+    /// The node that served the read, and whether its gate did.
     pub(crate) read_at: Option<(u8, bool)>,
 }
 
 fn moment(step: u64) -> Timestamp {
-    // A clock that shows 0 would mean "never" in places.
+    // In some fields 0 means "never", so no clock shows it.
     Timestamp::ZERO + UNIT * (step as u32 + 100)
 }
 
-/// Who decides: a process that keeps the log and serves nothing.
+/// The identity of the leader: a process that keeps the log and serves nothing.
 fn leader() -> MemberId {
     MemberId { node: NodeId::from_name("leader"), incarnation: Incarnation { store: 99, starts: 1 } }
 }
 
 impl World {
-    /// A chain that is open everywhere, in which all hold leases and nothing is under way.
+    /// A chain that is open at all members. All nodes hold leases, and no message is under way.
     pub fn new(bounds: Bounds) -> Self {
         let settings = ChainSettings { chains: 1, replicas: NODES as u32, mode: Mode::Craq, min_members: 1 };
         let members = (0..NODES).map(founder).collect();
         let cluster = ClusterId(1);
         let timing = Timing { lease: UNIT * LEASE, suspect: UNIT * SUSPECT, slow: UNIT * SLOW, ..Timing::default() };
-        let founding = Founding { settings, timing, ..Founding::new(cluster, "modelled", members) };
+        let founding = Bootstrap { settings, timing, ..Bootstrap::new(cluster, "modelled", members) };
         let configs = Arc::new(Configs::of(&founding));
-        let settings = node::Settings { cluster, replicas: NODES, tick: UNIT, ..node::Settings::default() };
+        let settings =
+            node::CoordinatorSettings { cluster, replicas: NODES, tick: UNIT, ..node::CoordinatorSettings::default() };
         let node = |at| Part::new(Node::new(founder(at), configs.clone(), settings, &bounds));
         let mut nodes: Vec<_> = (0..NODES).map(node).collect();
         if let Some(config) = configs.iter().next() {
-            // By their places in the chain, so that traces are easily read.
+            // In the order of the chain, so that traces are easy to read.
             nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
         }
-        let founder = Founder { id: leader(), name: "leader".into(), addrs: Vec::new() };
-        let guarded = node::Settings { guards: bounds.coordinator, ..settings };
+        let founder = NodeInfo { id: leader(), name: "leader".into(), addrs: Vec::new() };
+        let guarded = node::CoordinatorSettings { guards: bounds.coordinator, ..settings };
         let decider = Decider::new(founder, configs.clone(), guarded);
         let mut new = Self {
             bounds,
@@ -171,7 +172,7 @@ impl World {
         self.elect();
         for node in 0..NODES {
             let peers: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&id| id != self.nodes[node].id).collect();
-            self.take_in(node, |turn| turn.links.extend(peers.into_iter().map(Link::Up)));
+            self.take_in(node, |turn| turn.links.extend(peers.into_iter().map(LinkChange::Up)));
             self.obey(node);
             self.hand_in(node, what_others_hear(self.configs.clone()));
         }
@@ -187,7 +188,7 @@ impl World {
         next.is_some()
     }
 
-    /// The frames, renewals and answers that can be taken in now.
+    /// The frames, renewals and answers that can be received now.
     fn messages(&self) -> impl Iterator<Item = Action> + '_ {
         let nodes = 0..NODES as u8;
         let pairs = nodes.clone().flat_map(|from| (0..NODES as u8).map(move |to| (from, to)));
@@ -198,7 +199,7 @@ impl World {
         frames.chain(renewals.map(Action::Renewal)).chain(answers.map(Action::Renewed))
     }
 
-    /// What can happen next.
+    /// The steps that are possible now.
     pub fn actions(&self, out: &mut Vec<Action>) {
         out.extend(self.messages());
         let nodes = || 0..NODES as u8;
@@ -227,8 +228,8 @@ impl World {
         }
     }
 
-    /// As long as all are well and each renews at every step of the clock, a step only moves all moments on by one:
-    /// nothing that is possible after it is not possible before.
+    /// While all nodes are well and renew at every step of the clock, a step only shifts all times by one: everything
+    /// that is possible after it was possible before it.
     fn time_counts(&self) -> bool {
         self.bounds.late_renewals || self.faults > 0 || self.reorders > 0 || self.term > 1
     }
@@ -238,16 +239,16 @@ impl World {
         status.config.is_some_and(|config| config.head() == Some(self.nodes[node].id))
     }
 
-    /// 64 bits of all that what may happen next depends on.
+    /// 64 bits of everything on which later steps depend.
     pub fn fingerprint(&self) -> u64 {
-        // Names every field: a new one that is forgotten here doesn't compile.
+        // Names every field, so that a new field that is forgotten here doesn't compile.
         let Self {
-            // The same in all that are compared.
+            // Equal in all worlds that are compared.
             bounds: _,
             now,
             nodes,
             leader,
-            // What the log comes to.
+            // Follows from the log.
             configs: _,
             log,
             term,
@@ -263,12 +264,12 @@ impl World {
         let nodes: Vec<_> = nodes.iter().map(Part::fingerprint).collect();
         fingerprint(|out| {
             write!(out, "{:?}", (now, term, faults, reorders, changes, history, seen, nodes, leader.fingerprint()))?;
-            // All of the log: replicas, holders and the coordinator only say how much of it they know.
+            // The whole log: replicas, lease clients and the coordinator only describe how much of it they know.
             write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
         })
     }
 
-    fn what_the_leader_hears(&self) -> node::Input {
+    fn what_the_leader_hears(&self) -> node::NodeInput {
         what_is_heard(Some(Term(self.term)), self.configs.clone())
     }
 
@@ -277,14 +278,14 @@ impl World {
     }
 }
 
-/// What nodes hear of the log that don't lead it.
-fn what_others_hear(configs: Arc<Configs>) -> node::Input {
+/// The input about the log for a node that does not lead it.
+fn what_others_hear(configs: Arc<Configs>) -> node::NodeInput {
     what_is_heard(None, configs)
 }
 
-/// The log is kept by others than the nodes of the cluster.
-fn what_is_heard(leads: Option<Term>, configs: Arc<Configs>) -> node::Input {
-    node::Input::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
+/// The input about a log that is kept outside the nodes of the cluster.
+fn what_is_heard(leads: Option<Term>, configs: Arc<Configs>) -> node::NodeInput {
+    node::NodeInput::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
 }
 
 fn link(from: usize, to: usize) -> usize {

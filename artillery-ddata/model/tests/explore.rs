@@ -9,7 +9,7 @@ use artillery_model::{
 };
 use artillery_proto::guards::{Guards, Mutant};
 
-/// No limit: these are small.
+/// In effect no time limit: these explorations are small.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
 fn passes(bounds: Bounds) {
@@ -19,21 +19,21 @@ fn passes(bounds: Bounds) {
 }
 
 #[test]
-fn two_writes_and_a_read_of_healthy_nodes() {
+fn healthy_nodes_pass() {
     passes(Bounds { faults: 0, ..Bounds::default() });
 }
 
 #[test]
-fn a_read_while_one_is_lost_and_removed() {
+fn read_during_a_removal_passes() {
     passes(Bounds { writes: 0, ..Bounds::default() });
 }
 
 #[test]
-fn a_write_and_a_read_while_one_is_lost() {
+fn write_and_read_during_a_loss_pass() {
     passes(Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() });
 }
 
-/// A reorder in place of the fault, before or after a write was begun.
+/// A reorder in place of the fault, before or after a write begins.
 fn reordered(replica: Guards) -> Bounds {
     Bounds {
         writes: 1,
@@ -48,18 +48,18 @@ fn reordered(replica: Guards) -> Bounds {
 }
 
 #[test]
-fn a_write_and_a_read_while_members_change_places() {
+fn write_during_a_reorder_passes() {
     passes(reordered(Guards::ALL));
 }
 
 #[test]
-fn following_too_soon_is_found_out() {
+fn following_too_soon_is_caught() {
     let bounds = reordered(Guards::without(Mutant::FollowTooSoon));
     explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
 }
 
 #[test]
-fn whoever_removes_a_member_too_early_is_found_out() {
+fn early_removal_is_caught() {
     let bounds =
         Bounds { writes: 1, ticks: 3, coordinator: Guards::without(Mutant::RemoveAtOnce), ..Bounds::default() };
     let (what, _) = explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
@@ -68,7 +68,7 @@ fn whoever_removes_a_member_too_early_is_found_out() {
 }
 
 #[test]
-fn worlds_that_are_taken_for_one_lead_to_the_same() {
+fn worlds_of_equal_fingerprint_are_alike() {
     for bounds in [
         Bounds { writes: 0, ..Bounds::default() },
         Bounds { faults: 0, writes: 2, ..Bounds::default() },

@@ -1,15 +1,15 @@
-//! Which chain, in which order, under which epoch: decisions, not suggestions.
+//! The members of each chain, their order and their epoch: decisions, not suggestions.
 //!
-//! [`formation`] settles once who founds a cluster, [`placement`] puts its chains on its nodes, and [`log`] says
-//! which configuration of a chain is the present one. The coordinator decides what stands in the log, and which nodes hold a
-//! lease; the holder asks for leases; [`message`] is what the two say to each other. Both are parts of
-//! [`Node`](crate::node::Node).
+//! [`formation`] settles once which nodes found a cluster, [`placement`] puts its chains on its nodes, and [`log`] keeps the
+//! present configuration of each chain. The coordinator decides what stands in the log, and which nodes hold a lease; the
+//! lease client asks for leases; [`message`] has the messages between the two. Both are parts of
+//! [`Node`](crate::node::NodeMachine).
 
 pub mod conformance;
 pub(crate) mod coordinator;
 pub mod formation;
 mod history;
-pub(crate) mod holder;
+pub(crate) mod lease_client;
 pub mod log;
 pub mod message;
 pub mod placement;
@@ -19,7 +19,7 @@ mod timing;
 
 use std::net::SocketAddr;
 
-pub use artillery_core::id::MAX_LINEAGE;
+pub use artillery_core::internal::MAX_LINEAGE;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -32,24 +32,24 @@ use crate::{ClusterId, MemberId, Mode};
 
 /// What every member of a cluster has known since it was formed. Never changed afterwards.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Founding {
+pub struct Bootstrap {
     /// The cluster's id: random, made for this formation.
     pub cluster: ClusterId,
-    /// What the cluster is called; nodes under other names never meet it.
+    /// The cluster's name; nodes under other names never meet it.
     pub name: String,
-    /// Who formed it, in which lives.
-    pub members: Vec<Founder>,
-    /// What was settled for good.
+    /// The founders, in the incarnations that formed the cluster.
+    pub members: Vec<NodeInfo>,
+    /// The chain settings, fixed for good.
     pub settings: ChainSettings,
-    /// The times that all nodes of it go by.
+    /// The times that all nodes of the cluster go by.
     pub timing: Timing,
-    /// The clusters that it succeeds, the oldest first: an operator gave each of them up (`ctl found`).
+    /// The clusters that this one succeeds, oldest first: an operator gave each of them up (`ctl found`).
     pub succeeds: Vec<ClusterId>,
 }
 
-impl Founding {
-    /// These found a cluster of this name, with default settings and times.
-    pub fn new(cluster: ClusterId, name: impl Into<String>, members: Vec<Founder>) -> Self {
+impl Bootstrap {
+    /// A founding of this name by these members, with default settings and times.
+    pub fn new(cluster: ClusterId, name: impl Into<String>, members: Vec<NodeInfo>) -> Self {
         Self {
             cluster,
             name: name.into(),
@@ -60,23 +60,23 @@ impl Founding {
         }
     }
 
-    /// What a cluster in the place of this one names as those that it succeeds.
+    /// The clusters that a successor of this cluster is to name.
     pub fn lineage(&self) -> Vec<ClusterId> {
         let lineage = self.succeeds.iter().copied().chain([self.cluster]);
         lineage.skip((self.succeeds.len() + 1).saturating_sub(MAX_LINEAGE)).collect()
     }
 
-    /// Whether exactly this life of a node is among the founders.
+    /// Whether exactly this incarnation is among the founders.
     pub fn names(&self, id: MemberId) -> bool {
         self.position(id).is_some()
     }
 
-    /// Founders that make a majority.
+    /// How many founders make a majority.
     pub fn majority(&self) -> usize {
         self.members.len() / 2 + 1
     }
 
-    /// Checks what it settles: it may come from any peer.
+    /// Checks the settings: the founding may come from any peer.
     ///
     /// # Errors
     /// [`InvalidSettings`](formation::InvalidSettings).
@@ -92,33 +92,33 @@ impl Founding {
         self.find(id, false)
     }
 
-    /// The place of this life of a node, or, for tests that take the rule out, of any life.
+    /// The position of this incarnation or, for tests that take the rule out, of any incarnation of its node.
     fn find(&self, id: MemberId, any_life: bool) -> Option<usize> {
         self.members.iter().position(|founder| founder.id == id || (any_life && founder.id.node == id.node))
     }
 }
 
-/// A node in one of its lives, and how to reach it.
+/// An incarnation of a node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Founder {
-    /// Who, in which life.
+pub struct NodeInfo {
+    /// The node and its incarnation.
     pub id: MemberId,
-    /// The node's stable name, for people.
+    /// The node's stable name, for operators.
     pub name: String,
-    /// Where it listens.
+    /// The addresses that the node listens at.
     pub addrs: Vec<SocketAddr>,
 }
 
-/// What a cluster settles when it is formed.
+/// The chain settings that a cluster fixes when it is formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainSettings {
     /// How many chains the keys are spread over, at least 1 and at most [`MAX_CHAINS`].
     pub chains: u32,
     /// Serving members of each chain, at least 1. With fewer nodes, all of them serve.
     pub replicas: u32,
-    /// Where strong reads are served.
+    /// The members that serve strong reads.
     pub mode: Mode,
-    /// The head refuses writes when fewer serve: at least 1, at most `replicas`.
+    /// The head refuses writes when fewer members serve: at least 1, at most `replicas`.
     pub min_members: u32,
 }
 
@@ -144,9 +144,9 @@ pub enum InvalidChainSettings {
     /// [`ChainSettings::min_members`].
     #[error("min_members is {min_members}: from 1 to the number of replicas ({replicas}) are possible")]
     MinMembers {
-        /// As it was set.
+        /// The setting.
         min_members: u32,
-        /// Its limit.
+        /// The upper limit.
         replicas: u32,
     },
 }

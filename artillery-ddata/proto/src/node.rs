@@ -1,8 +1,8 @@
-//! What joins the configuration log, the lease of this node, the coordinator and the node's chains: which chain is told
-//! what and when, by which configuration the node says that it acts, and how it leaves. Sans-IO.
+//! The part of a node that connects the configuration log, the lease, the coordinator and the node's chains. It decides what
+//! each chain is told and when, which configuration the node claims to act by, and how the node leaves. Sans-IO.
 //!
-//! Whoever drives it hands in what happened ([`Node::handle`]), does what it says ([`Node::poll_output`]), sends its
-//! renewals ([`Node::poll_renewal`]), and comes back at [`Node::next_tick`].
+//! The driver hands in what happened ([`NodeMachine::handle`]), carries out the outputs ([`NodeMachine::poll_output`]), sends the
+//! renewals ([`NodeMachine::poll_renewal`]), and comes back at [`NodeMachine::next_tick`].
 
 mod acting;
 #[cfg(feature = "mutants")]
@@ -21,43 +21,39 @@ use std::{
     sync::Arc,
 };
 
+pub use self::interface::{NodeEvent, NodeInput, NodeOutput, NodeState, Successor, Unready};
 use self::{acting::Acting, leaving::Leaving, succession::Company};
-pub use self::{
-    interface::{Event, Input, Output, State},
-    ready::Unready,
-    succession::Successor,
-};
-pub use crate::control::coordinator::{Fate, Reason, Settings, Why};
+pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, ProposalFate, Why};
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
     control::{
-        Configs, Founder, Term,
+        Configs, NodeInfo, Term,
         coordinator::{self, Coordinator},
-        holder::{Holder, Learned},
+        lease_client::{LeaseClient, RenewalOutcome},
         log::LogIndex,
         message::{Close, Promotion, Renewal, Renewed, Unsettled},
     },
     guards::Guards,
-    replica::Progress,
-    runner::{Lease, Order, Word},
+    replica::ChainProgress,
+    runner::{ChainOrder, Lease, Word},
 };
 
-/// Renewals of this node that may wait for their answers at once.
-const RENEWALS: usize = 8;
+/// The most renewals of this node that wait for their answers at once.
+const MAX_PENDING_RENEWALS: usize = 8;
 
-/// The part of a node that decides, beside its chains.
+/// The deciding part of a node, beside its chains.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub struct Node {
+pub struct NodeMachine {
     me: MemberId,
-    holder: Holder,
+    holder: LeaseClient,
     coordinator: Coordinator,
     voters: BTreeSet<MemberId>,
     leads: bool,
-    /// What chains were told, and haven't all said yet that they act by.
+    /// The configurations that the chains were told, until all chains act by them.
     acting: Option<Acting>,
     acted: Option<LogIndex>,
-    /// The addresses of nodes that the membership tells of.
+    /// The addresses of nodes, by the membership.
     met: BTreeMap<MemberId, SocketAddr>,
     /// Renewals that wait for their answers.
     renewals: usize,
@@ -66,23 +62,23 @@ pub struct Node {
     leaving: Leaving,
     /// When the coordinator wants to look at the clock.
     tick: Option<Timestamp>,
-    /// Chains that stopped, or aren't open, by the newest renewal of this node.
+    /// Chains that are stopped or not open, as of the newest renewal.
     closed: BTreeSet<ChainId>,
-    /// It has been ready.
+    /// The node has been ready before.
     was_ready: bool,
     company: Company,
-    state: State,
-    outputs: VecDeque<Output>,
+    state: NodeState,
+    outputs: VecDeque<NodeOutput>,
     guards: Guards,
 }
 
-impl Node {
-    /// A node that knows this much of the log, with a chain for each configuration. The chains are told of it at once.
-    pub fn new(me: Founder, configs: Arc<Configs>, settings: Settings) -> Self {
+impl NodeMachine {
+    /// A node with a chain for each of `configs`. The chains are told of them at once.
+    pub fn new(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings) -> Self {
         let id = me.id;
         let mut node = Self {
             me: id,
-            holder: Holder::new(me, configs),
+            holder: LeaseClient::new(me, configs),
             coordinator: Coordinator::new(id, settings),
             voters: BTreeSet::new(),
             leads: false,
@@ -96,7 +92,7 @@ impl Node {
             closed: BTreeSet::new(),
             was_ready: false,
             company: Company::default(),
-            state: State { unready: Some(Unready::default()), ..State::default() },
+            state: NodeState { unready: Some(Unready::default()), ..NodeState::default() },
             outputs: VecDeque::new(),
             guards: settings.guards,
         };
@@ -105,17 +101,17 @@ impl Node {
         node
     }
 
-    /// How it stands.
-    pub fn state(&self) -> &State {
+    /// The node's state, for status and metrics.
+    pub fn state(&self) -> &NodeState {
         &self.state
     }
 
-    /// What the log comes to, as far as this node knows: its chains may not act by it yet.
+    /// The newest configurations that this node knows: its chains may not act by them yet.
     pub fn configs(&self) -> &Arc<Configs> {
         self.holder.configs()
     }
 
-    /// The term in which this node decides, if it does.
+    /// The term in which this node is the leader, if it is.
     pub fn decides_in(&self) -> Option<Term> {
         self.coordinator.leads()
     }
@@ -125,31 +121,33 @@ impl Node {
         self.coordinator.proposes()
     }
 
-    /// Nodes that this one, as leader, lets no chain have for a while, but those that `tail` is to take.
+    /// The nodes that this leader keeps in quarantine, except those that may join behind `tail`.
     pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         self.coordinator.kept_away(now, tail).collect()
     }
 
-    /// Whether the membership tells of this node, in any of its lives.
+    /// Whether the membership knows `node`, in any incarnation.
     pub fn has_met(&self, node: NodeId) -> bool {
         self.met.keys().any(|id| id.node == node)
     }
 
     /// Takes in what happened at `now`.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub fn handle(&mut self, now: Timestamp, input: NodeInput) {
         match input {
-            Input::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
-            Input::Confirmed { round, leads } => self.decide(now, coordinator::Input::Confirmed { round, leads }),
-            Input::Appended { at, fate } => self.decide(now, coordinator::Input::Appended { at, fate }),
-            Input::VotersSet => self.decide(now, coordinator::Input::VotersSet),
-            Input::Renewal { from, renewal } => {
+            NodeInput::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
+            NodeInput::Confirmed { round, leads } => {
+                self.decide(now, coordinator::CoordinatorInput::Confirmed { round, leads })
+            }
+            NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
+            NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
+            NodeInput::Renewal { from, renewal } => {
                 self.hear_company(now, from);
-                // A node that gives way takes no other in, but the nodes of its cluster may find that it is there.
+                // A node that gives way lets no new node in, but the nodes of its own cluster may still find that it is there.
                 if !self.yields() || self.is_own(from) {
-                    self.decide(now, coordinator::Input::Renewal { from, renewal });
+                    self.decide(now, coordinator::CoordinatorInput::Renewal { from, renewal });
                 }
             }
-            Input::Renewed { from, renewed } => {
+            NodeInput::Renewed { from, renewed } => {
                 if !self.was_asked(from) {
                     self.renewals = self.renewals.saturating_sub(1);
                 }
@@ -161,29 +159,29 @@ impl Node {
                     self.answered(now, from, renewed);
                 }
             }
-            Input::Word { chain, word } => self.word(now, chain, word),
-            Input::Met { id, addr } => {
+            NodeInput::Word { chain, word } => self.word(now, chain, word),
+            NodeInput::Met { id, addr } => {
                 self.met.retain(|met, _| met.node != id.node);
                 self.met.insert(id, addr);
                 self.holder.meets(id);
             }
-            Input::Gone(id) => drop(self.met.remove(&id)),
-            Input::Reorder { token, chain, order } => {
-                self.decide(now, coordinator::Input::Reorder { token, chain, order });
+            NodeInput::Gone(id) => drop(self.met.remove(&id)),
+            NodeInput::Reorder { token, chain, order } => {
+                self.decide(now, coordinator::CoordinatorInput::Reorder { token, chain, order });
             }
-            Input::Leave { until } => self.leave(now, until),
-            Input::Succeeded { by } => self.succeeded(now, by),
-            Input::Tick => self.tick(now),
+            NodeInput::Leave { until } => self.leave(now, until),
+            NodeInput::Succeeded { by } => self.succeeded(now, by),
+            NodeInput::Tick => self.tick(now),
         }
         self.flush(now);
     }
 
-    /// What the driver is to do next.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    /// The next order to the driver.
+    pub fn poll_output(&mut self) -> Option<NodeOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Tick`] is wanted, and then [`poll_renewal`](Self::poll_renewal) may have something to say.
+    /// When [`NodeInput::Tick`] is wanted; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
@@ -192,30 +190,30 @@ impl Node {
 
     fn tick(&mut self, now: Timestamp) {
         if self.tick.take_if(|at| *at <= now).is_some() {
-            self.decide(now, coordinator::Input::Tick);
+            self.decide(now, coordinator::CoordinatorInput::Tick);
         }
         self.look_at_leaving(now);
         self.look_for_company(now);
     }
 
-    /// Until the chains act by what is known from the beginning, nothing is said.
+    /// Whether a renewal may be sent. None is sent before the chains act by the first configurations.
     fn may_renew(&self) -> bool {
-        self.acted.is_some() && self.renewals < RENEWALS
+        self.acted.is_some() && self.renewals < MAX_PENDING_RENEWALS
     }
 
-    /// A renewal that is due, the node that it is for, and where that may listen. `progress` says how far a chain of this node
-    /// has come. The driver hands in what came of it ([`Input::Renewed`]).
+    /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of a chain
+    /// of this node. The driver hands in the answer, or that there is none ([`NodeInput::Renewed`]).
     pub fn poll_renewal(
         &mut self,
         now: Timestamp,
-        progress: impl Fn(ChainId) -> Option<Progress>,
+        progress: impl Fn(ChainId) -> Option<ChainProgress>,
     ) -> Option<(MemberId, Vec<SocketAddr>, Renewal)> {
         while self.may_renew()
             && let Some((to, mut renewal)) = self.holder.renew(now)
         {
             self.report(now, &mut renewal, &progress);
             if to == self.me {
-                self.decide(now, coordinator::Input::Renewal { from: to, renewal });
+                self.decide(now, coordinator::CoordinatorInput::Renewal { from: to, renewal });
                 self.flush(now);
                 continue;
             }
@@ -231,8 +229,8 @@ impl Node {
         Some((to, self.addrs(to), renewal))
     }
 
-    /// Adds how the chains of this node stand.
-    fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<Progress>) {
+    /// Adds a report on each chain of this node.
+    fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
         self.look_at_chains(&renewal.reports);
@@ -246,11 +244,11 @@ impl Node {
         }
     }
 
-    fn decide(&mut self, now: Timestamp, input: coordinator::Input) {
+    fn decide(&mut self, now: Timestamp, input: coordinator::CoordinatorInput) {
         self.coordinator.handle(now, input);
     }
 
-    /// Takes in what is known of the log here.
+    /// Takes in this node's view of the log.
     fn hear_of_log(
         &mut self,
         now: Timestamp,
@@ -269,12 +267,12 @@ impl Node {
         }
         self.see_whether_left();
         let history = self.holder.configs().history();
-        let news = self.holder.learn(&configs);
+        let news = self.holder.on_configs(&configs);
         if self.holder.configs().history() != history {
             self.begin_history();
         }
         self.see_whether_serves();
-        self.decide(now, coordinator::Input::Log { leads, leader, configs, voters });
+        self.decide(now, coordinator::CoordinatorInput::Log { leads, leader, configs, voters });
         if news {
             self.act();
         }
@@ -296,19 +294,20 @@ impl Node {
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let Renewed { leader, farewell, number, .. } = renewed;
         let lease = self.holder.configs().timing().lease;
-        // What was said before a pause of this node tells nothing of now.
+        // An answer from before a pause of this node says nothing of the present.
         let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
         let settled = if is_old { Err(Unsettled::Unled) } else { renewed.settled };
         self.close(now, &renewed.close);
-        let Learned { lease, asked, configs, released, resigns, serves_again } =
+        let RenewalOutcome { lease, asked, configs, released, resigns, serves_again } =
             self.holder.answered(now, from, renewed);
         if let Some(until) = lease {
             self.state.lease = until;
-            self.outputs.push_back(Output::Lease(Lease { until, asked, stretch: self.stretch }));
+            self.outputs.push_back(NodeOutput::Lease(Lease { until, asked, stretch: self.stretch }));
         }
         self.state.leader = leader.or(self.state.leader);
         self.state.answered |= leader.is_some();
-        // Another node may take for leader one that is gone. A leader names itself after a quorum has confirmed it.
+        // Count only the leader's own answers. Another node may still name a dead leader; a leader names itself after a
+        // quorum has confirmed it.
         if leader == Some(from) {
             self.state.heard = now;
         }
@@ -316,7 +315,7 @@ impl Node {
             self.see_whether_serves();
             self.act();
         }
-        // Only a confirmed leader's word counts: this node may have become a voter since.
+        // Only a confirmed leader's recent answer counts: this node may have become a voter since.
         if leader == Some(from) && !is_old {
             self.hear_word(now, number, released, farewell);
         }
@@ -324,10 +323,10 @@ impl Node {
             self.resign();
         }
         if serves_again {
-            self.outputs.push_back(Output::Event(Event::ServesAgain));
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::ServesAgain));
             self.serve_again();
         }
-        // Another node than the leader knows nothing of that; nor does the last answer say more after a while.
+        // Only the leader knows whether the cluster is settled. After a lease its last answer says nothing any more.
         if leader == Some(from) {
             self.see_whether_ready(now, settled);
         } else if now - self.state.heard >= self.holder.configs().timing().lease {
@@ -335,26 +334,29 @@ impl Node {
         }
     }
 
-    /// Has heads order nothing for a moment. The leader repeats the wish with each answer.
+    /// Closes the heads of these chains for one lease. The leader repeats the order with each answer.
     fn close(&mut self, now: Timestamp, close: &[Close]) {
         let until = now + self.holder.configs().timing().lease;
-        let orders = close.iter().map(|close| Output::Order(close.chain, Order::Close { epoch: close.epoch, until }));
+        let orders =
+            close.iter().map(|close| NodeOutput::Order(close.chain, ChainOrder::Close { epoch: close.epoch, until }));
         self.outputs.extend(orders);
     }
 
-    /// Hands on what the coordinator wants done.
+    /// Passes the coordinator's outputs on. Answers to this node itself are taken in at once.
     fn flush(&mut self, now: Timestamp) {
         while let Some(output) = self.coordinator.poll_output() {
             let output = match output {
-                coordinator::Output::Answer { to, renewed } if to == self.me => {
+                coordinator::CoordinatorOutput::Answer { to, renewed } if to == self.me => {
                     self.answered(now, to, renewed);
                     continue;
                 }
-                coordinator::Output::Answer { to, renewed } => Output::Answer { to, renewed },
-                coordinator::Output::Confirm { round, term } => Output::Confirm { round, term },
-                coordinator::Output::Append { term, at, change, why } => Output::Append { term, at, change, why },
-                coordinator::Output::SetVoters { term, voters } => Output::SetVoters { term, voters },
-                coordinator::Output::Reordered { token, result } => Output::Reordered { token, result },
+                coordinator::CoordinatorOutput::Answer { to, renewed } => NodeOutput::Answer { to, renewed },
+                coordinator::CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
+                coordinator::CoordinatorOutput::Append { term, at, change, why } => {
+                    NodeOutput::Append { term, at, change, why }
+                }
+                coordinator::CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
+                coordinator::CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
             };
             self.outputs.push_back(output);
         }

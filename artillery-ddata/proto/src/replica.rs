@@ -5,33 +5,33 @@
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
 mod acks;
+mod chain_position;
+mod client_sessions;
 mod close;
 mod commit;
-mod expel;
-mod follow;
 #[cfg(feature = "mutants")]
 mod fork;
 mod gate;
-mod hashed;
+mod hashed_pages;
 mod history;
 mod incoming;
 mod links;
-mod look;
-mod order;
-mod pace;
-mod place;
+mod log_matching;
+mod ordering;
 mod portion;
 mod promote;
 mod put_off;
 mod reads;
+mod removal;
 mod resolve;
 mod resync;
-mod sessions;
+mod snapshot_reads;
 mod stream;
+mod throughput;
 mod tick;
-mod trailing;
 mod types;
 mod watch;
+mod write_behind;
 mod writes;
 
 #[cfg(test)]
@@ -44,49 +44,48 @@ use std::{
 };
 
 use acks::Acks;
+use chain_position::ChainPosition;
+use client_sessions::Sessions;
 use close::Closing;
 #[cfg(feature = "mutants")]
 pub use gate::Begun;
 pub use gate::{Gate, NotLocal, ReadCounters};
-use history::History;
+use history::UpdateHistory;
 use incoming::Incoming;
-use links::{Cursor, Peer};
-use look::Snapshots;
-use order::Joining;
-use pace::Pace;
-pub use pace::Progress;
-use place::Place;
-use promote::Promotion;
-use reads::{Asked, Reads};
+use links::{Cursor, PeerLink};
+use ordering::Joining;
+use promote::PromotedTail;
+use reads::{PendingRead, Reads};
 pub use resync::ResyncProgress;
-use resync::{Filling, Outgoing, Resyncs};
-use sessions::Sessions;
-use trailing::Trailing;
-#[doc(hidden)]
-pub use types::bytes_of;
+use resync::{Resyncs, SnapshotReceiver, SnapshotSender};
+use snapshot_reads::Snapshots;
+pub use throughput::ChainProgress;
+use throughput::ThroughputMonitor;
 pub use types::*;
 use watch::Watchers;
-use writes::{Asker, Writes};
+use write_behind::WriteBehindStore;
+use writes::{Waiter, Writes};
 
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
+    api::{Refusal, Reply},
+    message::{self, ChainFrame, ChainMessage},
     store::Store,
-    update::Update,
-    wire::message::{self, ChainFrame, ChainMessage},
+    types::update::Update,
 };
 
 /// One member of one chain.
 pub struct Replica {
     me: MemberId,
     chain: ChainId,
-    settings: Settings,
-    store: Trailing,
+    settings: ReplicaSettings,
+    store: WriteBehindStore,
     gate: Arc<Gate>,
     config: Option<Arc<ChainConfig>>,
     /// The newest epoch that was entered, or that doesn't name this member: no older one counts any more.
     newest: Epoch,
-    place: Place,
-    history: History,
+    place: ChainPosition,
+    history: UpdateHistory,
     watermark: Sequence,
     lease: Timestamp,
     /// Our history at the moment at which the epoch opened here.
@@ -94,7 +93,7 @@ pub struct Replica {
     /// What the predecessor's `open` asks us to hold first.
     open_awaits: Option<Sequence>,
     connected: BTreeSet<MemberId>,
-    peers: BTreeMap<MemberId, Peer>,
+    peers: BTreeMap<MemberId, PeerLink>,
     /// The predecessor doesn't know, or hasn't shown to know, where our history stands.
     needs_resume: bool,
     /// In this epoch our history is known to be a prefix of the head's: the head's is; another one is once a predecessor that
@@ -105,18 +104,18 @@ pub struct Replica {
     /// The update behind our history, if it comes in pieces and has begun to.
     incoming: Option<Incoming>,
     /// Who counts as the tail in the rest of this epoch.
-    promotion: Option<Promotion>,
+    promotion: Option<PromotedTail>,
     /// The head orders nothing for a moment.
     closing: Option<Closing>,
-    pace: Pace,
+    pace: ThroughputMonitor,
     /// When the joiner behind this tail was heard last in this epoch, or when the epoch was entered. Only reports show it.
     joiner_heard: Timestamp,
     acks: Acks,
     /// A snapshot for the joiner behind us, and the number of the newest that there was.
-    outgoing: Option<Outgoing>,
+    outgoing: Option<SnapshotSender>,
     snapshot_number: u64,
     /// A snapshot is coming, and the number of the newest that was heard of in this epoch.
-    filling: Option<Box<Filling>>,
+    filling: Option<Box<SnapshotReceiver>>,
     /// What was here before a snapshot, until it is freed.
     past: VecDeque<Update>,
     snapshot_seen: u64,
@@ -128,7 +127,7 @@ pub struct Replica {
     reads: Reads,
     snapshots: Snapshots,
     watchers: Watchers,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<ReplicaOutput>,
     next_heartbeat: Timestamp,
     halted: Option<Halt>,
 }
@@ -149,7 +148,7 @@ impl Replica {
     pub(crate) fn new(
         me: MemberId,
         chain: ChainId,
-        settings: Settings,
+        settings: ReplicaSettings,
         store: Arc<dyn Store>,
         gate: Arc<Gate>,
     ) -> Self {
@@ -158,12 +157,12 @@ impl Replica {
             me,
             chain,
             settings,
-            store: Trailing::new(store, gate.clone()),
+            store: WriteBehindStore::new(store, gate.clone()),
             gate,
             config: None,
             newest: Epoch(0),
-            place: Place::default(),
-            history: History::default(),
+            place: ChainPosition::default(),
+            history: UpdateHistory::default(),
             watermark: Sequence::ZERO,
             lease: Timestamp::ZERO,
             open_upto: None,
@@ -176,7 +175,7 @@ impl Replica {
             incoming: None,
             promotion: None,
             closing: None,
-            pace: Pace::default(),
+            pace: ThroughputMonitor::default(),
             joiner_heard: Timestamp::ZERO,
             acks: Acks::default(),
             outgoing: None,
@@ -198,31 +197,31 @@ impl Replica {
     }
 
     /// Takes in what happened at `now`.
-    pub(crate) fn handle(&mut self, now: Timestamp, input: Input) {
+    pub(crate) fn handle(&mut self, now: Timestamp, input: ReplicaInput) {
         #[cfg(feature = "mutants")]
         self.gate.note_time(now);
         if !self.is_unsettled() {
             self.next_heartbeat = now + self.settings.heartbeat;
         }
         match input {
-            Input::Enter(config) => self.enter(now, config),
-            Input::Expelled(epoch) => self.expelled(epoch),
-            Input::Connected(peer) => self.connected(peer),
-            Input::Disconnected(peer) => self.disconnected(peer),
-            Input::Receive { from, frame } => self.receive(now, from, frame),
-            Input::Write { token, request, write, deadline, wall_clock } => {
-                self.write(now, Asker { token, deadline, replayed: false }, request, write, wall_clock);
+            ReplicaInput::Enter(config) => self.enter(now, config),
+            ReplicaInput::Expelled(epoch) => self.expelled(epoch),
+            ReplicaInput::Connected(peer) => self.connected(peer),
+            ReplicaInput::Disconnected(peer) => self.disconnected(peer),
+            ReplicaInput::Receive { from, frame } => self.receive(now, from, frame),
+            ReplicaInput::Write { token, request, write, deadline, wall_clock } => {
+                self.write(now, Waiter { token, deadline, replayed: false }, request, write, wall_clock);
             }
-            Input::Read { token, query, mode, floor, deadline } => {
-                self.read(now, Asked { token, query, mode, floor, deadline });
+            ReplicaInput::Read { token, query, mode, floor, deadline } => {
+                self.read(now, PendingRead { token, query, mode, floor, deadline });
             }
-            Input::Lease(until) => {
+            ReplicaInput::Lease(until) => {
                 self.lease = if allows!(self.settings.guards, IgnoreLease) { Timestamp::MAX } else { until };
                 self.gate.lease(self.lease);
             }
-            Input::Close { epoch, until } => self.close(now, epoch, until),
-            Input::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
-            Input::Tick => self.tick(now),
+            ReplicaInput::Close { epoch, until } => self.close(now, epoch, until),
+            ReplicaInput::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
+            ReplicaInput::Tick => self.tick(now),
         }
         self.follow_up(now);
     }
@@ -241,7 +240,7 @@ impl Replica {
     }
 
     /// What the driver is to do next.
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    pub(crate) fn poll_output(&mut self) -> Option<ReplicaOutput> {
         self.outputs.pop_front()
     }
 
@@ -274,7 +273,7 @@ impl Replica {
             resyncs_full: self.resyncs.full,
             resyncs_partial: self.resyncs.partial,
             receiving: self.filling.as_ref().map(|filling| filling.come()),
-            sending: self.outgoing.as_ref().map(Outgoing::sent),
+            sending: self.outgoing.as_ref().map(SnapshotSender::sent),
             halted: self.halted.clone(),
             size: self.store.size(self.chain),
         }
@@ -294,12 +293,12 @@ impl Replica {
         self.gate.serve(None);
         self.end_outgoing();
         self.newest = config.epoch;
-        self.place = Place::of(&config, self.me);
+        self.place = ChainPosition::of(&config, self.me);
         self.peers = config
             .members
             .iter()
             .filter(|member| member.id != self.me)
-            .map(|member| (member.id, Peer::new(self.connected.contains(&member.id))))
+            .map(|member| (member.id, PeerLink::new(self.connected.contains(&member.id))))
             .collect();
         self.leave_epoch();
         if allows!(self.settings.guards, LoseInFlight)
@@ -310,11 +309,11 @@ impl Replica {
         }
         if allows!(self.settings.guards, RollBackFirst) {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
-            self.cut(now, message::Cut { said: self.history.last(), keep });
+            self.cut(now, message::Truncate { said: self.history.last(), keep });
         }
         self.pace.begin(now);
         self.joiner_heard = now;
-        self.event(Event::Entered(config.epoch));
+        self.event(ReplicaEvent::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);
         if self.filling.is_some() && self.place.serves() {
@@ -338,7 +337,7 @@ impl Replica {
         let Some(config) = self.config.as_ref() else { return };
         let epoch = config.epoch;
         self.open_upto = Some(self.history.last().sequence);
-        self.event(Event::Opened(epoch));
+        self.event(ReplicaEvent::Opened(epoch));
         self.due_for(self.place.successor);
         self.due_for(self.place.predecessor);
         self.follow_heard(now);
@@ -360,15 +359,15 @@ impl Replica {
         self.refuse_watchers();
         self.give_up_joining(Refusal::NoChain);
         self.expire_writes(Timestamp::MAX);
-        self.event(Event::Halted(why));
+        self.event(ReplicaEvent::Halted(why));
     }
 
     fn reply(&mut self, token: Token, reply: Reply) {
-        self.outputs.push_back(Output::Reply(token, reply));
+        self.outputs.push_back(ReplicaOutput::Reply(token, reply));
     }
 
-    fn event(&mut self, event: Event) {
-        self.outputs.push_back(Output::Event(event));
+    fn event(&mut self, event: ReplicaEvent) {
+        self.outputs.push_back(ReplicaOutput::Event(event));
     }
 
     fn frame(&self, config: &ChainConfig, message: ChainMessage) -> ChainFrame {

@@ -16,28 +16,29 @@
 
 #[cfg(feature = "mutants")]
 mod fork;
-mod line;
-mod said;
+mod output;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod write_line;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use slab::Slab;
 
 pub use self::{
-    line::Line,
-    said::{Output, Standing, Word},
-    turn::{Lease, Link, Order, ReadRequest, Turn, WriteRequest},
+    output::{ChainReadiness, RunnerOutput, Word},
+    turn::{ChainOrder, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
+    write_line::WriteLine,
 };
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
+    api::{Refusal, Reply},
     control::message::Promotion,
     guards::Guards,
-    replica::{Event, Gate, Halt, Input, Output as Said, Refusal, Replica, Reply, Settings, Token},
+    message::ChainFrame,
+    replica::{Gate, Halt, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings, Token},
     store::Store,
-    wire::message::ChainFrame,
 };
 
 /// Writes that are taken in one after the other before anything is sent.
@@ -45,7 +46,7 @@ const WRITES: usize = 256;
 /// So many small writes may be taken in before a large one has its turn.
 const SMALL_WRITES: u32 = 256;
 /// Nothing is put off for longer.
-const MOMENT: Duration = Duration::from_millis(1);
+const MAX_DEFERRAL: Duration = Duration::from_millis(1);
 
 /// One replica and the callers that wait for it. `C` is how a caller is answered.
 pub struct ChainRunner<C> {
@@ -84,7 +85,13 @@ impl<C> std::fmt::Debug for ChainRunner<C> {
 
 impl<C> ChainRunner<C> {
     /// A member that is in no configuration yet, over an empty part of `store`. It takes leases of the first stretch, 0.
-    pub fn new(me: MemberId, chain: ChainId, settings: Settings, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+    pub fn new(
+        me: MemberId,
+        chain: ChainId,
+        settings: ReplicaSettings,
+        store: Arc<dyn Store>,
+        gate: Arc<Gate>,
+    ) -> Self {
         Self {
             guards: settings.guards,
             replica: Replica::new(me, chain, settings, store, gate),
@@ -120,7 +127,7 @@ impl<C> ChainRunner<C> {
     }
 
     /// Takes in everything that was received, and leaves the turn empty; then as many of the writes that `more` hands out of
-    /// each [line](Line) as there is room for.
+    /// each [line](WriteLine) as there is room for.
     ///
     /// `clock` is read here, behind the receipt of all of it: by an older reading a member would serve a strong read that
     /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6, trap
@@ -133,7 +140,7 @@ impl<C> ChainRunner<C> {
         clock: impl Fn() -> Timestamp,
         wall: impl Fn() -> u64,
         turn: &mut Turn<R, W>,
-        mut more: impl FnMut(Line) -> Option<W>,
+        mut more: impl FnMut(WriteLine) -> Option<W>,
     ) {
         let now = self.reading(&clock);
         // A lease comes first: behind requests, of which there always is one more, it would never be taken (trap 57).
@@ -146,28 +153,32 @@ impl<C> ChainRunner<C> {
         turn.orders.drain(..).for_each(|order| self.order(now, order));
         turn.frames.drain(..).for_each(|(from, frame)| self.frame(now, from, frame));
         turn.reads.drain(..).for_each(|read| self.read(now, read.into()));
-        turn.large_writes.drain(..).for_each(|write| self.write_of(Line::Large, now, write.into(), wall()));
-        turn.writes.drain(..).for_each(|write| self.write_of(Line::Small, now, write.into(), wall()));
+        turn.large_writes.drain(..).for_each(|write| self.write_of(WriteLine::Large, now, write.into(), wall()));
+        turn.writes.drain(..).for_each(|write| self.write_of(WriteLine::Small, now, write.into(), wall()));
         // Each write takes room, so the next one is received only when the one before it has been taken in.
         for _ in 0..WRITES {
             let mut lines = self.lines().into_iter().filter(|&line| self.has_room(line));
             let Some((line, write)) = lines.find_map(|line| Some((line, more(line)?))) else { break };
             self.write_of(line, clock(), write.into(), wall());
         }
-        self.replica.handle(clock(), Input::Tick);
+        self.replica.handle(clock(), ReplicaInput::Tick);
     }
 
     /// The lines in the order in which the next write is to be taken from them. Small writes come first, and after so many of them a large
     /// one: neither line waits for the other to be empty.
-    pub fn lines(&self) -> [Line; 2] {
-        if self.small_writes < SMALL_WRITES { [Line::Small, Line::Large] } else { [Line::Large, Line::Small] }
+    pub fn lines(&self) -> [WriteLine; 2] {
+        if self.small_writes < SMALL_WRITES {
+            [WriteLine::Small, WriteLine::Large]
+        } else {
+            [WriteLine::Large, WriteLine::Small]
+        }
     }
 
     /// Whether a write of this line would be taken in now: otherwise writes stay where they wait.
-    pub fn has_room(&self, line: Line) -> bool {
+    pub fn has_room(&self, line: WriteLine) -> bool {
         match line {
-            Line::Small => self.replica.has_room(),
-            Line::Large => self.replica.has_room_for_large(),
+            WriteLine::Small => self.replica.has_room(),
+            WriteLine::Large => self.replica.has_room_for_large(),
         }
     }
 
@@ -176,54 +187,54 @@ impl<C> ChainRunner<C> {
         self.replica.next_tick()
     }
 
-    fn link(&mut self, now: Timestamp, link: Link) {
+    fn link(&mut self, now: Timestamp, link: LinkChange) {
         let input = match link {
-            Link::Up(peer) => Input::Connected(peer),
-            Link::Down(peer) => Input::Disconnected(peer),
+            LinkChange::Up(peer) => ReplicaInput::Connected(peer),
+            LinkChange::Down(peer) => ReplicaInput::Disconnected(peer),
         };
         self.replica.handle(now, input);
     }
 
     fn frame(&mut self, now: Timestamp, from: MemberId, frame: ChainFrame) {
-        self.replica.handle(now, Input::Receive { from, frame });
+        self.replica.handle(now, ReplicaInput::Receive { from, frame });
     }
 
     fn take_lease(&mut self, now: Timestamp) {
         let Lease { until, asked, stretch } = self.offered;
         let counts = |mine| mine == stretch || allows!(self.guards, TakeAnyStretch);
         if self.stretch.is_some_and(counts) && self.successor.is_none() {
-            self.replica.handle(now, Input::Lease(until));
-            self.replica.handle(now, Input::Served(asked));
+            self.replica.handle(now, ReplicaInput::Lease(until));
+            self.replica.handle(now, ReplicaInput::Served(asked));
         }
     }
 
-    fn order(&mut self, now: Timestamp, order: Order) {
+    fn order(&mut self, now: Timestamp, order: ChainOrder) {
         match order {
-            Order::Enter { config, history, upto } => {
+            ChainOrder::Enter { config, history, upto } => {
                 self.history = Some(history);
-                self.replica.handle(now, Input::Enter(config));
+                self.replica.handle(now, ReplicaInput::Enter(config));
                 self.words.push_back(Word::ActsBy(upto));
             }
-            Order::Expelled { epoch, upto } => {
-                self.replica.handle(now, Input::Expelled(epoch));
+            ChainOrder::Expelled { epoch, upto } => {
+                self.replica.handle(now, ReplicaInput::Expelled(epoch));
                 self.words.push_back(Word::ActsBy(upto));
             }
-            Order::Close { epoch, until } => self.replica.handle(now, Input::Close { epoch, until }),
-            Order::Resign => {
+            ChainOrder::Close { epoch, until } => self.replica.handle(now, ReplicaInput::Close { epoch, until }),
+            ChainOrder::Resign => {
                 self.stretch = None;
-                self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+                self.replica.handle(now, ReplicaInput::Lease(Timestamp::ZERO));
                 self.words.push_back(Word::Resigned);
             }
-            Order::Resume { stretch } => {
+            ChainOrder::Resume { stretch } => {
                 self.stretch = Some(stretch);
                 // A lease of this stretch may have come before.
                 self.take_lease(now);
             }
-            Order::Yield { by } => {
+            ChainOrder::Yield { by } => {
                 self.successor = Some(by);
-                self.replica.handle(now, Input::Lease(Timestamp::ZERO));
+                self.replica.handle(now, ReplicaInput::Lease(Timestamp::ZERO));
             }
-            Order::Proceed => {
+            ChainOrder::Proceed => {
                 self.successor = None;
                 self.take_lease(now);
             }
@@ -236,11 +247,11 @@ impl<C> ChainRunner<C> {
             return self.refused.push_back((caller, refusal));
         }
         let token = Token(self.callers.insert((caller, history)) as u64);
-        self.replica.handle(now, Input::Read { token, query, mode, floor, deadline });
+        self.replica.handle(now, ReplicaInput::Read { token, query, mode, floor, deadline });
     }
 
-    fn write_of(&mut self, line: Line, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
-        self.small_writes = if line == Line::Large { 0 } else { self.small_writes.saturating_add(1) };
+    fn write_of(&mut self, line: WriteLine, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
+        self.small_writes = if line == WriteLine::Large { 0 } else { self.small_writes.saturating_add(1) };
         self.write(now, request, wall_clock);
     }
 
@@ -250,7 +261,7 @@ impl<C> ChainRunner<C> {
             return self.refused.push_back((caller, refusal));
         }
         let token = Token(self.callers.insert((caller, history)) as u64);
-        self.replica.handle(now, Input::Write { token, request, write, deadline, wall_clock });
+        self.replica.handle(now, ReplicaInput::Write { token, request, write, deadline, wall_clock });
     }
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
@@ -266,9 +277,9 @@ impl<C> ChainRunner<C> {
     }
 
     /// What is to be done next.
-    pub fn poll_output(&mut self) -> Option<Output<C>> {
+    pub fn poll_output(&mut self) -> Option<RunnerOutput<C>> {
         if let Some((caller, refusal)) = self.refused.pop_front() {
-            return Some(Output::Reply(caller, Reply::Refused(refusal)));
+            return Some(RunnerOutput::Reply(caller, Reply::Refused(refusal)));
         }
         while let Some(said) = self.replica.poll_output() {
             match said {
@@ -276,11 +287,11 @@ impl<C> ChainRunner<C> {
                     let Some((caller, history)) = self.callers.try_remove(token.0 as usize) else { continue };
                     // It may have waited while another history began.
                     let is_late = self.is_another(history);
-                    return Some(Output::Reply(caller, if is_late { of_another_history(reply) } else { reply }));
+                    return Some(RunnerOutput::Reply(caller, if is_late { of_another_history(reply) } else { reply }));
                 }
                 Said::Event(event) => {
                     self.note(&event);
-                    return Some(Output::Event(event));
+                    return Some(RunnerOutput::Event(event));
                 }
                 Said::Promote { epoch, member } => {
                     let chain = self.replica.chain();
@@ -309,19 +320,19 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &ReplicaEvent) {
         match event {
-            Event::Opened(epoch) => self.open = Some(*epoch),
-            Event::Entered(_) | Event::Expelled(_) => self.open = None,
-            Event::Halted(why) => self.halted = Some(why.clone()),
-            Event::Closed(_) => self.say(Word::Closed),
+            ReplicaEvent::Opened(epoch) => self.open = Some(*epoch),
+            ReplicaEvent::Entered(_) | ReplicaEvent::Expelled(_) => self.open = None,
+            ReplicaEvent::Halted(why) => self.halted = Some(why.clone()),
+            ReplicaEvent::Closed(_) => self.say(Word::Closed),
             _ => {}
         }
     }
 
     /// How the chain stands, once what there is to be done is done.
-    pub fn standing(&self) -> Standing {
-        Standing { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
+    pub fn standing(&self) -> ChainReadiness {
+        ChainReadiness { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
     }
 
     /// The epoch in which the chain is open here, and whether it halted: what others wait for.
@@ -372,7 +383,7 @@ impl<C> ChainRunner<C> {
             return false;
         }
         let now = clock();
-        if now - *self.behind_since.get_or_insert(now) >= MOMENT {
+        if now - *self.behind_since.get_or_insert(now) >= MAX_DEFERRAL {
             self.replica.settle(now);
             self.behind_since = None;
             return !self.replica.is_behind();

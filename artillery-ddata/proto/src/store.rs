@@ -25,7 +25,7 @@ pub struct Held {
 
 /// One record met by a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct ScanRecord {
     /// The key.
     pub key: Bytes,
     /// Its newest version at or below the bound of the scan.
@@ -33,10 +33,10 @@ pub struct Record {
 }
 
 /// The records of a scan, in key order.
-pub type RecordIter<'a> = Box<dyn Iterator<Item = Result<Record, StoreError>> + Send + 'a>;
+pub type RecordIter<'a> = Box<dyn Iterator<Item = Result<ScanRecord, StoreError>> + Send + 'a>;
 
 /// The records of a scan in hash order, each with its position.
-pub type HashedIter<'a> = Box<dyn Iterator<Item = Result<(u64, Record), StoreError>> + Send + 'a>;
+pub type HashedIter<'a> = Box<dyn Iterator<Item = Result<(u64, ScanRecord), StoreError>> + Send + 'a>;
 
 /// How much a store holds of one chain.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -91,7 +91,7 @@ pub struct Applied(pub u64);
 
 /// What a store found of one chain when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Recovered {
+pub struct RecoveredChain {
     /// Which chain.
     pub chain: ChainId,
     /// The newest version that it holds.
@@ -156,7 +156,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`StoreError`], which names the damaged place.
-    fn recover(&self) -> Result<Vec<Recovered>, StoreError>;
+    fn recover(&self) -> Result<Vec<RecoveredChain>, StoreError>;
 
     /// From now on keeps every version that a reader at `at` needs, until [`unpin`](Self::unpin) is called as often.
     fn pin(&self, chain: ChainId, at: Sequence);

@@ -1,29 +1,30 @@
-//! Bytes of wire format 1 about forming a cluster and about its configuration, as `wire_vectors.rs` has those of chains.
+//! Bytes of wire format 1 for forming a cluster and for its configuration; `wire_vectors.rs` has those of chains.
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::{Frame, internal::frame::FrameDecoder};
 use artillery_proto::{
     ClusterId, Incarnation, MemberId, NodeId,
     control::{
-        ChainSettings, Configs, Founder, Founding, History, Timing,
-        formation::{FormationMessage, Progress, Proposal},
+        Bootstrap, ChainSettings, Configs, History, NodeInfo, Timing,
+        formation::{FormationMessage, Proposal, ProposalProgress},
         message::Renewed,
     },
+    message::control::ControlAnswer,
     wire::{
-        control::{Answer, decode_answer, encode_answer},
+        control::{decode_answer, encode_answer},
         formation,
     },
 };
 use bytes::Bytes;
 
-fn founder(n: u8) -> Founder {
+fn founder(n: u8) -> NodeInfo {
     let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };
-    Founder { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7400 + u16::from(n)).into()] }
+    NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7400 + u16::from(n)).into()] }
 }
 
-fn founding() -> Founding {
-    Founding {
+fn founding() -> Bootstrap {
+    Bootstrap {
         cluster: ClusterId(1 << 70),
         name: "shop".to_owned(),
         members: vec![founder(1), founder(2)],
@@ -40,14 +41,14 @@ fn founding() -> Founding {
 
 fn formation_messages() -> [(&'static str, FormationMessage); 2] {
     let proposal = Box::new(Proposal { proposer: founder(1).id, attempt: 3, founding: founding() });
-    let progress = Progress { accepted: [0].into(), ..Progress::default() };
+    let progress = ProposalProgress { accepted: [0].into(), ..ProposalProgress::default() };
     [
         ("formation-propose", FormationMessage::Propose { proposal, progress }),
         ("formation-formed", FormationMessage::Formed(Box::new(founding()))),
     ]
 }
 
-fn renewed() -> Answer {
+fn renewed() -> ControlAnswer {
     let configs = Configs::of(&founding());
     let renewed = Renewed {
         number: 251,
@@ -60,7 +61,7 @@ fn renewed() -> Answer {
         farewell: None,
         close: Vec::new(),
     };
-    Answer::Renewed(Some(History::first(ClusterId(1 << 70))), Box::new(renewed))
+    ControlAnswer::Renewed(Some(History::first(ClusterId(1 << 70))), Box::new(renewed))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -68,7 +69,7 @@ fn hex(bytes: &[u8]) -> String {
     lines.collect()
 }
 
-/// Insists that the vector holds these bytes, and takes the frame out of them.
+/// Checks that the vector holds these bytes, and decodes their frame.
 fn compared(name: &str, header: Bytes, body: Bytes) -> Frame {
     let sent = Frame { header, body }.to_bytes();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1").join(name).with_extension("hex");

@@ -1,12 +1,12 @@
-//! Requests of clients at a replica that runs, out of random bytes: what `fuzz/fuzz_targets/live_requests.rs` looks for
-//! with a nightly toolchain is looked for a little without one.
+//! Client requests from random bytes, at a running replica: a short version of `fuzz/fuzz_targets/live_requests.rs` that
+//! needs no nightly toolchain.
 
 #[path = "live_requests/harness.rs"]
 mod harness;
 
 use std::fs;
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::{Frame, internal::frame::FrameDecoder};
 use harness::Counts;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -15,7 +15,7 @@ fn add(all: &mut Counts, counts: Counts) {
     counts.into_iter().for_each(|(kind, count)| *all.entry(kind).or_default() += count);
 }
 
-/// Every kind of reply must have come: otherwise the bytes don't lead where they are meant to.
+/// Checks that every kind of reply has come: otherwise the bytes don't reach what they are meant to test.
 fn assert_has(counts: &Counts, kinds: &[&str]) {
     kinds.iter().for_each(|kind| assert!(counts.contains_key(kind), "no {kind} in {counts:?}"));
 }

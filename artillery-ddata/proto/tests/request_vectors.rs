@@ -1,27 +1,28 @@
-//! Requests and responses as bytes that every later release that talks wire format 1 must understand, and send.
+//! Requests and responses as bytes: every later release that speaks wire format 1 must understand and send them.
 //!
-//! Once a release speaks it, a vector in `wire-1/` is never changed: what a later one adds gets vectors of its own.
+//! Once a release speaks it, a vector in `wire-1/` never changes: the additions of a later release get vectors of their own.
 
 use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
 
-use artillery_core::frame::{Frame, FrameDecoder};
+use artillery_core::{Frame, internal::frame::FrameDecoder};
 use artillery_proto::{
-    ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, Refusal, Sequence, Version, Way,
-    replica::{
-        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, Hashed, HashedPage, Page, Query, Read, Reply,
-        Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch, Write,
+    ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, ReadPath, Refusal, Sequence, Version,
+    api::{
+        Computed, Expected, GroupFailure, HashedQuery, HashedReply, MultiGetReply, Query, ReadReply, Reply,
+        Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome,
+        WatchQuery, WatchReply, Write, WriteReply,
     },
-    store::{Held, Record},
-    update::{Failure, RequestKey},
+    message::request::{Operation, Request, Response, ResponseAnswer},
+    store::{Held, ScanRecord},
+    types::update::{RequestFailure, RequestKey},
     wire::request::{
-        Encoded, Operation, Request, Response, ResponseAnswer, decode_answer_to, decode_request, decode_response,
-        encode_answer_to, encode_request, encode_response,
+        Encoded, decode_answer_to, decode_request, decode_response, encode_answer_to, encode_request, encode_response,
     },
 };
 use bytes::Bytes;
 
-/// With one of each step.
-fn script() -> Script {
+/// A script with one of each step.
+fn script() -> ScriptWrite {
     let key = || Bytes::from("stock/7");
     let require = |expected| vec![Requirement { key: key(), expected }];
     let steps = vec![
@@ -33,11 +34,11 @@ fn script() -> Script {
         ScriptStep::Append { key: key(), value: Bytes::from("x") },
         ScriptStep::Increment { key: key(), by: -1 },
     ];
-    let groups = vec![Group { require: require(Expected::Absent), steps }, Group::default()];
-    Script { require: require(Expected::Version(Version::new(1, 2))), groups }
+    let groups = vec![ScriptGroup { require: require(Expected::Absent), steps }, ScriptGroup::default()];
+    ScriptWrite { require: require(Expected::Version(Version::new(1, 2))), groups }
 }
 
-/// With one of each outcome.
+/// A script's result with one of each outcome.
 fn ran() -> Computed {
     let told = vec![
         StepOutcome::Done,
@@ -53,9 +54,9 @@ fn ran() -> Computed {
     Computed::Ran(vec![
         Ok(told),
         Err(GroupFailure::Unmet { requirement: 1, version: Version::new(1, 9) }),
-        failed(Failure::NotANumber),
-        failed(Failure::Overflow),
-        failed(Failure::TooLarge(1 << 40)),
+        failed(RequestFailure::NotANumber),
+        failed(RequestFailure::Overflow),
+        failed(RequestFailure::TooLarge(1 << 40)),
     ])
 }
 
@@ -73,7 +74,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         let (floor, history) = (Some(Sequence(70_000)), Some(ClusterId(1 << 100)));
         request(Operation::Read { query, mode: ReadMode::Strong, floor, history })
     };
-    let scan = |after, snapshot| look(Query::Scan(Scan { prefix: key(), after, limit: 100, snapshot }));
+    let scan = |after, snapshot| look(Query::Scan(ScanQuery { prefix: key(), after, limit: 100, snapshot }));
     let steps = vec![
         Step::Require { key: key(), expected: Expected::Absent },
         Step::Require { key: key(), expected: Expected::Present },
@@ -86,13 +87,16 @@ fn requests() -> Vec<(&'static str, Request)> {
     vec![
         ("request-read-bounded", read(ReadMode::Bounded { versions: 10, age: Duration::from_millis(1500) })),
         ("request-read-keys", look(Query::Keys(vec![key(), Bytes::from("b")]))),
-        ("request-watch", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)), shown: 0 }))),
-        ("request-watch-rest", look(Query::Changes(Watch { prefix: key(), after: Some(Sequence(7)), shown: 300 }))),
-        ("request-watch-now", look(Query::Changes(Watch { prefix: key(), after: None, shown: 0 }))),
+        ("request-watch", look(Query::Changes(WatchQuery { prefix: key(), after: Some(Sequence(7)), shown: 0 }))),
+        (
+            "request-watch-rest",
+            look(Query::Changes(WatchQuery { prefix: key(), after: Some(Sequence(7)), shown: 300 })),
+        ),
+        ("request-watch-now", look(Query::Changes(WatchQuery { prefix: key(), after: None, shown: 0 }))),
         ("request-scan", scan(None, Snapshot::No)),
         ("request-scan-begin", scan(None, Snapshot::Begin)),
         ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
-        ("request-hashed", look(Query::Hashed(Hashed { from: 1 << 63, limit: 100 }))),
+        ("request-hashed", look(Query::Hashed(HashedQuery { from: 1 << 63, limit: 100 }))),
         ("request-append", requested(Write::Append { key: key(), value: Bytes::from("x") })),
         ("request-increment", requested(Write::Increment { key: key(), by: -40 })),
         ("request-get-delete", requested(Write::GetDelete { key: key() })),
@@ -124,33 +128,40 @@ fn responses() -> Vec<(&'static str, Response)> {
     let held = |value: Option<&'static str>| Some(Held { version: Version::new(1, 9), value: value.map(Bytes::from) });
     let reply = |reply| Response { number: 300, by: None, answer: ResponseAnswer::Reply(reply) };
     let as_of = Sequence(80_000);
-    let read = |held, clean, way| reply(Reply::Read(Read { held, clean, way, as_of }));
+    let read = |held, clean, way| reply(Reply::Read(ReadReply { held, clean, way, as_of }));
     let computed = |result| {
-        reply(Reply::Committed(Committed { version: Version::new(4, 70_000), copies: 3, replayed: true, result }))
+        reply(Reply::Committed(WriteReply { version: Version::new(4, 70_000), copies: 3, replayed: true, result }))
     };
     let conflict = |step, version, value: Option<&'static str>| {
         let (at, value) = (Version::new(4, 70_000), value.map(Bytes::from));
         let replayed = value.is_none();
         reply(Reply::Conflict { at, step, version, value, replayed })
     };
-    let record = |key: &'static str| Record {
+    let record = |key: &'static str| ScanRecord {
         key: Bytes::from(key),
         held: Held { version: Version::new(1, 9), value: Some(Bytes::from("v")) },
     };
     let page = |next: Option<&'static str>, snapshot| {
         let (records, next) = (vec![record("a"), record("b")], next.map(Bytes::from));
-        reply(Reply::Page(Page { records, next, clean: true, way: Way::Local, as_of: Sequence(80_000), snapshot }))
+        reply(Reply::Page(ScanReply {
+            records,
+            next,
+            clean: true,
+            way: ReadPath::Local,
+            as_of: Sequence(80_000),
+            snapshot,
+        }))
     };
     let hashed = |next| {
         let keys = vec![Bytes::from("b"), Bytes::new(), Bytes::from("stock/7")];
-        reply(Reply::Hashed(HashedPage { keys, next, clean: true, way: Way::Query, as_of }))
+        reply(Reply::Hashed(HashedReply { keys, next, clean: true, way: ReadPath::Query, as_of }))
     };
     let refused = |refusal| reply(Reply::Refused(refusal));
     let at = Version::new(4, 70_000);
     vec![
         (
             "response-committed",
-            reply(Reply::Committed(Committed { version: at, copies: 3, replayed: false, result: Computed::Nothing })),
+            reply(Reply::Committed(WriteReply { version: at, copies: 3, replayed: false, result: Computed::Nothing })),
         ),
         ("response-length", computed(Computed::Length(9))),
         ("response-number", computed(Computed::Number(-9))),
@@ -165,11 +176,16 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("response-conflict-absent", conflict(3, Version::NONE, None)),
         (
             "response-cut",
-            reply(Reply::Cut(Cut { found: vec![held(Some("4")), None], clean: true, way: Way::Query, as_of })),
+            reply(Reply::Cut(MultiGetReply {
+                found: vec![held(Some("4")), None],
+                clean: true,
+                way: ReadPath::Query,
+                as_of,
+            })),
         ),
         (
             "response-changes",
-            reply(Reply::Changes(Changes {
+            reply(Reply::Changes(WatchReply {
                 records: vec![record("a"), record("b")],
                 upto: Sequence(80_000),
                 shown: 0,
@@ -177,7 +193,7 @@ fn responses() -> Vec<(&'static str, Response)> {
         ),
         (
             "response-changes-part",
-            reply(Reply::Changes(Changes { records: vec![record("a")], upto: Sequence(80_000), shown: 300 })),
+            reply(Reply::Changes(WatchReply { records: vec![record("a")], upto: Sequence(80_000), shown: 300 })),
         ),
         ("response-refused-compacted", refused(Refusal::Compacted { first: 70_000 })),
         ("response-page", page(Some("b"), Some(7))),
@@ -195,9 +211,9 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("response-refused-request", refused(Refusal::OtherRequest)),
         ("response-refused-history", refused(Refusal::OtherHistory)),
         ("response-refused-batch", refused(Refusal::BatchSize { len: 0, limit: 4096 })),
-        ("response-read", Response { by: Some(member()), ..read(held(Some("4")), true, Way::Local) }),
-        ("response-read-absent", read(None, true, Way::Query)),
-        ("response-read-dirty", read(held(None), false, Way::Chain)),
+        ("response-read", Response { by: Some(member()), ..read(held(Some("4")), true, ReadPath::Local) }),
+        ("response-read-absent", read(None, true, ReadPath::Query)),
+        ("response-read-dirty", read(held(None), false, ReadPath::Chain)),
         ("response-refused-no-chain", refused(Refusal::NoChain)),
         ("response-refused-not-head", refused(Refusal::NotHead(Some(member())))),
         ("response-refused-not-tail", refused(Refusal::NotTail(None))),
@@ -268,7 +284,7 @@ fn no_vector_is_forgotten() {
     }
 }
 
-/// What stands before a large response on a stream of its own.
+/// The frame before a large response on its own stream.
 #[test]
 fn a_large_response_is_announced() {
     let announced = Encoded { header: encode_answer_to(70_000).as_ref().into(), body: Default::default() };

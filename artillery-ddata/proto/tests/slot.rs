@@ -1,5 +1,5 @@
-//! Every order in which readers and a writer of one key can meet, with loom in the place of the lock. The code is that of the store
-//! as it ships: its files are compiled again here, beside another `sync`.
+//! Every interleaving of readers and a writer of one key, with loom in the place of the lock. The code is the store's own: its
+//! files are compiled again here, beside another `sync`.
 #![allow(missing_docs, dead_code, reason = "the files belong to the store, which uses all of them")]
 
 // The files know these by the names that they have in the crate.
@@ -25,7 +25,7 @@ mod memory {
         (value.clone(), Held { version: Version::new(1, sequence), value: Some(value) })
     }
 
-    /// Version and value belong together.
+    /// Checks that version and value belong together.
     fn check(held: &Held) {
         let value = held.value.as_ref().expect("all versions here are values");
         assert_eq!(
@@ -35,7 +35,7 @@ mod memory {
         );
     }
 
-    /// What a reader makes of a slot: the newest version, whole.
+    /// A reader's view of a slot: its newest version, whole.
     fn read(slot: &Slot) -> Option<u64> {
         let newest = slot.read(|versions| versions.at(Sequence::MAX).cloned())??;
         check(&newest);

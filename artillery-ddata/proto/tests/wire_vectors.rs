@@ -1,21 +1,20 @@
-//! Bytes that a release has sent must be understood, and sent, by every later one that talks wire format 1.
+//! Chain messages as bytes: every later release that speaks wire format 1 must understand and send them.
 //!
-//! A vector in `wire-1/` is never changed. What a later release adds gets vectors of its own.
+//! A vector in `wire-1/` never changes. The additions of a later release get vectors of their own.
 
 use std::{fs, path::PathBuf};
 
-use artillery_core::frame::FrameDecoder;
+use artillery_core::internal::frame::FrameDecoder;
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
-    store::{Held, Record},
-    update::{Change, Failure, Outcome, RequestKey, Update, UpdateKind},
-    wire::{
-        chain::{decode, encode},
-        message::{
-            Answer, Beginning, ChainFrame, ChainMessage, Chunk, Control, Cut, Lengths, Mark, Outline, Part, Partial,
-            Position, Progress, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart, Updates,
-        },
+    message::{
+        ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Lengths, Outline, Partial, Position, RecordPiece,
+        SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress, Truncate,
+        Updates, VersionAnswer,
     },
+    store::{Held, ScanRecord},
+    types::update::{KeyChange, RequestFailure, RequestKey, RequestOutcome, Update, UpdateKind},
+    wire::chain::{decode, encode},
 };
 use bytes::Bytes;
 
@@ -26,11 +25,11 @@ fn vectors() -> [(&'static str, ChainFrame); 13] {
         ("chain-updates-one", updates(vec![put(Version::new(1, 1), "greeting", "hello")])),
         ("chain-updates-many", updates(many_updates())),
         ("chain-updates-ran", updates(ran())),
-        ("chain-chunk-first", chunk(Part::First(outline()), "keyval")),
-        ("chain-chunk-behind", chunk(Part::Behind(65_536), "ue")),
+        ("chain-chunk-first", chunk(ChunkPart::First(outline()), "keyval")),
+        ("chain-chunk-behind", chunk(ChunkPart::Behind(65_536), "ue")),
         ("chain-control-joiner", control(ChainId(3), Epoch(5), 6, joiner_control())),
-        ("chain-snapshot-begin", snapshot(Mark::default(), SnapshotContent::Begin(beginning()))),
-        ("chain-snapshot-sessions", snapshot(Mark::default(), SnapshotContent::Sessions(sessions()))),
+        ("chain-snapshot-begin", snapshot(SnapshotCursor::default(), SnapshotContent::Begin(beginning()))),
+        ("chain-snapshot-sessions", snapshot(SnapshotCursor::default(), SnapshotContent::Sessions(sessions()))),
         ("chain-snapshot-records", snapshot(mark(0), SnapshotContent::Records(records()))),
         ("chain-snapshot-piece", snapshot(mark(65_536), SnapshotContent::Piece(piece()))),
         ("chain-snapshot-end", snapshot(mark(0), SnapshotContent::End)),
@@ -48,31 +47,31 @@ fn updates(updates: Vec<Update>) -> ChainFrame {
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
 }
 
-/// Of scripts: one ran, one would have told too much.
+/// Updates of scripts: one ran, one had results that were too large.
 fn ran() -> Vec<Update> {
-    let ran = Update { outcome: Outcome::Ran, ..put(Version::new(1, 1), "greeting", "hello") };
-    let failed = Outcome::Failed(Failure::ResultsTooLarge(1 << 40));
+    let ran = Update { outcome: RequestOutcome::Ran, ..put(Version::new(1, 1), "greeting", "hello") };
+    let failed = RequestOutcome::Failed(RequestFailure::ResultsTooLarge(1 << 40));
     vec![ran, Update { outcome: failed, changes: Default::default(), ..put(Version::new(1, 2), "", "") }]
 }
 
-fn chunk(part: Part, bytes: &'static str) -> ChainFrame {
+fn chunk(part: ChunkPart, bytes: &'static str) -> ChainFrame {
     let (watermark, version) = (Sequence(250), Version::new(5, 251));
     let after = Version::new(4, 250);
     let message = ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: Bytes::from(bytes) });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
 }
 
-fn snapshot(at: Mark, content: SnapshotContent) -> ChainFrame {
+fn snapshot(at: SnapshotCursor, content: SnapshotContent) -> ChainFrame {
     let message = ChainMessage::Snapshot(SnapshotPart { id: 251, at, watermark: Sequence(65_537), content });
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 6, message }
 }
 
-fn mark(bytes: u64) -> Mark {
-    Mark { sessions: 3, behind: Some(Bytes::from("greeting")), bytes }
+fn mark(bytes: u64) -> SnapshotCursor {
+    SnapshotCursor { sessions: 3, behind: Some(Bytes::from("greeting")), bytes }
 }
 
-fn beginning() -> Beginning {
-    Beginning {
+fn beginning() -> SnapshotHeader {
+    SnapshotHeader {
         said: Version::new(1, 17),
         version: Version::new(4, 70_000),
         epochs: vec![(Epoch(1), Sequence(1)), (Epoch(4), Sequence(300))],
@@ -86,13 +85,13 @@ fn sessions() -> Vec<SessionEntry> {
         |number, outcome, taken| SessionEntry::Record { number, version: Version::new(4, 301), outcome, taken };
     vec![
         SessionEntry::Session { id: Version::new(2, 300), lowest: 15, used: Sequence(65_536) },
-        record(17, Outcome::Took(Version::new(1, 2)), Some(Bytes::from("gone"))),
-        record(18, Outcome::Done, None),
+        record(17, RequestOutcome::Took(Version::new(1, 2)), Some(Bytes::from("gone"))),
+        record(18, RequestOutcome::Done, None),
     ]
 }
 
-fn records() -> Vec<Record> {
-    let record = |key: &'static str, version, value: &'static str| Record {
+fn records() -> Vec<ScanRecord> {
+    let record = |key: &'static str, version, value: &'static str| ScanRecord {
         key: Bytes::from(key),
         held: Held { version, value: Some(Bytes::from(value)) },
     };
@@ -109,8 +108,15 @@ fn piece() -> RecordPiece {
 }
 
 fn joiner_control() -> Control {
-    let progress =
-        Progress { id: 251, mark: mark(7), again: true, upto: Sequence(300), missed: true, hold: true, ended: true };
+    let progress = SnapshotProgress {
+        id: 251,
+        mark: mark(7),
+        again: true,
+        upto: Sequence(300),
+        missed: true,
+        hold: true,
+        ended: true,
+    };
     Control { snapshot: Some(Box::new(progress)), ..Control::default() }
 }
 
@@ -118,7 +124,7 @@ fn outline() -> Outline {
     Outline {
         kind: UpdateKind::WRITE,
         request: Some(RequestKey { session: Version::new(2, 300), number: 17, lowest: 15 }),
-        outcome: Outcome::Length(70_000),
+        outcome: RequestOutcome::Length(70_000),
         chain_time: 1_700_000_000_000,
         changes: vec![Lengths { key: 3, value: Some(70_000) }, Lengths { key: 4, value: None }],
     }
@@ -137,30 +143,30 @@ fn full_control() -> Control {
         }),
         partial: Some(Partial { version: Version::new(3, 15), bytes: 70_001 }),
         following: true,
-        cut: Some(Cut { said: Version::new(4, 5), keep: Version::new(6, 7) }),
+        cut: Some(Truncate { said: Version::new(4, 5), keep: Version::new(6, 7) }),
         open: Some(Sequence(8)),
         query: 9,
-        answer: Some(Answer { number: 10, sequence: Sequence(11) }),
+        answer: Some(VersionAnswer { number: 10, sequence: Sequence(11) }),
         barrier: 12,
-        ordered: Some(Answer { number: 13, sequence: Sequence(14) }),
+        ordered: Some(VersionAnswer { number: 13, sequence: Sequence(14) }),
         snapshot: None,
     }
 }
 
 fn put(version: Version, key: &'static str, value: &'static str) -> Update {
-    let change = Change { key: Bytes::from(key), value: Some(Bytes::from(value)) };
+    let change = KeyChange { key: Bytes::from(key), value: Some(Bytes::from(value)) };
     Update {
         version,
         kind: UpdateKind::WRITE,
         request: None,
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         chain_time: 1_700_000_000_000,
         changes: [change].into_iter().collect(),
     }
 }
 
 fn many_updates() -> Vec<Update> {
-    let change = |key: &'static str, value: Option<&'static str>| Change {
+    let change = |key: &'static str, value: Option<&'static str>| KeyChange {
         key: Bytes::from(key),
         value: value.map(Bytes::from),
     };
@@ -176,7 +182,7 @@ fn many_updates() -> Vec<Update> {
         Update { changes: batch.into_iter().collect(), ..put(Version::new(4, 65_536), "", "") },
         Update {
             request: Some(request),
-            outcome: Outcome::Conflict(Version::new(4, 65_536)),
+            outcome: RequestOutcome::Conflict(Version::new(4, 65_536)),
             changes: [].into_iter().collect(),
             ..put(Version::new(4, 65_537), "", "")
         },

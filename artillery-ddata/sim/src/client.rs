@@ -1,4 +1,4 @@
-//! Clients: what they ask, where they turn to, and what they make of the answers.
+//! Clients: their requests, the nodes that they ask, and how they interpret the answers.
 
 mod ask;
 mod choice;
@@ -14,8 +14,10 @@ use std::{
 
 use artillery_proto::{
     MemberId, Sequence, Timestamp, Version,
-    replica::{ReadMode, Refusal, Reply, Write},
-    tries::{Ending, Repeat, Tries, Verdict},
+    api::{
+        ReadMode, Refusal, Reply, Write,
+        retry::{Ending, NextAttempt, Repeat, RetryState},
+    },
 };
 
 pub use ask::{Ask, Asked, Part, PartCall, Request, request};
@@ -31,38 +33,38 @@ use crate::{
     rng::{Concern, Rng},
 };
 
-/// The operation that a client is at.
+/// The operation that a client has under way.
 #[derive(Clone, Debug)]
 pub struct Pending {
     /// Its number at this client.
     pub number: u64,
-    /// What.
+    /// The operation itself.
     pub asked: Arc<Asked>,
     /// When the client asked first, on the history's clock.
     pub called: u64,
     /// When it asked first, in virtual time.
     pub since: u64,
-    /// When it gives up.
+    /// When the client gives up.
     pub until: u64,
     /// Attempts made so far.
     pub attempts: u32,
-    /// How often one was not answered and followed by another.
+    /// How often an unanswered attempt was followed by another one.
     pub retries: u32,
-    /// What came of them.
-    pub tries: Tries,
+    /// The outcome of the attempts so far.
+    pub tries: RetryState,
     /// The node asked first.
     pub first: usize,
     /// The node asked last.
     pub node: usize,
-    /// Whether no other node will do.
+    /// Whether only this node may be asked.
     pub pinned: bool,
     /// Whether the last attempt is under way.
     pub waits: bool,
-    /// Whether it is to be settled now, rather than done.
+    /// Whether the next attempt asks for the outcome (`Write::Resolve`) instead of repeating the write.
     pub settles: bool,
 }
 
-/// What a client does about an answer, or about none.
+/// What a client does after an answer, or when none comes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     /// The operation is over, and this is its answer.
@@ -73,73 +75,73 @@ pub enum Next {
     Again(usize, u64),
 }
 
-/// A scan that a client is at.
+/// A scan that a client has begun.
 #[derive(Clone, Debug)]
 pub struct Scanning {
-    /// Of which chain.
+    /// The chain.
     pub chain: usize,
-    /// Behind which key it goes on.
+    /// The key behind which the next page begins.
     pub after: Option<u32>,
     /// Entries of a page.
     pub limit: u32,
-    /// How it reads.
+    /// The mode of its reads.
     pub mode: ReadMode,
-    /// The snapshot, and who keeps it.
+    /// The snapshot that a node keeps for this scan.
     pub snapshot: Option<u64>,
     /// The node that was asked first.
     pub node: usize,
-    /// When the first page was asked for, and when it came: all pages of a snapshot are of a moment between.
+    /// When the first page was asked for, and when it came. All pages of a snapshot show one moment between the two.
     pub first: (u64, u64),
-    /// What the pages of the snapshot showed.
+    /// The keys that the pages of the snapshot have shown.
     pub seen: Vec<(u32, Option<Version>)>,
 }
 
-/// A walk through all keys of a chain in hash order that a client is at.
+/// A walk through all keys of a chain in hash order that a client has begun.
 #[derive(Clone, Debug)]
 pub struct Walking {
-    /// Of which chain.
+    /// The chain.
     pub chain: usize,
-    /// The position at which it goes on.
+    /// The position at which the next page begins.
     pub from: u64,
     /// Keys of a page.
     pub limit: u32,
-    /// How it reads.
+    /// The mode of its reads.
     pub mode: ReadMode,
-    /// What had been committed when it began.
+    /// The committed sequence when the walk began.
     pub since: Sequence,
-    /// What it has met.
+    /// The keys that it has met.
     pub met: BTreeSet<u32>,
 }
 
 /// A client.
 #[derive(Debug)]
 pub struct Client {
-    /// Its randomness.
+    /// Its stream of random numbers.
     pub rng: Rng,
-    /// What it is at.
+    /// The operation under way.
     pub pending: Option<Pending>,
-    /// What it does next, whatever else it had in mind.
+    /// The operation to do next, before any other choice.
     pub next: Option<Choice>,
-    /// The scan that it goes on with next.
+    /// The scan to continue next.
     pub scan: Option<Scanning>,
-    /// The walk that it goes on with next.
+    /// The walk to continue next.
     pub walk: Option<Walking>,
-    /// Reads that it is to make next, whatever else it had in mind: node, key and mode.
+    /// Reads to make next, before any other choice: node, key and mode.
     pub script: VecDeque<(usize, u32, ReadMode)>,
     /// Operations begun.
     pub begun: u64,
-    /// Whether what it begins carries a request id.
+    /// Whether new operations carry a request id.
     pub numbers: bool,
     writer: bool,
     known: Vec<Version>,
     heads: Vec<usize>,
 }
 
-/// Fewest and most attempts that are answered with a refusal before a client gives up.
+/// Fewest and most refusals after which a client gives up.
 const ATTEMPTS: (u64, u64) = (4, 16);
 
 impl Client {
-    /// The client with this index, which knows these keys and so many nodes.
+    /// The client with this index, which knows `keys` and the number of nodes.
     pub fn new(seed: u64, index: usize, keys: &Keys, nodes: usize, writers: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Client(index));
         let heads = (0..keys.chains).map(|_| rng.index(nodes)).collect();
@@ -158,12 +160,12 @@ impl Client {
         }
     }
 
-    /// The node that is believed to be the head of a chain.
+    /// The node that this client takes for the head of a chain.
     pub fn head(&self, chain: usize) -> usize {
         self.heads[chain]
     }
 
-    /// Takes in the reply to the last attempt of the pending operation; `ids` are the nodes by index.
+    /// Handles the reply to the last attempt of the pending operation. `ids` are the nodes by index.
     ///
     /// # Errors
     /// See [`told`].
@@ -171,26 +173,26 @@ impl Client {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         pending.waits = false;
         Ok(Some(match pending.tries.replied(&reply) {
-            Verdict::Done => {
+            NextAttempt::Done => {
                 let told = told(&pending.asked, &reply, keys)?;
                 self.learn(&told);
                 Next::Done(Box::new(told), Box::new(reply))
             }
-            Verdict::Over(ending) => Next::Over(ending),
-            Verdict::Again => match reply {
+            NextAttempt::Over(ending) => Next::Over(ending),
+            NextAttempt::Again => match reply {
                 Reply::Refused(refusal) => self.refused(refusal, ids),
                 _ => self.elsewhere(ids.len()),
             },
         }))
     }
 
-    /// Nobody answered the last attempt for too long.
+    /// The last attempt got no answer in time.
     pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         pending.waits = false;
         Some(match pending.tries.unanswered() {
-            Verdict::Over(ending) => Next::Over(ending),
-            Verdict::Done | Verdict::Again => {
+            NextAttempt::Over(ending) => Next::Over(ending),
+            NextAttempt::Done | NextAttempt::Again => {
                 pending.retries += 1;
                 pending.settles |= pending.asked.id.is_some() && self.rng.chance(settled);
                 self.elsewhere(nodes)
@@ -198,7 +200,7 @@ impl Client {
         })
     }
 
-    /// What the versions of keys were last.
+    /// Remembers the last known versions of keys.
     fn learn(&mut self, told: &Told) {
         for (key, _, answer) in &told.operations {
             let version = match *answer {
@@ -250,12 +252,12 @@ impl Client {
         }
     }
 
-    /// What an operation comes to when its client stops waiting.
+    /// The end of an operation when its client stops waiting.
     pub fn give_up(&mut self) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         if pending.waits {
             pending.waits = false;
-            if let Verdict::Over(ending) = pending.tries.unanswered() {
+            if let NextAttempt::Over(ending) = pending.tries.unanswered() {
                 return Some(Next::Over(ending));
             }
         }
@@ -264,18 +266,18 @@ impl Client {
 }
 
 impl Pending {
-    /// What is sent with the next attempt.
+    /// The request of the next attempt.
     pub fn request(&self) -> Request {
         if self.settles { Request::Write(Write::Resolve) } else { self.asked.request.clone() }
     }
 
-    /// Whether an attempt that isn't answered is followed by another.
+    /// Whether an unanswered attempt is followed by another one.
     pub fn is_repeated(&self) -> bool {
         self.asked.repeat() != Repeat::Twice
     }
 }
 
-/// How long a node may take over a request whose client waits until `until`, from `now` on, on the node's own clock.
+/// The deadline, on the clock of the node, of a request that arrives `now` and whose client waits until `until`.
 pub fn deadline(local: Timestamp, now: u64, until: u64) -> Timestamp {
     local + std::time::Duration::from_nanos(until.saturating_sub(now))
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, when, and for how long: planned from the seed before the world starts.
+//! The faults of a run, their times and lengths, planned from the seed before the world starts.
 
 pub mod play;
 
@@ -8,7 +8,7 @@ pub use play::Play;
 
 use crate::rng::Rng;
 
-/// A kind of fault, as reports count it.
+/// The kind of a fault, by which reports count it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Frames, requests and replies get lost.
@@ -17,25 +17,25 @@ pub enum Kind {
     Duplication,
     /// Frames overtake each other.
     Reorder,
-    /// Everything takes many times as long.
+    /// All frames take many times as long.
     Delay,
     /// A connection breaks, and comes back later.
     Break,
-    /// Frames from one node to another vanish, those the other way don't.
+    /// Frames from one node to another vanish; those in the other direction arrive.
     Cut,
     /// A member takes long over every input.
     Slow,
-    /// A member stops for ever.
+    /// A member stops for good.
     Crash,
-    /// A node starts anew, with nothing in memory: another life of it.
+    /// A node starts anew with empty memory, as another incarnation.
     Restart,
-    /// A node does nothing for a while, and then goes on as if no time had passed.
+    /// A node pauses, and then goes on as if no time had passed.
     Pause,
-    /// Nothing gets to a node or from it, and no connection breaks.
+    /// No frame gets to or from a node, and no connection breaks.
     Isolate,
-    /// What gets to a node or from it takes many times as long.
+    /// Frames to and from a node take many times as long.
     Far,
-    /// An operator has the members of a chain change places.
+    /// An operator reorders the members of a chain.
     Order,
     /// An operator has a node leave.
     Drain,
@@ -43,16 +43,16 @@ pub enum Kind {
     Leave,
     /// An operator restarts one node after the other, each when the one before is ready.
     Roll,
-    /// A node's store fails, so that its chains stop serving for good; then it starts anew.
+    /// The store of a node fails, so that its chains stop serving for good. Then the node starts anew.
     Halt,
     /// An operator has a node found another cluster in the place of this one.
     Found,
-    /// Most of those that keep the log are lost for good, and an operator has what is left go on.
+    /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
     Recover,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 19] = [
         Self::Loss,
         Self::Duplication,
@@ -124,30 +124,30 @@ pub enum Fault {
     Cut(usize, usize),
     /// This node takes so many nanoseconds over every input.
     Slow(usize, u64),
-    /// This node stops for ever.
+    /// This node stops for good.
     Crash(usize),
-    /// This node is down, and then starts another life.
+    /// This node is down, and then starts another incarnation.
     Restart(usize),
-    /// This node does nothing.
+    /// This node is paused.
     Pause(usize),
     /// Nothing gets to this node or from it.
     Isolate(usize),
-    /// What it comes to is known when it begins.
+    /// Faults that are known only when the play begins.
     Play(Play),
-    /// What gets to this node or from it takes so many times as long.
+    /// Frames to and from this node take so many times as long.
     Far(usize, u64),
-    /// The members of the first chain are to stand in an order drawn from this.
+    /// The members of the first chain are put into an order drawn from this number.
     Order(u64),
-    /// This node is to leave, and then starts another life.
+    /// This node is asked to leave, and then starts another incarnation.
     Drain(usize),
-    /// This node is told to stop, and ends when it says that it may.
+    /// This node is told to stop, and ends when it reports that it has left.
     Leave(usize),
-    /// The store of this node fails, and then the node starts another life.
+    /// The store of this node fails, and then the node starts another incarnation.
     Halt(usize),
 }
 
 impl Fault {
-    /// What it counts as.
+    /// The kind that it counts as.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Loss(_) => Kind::Loss,
@@ -195,14 +195,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault and when it is there, in nanoseconds of virtual time.
+/// A fault and its time, in nanoseconds of virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
-    /// What.
+    /// The fault.
     pub fault: Fault,
-    /// From when.
+    /// When it begins.
     pub start: u64,
-    /// Until when; a crash never ends.
+    /// When it ends; a crash never does.
     pub end: u64,
 }
 
@@ -212,7 +212,7 @@ pub const FEWEST: usize = 5;
 const MILLI: u64 = 1_000_000;
 
 /// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. Crashes and restarts
-/// are no matter of this plan: see [`crash`] and [`restarts`].
+/// are planned by [`crash`] and [`restarts`].
 pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let kinds: Vec<Kind> = kinds
         .iter()
@@ -225,7 +225,7 @@ pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) 
     let count = rng.between(FEWEST.max(kinds.len()) as u64, 14.max(kinds.len() as u64));
     let mut plan: Vec<Planned> = (0..count as usize)
         .map(|n| {
-            // Every kind once, then at random.
+            // Every kind once, then random kinds.
             let kind = if n < kinds.len() { kinds[n] } else { rng.pick(&kinds) };
             let start = rng.between(from, until - MILLI);
             let length = match rng.below(4) {
@@ -255,7 +255,7 @@ pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
     (0..count).map(|_| one(rng)).collect()
 }
 
-/// Restarts of `nodes`, one after the other, between `from` and `until`, and when each is over.
+/// Restarts of `nodes`, one after the other, between `from` and `until`.
 pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();
@@ -267,7 +267,7 @@ pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planne
     plan
 }
 
-/// One of `nodes` after the other is cut off or stands still, between `from` and `until`.
+/// One of `nodes` after the other is cut off or paused, between `from` and `until`.
 pub fn unrest(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();
@@ -303,7 +303,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
     }
 }
 
-/// Two nodes, another one each if there is another.
+/// Two nodes, distinct if there are at least two.
 fn two(rng: &mut Rng, nodes: usize) -> (usize, usize) {
     let a = rng.index(nodes);
     let step = 1 + rng.index(nodes.saturating_sub(1).max(1));

@@ -9,9 +9,9 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Runs `scenario` with the mutant, seed by seed from `start`, until it is convicted, `most` times at most; then runs the
-/// same seeds without it. That a member halted, or that too little was served, is no conviction: then the hunt goes on, and
-/// tells of it only if there is nothing better.
+/// Runs `scenario` with the mutant, seed by seed from `start`, until the mutant is convicted, with at most `most` seeds. Then
+/// runs the same seeds without the mutant. A member that halted, or too little service, is no conviction: the hunt goes on,
+/// and reports such a failure only if no seed convicts.
 pub fn hunt(mutant: Mutant, scenario: Scenario, start: u64, most: u64) -> MutantReport {
     let runner = Runner::default();
     let failure = |n: u64| run(scenario, start.wrapping_add(n), Some(mutant), false).failure;

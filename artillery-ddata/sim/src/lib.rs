@@ -2,10 +2,9 @@
 //!
 //! One seed drives a whole cluster in one thread on virtual time: nodes with the replicas and stores that applications
 //! run, a network that loses, doubles, delays and reorders, connections that break and come back, slow members and
-//! members that stop for ever, and clients that read and write meanwhile, number their requests, and repeat them through any
-//! node. After every step the invariants of chain
-//! replication are checked ([`oracle`]), at the end what clients saw ([`checker`]) and whether all members converged.
-//! The same seed makes the same run, to the byte.
+//! members that stop for good, and clients that read and write meanwhile, number their requests, and repeat them through any
+//! node. After every step the invariants of chain replication are checked ([`oracle`]), at the end what clients saw
+//! ([`checker`]) and whether all members converged. The same seed makes the same run, to the byte.
 //!
 //! ```
 //! use artillery_sim::{runner, scenario::Scenario};

@@ -61,7 +61,7 @@ fn mutant(name: &str) -> Result<Choice<Hunted>, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Whoever reads the output may stop reading.
+    // The reader of the output may close it early.
     match work(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

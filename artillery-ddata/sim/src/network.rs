@@ -5,7 +5,7 @@ use crate::{
     rng::{Concern, Rng},
 };
 
-/// How links behave in good times.
+/// How links behave without faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Profile {
     /// Shortest delay of a frame, in nanoseconds.
@@ -48,16 +48,16 @@ pub struct Effects {
     pub cut: u64,
     /// Connections broken.
     pub broken: u64,
-    /// Frames from or to a node that is far.
+    /// Frames from or to a far node.
     pub far: u64,
 }
 
 #[derive(Debug)]
 struct Link {
     rng: Rng,
-    /// Its delay is so many times that of the profile.
+    /// Factor of its delay over that of the profile.
     length: u64,
-    /// And so many times that, by a fault.
+    /// Additional factor, by a fault.
     far: u64,
     cut: bool,
     under_way: usize,
@@ -82,12 +82,12 @@ pub struct Network {
     duplication: u32,
     reorder: u32,
     factor: u64,
-    /// What has happened so far.
+    /// The effects of faults so far.
     pub effects: Effects,
 }
 
 impl Network {
-    /// Links among `nodes` nodes and from `clients` clients; no connection is up.
+    /// Links among `nodes` nodes and from `clients` clients. No connection is up.
     pub fn new(seed: u64, nodes: usize, clients: usize, profile: Profile) -> Self {
         let links = (0..nodes * nodes)
             .map(|n| {
@@ -110,7 +110,7 @@ impl Network {
         }
     }
 
-    /// Makes exactly these faults be there. Connections are another matter: see [`set_up`](Self::set_up).
+    /// Replaces all present faults by these. Connections are changed by [`set_up`](Self::set_up).
     pub fn set_faults(&mut self, faults: impl Iterator<Item = Fault>) {
         (self.loss, self.duplication, self.reorder, self.factor) = (0, 0, 0, 1);
         self.links.iter_mut().for_each(|link| (link.cut, link.far) = (false, 1));
@@ -147,13 +147,13 @@ impl Network {
         }
     }
 
-    /// Whether the connection of `a` and `b` is up, and the how many-eth state of it this is.
+    /// Whether the connection of `a` and `b` is up, and the number of its present state.
     pub fn connection(&self, a: usize, b: usize) -> (bool, u64) {
         let Connection { up, generation } = self.connections[self.pair(a, b)];
         (up, generation)
     }
 
-    /// Breaks or makes the connection of `a` and `b`; returns the number of its new state, or `None` if it was so already.
+    /// Breaks or makes the connection of `a` and `b`. Returns the number of its new state, or `None` if nothing changed.
     pub fn set_up(&mut self, a: usize, b: usize, up: bool) -> Option<u64> {
         let pair = self.pair(a, b);
         let connection = &mut self.connections[pair];
@@ -174,12 +174,12 @@ impl Network {
         Some(generation)
     }
 
-    /// Whether anything gets from `a` to `b` and back now.
+    /// Whether frames get from `a` to `b` and back now.
     pub fn joins(&self, a: usize, b: usize) -> bool {
         self.connections[self.pair(a, b)].up && !self.is_cut(a, b)
     }
 
-    /// Whether what goes between `a` and `b` vanishes, connected or not, one way at least.
+    /// Whether frames between `a` and `b` vanish in at least one direction, connected or not.
     pub fn is_cut(&self, a: usize, b: usize) -> bool {
         let cut = |from: usize, to: usize| self.links[from * self.nodes + to].cut;
         cut(a, b) || cut(b, a)
@@ -190,7 +190,7 @@ impl Network {
         self.profile.room.saturating_sub(self.links[from * self.nodes + to].under_way)
     }
 
-    /// Sends `bytes` from `from` to `to` at `now`, as far as `from` knows on the connection state `generation`.
+    /// Sends `bytes` from `from` to `to` at `now`, on the connection state `generation` as `from` knows it.
     pub fn send(
         &mut self,
         now: u64,
@@ -202,7 +202,7 @@ impl Network {
         let profile = self.profile;
         let Connection { up, generation: current } = self.connections[self.pair(from, to)];
         let link = &mut self.links[from * self.nodes + to];
-        // Always the same draws, so that a fault doesn't shift what comes after it.
+        // The number of draws is constant, so that a fault doesn't shift later draws.
         let jitter = link.rng.below(profile.jitter + 1);
         let (lost, doubled, held) =
             (link.rng.chance(self.loss), link.rng.chance(self.duplication), link.rng.chance(self.reorder));
@@ -232,13 +232,13 @@ impl Network {
         (first, second)
     }
 
-    /// A copy's time has come: whether it is to be handed over.
+    /// Whether a copy whose time has come is delivered.
     pub fn arrives(&self, from: usize, to: usize, flight: Flight) -> bool {
         let current = self.connections[self.pair(from, to)].generation == flight.generation;
         !flight.lost && (current || self.profile.nasty)
     }
 
-    /// A copy has been taken in, or is lost: its bytes take up no room any more.
+    /// Frees the room of a copy that was received or lost.
     pub fn release(&mut self, from: usize, to: usize, flight: Flight) {
         if flight.counted > 0 && self.connections[self.pair(from, to)].generation == flight.generation {
             let link = &mut self.links[from * self.nodes + to];
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_link_keeps_order_and_limits_what_is_under_way() {
+    fn good_link_keeps_order_and_bounds_bytes_under_way() {
         let mut network = network();
         let generation = network.set_up(0, 1, true).unwrap();
         let mut latest = 0;

@@ -1,13 +1,14 @@
-//! A node: replicas over one store, an inbox, a clock of its own, and what its driver would keep.
+//! A node: replicas over one store, an inbox, a clock of its own, and the state that its driver would keep.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
-    replica::{Gate, Reply, Settings},
-    runner::{ChainRunner, Lease, Link, Order, ReadRequest, Turn, WriteRequest},
+    api::Reply,
+    message::ChainFrame,
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
     store::MemoryStore,
-    wire::message::ChainFrame,
 };
 
 use crate::{
@@ -18,104 +19,105 @@ use crate::{
     store::FailingStore,
 };
 
-/// Whose request a token stands for.
+/// The origin of a request: the token that the replica gets for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Which client's.
+    /// The client.
     pub client: usize,
-    /// Which operation of it.
+    /// The number of the operation at that client.
     pub number: u64,
-    /// Which attempt at it.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// What it is.
+    /// The operation.
     pub asked: Arc<Asked>,
-    /// Of a late duplicate: what was answered before.
+    /// For a late duplicate, the earlier answer.
     pub expected: Option<Arc<Reply>>,
 }
 
-/// Who waits for a reply of a chain.
+/// The receiver of a reply of a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Caller {
     /// A client.
     Client(Origin),
-    /// A watcher, and which attempt of it.
+    /// A watcher, and the number of its attempt.
     Watcher(usize, u64),
 }
 
-/// What comes to a chain.
+/// An input of a chain.
 #[derive(Debug)]
 pub enum Input {
     /// The newest lease.
     Lease(Lease),
-    /// News of the way to a peer.
-    Link(Link),
+    /// A change of the link to a peer.
+    Link(LinkChange),
     /// An order of the node.
-    Order(Order),
+    Order(ChainOrder),
     /// A frame of a peer.
     Frame(MemberId, ChainFrame),
     /// A read.
     Read(ReadRequest<Caller>),
     /// A write.
     Write(WriteRequest<Caller>),
-    /// It is time for a turn.
+    /// A turn is due.
     Tick,
 }
 
 impl Input {
-    /// Whether it may add to a history: of these, one comes in a turn, so that all of it is seen before it is trimmed.
+    /// Whether the input may add to a history. A turn gets at most one of these, so that the oracle sees the whole history
+    /// before it is trimmed.
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }
 }
 
-/// What a chain receives for one turn.
+/// The input of a chain for one turn.
 pub type Received = Turn<ReadRequest<Caller>, WriteRequest<Caller>>;
 
-/// A turn that was received and isn't taken in yet.
+/// Turns that were received and are not yet processed.
 #[derive(Debug)]
 pub struct Pending {
-    /// By slot.
+    /// The turns, by slot.
     pub turns: Vec<(usize, Received)>,
-    /// What the clock showed when all of it had been received.
+    /// The reading of the clock after all of it had been received.
     pub reading: Timestamp,
-    /// From whom frames came, and on which flights.
+    /// The senders of the frames, and their flights.
     pub flights: Vec<(usize, Flight)>,
 }
 
 /// One input that waits for its turn.
 #[derive(Debug)]
 pub struct Work {
-    /// For which chain.
+    /// The slot of the chain.
     pub slot: usize,
-    /// What.
+    /// The input.
     pub input: Input,
-    /// From whom and on which flight it came, if it was a frame.
+    /// The sender and the flight, if the input is a frame.
     pub flight: Option<(usize, Flight)>,
 }
 
 /// One chain of a node.
 #[derive(Debug)]
 pub struct Slot {
-    /// The replica, and what decides what it takes in.
+    /// The replica with its runner.
     pub runner: ChainRunner<Caller>,
-    /// Where clients read without it.
+    /// The gate, at which clients read without the replica.
     pub gate: Arc<Gate>,
     /// When its next tick is due in virtual time.
     pub tick: Option<u64>,
-    /// Names the newest of its scheduled ticks.
+    /// The number of the newest scheduled tick.
     pub tick_number: u64,
     /// Whether a tick waits in the inbox.
     pub tick_queued: bool,
 }
 
-/// What a node knows of its connection to a peer.
+/// A node's knowledge of its connection to a peer.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PeerView {
-    /// The newest state of the connection that it noticed.
+    /// The number of the newest connection state that the node noticed.
     pub generation: u64,
-    /// Whether that was up.
+    /// Whether the connection was up in that state.
     pub connected: bool,
-    /// Whether the link had no room left when messages were taken last.
+    /// Whether the link had no room left at the last poll.
     pub full: bool,
 }
 
@@ -126,25 +128,25 @@ pub struct Node {
     pub id: MemberId,
     /// Its data.
     pub store: Arc<MemoryStore>,
-    /// The same, as its chains write to it.
+    /// The same store, as its chains write to it.
     pub failing: Arc<FailingStore>,
     /// Its chains.
     pub slots: Vec<Slot>,
-    /// What it has to take in.
+    /// The inputs that wait.
     pub inbox: VecDeque<Work>,
-    /// What it has received and is about to take in.
+    /// The turns that it has received and is about to process.
     pub pending: Option<Pending>,
-    /// Whether a step of it is scheduled.
+    /// Whether a step of the node is scheduled.
     pub scheduled: bool,
-    /// Whether messages are taken from its replicas at a scheduled time.
+    /// Whether a poll of its replicas is scheduled.
     pub poll_scheduled: bool,
-    /// Nanoseconds that it takes over an input.
+    /// Time that it takes for an input, in nanoseconds.
     pub cost: u64,
-    /// Its task has no processor until then.
+    /// When its task gets the processor again.
     pub ready_at: u64,
-    /// Whether it stopped for ever.
+    /// Whether it stopped for good.
     pub crashed: bool,
-    /// Whether it isn't there at the moment.
+    /// Whether it is down at the moment.
     pub down: bool,
     /// Whether its store fails.
     pub fails: bool,
@@ -152,29 +154,29 @@ pub struct Node {
     pub stops: bool,
     /// Whether it was asked to leave its chains.
     pub drained: bool,
-    /// It has said that it has left.
+    /// Whether it has reported that it has left.
     pub left: bool,
-    /// Whether it has said that it is ready.
+    /// Whether it has reported that it is ready.
     pub ready: bool,
-    /// Whether a leader has told it that any other one may be stopped.
+    /// Whether a leader has told it that any one other node may be stopped.
     pub was_told: bool,
-    /// Whether it does nothing at the moment.
+    /// Whether it is paused at the moment.
     pub paused: bool,
-    /// By how many millionths its clock is fast.
+    /// How fast its clock is, in millionths.
     pub fast: i64,
-    /// What it knows of its peers, by index.
+    /// Its view of its peers, by index.
     pub peers: Vec<PeerView>,
-    /// Its randomness.
+    /// Its stream of random numbers.
     pub rng: Rng,
     offset: u64,
     wall: u64,
 }
 
-/// What an input costs a healthy node, in nanoseconds.
+/// Time that a healthy node takes for an input, in nanoseconds.
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in the world of `setup`, in its life of this number.
+    /// The node with this index in the world of `setup`, in its incarnation number `life`.
     pub fn new(seed: u64, index: usize, life: u64, setup: &Setup) -> Self {
         let mut rng = Rng::new(seed, Concern::Node(index));
         let id = MemberId {
@@ -220,12 +222,12 @@ impl Node {
         }
     }
 
-    /// Whether it does anything.
+    /// Whether the node is up, paused or not.
     pub fn is_alive(&self) -> bool {
         !self.crashed && !self.down
     }
 
-    /// What its clock shows at virtual time `now`.
+    /// The reading of its clock at virtual time `now`.
     pub fn clock(&self, now: u64) -> Timestamp {
         let ahead = now as i128 * i128::from(self.fast) / 1_000_000;
         Timestamp::from_nanos((i128::from(self.offset + now) + ahead) as u64)
@@ -237,18 +239,18 @@ impl Node {
         if self.fast == 0 {
             return passed as u64;
         }
-        // Rounded up: then the clock shows no less.
+        // Rounded up, so that the clock shows no less.
         (passed * 1_000_000 / i128::from(1_000_000 + self.fast)) as u64 + 1
     }
 
-    /// What its wall clock shows, in milliseconds: nobody else's.
+    /// The reading of its own wall clock, in milliseconds.
     pub fn wall_clock(&self, now: u64) -> u64 {
         self.wall + now / 1_000_000
     }
 }
 
-fn settings(setup: &Setup) -> Settings {
-    Settings {
+fn settings(setup: &Setup) -> ReplicaSettings {
+    ReplicaSettings {
         window: setup.window,
         backlog: setup.backlog,
         joiner_buffer: setup.joiner_buffer,
@@ -263,6 +265,6 @@ fn settings(setup: &Setup) -> Settings {
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,
         clear_keys: 3,
-        ..Settings::default()
+        ..ReplicaSettings::default()
     }
 }

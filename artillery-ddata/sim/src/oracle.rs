@@ -1,8 +1,8 @@
-//! What must be true after every step, and at the end. Incremental: a step costs what it changed.
+//! Rules that must hold after every step, and at the end. Incremental: the cost of a check grows with what the step changed.
 //!
 //! `history(successor) ⊑ history(predecessor)` (van Renesse & Schneider 2004) is checked against one log per chain:
-//! the head extends it, and whoever applies must apply what it says, no sooner than its predecessor. Of
-//! `history(i) = history(i+1) ⊕ sent(i)` the other half is that `sent(i)` is kept.
+//! the head extends it, and each other member must apply what it says, no sooner than its predecessor. The other half of
+//! `history(i) = history(i+1) ⊕ sent(i)` is that `sent(i)` is kept.
 
 mod claims;
 mod moving;
@@ -13,8 +13,8 @@ use std::{collections::BTreeMap, fmt};
 use artillery_proto::{
     Sequence, Version,
     replica::{Halt, Status},
-    store::Record,
-    update::Update,
+    store::ScanRecord,
+    types::update::Update,
 };
 use bytes::Bytes;
 
@@ -22,50 +22,50 @@ use crate::history::History;
 
 pub use once::Requests;
 
-/// Which rule was broken.
+/// A rule that can be broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Oracle {
-    /// What clients saw has no linear order.
+    /// The history that clients saw is not linearizable.
     History,
     /// `history(successor) ⊑ history(predecessor)`.
     Prefix,
-    /// `history(i) = history(i+1) ⊕ sent(i)`: whatever the successor lacks is kept to be sent.
+    /// `history(i) = history(i+1) ⊕ sent(i)`: all updates that the successor lacks are kept to be sent.
     Sent,
-    /// Sequences are contiguous, versions and chain time rise, nothing applied goes away.
+    /// Sequences are contiguous, versions and chain time rise, no applied update is lost.
     Contiguity,
     /// A watermark is above what the tail has committed, above what its member holds, or went back.
     Watermark,
-    /// An answer says committed what isn't, or names a value that was never written.
+    /// An answer calls an uncommitted version committed, or names a value that was never written.
     Claims,
-    /// One request was done twice, or has two outcomes.
+    /// One request was applied twice, or has two outcomes.
     Once,
-    /// What is kept takes up more than it may.
+    /// A table or queue exceeds its bound.
     Bounds,
     /// A request was answered twice, or never.
     Answers,
-    /// Two clusters were formed of nodes too few for two, or by somebody who isn't named.
+    /// Two clusters were formed of too few nodes for two, or a node formed one that does not name it.
     Formation,
-    /// A frame can't be sent as bytes, or isn't the same afterwards.
+    /// A frame can't be encoded, or differs after decoding.
     Wire,
     /// A member stopped serving.
     Halted,
     /// After healing, members differ.
     Convergence,
-    /// After healing, a chain didn't get its members back in time, or a node didn't serve.
+    /// After healing, a chain did not get its members back in time, or a node did not serve.
     Liveness,
-    /// After healing, too little was served; or time stood still.
+    /// After healing, too little was served, or time stood still.
     Progress,
-    /// Clients' writes stayed away while a member that lives held its chain up.
+    /// Writes of clients stopped for too long while a live member held up its chain.
     Stalled,
-    /// A client was told of an unknown outcome though nothing had failed.
+    /// A client got an unknown outcome although nothing had failed.
     Unknown,
-    /// A node that was told to stop ended as the last one with a chain's data, while others were there.
+    /// A node that was told to stop ended as the last one with the data of a chain, while other nodes were up.
     Lost,
-    /// All nodes were told to stop, and some waited for others.
+    /// All nodes were told to stop, and some waited for others for too long.
     Stops,
-    /// A node was called ready though another one couldn't be stopped.
+    /// A node was called ready although another one could not be stopped.
     Ready,
-    /// Nothing was served though all that is needed was there for long.
+    /// Nothing was served although all that is needed had been there for long.
     Service,
     /// The code under test panicked.
     Panic,
@@ -100,7 +100,7 @@ impl Oracle {
         }
     }
 
-    /// Whether it speaks of what clients saw or of an invariant of the chain: what may convict a mutant.
+    /// Whether a failure of it convicts a mutant: it concerns what clients saw or an invariant of the chain.
     pub const fn convicts(self) -> bool {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
@@ -121,11 +121,11 @@ impl fmt::Display for Oracle {
 /// A broken rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which one.
+    /// The rule.
     pub oracle: Oracle,
-    /// What was seen.
+    /// The evidence.
     pub what: String,
-    /// The shortest history that shows it, where clients saw it.
+    /// The shortest history that shows the failure, if clients saw it.
     pub history: Option<Box<History>>,
 }
 
@@ -142,29 +142,29 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How far one member is known to be.
+/// The known progress of one member.
 #[derive(Clone, Copy, Default, Debug)]
 struct Progress {
     last: Version,
     watermark: Sequence,
 }
 
-/// Watches one chain of fixed membership, in the places from head (0) to tail.
+/// Watches one chain of fixed membership. Places count from the head (0) to the tail.
 #[derive(Debug)]
 pub struct ChainOracle {
     log: Vec<Update>,
-    /// Where in the log each key is changed.
+    /// The places in the log at which each key is changed.
     by_key: BTreeMap<Bytes, Vec<usize>>,
     requests: Requests,
-    /// The first request that was done twice: kept, so that clients can notice it too.
+    /// The first request that was applied twice. Kept until the end, so that clients can notice it too.
     twice: Option<Failure>,
     members: Vec<Progress>,
-    /// Of a chain whose members come and go: then the log holds what is committed, and nothing else.
+    /// Set for a chain whose members come and go. Then the log holds only committed updates.
     moving: Option<moving::Moving>,
 }
 
 impl ChainOracle {
-    /// A chain of `members` places, with nothing in it.
+    /// An empty chain of `members` places.
     pub fn new(members: usize) -> Self {
         let members = vec![Progress::default(); members];
         Self {
@@ -177,10 +177,10 @@ impl ChainOracle {
         }
     }
 
-    /// Looks at the member in `place` after a step of it.
+    /// Checks the member in `place` after its step.
     ///
     /// # Errors
-    /// The rule that its present state breaks.
+    /// The rule that the present state of the member breaks.
     pub fn observe<'a>(
         &mut self,
         place: usize,
@@ -236,7 +236,7 @@ impl ChainOracle {
         Ok(())
     }
 
-    /// What the successor lacks can still be sent to it.
+    /// All updates that the successor lacks can still be sent to it.
     fn keeps_what_is_lacked(&self, place: usize, status: &Status, kept: u64) -> Result<(), Failure> {
         let Some(successor) = self.members.get(place + 1) else { return Ok(()) };
         let lacks = status.last.sequence.0.saturating_sub(successor.last.sequence.0);
@@ -296,7 +296,7 @@ impl ChainOracle {
         Ok(())
     }
 
-    /// The first request that was done twice, told once.
+    /// The first request that was applied twice; returned once.
     pub fn take_twice(&mut self) -> Option<Failure> {
         self.twice.take()
     }
@@ -319,7 +319,7 @@ impl ChainOracle {
         self.members[place].last
     }
 
-    /// All that the head ever ordered, in order.
+    /// All updates that the head ever ordered, in order.
     pub fn log(&self) -> &[Update] {
         &self.log
     }
@@ -333,7 +333,7 @@ impl ChainOracle {
         self.log.get(index as usize).filter(|update| update.version == version)
     }
 
-    /// What a store must hold, tombstones left out, after it applied all up to `last`.
+    /// The content of a store that has applied all updates up to `last`, without tombstones.
     pub fn content(&self, last: Sequence) -> BTreeMap<Bytes, (Version, Bytes)> {
         let mut content = BTreeMap::new();
         for update in self.log.iter().take_while(|update| update.version.sequence <= last) {
@@ -356,14 +356,14 @@ impl fmt::Display for HaltText<'_> {
     }
 }
 
-/// Compares a member's whole content with what it must be.
+/// Compares the whole content of a member with the expected one.
 ///
 /// # Errors
 /// [`Oracle::Convergence`], naming the first key that differs.
 pub fn check_content(
     member: &str,
     expected: &BTreeMap<Bytes, (Version, Bytes)>,
-    found: impl Iterator<Item = Record>,
+    found: impl Iterator<Item = ScanRecord>,
 ) -> Result<(), Failure> {
     let fail = |what: String| Err(Failure::new(Oracle::Convergence, format!("{member}: {what}")));
     let mut expected = expected.iter();

@@ -1,4 +1,4 @@
-//! The one queue of a world: by time, and by the order of insertion where times are equal.
+//! The event queue of a world, ordered by time and, for equal times, by insertion.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -32,7 +32,7 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// Events to come.
+/// Future events.
 #[derive(Debug)]
 pub struct Queue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,

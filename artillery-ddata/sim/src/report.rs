@@ -1,4 +1,4 @@
-//! What a hunt found, for people and for scripts (docs/json.md).
+//! Results of runs and hunts, for people and for scripts (docs/json.md).
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +19,10 @@ use crate::{
 
 const MILLI: u64 = 1_000_000;
 
-/// Violations that are shown in full; more are only counted.
+/// Number of violations that are shown in full. Further ones are only counted.
 const SHOWN: usize = 3;
 
-/// What the seeds of one scenario came to.
+/// The result of the seeds of one scenario.
 #[derive(Clone, Debug)]
 pub struct ScenarioReport {
     scenario: Scenario,
@@ -33,7 +33,7 @@ pub struct ScenarioReport {
 }
 
 impl ScenarioReport {
-    /// Nothing yet.
+    /// An empty report.
     pub fn new(scenario: Scenario) -> Self {
         Self { scenario, seeds: 0, total: Counts::default(), violations: 0, shown: Vec::new() }
     }
@@ -55,7 +55,7 @@ impl ScenarioReport {
         self.scenario.kinds().iter().copied().filter(|&kind| self.total.injected(kind) == 0).collect()
     }
 
-    /// Whether all seeds passed, and tried what they were to try.
+    /// Whether all seeds passed and together met every kind of fault of the scenario.
     pub fn passed(&self) -> bool {
         self.violations == 0 && self.missing().is_empty()
     }
@@ -95,7 +95,7 @@ impl ScenarioReport {
     }
 }
 
-/// What the seeds of one scenario came to, as scripts read it.
+/// The result of the seeds of one scenario, for scripts.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ScenarioJson {
     name: &'static str,
@@ -122,7 +122,7 @@ pub struct ScenarioJson {
     ready_ms: Option<u64>,
 }
 
-/// What the hunt for one mutant came to, as scripts read it.
+/// The result of the hunt for one mutant, for scripts.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MutantJson {
     name: &'static str,
@@ -134,7 +134,7 @@ pub struct MutantJson {
     scenario: &'static str,
 }
 
-/// Virtual hours to two digits: whole numbers decide, so that every build prints the same.
+/// Virtual hours to two digits. Rounds in integers, so that every build prints the same.
 fn hundredths(nanos: u64) -> f64 {
     (nanos / 36_000_000_000) as f64 / 100.0
 }
@@ -202,7 +202,7 @@ impl fmt::Display for ScenarioReport {
     }
 }
 
-/// A failure, and how to see it again.
+/// A failure, and how to reproduce it.
 struct Violation<'a> {
     scenario: Scenario,
     seed: u64,
@@ -227,31 +227,31 @@ impl fmt::Display for Violation<'_> {
     }
 }
 
-/// What a hunt for one mutant came to.
+/// The result of a hunt for one mutant.
 #[derive(Clone, Debug)]
 pub struct MutantReport {
     /// The guard that was taken out.
     pub mutant: Mutant,
-    /// Where it was hunted.
+    /// The scenario in which it was hunted.
     pub scenario: Scenario,
-    /// The seed that caught it, how many were tried up to it, and how.
+    /// The seed that caught it, the number of seeds tried up to it, and the failure.
     pub caught: Option<(u64, u64, Failure)>,
-    /// Seeds tried if nothing caught it.
+    /// The number of seeds tried, if none caught it.
     pub tried: u64,
-    /// The run that caught it, made smaller, if that was wanted.
+    /// The run that caught it, shrunk, if that was requested.
     pub shrunk: Option<Shrunk>,
-    /// What stopped the same seeds without the mutant, if anything did.
+    /// The failure of one of the same seeds without the mutant, if there was one.
     pub baseline: Option<(u64, Failure)>,
 }
 
 impl MutantReport {
-    /// Whether it was caught by clients or by an invariant, and nothing is caught without it.
+    /// Whether clients or an invariant caught the mutant, and the same seeds pass without it.
     pub fn passed(&self) -> bool {
         self.baseline.is_none()
             && self.caught.as_ref().is_some_and(|(_, _, failure)| is_convicted_by(self.mutant, failure.oracle))
     }
 
-    /// Makes the run that caught it smaller.
+    /// Shrinks the run that caught it.
     pub fn shrink(&mut self) {
         let seed = self.caught.as_ref().map(|(seed, ..)| *seed);
         self.shrunk = seed.and_then(|seed| shrink(self.scenario, seed, Some(self.mutant)));

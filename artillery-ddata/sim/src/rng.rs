@@ -1,4 +1,4 @@
-//! Randomness from one seed, in independent streams: what one concern draws never shifts what another one gets.
+//! Randomness from one seed, in independent streams: the draws of one concern never shift those of another.
 //!
 //! Integers only, so that a run is the same in every build and on every machine.
 
@@ -7,12 +7,12 @@ use rand_chacha::{
     rand_core::{Rng as _, SeedableRng as _},
 };
 
-/// What a stream of random numbers is for.
+/// The purpose of a stream of random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Concern {
     /// The shape of the world: sizes, delays, settings.
     Setup,
-    /// Which faults come when.
+    /// The faults and their times.
     Faults,
     /// The fate of frames from one node to another.
     Link {
@@ -25,21 +25,21 @@ pub enum Concern {
     Notices,
     /// The scheduling of one node.
     Node(usize),
-    /// What one client does.
+    /// The choices of one client.
     Client(usize),
     /// The fate of one client's requests and replies.
     ClientLink(usize),
-    /// What precedes the first configuration.
+    /// Events before the first configuration.
     Formation,
-    /// What one watcher does, and the fate of its questions.
+    /// The choices of one watcher, and the fate of its questions.
     Watcher(usize),
-    /// Which node an operator restarts, and when.
+    /// The nodes that an operator restarts, and the times.
     Operator,
-    /// Who leads, and what becomes of proposals.
+    /// The leaders, and the fate of proposals.
     Control,
-    /// What operators want, and when.
+    /// The orders of operators, and their times.
     Orders,
-    /// How the group that keeps the configuration log goes on.
+    /// Elections and delays in the group that keeps the configuration log.
     Group,
 }
 
@@ -76,7 +76,7 @@ impl Rng {
         Self(rng)
     }
 
-    /// A number below `bound`, 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.0.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_their_own() {
+    fn streams_are_independent() {
         assert_eq!(draw(1, Concern::Setup), draw(1, Concern::Setup));
         let all = [
             draw(1, Concern::Setup),

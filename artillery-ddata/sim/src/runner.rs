@@ -1,4 +1,4 @@
-//! Runs seeds on all cores; what comes out doesn't depend on how many there are.
+//! Runs seeds on all cores. The results do not depend on the number of cores.
 
 use std::{
     collections::BTreeMap,
@@ -18,13 +18,13 @@ use crate::{
     world::{Counts, Outcome, World},
 };
 
-/// Runs `scenario` with `seed`; a panic of the code under test is a failure like others.
+/// Runs `scenario` with `seed`. A panic of the code under test is a failure like others.
 pub fn run(scenario: Scenario, seed: u64, mutant: Option<Mutant>, traced: bool) -> Outcome {
     let world = || World::run_scenario(scenario, seed, scenario.setup(seed, mutant), traced);
     guard(world)
 }
 
-/// Runs a world of one's own; a panic is a failure too.
+/// Runs a world of the given setup. A panic is a failure too.
 pub fn run_setup(seed: u64, setup: crate::scenario::Setup) -> Outcome {
     guard(|| World::new(seed, setup, false).run())
 }
@@ -38,7 +38,7 @@ fn guard(world: impl FnOnce() -> Outcome) -> Outcome {
     })
 }
 
-/// How seeds are spread over cores.
+/// Spreads work over cores.
 #[derive(Clone, Copy, Debug)]
 pub struct Runner {
     threads: usize,
@@ -51,14 +51,14 @@ impl Default for Runner {
 }
 
 impl Runner {
-    /// A runner on so many threads.
+    /// A runner on `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self { threads: threads.max(1) }
     }
 
-    /// Does `work` for each number below `count` and hands the results to `take` in order.
+    /// Does `work` for each number below `count`, and hands the results to `take` in order.
     pub fn each<T: Send>(&self, count: u64, work: impl Fn(u64) -> T + Sync, mut take: impl FnMut(u64, T)) {
-        // In portions, so that no more than some results wait for their turn.
+        // In portions, which bound the number of results that wait for their turn.
         let portion = (self.threads * 8) as u64;
         let mut done = 0;
         while done < count {
@@ -70,11 +70,11 @@ impl Runner {
         }
     }
 
-    /// Does `work` for the numbers from 0 on and returns the lowest one below `count` with a result.
+    /// Does `work` for the numbers from 0 on, and returns the lowest one below `count` with a result.
     pub fn first<T: Send>(&self, count: u64, work: impl Fn(u64) -> Option<T> + Sync) -> Option<(u64, T)> {
         let stop = AtomicU64::new(count);
         let found = self.portion(0, count, &|number| {
-            // Numbers above a result need no work; all below one are done.
+            // Numbers above a result need no work; all numbers below it are done.
             if number > stop.load(Ordering::Relaxed) {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Named worlds: what is drawn from the seed, and which faults belong to it.
+//! Scenarios: named kinds of worlds, with their setups and faults.
 
 mod directed;
 mod draw;
@@ -28,21 +28,21 @@ use crate::{
 /// The virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// Usually, fewest operations of a seed.
+/// Fewest operations of a seed, as a rule.
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
 pub const TROUBLE: u64 = SECOND / 2;
-/// When nodes are restarted no more while they form a cluster.
+/// When restarts of nodes that form a cluster end.
 pub const FOUNDED: u64 = 5 * SECOND;
-/// Usually, when all faults but crashes are over.
+/// When all faults but crashes are over, as a rule.
 pub const HEALED: u64 = 20 * SECOND;
 /// Within this time of healing every chain is whole and each member of it has served.
 pub const RECOVERY: u64 = 5 * SECOND;
 /// When members begin to crash.
 pub const CRASHES: u64 = 27 * SECOND;
-/// When clients usually stop, if they did enough.
+/// When clients stop if they did enough, as a rule.
 pub const STOP: u64 = 30 * SECOND;
-/// When clients stop, whatever they did.
+/// When clients stop in any case.
 pub const LAST: u64 = 120 * SECOND;
 
 /// A named kind of world.
@@ -52,11 +52,11 @@ pub enum Scenario {
     Calm,
     /// Loss, duplication, reordering.
     Lossy,
-    /// Connections break and come back, one-way cuts.
+    /// Connections that break and come back, one-way cuts.
     Links,
-    /// Slow members and a window so small that heads say `Busy`.
+    /// Slow members and windows so small that heads answer `Busy`.
     Slow,
-    /// All faults, then a member stops for ever.
+    /// All faults, then a member stops for good.
     Crash,
     /// Strong reads at the tail alone.
     Classic,
@@ -70,15 +70,15 @@ pub enum Scenario {
     Hot,
     /// One key, many writers and readers, and frames that overtake each other all the time.
     Storm,
-    /// Three chains on three nodes, each with another head.
+    /// Three chains on three nodes, each with a head of its own.
     Many,
     /// Leases that run out and are renewed.
     Leases,
-    /// Nodes start in any order, some again and again, and form a cluster before anybody can use it.
+    /// Nodes start in any order, some repeatedly, and form a cluster before clients can use it.
     Formation,
-    /// Lists and counters, applications with many requests in flight, all of them repeated now and then.
+    /// Lists and counters, and applications with many requests in flight, each of which may be repeated.
     Retries,
-    /// So little room for sessions that they are evicted all the time.
+    /// So little room for sessions that they are constantly evicted.
     Evictions,
     /// Batches that write all registers, and reads of all of them.
     Batches,
@@ -92,52 +92,52 @@ pub enum Scenario {
     Large,
     /// Everything at once.
     Mixed,
-    /// Members restart with nothing in memory, one after the other; spares and they themselves take the places.
+    /// Members restart with empty memory, one after the other. Spares or they themselves take their places.
     Failover,
     /// Members are cut off, from one or from all others, both ways or one way.
     Partitions,
-    /// Members do nothing for a while, and then go on as if no time had passed.
+    /// Members pause, and then go on as if no time had passed.
     Pauses,
     /// Leaders of the configuration log come and go.
     Leaders,
     /// Chains of one or two members.
     Sole,
-    /// Backlogs so small that who was away needs everything.
+    /// Backlogs so small that a member that was away needs a full resync.
     Resync,
     /// Clocks that differ in rate by a tenth.
     Clocks,
-    /// One key that is read and written all the time, while members are cut off one after the other.
+    /// One key that is constantly read and written, while members are cut off one after the other.
     Unrest,
     /// Everything that can change a configuration at once.
     Turmoil,
-    /// Tails are lost that told only their head what they have committed.
+    /// Tails are lost that announced their last commits only to the head.
     Whispers,
     /// Two of three members are cut off together.
     Halves,
-    /// Local reads whose threads aren't run for seconds, while their members are cut off and come back.
+    /// Local reads whose threads are not run for seconds, while their members are cut off and come back.
     Stalls,
-    /// Members that are alone are lost right after they have asked for another one.
+    /// Sole members are lost right after they have asked for the promotion of a joiner.
     LastWords,
     /// Snapshots of many keys, whose source or link is lost on the way.
     Disturbed,
-    /// Snapshots of many keys over narrow links, while as much is written as gets through.
+    /// Snapshots of many keys over narrow links, while clients write as much as the links can carry.
     Race,
-    /// Snapshots of many keys, of joiners with little room for the updates beside them: what these change is there before
-    /// they are. Whoever joins is read from as soon as it answers.
+    /// Snapshots of many keys for joiners with little room for updates beside them, so that snapshots contain changes before
+    /// their updates come. Clients read from a joiner as soon as it answers.
     Overlaps,
-    /// Heads are cut off, go on ordering, and come back with what nobody else has.
+    /// Heads are cut off, go on ordering, and come back with updates that no other member has.
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
     Crowd,
-    /// A member that lives holds its chain up: a dead link, one way or both, or it is a hundred times slower.
+    /// A live member holds up its chain: by a dead link, in one or both directions, or since it is a hundred times slower.
     Gray,
-    /// A member holds its chain up again and again, each time for a moment; or it hears nothing any more, and there is a spare.
+    /// A member repeatedly holds up its chain for a moment. Or it stops hearing others, and there is a spare.
     Relapses,
-    /// An operator wants the members in another order, again and again, under load.
+    /// An operator repeatedly reorders the members, under load.
     Orders,
-    /// An operator wants the members in another order, again and again, beside everything that can change a configuration.
+    /// An operator repeatedly reorders the members, beside everything else that can change a configuration.
     Shuffles,
-    /// An operator has members leave, one after the other, under load.
+    /// An operator drains members, one after the other, under load.
     Drains,
     /// All nodes but one or two leave, and one comes back.
     Leaves,
@@ -145,20 +145,20 @@ pub enum Scenario {
     Scripts,
     /// Walks through all keys in hash order, from member to member, while keys come and go.
     Walks,
-    /// Several chains, which hear late and each in its own time what their node is told; members that can't reach one another.
+    /// Several chains, which learn late, and at different times, what their node was told; members that can't reach each other.
     Lags,
     /// An operator restarts one node after the other, each when the one before is ready, beside all other faults.
     Rolling,
-    /// An operator founds another cluster wherever no member is heard: the members go on as they were.
+    /// An operator founds another cluster wherever no member is heard. The members go on as before.
     Succession,
-    /// Most of those that keep the log are lost for good, and an operator has what is left go on.
+    /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
     Recovery,
-    /// A cluster forms beside all faults, and goes on through others with failover.
+    /// A cluster forms among all faults, and goes on among others, with failover.
     Dawn,
 }
 
 impl Scenario {
-    /// The kinds of faults that belong to it: each must occur in some seed.
+    /// The kinds of faults of the scenario. Each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
             Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order, Pause,
@@ -227,7 +227,7 @@ impl Scenario {
         match self {
             Self::Calm | Self::Lossy | Self::Links => {}
             Self::Slow => {
-                // Some writes of each client fit.
+                // Room for some writes of each client.
                 setup.window = rng.between(70 * setup.clients as u64, 3000) as usize;
                 setup.padding = rng.between(0, 250);
             }
@@ -257,9 +257,9 @@ impl Scenario {
             Self::Batches => batches(&mut rng, &mut setup),
             Self::Sessions => {
                 setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
-                // One operation upon the other, and some members far from the tail, so that they are behind.
+                // Many concurrent operations, and some members far from the tail, so that they lag behind it.
                 setup.profile.uneven = true;
-                // Far enough that an attempt must be given more time than a write takes to get there and back.
+                // An attempt gets more time than a write takes there and back.
                 setup.attempt.1 += 100 * setup.profile.delay;
                 setup.favourite = 0;
                 setup.lanes = 4;

@@ -1,4 +1,4 @@
-//! Failing runs made smaller: faults are left out one by one, as long as the run fails in the same way without them.
+//! Shrinks failing runs: leaves out one fault after the other while the run still fails in the same way.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use crate::{
     scenario::{ControlSetup, SECOND, Scenario, Setup},
 };
 
-/// A failing run without the faults that it doesn't need.
+/// A failing run without the faults that it does not need.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// How it fails.
     pub failure: Failure,
     /// The faults that it needs, in the order of the plan.
     pub faults: Vec<Planned>,
-    /// How many were planned.
+    /// The number of planned faults.
     pub planned: usize,
-    /// How often changes of leaders and other unplanned faults may come, if any must.
+    /// The frequencies of elections and other unplanned faults, if the failure needs any.
     pub unplanned: Option<ControlSetup>,
 }
 
-/// Makes the failing run of `seed` smaller; `None` if it doesn't fail at all.
+/// Shrinks the failing run of `seed`. `None` if it does not fail.
 pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<Mutant>) -> Option<Shrunk> {
     let setup = scenario.setup(seed, mutant);
     let failure = run_setup(seed, setup.clone()).failure?;
@@ -35,7 +35,7 @@ pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<Mutant>) -> Option<S
     Some(Shrunk { failure, faults, planned, unplanned })
 }
 
-/// Leaves out what can be left out: the crash, what comes unplanned, and planned faults from the last to the first.
+/// Leaves out all that the failure does not need: the crash, unplanned faults, and planned ones from the last to the first.
 fn shrink_setup(seed: u64, mut setup: Setup, mut failure: Failure) -> (Setup, Failure) {
     let mut without = |setup: &mut Setup, change: &dyn Fn(&mut Setup)| {
         let mut less = setup.clone();
@@ -88,7 +88,7 @@ mod tests {
     use crate::faults::Kind;
 
     #[test]
-    fn what_a_failing_run_does_not_need_is_left_out() {
+    fn shrinking_leaves_out_unneeded_faults() {
         let mutant = Mutant::IgnoreLease;
         let failing = |&seed: &u64| run_setup(seed, Scenario::Partitions.setup(seed, Some(mutant))).failure.is_some();
         let seed = (0..40).find(failing).expect("a lease is missed soon");

@@ -1,4 +1,4 @@
-//! A store that fails from some moment on.
+//! A store that fails on command.
 
 use std::sync::{
     Arc,
@@ -8,11 +8,12 @@ use std::sync::{
 use artillery_proto::{
     ChainId, Sequence,
     store::{
-        Applied, HashedIter, Held, MemoryStore, Persisted, RecordIter, Recovered, Size, Store, StoreBatch, StoreError,
+        Applied, HashedIter, Held, MemoryStore, Persisted, RecordIter, RecoveredChain, Size, Store, StoreBatch,
+        StoreError,
     },
 };
 
-/// A memory store whose changes fail once it is told so.
+/// A memory store whose changes fail after [`FailingStore::fail`].
 #[derive(Debug)]
 pub struct FailingStore {
     inner: Arc<MemoryStore>,
@@ -20,12 +21,12 @@ pub struct FailingStore {
 }
 
 impl FailingStore {
-    /// One over this store, which works.
+    /// A store over `inner`, which works at first.
     pub fn new(inner: Arc<MemoryStore>) -> Self {
         Self { inner, fails: AtomicBool::new(false) }
     }
 
-    /// From now on no change is made.
+    /// From now on all changes fail.
     pub fn fail(&self) {
         self.fails.store(true, Ordering::Relaxed);
     }
@@ -55,7 +56,7 @@ impl Store for FailingStore {
         self.inner.persist(upto, done);
     }
 
-    fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
+    fn recover(&self) -> Result<Vec<RecoveredChain>, StoreError> {
         self.inner.recover()
     }
 

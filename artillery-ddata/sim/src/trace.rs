@@ -1,13 +1,13 @@
-//! The story of a run, one line per event, the same bytes every time.
+//! The trace of a run, one line per event, identical in each repetition.
 
 use std::fmt::{self, Write as _};
 
 use artillery_proto::{
     MemberId,
-    wire::message::{ChainFrame, ChainMessage, Chunk},
+    message::{ChainFrame, ChainMessage, Chunk},
 };
 
-/// Collects the story, or nothing.
+/// Collects the trace, if it is wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Option<String>);
 
@@ -17,17 +17,17 @@ impl Trace {
         Self(wanted.then(String::new))
     }
 
-    /// Adds a line; its text is made only if somebody wants it.
+    /// Adds a line. Makes its text only if the trace is wanted.
     pub fn line(&mut self, now: u64, text: impl FnOnce(&mut String) -> fmt::Result) {
         if let Some(story) = &mut self.0 {
-            // Writing to a string doesn't fail.
+            // Writing to a string never fails.
             let _ = write!(story, "{}.{:09} ", now / 1_000_000_000, now % 1_000_000_000);
             let _ = text(story);
             story.push('\n');
         }
     }
 
-    /// The story, if it was wanted.
+    /// The trace, if it was wanted.
     pub fn take(self) -> Option<String> {
         self.0
     }

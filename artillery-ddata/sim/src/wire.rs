@@ -1,20 +1,23 @@
-//! Frames as bytes: what the members of a chain say survives the way over a wire.
+//! Frames as bytes: messages between members survive encoding and decoding.
 
-use artillery_core::frame::{Frame, FrameDecoder, prefix};
-use artillery_proto::wire::{
-    chain::{decode, encode},
+use artillery_core::{
+    Frame,
+    internal::frame::{FrameDecoder, prefix},
+};
+use artillery_proto::{
     message::ChainFrame,
+    wire::chain::{decode, encode},
 };
 
 use crate::oracle::{Failure, Oracle};
 
-/// No frame of a simulated world is longer, in bytes.
+/// Longest frame of a simulated world, in bytes.
 const LIMIT: usize = 64 << 20;
 
 /// The message that arrives when `message` is sent as bytes.
 ///
 /// # Errors
-/// [`Oracle::Wire`]: it can't be sent, can't be read, or isn't the same any more.
+/// [`Oracle::Wire`]: the message can't be encoded, can't be decoded, or has changed.
 pub fn carry(message: &ChainFrame) -> Result<ChainFrame, Failure> {
     let fail = |what: String| Failure::new(Oracle::Wire, format!("{what}: {message:?}"));
     let encoded = encode(message).map_err(|error| fail(error.to_string()))?;

@@ -29,7 +29,7 @@ use self::{control::Control, founding::Founders, service::Service, watches::Watc
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
-    runner::{Lease, Order},
+    runner::{ChainOrder, Lease},
 };
 
 use crate::{
@@ -45,20 +45,20 @@ use crate::{
     trace::Trace,
 };
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// What happened.
+    /// Counts of events.
     pub counts: Counts,
-    /// What was wrong, if anything was.
+    /// The failure, if there was one.
     pub failure: Option<Failure>,
-    /// What became of each operation, if that was wanted.
+    /// The outcome of each operation, if that was requested.
     pub served: Vec<Served>,
-    /// The story, if it was wanted.
+    /// The trace, if it was requested.
     pub trace: Option<String>,
 }
 
-/// More events than any run needs: time stands still.
+/// More events than any run needs. A run that handles more is stuck.
 const EVENTS: u64 = 5_000_000;
 
 /// A world.
@@ -73,28 +73,28 @@ pub struct World {
     network: Network,
     notices: Rng,
     oracles: Vec<ChainOracle>,
-    /// The nodes of each chain from head to tail; empty until the cluster is formed.
+    /// The nodes of each chain from head to tail. Empty until the cluster is formed.
     orders: Vec<Vec<usize>>,
     founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
-    /// What each play comes to while it goes on.
+    /// The faults of each play while it lasts.
     plays: Vec<Vec<Fault>>,
-    /// Whether clients asked for too little after healing to tell who serves.
+    /// Whether clients asked too little after healing to show which nodes serve.
     unasked: bool,
-    /// Who has served since healing.
+    /// The nodes that have served since healing.
     served: BTreeSet<usize>,
-    /// What is there without having been planned.
+    /// The present unplanned faults.
     strikes: Vec<Fault>,
     next_value: u64,
     last_moment: u64,
-    /// By chain: sequences are numbers of one chain.
+    /// One history per chain, since a sequence belongs to one chain.
     histories: Vec<History>,
     /// By application and chain.
     standings: Vec<Vec<Standing>>,
     watchers: Vec<Watcher>,
     claim: Option<Failure>,
-    /// What became of each operation, if that is wanted.
+    /// The outcome of each operation, if that is requested.
     audit: Vec<Served>,
     in_flight: u64,
     slow_steps: u64,
@@ -110,7 +110,7 @@ pub struct World {
     disasters: u64,
     recoveries: u64,
     halts: u64,
-    /// Lives of nodes whose stores have failed.
+    /// Incarnations whose stores have failed.
     failed: BTreeSet<MemberId>,
     service: Service,
     control: Option<Control>,
@@ -119,7 +119,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world of `setup` as `seed` makes it; its story is kept if `traced`.
+    /// The world of `setup` and `seed`. Keeps a trace if `traced`.
     pub fn new(seed: u64, setup: Setup, traced: bool) -> Self {
         let nodes: Vec<Node> = (0..setup.members).map(|index| Node::new(seed, index, 1, &setup)).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
@@ -208,7 +208,7 @@ impl World {
         if self.setup.closes { self.close_down() } else { Ok(()) }
     }
 
-    /// What comes next happens.
+    /// Handles the next event.
     fn happen(&mut self) -> Result<(), Failure> {
         let Some((now, event)) = self.queue.pop() else {
             return Err(Failure::new(Oracle::Progress, "nothing is left to happen"));
@@ -287,7 +287,7 @@ impl World {
             Event::Notice { node, peer, generation, connected } => self.notice(node, peer, generation, connected),
             Event::Enter { node, slot } => {
                 let (config, history, upto) = (self.configs[slot].clone(), ClusterId(1), LogIndex(1));
-                let input = Input::Order(Order::Enter { config, history, upto });
+                let input = Input::Order(ChainOrder::Enter { config, history, upto });
                 self.enqueue(node, Work { slot, input, flight: None });
             }
             Event::Lease(node) => self.lease(node),
@@ -334,7 +334,7 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
                 return;
             }
-            // Where members lose their leases, an attempt may wait to its end though a later one was answered.
+            // Where members lose their leases, an attempt may wait until its deadline although a later one was answered.
             Phase::Drain if self.control.is_some() => {
                 self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::End));
             }
@@ -344,7 +344,7 @@ impl World {
         self.phase = phase;
     }
 
-    /// A moment that no two operations share.
+    /// A unique time for the history.
     fn moment(&mut self) -> u64 {
         self.last_moment = self.now.max(self.last_moment + 1);
         self.last_moment

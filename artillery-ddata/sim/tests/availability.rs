@@ -1,4 +1,5 @@
-//! Refusing everything would be safe: whatever isn't near a fault is served, at every node, and by the nodes themselves.
+//! Refusing everything would be safe. So this test checks that all requests far from faults are served, at every node, and by
+//! that node itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,18 +13,18 @@ use artillery_sim::{
 
 const SEEDS: u64 = 8;
 const MEMBERS: usize = 3;
-/// After a fault, and after its end: here anything goes.
+/// Spans after the begin and after the end of a fault in which requests may fail.
 const FAULT: u64 = 3 * SECOND;
 const HEAL: u64 = 5 * SECOND;
 
-/// Three nodes as they are by default, of which one after another is killed, and comes back later.
+/// Three nodes with default settings. One after the other is killed, and comes back later.
 fn world(seed: u64) -> Setup {
     let mut setup = Scenario::Failover.setup(seed, None);
     let Some(control) = &mut setup.control else { panic!("configurations change in this scenario") };
     (control.lease, control.suspect) = (Duration::from_millis(1000), Duration::from_millis(500));
     (control.founders, control.replicas, control.whims, control.cut_off) = (MEMBERS, MEMBERS as u32, 0, 0);
     setup.members = MEMBERS;
-    // Each write can be told apart from its repetition, so that clients may repeat it.
+    // All writes carry a request id, so that clients may repeat them.
     setup.mix = Mix { numbered: 1000, settled: 0, ..setup.mix };
     let kill = |n: u64, start: u64, end: u64| {
         let node = ((seed + n) % MEMBERS as u64) as usize;
@@ -42,7 +43,7 @@ struct Figures {
     itself: u64,
 }
 
-/// Operations far from faults, whose node was there.
+/// Whether an operation was far from all faults, and its node was up.
 fn counts(setup: &Setup, served: &Served) -> bool {
     setup.faults.iter().all(|Planned { fault, start, end }| {
         let apart = |from: u64, until: u64| served.over < from || served.begun > until;
@@ -52,7 +53,7 @@ fn counts(setup: &Setup, served: &Served) -> bool {
 }
 
 #[test]
-fn far_from_faults_everything_is_served_by_every_node_itself() {
+fn every_node_serves_far_from_faults() {
     let mut nodes: BTreeMap<usize, Figures> = BTreeMap::new();
     Runner::default().each(
         SEEDS,

@@ -1,5 +1,5 @@
-//! One resync, ended at every boundary between two of its messages: it is resumed or begun again, and the chain is right and
-//! whole soon.
+//! One resync, ended at every boundary between two of its messages. It is resumed or begun again, and the chain is correct
+//! and whole soon.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use artillery_sim::{
 
 const SEED: u64 = 20;
 const MILLI: u64 = 1_000_000;
-/// Whoever dies is taken to be dead within suspicion and lease, is back after 0.4 s, and then takes its time to join.
+/// A node that dies is taken for dead within suspicion and lease, is back after 0.4 s, and then takes its time to join.
 const WITHIN: u64 = 3 * SECOND;
 
-/// Five nodes, of which three are members. One of them restarts while clients write, and somebody joins by a snapshot.
+/// Five nodes, of which three are members. One of them restarts while clients write, and another one joins by a snapshot.
 fn world(end: ResyncEnd, behind: u64) -> Setup {
     let mut setup = Scenario::Resync.setup(SEED, None);
     let Some(control) = &mut setup.control else { panic!("configurations change in this scenario") };
@@ -30,7 +30,7 @@ fn world(end: ResyncEnd, behind: u64) -> Setup {
     setup.profile.delay = MILLI;
     setup.profile.jitter = MILLI / 2;
     setup.profile.uneven = false;
-    // What has been said before somebody dies gets there.
+    // Messages that were sent before a node dies still arrive.
     setup.profile.nasty = true;
     setup.profile.room = 600;
     setup.faults = vec![Planned { fault: Fault::Restart(0), start: 2 * SECOND, end: 2 * SECOND + 300 * MILLI }];
@@ -40,7 +40,7 @@ fn world(end: ResyncEnd, behind: u64) -> Setup {
 }
 
 #[test]
-fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
+fn interrupted_resync_is_resumed_or_restarted() {
     let whole = run_setup(SEED, world(ResyncEnd::LinkBreaks, u64::MAX));
     let ResyncCounts { parts, updates, acknowledgements, controls, promotions, through, .. } = whole.counts.resync;
     let messages = whole.counts.resync.messages();
@@ -70,7 +70,7 @@ fn a_resync_that_is_ended_anywhere_is_resumed_or_begun_again() {
 }
 
 #[test]
-fn a_snapshot_that_goes_on_where_another_one_ended_is_noticed() {
+fn snapshot_resumed_from_another_one_is_caught() {
     let convicts = |seed, end, behind| {
         let mut setup = world(end, behind);
         setup.guards = Guards::without(Mutant::SkipFinished);
@@ -78,6 +78,6 @@ fn a_snapshot_that_goes_on_where_another_one_ended_is_noticed() {
     };
     let ends = [ResyncEnd::SourceDies, ResyncEnd::LinkBreaks, ResyncEnd::JoinerDies];
     let anywhere = |seed| ends.into_iter().any(|end| (1..96).any(|behind| convicts(seed, end, behind)));
-    // Few runs write, between two snapshots, what the second one would have to bring.
+    // In few runs clients write, between two snapshots, what the second one would have to bring.
     assert!((SEED..SEED + 8).any(anywhere));
 }

@@ -52,7 +52,7 @@ fn lists_and_bad_names() {
 
 #[test]
 fn a_survivor_is_a_failure() {
-    // One seed is too few for this one.
+    // One seed is too few to catch this mutant.
     let output = sim(&["--mutant", "answer-below-own-watermark", "--seeds", "1", "--start", "0"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("SURVIVED"));

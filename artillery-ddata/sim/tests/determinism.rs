@@ -20,7 +20,7 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
-fn watching_changes_nothing() {
+fn tracing_changes_nothing() {
     let watched = run(Scenario::Mixed, 11, None, true);
     let unwatched = run(Scenario::Mixed, 11, None, false);
     assert_eq!(watched.counts, unwatched.counts);

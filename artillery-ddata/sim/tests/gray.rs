@@ -6,14 +6,14 @@ use artillery_sim::{
     world::World,
 };
 
-/// When it begins, and ends.
+/// When the fault begins and ends.
 const START: u64 = 6 * SECOND;
 const END: u64 = 16 * SECOND;
-/// Writes are counted over spans of so long.
+/// The span over which writes are counted.
 const SPAN: u64 = SECOND;
 const STEP: u64 = SECOND / 4;
 
-/// After how long a second's writes are back to 80 % of what they were.
+/// How long it takes until the writes per second are back to 80 % of their former rate.
 fn back(fault: Fault, seed: u64) -> Option<u64> {
     let setup = gray_setup(seed, vec![Planned { fault, start: START, end: END }]);
     let outcome = World::run_scenario(Scenario::Gray, seed, setup, false);
@@ -25,7 +25,7 @@ fn back(fault: Fault, seed: u64) -> Option<u64> {
     let rates: Vec<u64> =
         (START / SECOND..END / SECOND).map(|at| counts.writes_between(at * SECOND, (at + 1) * SECOND) as u64).collect();
     println!("{quiet:.0} writes a second, then {rates:?}");
-    // The first moment from which on they are so again.
+    // The first moment from which on the rate is back.
     let mut times = (START + SECOND..=START + 2 * BACK - SPAN).step_by(STEP as usize);
     times
         .find(|&at| {

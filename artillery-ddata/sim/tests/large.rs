@@ -1,5 +1,5 @@
-//! A value of 64 MiB on its way down a chain, on links that carry one byte in a nanosecond: how many of its bytes stand in
-//! front of everything else.
+//! A value of 64 MiB on its way down a chain, on links that carry one byte per nanosecond: how many of its bytes other
+//! messages wait for.
 
 #[path = "support/small.rs"]
 mod small;
@@ -11,10 +11,11 @@ use std::{
 
 use artillery_proto::{
     ChainId, Timestamp,
-    replica::{Gate, Query, ReadMode, Reply, Settings, Write},
-    runner::{ChainRunner, Output, ReadRequest, WriteRequest},
+    api::{Query, ReadMode, Reply, Write},
+    message::{ChainFrame, ChainMessage, MAX_CHUNK},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainRunner, ReadRequest, RunnerOutput, WriteRequest},
     store::MemoryStore,
-    wire::message::{ChainFrame, ChainMessage, MAX_CHUNK},
 };
 use bytes::Bytes;
 
@@ -23,14 +24,14 @@ use small::{FAR, FRAMES, MEMBERS, Received, beginning, member};
 const CHAINS: usize = 2;
 const FRAME: u64 = small::FRAME as u64;
 const LARGE: usize = 64 << 20;
-/// The large value goes through this chain.
+/// The chain of the large value.
 const BUSY: usize = 0;
 const QUIET: usize = 1;
 
-/// A frame, and how many bytes of the large value had passed the link when it was handed over.
+/// A frame, and the bytes of the large value that had passed the link when the frame was handed over.
 type Waiting = (ChainFrame, u64);
 
-/// One way between two nodes: the streams that a driver opens. Control goes first, chains take turns.
+/// One direction between two nodes: the streams that a driver opens. Control goes first, chains take turns.
 #[derive(Default)]
 struct Link {
     control: VecDeque<Waiting>,
@@ -64,7 +65,7 @@ struct World {
     /// When each request was answered.
     replies: BTreeMap<u64, (u64, Reply)>,
     tokens: u64,
-    /// The most bytes of the large value that anything else waited for.
+    /// The most bytes of the large value for which another message waited.
     most: u64,
     others: u64,
 }
@@ -74,8 +75,8 @@ impl World {
         let runner = |n: usize, chain: usize| {
             let chain = ChainId(chain as u32);
             let store = Arc::new(MemoryStore::with_seed(1));
-            // A head lets others in behind the large value only while that doesn't fill its window.
-            let settings = Settings { window: 2 * LARGE, ..Settings::default() };
+            // A head admits other writes behind the large value only while its window has room.
+            let settings = ReplicaSettings { window: 2 * LARGE, ..ReplicaSettings::default() };
             ChainRunner::new(member(n), chain, settings, store, Arc::new(Gate::new(chain)))
         };
         let chains = (0..MEMBERS).map(|n| std::array::from_fn(|chain| runner(n, chain))).collect();
@@ -94,7 +95,7 @@ impl World {
         let (runner, now) = (&mut self.chains[n][chain], Timestamp::from_nanos(self.clock));
         runner.take(|| now, || 0, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
-            if let Output::Reply(caller, reply) = output {
+            if let RunnerOutput::Reply(caller, reply) = output {
                 self.replies.insert(caller, (self.clock, reply));
             }
         }
@@ -117,7 +118,7 @@ impl World {
         caller
     }
 
-    /// Puts into lanes what there is to say, as far as they have room.
+    /// Fills the links with messages, as far as they have room.
     fn poll(&mut self) {
         let now = Timestamp::from_nanos(self.clock);
         for n in 0..MEMBERS {
@@ -138,7 +139,7 @@ impl World {
         self.chains.iter_mut().flatten().for_each(|runner| runner.settle(|| now));
     }
 
-    /// Moves frames until `enough`, or until none is on its way.
+    /// Moves frames until `enough`, or until none is under way.
     fn run(&mut self, enough: impl Fn(&Self) -> bool) {
         self.poll();
         while !enough(self)
@@ -182,12 +183,12 @@ fn nothing_waits_for_more_than_128_kib_of_a_large_value() {
         world.run(|world| world.large_passed(1, 2) > n * (LARGE as u64 / 21));
         let begun = world.clock;
         asked.push(world.put(QUIET, "k", "small".into()));
-        // A dirty read at the head, which asks the tail; another one at the middle, on the link of the large value.
+        // A dirty read at the head, which asks the tail. Another one at the middle, on the link of the large value.
         asked.push(world.read(0, BUSY, "large"));
         world.run(|world| world.chains[1][QUIET].replica().status().last.sequence.0 == n);
         let dirty = world.chains[1][QUIET].replica().status().reads.dirty;
         asked.push(world.read(1, QUIET, "k"));
-        // At a rate of a byte in a nanosecond, each of them takes no longer than a few pieces on each hop.
+        // At one byte per nanosecond each of them takes no longer than a few pieces on each hop.
         let deadline = begun + 6 * (MAX_CHUNK as u64 + FRAME);
         world.run(|world| asked.iter().all(|token| world.replies.contains_key(token)));
         assert!(world.clock <= deadline, "{} too late", world.clock - deadline);
@@ -216,7 +217,7 @@ fn a_small_write_waits_for_a_large_value_once_not_at_each_hop() {
     assert!(matches!(reply, Reply::Committed(_)));
     let frames = (LARGE / MAX_CHUNK) as u64;
     let once = LARGE as u64 + frames * FRAME;
-    // The last piece and the small one on each hop behind the first, and the way back.
+    // The last piece and the small write on each hop behind the first, and the way back.
     let hops = 2 * (MEMBERS as u64) * (MAX_CHUNK as u64 + 4 * FRAME);
     let took = done - begun;
     println!("{took} ns, of which the value itself takes {once} on one hop");

@@ -1,12 +1,12 @@
-//! Each oracle speaks up when its rule is broken: a check that never caught anything proves nothing.
+//! Each oracle reports a failure when its rule is broken: a check that never caught anything proves nothing.
 
 use std::{sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainId, Sequence, Version,
     replica::{Halt, Status},
-    store::{Held, MemoryStore, Record, Size, Store, StoreBatch, StoreOp},
-    update::{Change, Outcome, RequestKey, Update, UpdateKind},
+    store::{Held, MemoryStore, ScanRecord, Size, Store, StoreBatch, StoreOp},
+    types::update::{KeyChange, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 use artillery_sim::{
     faults::{Fault, Planned},
@@ -21,9 +21,9 @@ fn update(sequence: u64, value: &'static str) -> Update {
         version: Version::new(1, sequence),
         kind: UpdateKind::WRITE,
         request: None,
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         chain_time: 5,
-        changes: [Change { key: "key".into(), value: Some(value.into()) }].into_iter().collect(),
+        changes: [KeyChange { key: "key".into(), value: Some(value.into()) }].into_iter().collect(),
     }
 }
 
@@ -57,7 +57,7 @@ fn status(last: u64, watermark: u64) -> Status {
     }
 }
 
-/// A chain of three that holds three updates everywhere, two of them committed.
+/// A chain of three whose members all hold three updates, two of them committed.
 fn healthy() -> ChainOracle {
     let mut oracle = ChainOracle::new(3);
     for (place, watermark) in [(0, 0), (1, 0), (2, 2), (0, 2), (1, 1)] {
@@ -146,7 +146,7 @@ fn a_false_claim_is_seen() {
 }
 
 #[test]
-fn what_is_told_of_a_point_is_held_against_the_log() {
+fn answers_as_of_a_point_are_checked_against_the_log() {
     let oracle = healthy();
     let held = |sequence, value: &'static str| Held { version: Version::new(1, sequence), value: Some(value.into()) };
     let exact = |held: Option<&Held>, as_of| oracle.check_exact(b"key", held, Sequence(as_of));
@@ -184,7 +184,7 @@ fn a_request_done_twice_is_seen() {
 fn stored(updates: &[Update]) -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::with_seed(1));
     for update in updates {
-        let put = |change: &Change| StoreOp::Put {
+        let put = |change: &KeyChange| StoreOp::Put {
             key: change.key.clone(),
             held: Held { version: update.version, value: change.value.clone() },
         };
@@ -195,7 +195,8 @@ fn stored(updates: &[Update]) -> Arc<MemoryStore> {
 }
 
 fn compare(updates: &[Update]) -> Result<(), Failure> {
-    let records: Vec<Record> = stored(updates).scan(ChainId(0), b"", Sequence::MAX).collect::<Result<_, _>>().unwrap();
+    let records: Vec<ScanRecord> =
+        stored(updates).scan(ChainId(0), b"", Sequence::MAX).collect::<Result<_, _>>().unwrap();
     check_content("n0", &healthy().content(Sequence(3)), records.into_iter())
 }
 
@@ -215,7 +216,7 @@ fn a_damaged_store_is_seen() {
     }
 }
 
-/// What is wrong with a world in which a fault never ends.
+/// The failure of a world in which a fault never ends.
 fn unhealed(fault: Fault) -> Option<Oracle> {
     let mut setup = Scenario::Calm.setup(1, None);
     setup.resend = Some(Duration::from_millis(200));

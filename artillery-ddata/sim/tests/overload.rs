@@ -1,5 +1,5 @@
-//! Ten times too many callers for half a minute of virtual time, on links of a given rate: how long what a head has let in
-//! takes, and how many bytes wait for it.
+//! Ten times too many callers for half a minute of virtual time, on links of a given rate: how long admitted writes take, and
+//! how many bytes wait at the head.
 
 #[path = "support/small.rs"]
 mod small;
@@ -11,10 +11,11 @@ use std::{
 
 use artillery_proto::{
     ChainId, Sequence, Timestamp, Version,
-    replica::{Gate, Reply, Settings, Write},
-    runner::{ChainRunner, Line, Output, WriteRequest},
+    api::{Reply, Write},
+    message::{ChainFrame, MAX_CHUNK},
+    replica::{Gate, ReplicaSettings},
+    runner::{ChainRunner, RunnerOutput, WriteLine, WriteRequest},
     store::{MemoryStore, Store},
-    wire::message::{ChainFrame, MAX_CHUNK},
 };
 use bytes::Bytes;
 
@@ -32,20 +33,20 @@ const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLI;
 /// Bytes per second that a link carries, one way.
 const RATE: u64 = 12_500_000;
-/// Of each link, one way.
+/// Delay of each link, one way.
 const DELAY: u64 = MILLI;
-/// Down the chain and back.
+/// Time down the chain and back, without load.
 const ROUND_TRIP: u64 = 2 * (MEMBERS as u64 - 1) * DELAY;
-/// So many of them an operation may take besides the time for the bytes in front of it.
+/// Round trips that an operation may take besides the time for the bytes in front of it.
 const ROUND_TRIPS: u64 = 2;
 
-/// So many callers keep the links busy: that ten times as many get no more done is checked.
+/// Number of callers that keep the links busy. The test checks that ten times as many get no more done.
 const SATURATING: usize = 32;
-/// Each fourth caller gives up so soon, and calls again.
+/// Each fourth caller gives up after `PATIENCE`, and calls again.
 const IMPATIENT: usize = 4;
 const PATIENCE: u64 = 50 * MILLI;
 
-/// How long a link is busy with so many bytes.
+/// How long `bytes` keep a link busy.
 fn busy(bytes: usize) -> u64 {
     (bytes as u64 * SECOND).div_ceil(RATE)
 }
@@ -54,11 +55,11 @@ enum Event {
     /// A link can carry the next frame.
     Free(usize, usize),
     Arrive(usize, usize, Box<ChainFrame>),
-    /// A caller has waited for this call for long enough.
+    /// A caller stops waiting for this call.
     Patience(usize, u64),
 }
 
-/// One way between two nodes. Control goes first.
+/// One direction between two nodes. Control goes first.
 #[derive(Default)]
 struct Link {
     control: Option<ChainFrame>,
@@ -75,7 +76,7 @@ struct Call {
     accepted: Option<Accepted>,
 }
 
-/// What stood in front of a write when it was let in, itself included.
+/// What stood in front of a write when it was admitted, itself included.
 #[derive(Clone, Copy)]
 struct Accepted {
     at: u64,
@@ -84,7 +85,7 @@ struct Accepted {
 }
 
 impl Accepted {
-    /// How long it may take: no more than bounds allow can be in front of it, all of it passes a link, and each further link
+    /// How long the write may take. The bounds limit the bytes in front of it. All of them pass a link, and each further link
     /// begins one frame later.
     fn allowed(&self) -> u64 {
         let bytes = self.bytes.min(WINDOW + LARGEST + QUEUE);
@@ -119,11 +120,11 @@ struct World {
     scheduled: u64,
     callers: Vec<Caller>,
     calling: usize,
-    /// In front of the head: callers whose write it hasn't let in yet, in the order in which they came.
+    /// Callers in front of the head whose writes it hasn't admitted yet, in the order of arrival.
     line: VecDeque<Call>,
     queue: VecDeque<Call>,
     queued: usize,
-    /// Whose write it is, by token, and what stood in front of it in the queue and in the window.
+    /// By token: the call of a write under way, and what stood in front of it in queue and window.
     under_way: BTreeMap<u64, (Call, Accepted)>,
     tokens: u64,
     figures: Figures,
@@ -133,7 +134,8 @@ impl World {
     fn new(callers: usize) -> Self {
         let stores: Vec<_> = (0..MEMBERS).map(|_| Arc::new(MemoryStore::with_seed(1))).collect();
         let runner = |n: usize| {
-            let settings = Settings { window: WINDOW, backlog: 16 << 20, resend: None, ..Settings::default() };
+            let settings =
+                ReplicaSettings { window: WINDOW, backlog: 16 << 20, resend: None, ..ReplicaSettings::default() };
             ChainRunner::new(member(n), CHAIN, settings, stores[n].clone(), Arc::new(Gate::new(CHAIN)))
         };
         let mut world = Self {
@@ -168,7 +170,7 @@ impl World {
         let now = Timestamp::from_nanos(self.clock);
         self.chain[n].take(|| now, || 0, &mut turn, |_| None);
         while let Some(output) = self.chain[n].poll_output() {
-            if let Output::Reply(caller, reply) = output {
+            if let RunnerOutput::Reply(caller, reply) = output {
                 self.answered(caller, &reply);
             }
         }
@@ -193,16 +195,16 @@ impl World {
         if caller >= self.calling || known.number != number || known.acknowledged.is_some_and(|(n, _)| n == number) {
             return;
         }
-        // What was let in stays there, though nobody waits for it.
+        // An admitted write stays in the queue, although its caller no longer waits.
         self.line.retain(|call| call.caller != caller);
         self.figures.given_up += 1;
         self.call(caller);
     }
 
-    /// Lets in as much as there is room for: into the window first, then into the queue.
+    /// Admits writes as far as there is room: into the window first, then into the queue.
     fn admit(&mut self) {
         loop {
-            if self.chain[0].has_room(Line::Small)
+            if self.chain[0].has_room(WriteLine::Small)
                 && let Some(call) = self.queue.pop_front()
             {
                 self.queued -= call.bytes;
@@ -258,7 +260,7 @@ impl World {
         }
     }
 
-    /// Puts into lanes what there is to say, as far as they have room.
+    /// Fills the links with messages, as far as they have room.
     fn poll(&mut self) {
         self.admit();
         let now = Timestamp::from_nanos(self.clock);
@@ -288,7 +290,7 @@ impl World {
         self.chain.iter_mut().for_each(|runner| runner.settle(|| now));
     }
 
-    /// Until `enough`, or until nothing happens any more.
+    /// Handles events until `enough`, or until there are no more.
     fn run(&mut self, enough: impl Fn(&Self) -> bool) {
         self.poll();
         while !enough(self)
@@ -306,7 +308,7 @@ impl World {
         }
     }
 
-    /// So many callers write for so long; then nobody begins anything, and whoever wasn't let in goes away.
+    /// `callers` callers write for `time`. Then no caller begins a write, and those that were not admitted go away.
     fn load(&mut self, callers: usize, time: u64) -> Figures {
         self.figures = Figures::default();
         self.calling = callers;
@@ -318,7 +320,7 @@ impl World {
         std::mem::take(&mut self.figures)
     }
 
-    /// Everything that was acknowledged is there, wherever one looks.
+    /// Checks that every member holds all acknowledged writes.
     fn verify(&self) {
         for (caller, known) in self.callers.iter().enumerate() {
             let Some((number, version)) = known.acknowledged else { continue };
@@ -355,7 +357,7 @@ fn print(name: &str, figures: &mut Figures, time: u64) {
 }
 
 #[test]
-fn what_is_let_in_waits_for_no_more_than_window_and_queue() {
+fn admitted_writes_wait_only_for_window_and_queue() {
     let mut world = World::new(10 * SATURATING);
     let (short, long) = (5 * SECOND, 30 * SECOND);
     let mut once = world.load(SATURATING, short);
@@ -364,7 +366,7 @@ fn what_is_let_in_waits_for_no_more_than_window_and_queue() {
     let mut tenfold = world.load(10 * SATURATING, long);
     print("ten-fold", &mut tenfold, long);
 
-    // One caller alone is served soon, behind what was let in.
+    // A single caller is served soon, behind the admitted writes.
     let begun = world.clock;
     let lone = 10 * SATURATING;
     world.call(lone);

@@ -1,4 +1,4 @@
-//! What requests promise, in worlds made for it: done once, settled for good, never half seen, never back in time.
+//! The promises of requests, in worlds made for them: applied once, settled for good, never half seen, never back in time.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ fn retries(seed: u64) -> Setup {
     Scenario::Retries.setup(seed, None)
 }
 
-/// One application with 4,096 appends and increments in flight, over lossy links, each repeated up to three times through
-/// any node, and half of those that are answered once more later. The bytes of the table are checked after each step.
+/// One application with 4,096 appends and increments in flight, over lossy links. Each is repeated up to three times through
+/// any node, and half of the answered ones once more later. The bytes of the table are checked after each step.
 #[test]
 fn thousands_in_flight_are_each_applied_once() {
     let lossy = |fault| Planned { fault, start: 0, end: 9 * SECOND };
-    // Nothing is committed until all have asked.
+    // Nothing is committed until all clients have asked.
     let broken = Planned { fault: Fault::Break(1, 2), start: 12 * MILLI, end: 600 * MILLI };
     let base = retries(1);
     let profile = Profile { delay: 300_000, jitter: 300_000, room: 4 << 20, nasty: true, uneven: false };
@@ -34,7 +34,7 @@ fn thousands_in_flight_are_each_applied_once() {
         keys: Keys { registers: 0, lists: 1, counters: 1, chains: 1 },
         mix: Mix { writes: 1000, batches: 0, numbered: 1000, duplicates: 500, settled: 0, writers: 0, ..base.mix },
         window: 64 << 20,
-        // No more than four times what so many records take up: a session may have a quarter of it.
+        // No more than four times the size of these records, since a session may have a quarter of the table.
         session_bytes: 2 << 20,
         backlog: 64 << 20,
         padding: 0,
@@ -44,7 +44,7 @@ fn thousands_in_flight_are_each_applied_once() {
         bursts: Some(SECOND / 2),
         profile,
         resend: Some(Duration::from_millis(50)),
-        // So many turns are late that nothing else would get done.
+        // With so many turns, late ones would leave no time for anything else.
         late_turns: 0,
         late_polls: 0,
         batch: 64,
@@ -64,13 +64,13 @@ fn thousands_in_flight_are_each_applied_once() {
 }
 
 #[test]
-fn retries_of_evicted_sessions_are_told_so() {
+fn retry_in_an_evicted_session_is_refused() {
     let counts = sum(Scenario::Evictions, 0..4);
     assert!(counts.expired_sessions >= 100, "{counts:?}");
     assert!(counts.acknowledged >= 4000, "{counts:?}");
 }
 
-/// A session hops between nodes and never goes back; without its floor it does, and clients see it.
+/// A session hops between nodes and never goes back. Without its floor it does, and clients see it.
 #[test]
 fn a_session_without_its_floor_goes_back() {
     let seeds = 0..8;
@@ -88,7 +88,7 @@ fn a_session_without_its_floor_goes_back() {
     assert!(!caught.is_empty());
 }
 
-/// Ten keys rewritten by batches alone, and read together and scanned meanwhile.
+/// Ten keys are rewritten only by batches, while clients read them together and scan them.
 #[test]
 fn whole_batches_are_seen_whole() {
     for seed in 0..6 {
@@ -108,7 +108,7 @@ fn dirty_reads_of_a_hot_key_share_their_queries() {
     assert!(counts.dirty_reads >= 8 * counts.version_queries, "{counts:?}");
 }
 
-/// Snapshots that are too old, or cost too much, fail; scans end well all the same.
+/// Snapshots that are too old or too costly fail. Scans still succeed.
 #[test]
 fn snapshots_end() {
     for seed in 0..4 {
@@ -129,7 +129,7 @@ fn sum(scenario: Scenario, seeds: std::ops::Range<u64>) -> Counts {
     sum
 }
 
-/// Walks come to their ends, and meet what stays; most of their pages end between positions that keys share.
+/// Walks come to their end, and meet all keys that stay. Most of their pages end between positions that keys share.
 #[test]
 fn walks_in_hash_order_end() {
     let counts = sum(Scenario::Walks, 0..6);

@@ -1,4 +1,4 @@
-//! Some seeds of every scenario pass, do enough, and meet every kind of fault.
+//! Some seeds of every scenario pass, make enough operations, and meet every kind of fault.
 
 use artillery_sim::{
     faults::FEWEST,
@@ -36,7 +36,7 @@ fn every_seed_has_its_clients_and_members() {
 }
 
 #[test]
-fn all_ways_of_reading_are_gone() {
+fn all_read_paths_are_taken() {
     let counts = run(Scenario::Links, 3, None, false).counts;
     assert!(counts.local_reads > 0 && counts.dirty_reads > 0, "{counts:?}");
     let hot = (0..4).map(|seed| run(Scenario::Hot, seed, None, false).counts.shared_queries).sum::<u64>();

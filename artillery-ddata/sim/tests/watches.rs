@@ -1,9 +1,9 @@
-//! Those who watch are shown every committed change once and in order, or told that they fell behind.
+//! Watchers see every committed change once and in order, or get the answer that they fell behind.
 
 use artillery_sim::{runner::run, scenario::Scenario, world::Counts};
 
 #[test]
-fn watchers_see_every_change_or_are_told() {
+fn watchers_see_every_change_or_fall_behind() {
     let mut sum = Counts::default();
     for seed in 0..12 {
         let outcome = run(Scenario::Watches, seed, None, false);

@@ -6,8 +6,8 @@ use artillery_core::{config::TransportConfig, identity::Identity};
 
 use super::{BlockingKv, runtime::within_runtime};
 use crate::{
-    ClientError, Routing,
-    client::{self, Spread},
+    Routing,
+    client::{ClientError, Spread},
     driven::Driven,
 };
 
@@ -15,14 +15,14 @@ use crate::{
 /// with the last of its clones and of the handles made from it.
 #[derive(Clone, Debug)]
 pub struct Client {
-    client: client::Client,
+    client: crate::Client,
     runtime: Driven,
 }
 
 impl Client {
     /// Begins to describe a client.
     pub fn builder() -> ClientBuilder {
-        ClientBuilder { inner: client::Client::builder() }
+        ClientBuilder { inner: crate::Client::builder() }
     }
 
     /// The cluster's data.
@@ -48,11 +48,11 @@ impl Client {
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `connect` is called"]
 pub struct ClientBuilder {
-    inner: client::ClientBuilder,
+    inner: crate::ClientBuilder,
 }
 
-impl From<client::ClientBuilder> for ClientBuilder {
-    fn from(inner: client::ClientBuilder) -> Self {
+impl From<crate::ClientBuilder> for ClientBuilder {
+    fn from(inner: crate::ClientBuilder) -> Self {
         Self { inner }
     }
 }

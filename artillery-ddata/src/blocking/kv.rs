@@ -7,11 +7,10 @@ use futures_core::Stream;
 
 use super::runtime::within_runtime;
 use crate::{
-    Batch, Committed, Conflict, Cut, Error, Frontier, GroupOutcome, Kv, Read, ReadMode, RequestId, Resolution, Script,
-    Session, Taken, Version, Versioned,
+    Batch, Error, Frontier, Kv, ReadMode, RequestId, Script, Session, Version,
     driven::Driven,
     error::NotApplied,
-    kv::{KeyPage, Scan, Watch},
+    kv::{Committed, Conflict, GroupOutcome, KeyPage, MultiGet, Read, Resolution, Scan, Taken, Versioned, Watch},
     replica::NotLocal,
 };
 
@@ -103,7 +102,7 @@ impl BlockingKv {
     ///
     /// # Errors
     /// As there.
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Cut, Error> {
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<MultiGet, Error> {
         self.wait(self.kv.get_many(keys))
     }
 

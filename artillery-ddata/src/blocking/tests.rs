@@ -5,10 +5,11 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    Batch, Error, Map, ReadMode, Refusal, Resolution, Session, Taken, Version,
+    Batch, Error, Map, ReadMode, Refusal, Session, Version,
+    api::ReadPath,
     driver::fake::{FakeNode, SECRET, alone, unique},
     error::NotApplied,
-    replica::Way,
+    kv::{Resolution, Taken},
 };
 
 /// A node in a runtime of its own, on a thread of its own, until it is dropped.
@@ -79,7 +80,7 @@ fn all_calls(kv: &BlockingKv) {
     let put = kv.in_session(&session).put("mine", "1").unwrap();
     assert_eq!(session.frontier().floor(crate::ChainId(0)), put.version.sequence);
     let through = kv.with_read_mode(ReadMode::ThroughChain).with_timeout(Duration::from_secs(20));
-    assert_eq!(through.get("mine").unwrap().served.way, Way::Chain);
+    assert_eq!(through.get("mine").unwrap().served.way, ReadPath::Chain);
 }
 
 #[test]
@@ -189,5 +190,5 @@ fn within_a_runtime_calls_are_refused_and_handles_may_be_dropped() {
 #[test]
 fn who_cannot_connect_hears_why() {
     let error = Client::builder().secret(SECRET).connect().unwrap_err();
-    assert!(matches!(error, StartError::Client(crate::ClientError::NoSeeds)), "{error:?}");
+    assert!(matches!(error, StartError::Client(crate::client::ClientError::NoSeeds)), "{error:?}");
 }

@@ -7,31 +7,20 @@ use artillery_core::{
     config::TransportConfig,
     error::{ConnectError, Refusal},
     identity::Identity,
-    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{Endpoint, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{
-    Candidates, Client, ClientError,
-    router::{Asked, Router, Routes, ask_on},
+use super::{Candidates, ClientError, Spread};
+use crate::{
+    Client, Routing,
+    rpc::router::{LearnedRoutes, Router, Routes, ask_on, from_now},
 };
-use crate::{Routing, client::router::from_now};
 
 /// How long one candidate may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-
-/// Which member serves a client's reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Spread {
-    /// Always the same while it is reached; another one for each client.
-    #[default]
-    Sticky,
-    /// One after the other.
-    RoundRobin,
-}
 
 /// A client that is about to connect.
 #[derive(Debug, Clone)]
@@ -47,6 +36,13 @@ pub struct ClientBuilder {
     transport: TransportConfig,
     spread: Spread,
     timeout: Duration,
+}
+
+impl Client {
+    /// Begins to describe a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
 }
 
 impl ClientBuilder {
@@ -150,20 +146,14 @@ impl ClientBuilder {
         if self.candidates.all().is_empty() && !self.waits_for_candidates {
             return Err(ClientError::NoSeeds);
         }
-        let local = LocalInfo {
-            cluster: self.cluster.clone(),
-            cluster_id: None,
-            incarnation: Incarnation { store: 0, starts: 1 },
-            kind: PeerKind::Client,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
         let name = identity.name().into();
-        let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(Nobody))?;
+        let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(RefusesPeers))?;
         match self.find(&endpoint).await {
             Ok(routing) => {
                 endpoint.set_cluster_id(routing.cluster);
                 let first = Arc::new(routing);
-                let routes = Routes::Asked(Asked::new(first.clone(), self.candidates.clone()));
+                let routes = Routes::Asked(LearnedRoutes::new(first.clone(), self.candidates.clone()));
                 let router = Router::of_client(routes, endpoint.clone(), self.spread);
                 Ok(Client { router, endpoint, first, candidates: self.candidates, name })
             }
@@ -208,7 +198,7 @@ async fn ask(
     deadline: Instant,
     anyway: bool,
 ) -> Result<Option<Routing>, ConnectError> {
-    let until = deadline.min(Instant::now() + PATIENCE);
+    let until = deadline.min(Instant::now() + CANDIDATE_TIMEOUT);
     let connection = timeout_at(until, endpoint.connect(addr)).await.unwrap_or(Err(ConnectError::TimedOut))?;
     ask_on(&connection, until, anyway).await
 }
@@ -223,9 +213,9 @@ fn is_final(error: &ConnectError) -> bool {
 }
 
 /// Nobody dials a client.
-struct Nobody;
+struct RefusesPeers;
 
-impl Service for Nobody {
+impl Service for RefusesPeers {
     fn admit(&self, _peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
         Err(Refusal::Other("a client takes nobody in".to_owned()))
     }

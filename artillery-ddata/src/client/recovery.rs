@@ -5,19 +5,16 @@ use std::{net::SocketAddr, time::Duration};
 use artillery_core::error::ConnectError;
 use tokio::{task::JoinSet, time::timeout_at};
 
-use super::{
-    Client,
-    router::{ask_once, from_now},
-};
 use crate::{
-    ClusterId, Error, MemberId, NodeId,
+    Client, ClusterId, Error, MemberId, NodeId,
     control::{
-        Founder, History,
+        History, NodeInfo,
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
     error::NotApplied,
-    wire::request::{Operation, ResponseAnswer},
+    message::request::{Operation, ResponseAnswer},
+    rpc::router::{ask_once, from_now},
 };
 
 /// What the nodes of a cluster have.
@@ -105,11 +102,11 @@ impl Client {
     /// why it refuses.
     pub async fn found(
         &self,
-        by: &Founder,
+        by: &NodeInfo,
         cluster: ClusterId,
         founds: bool,
         timeout: Duration,
-    ) -> Result<Result<Vec<Founder>, NotFounded>, Error> {
+    ) -> Result<Result<Vec<NodeInfo>, NotFounded>, Error> {
         match self.ask_at(&by.addrs, Some(by.id), Operation::Found { cluster, founds }, timeout).await? {
             ResponseAnswer::Founds(outcome) => Ok(outcome),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),

@@ -15,15 +15,16 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::*;
 use crate::{
-    Group, NodeAddress, Place, ReadMode, Refusal, Script, Session, StepOutcome, Version,
+    Client, Error, NodeAddress, NodeId, Place, ReadMode, Refusal, Routing, Script, Session, Version,
+    api::{Computed, ReadPath, Reply, Write, WriteReply},
     control::History,
     driver::fake::{self, FakeNode, SECRET, alone, config, member, routing, unique},
     error::{NotApplied, Unknown},
-    kv::ReadState,
-    replica::{Committed, Computed, Reply, Way, Write},
-    update::RequestKey,
+    kv::{Group, ReadState, StepOutcome},
+    message::request::{Operation, Response, ResponseAnswer},
+    types::update::RequestKey,
     wire::{
-        request::{Operation, Response, ResponseAnswer, decode_request, encode_response},
+        request::{decode_request, encode_response},
         streams::REQUESTS,
     },
 };
@@ -40,9 +41,11 @@ async fn all_calls_from_beside_the_cluster() {
     let kv = client.kv();
     let put = kv.put("k", "one").await.unwrap();
     assert_eq!((put.version, put.copies), (Version::new(1, 2), 1));
-    for (mode, way) in
-        [(ReadMode::Strong, Way::Local), (ReadMode::Eventual, Way::Local), (ReadMode::ThroughChain, Way::Chain)]
-    {
+    for (mode, way) in [
+        (ReadMode::Strong, ReadPath::Local),
+        (ReadMode::Eventual, ReadPath::Local),
+        (ReadMode::ThroughChain, ReadPath::Chain),
+    ] {
         let seen = kv.get("k").mode(mode).await.unwrap();
         assert_eq!(
             (seen.value(), seen.version(), seen.state),
@@ -203,7 +206,7 @@ async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
                 Ok(watch.position().unwrap().cluster())
             }
         };
-        assert_eq!(seen, Ok(Some(routing.life())));
+        assert_eq!(seen, Ok(Some(routing.history_id())));
         let refused = client.kv().put("k", "lost").session(&old).await.unwrap_err();
         assert!(matches!(refused, Error::Refused { reason: Refusal::OtherHistory, .. }), "{refused:?}");
     }
@@ -235,7 +238,7 @@ async fn next_write(reader: &mut FrameReader) -> Option<Wanted> {
 }
 
 async fn open(number: u64, writer: &mut FrameWriter) {
-    let done = Committed { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing };
+    let done = WriteReply { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing };
     let answer = ResponseAnswer::Reply(Reply::Committed(done));
     let response = encode_response(&Response { number, by: None, answer }).unwrap();
     writer.send(&response.header, &response.body).await.unwrap();

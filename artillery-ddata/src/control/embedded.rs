@@ -23,11 +23,11 @@
 
 mod follow;
 mod histories;
+mod log_handle;
 mod machine;
 mod messages;
 mod network;
 mod runtime;
-mod seat;
 mod settings;
 mod store;
 mod types;
@@ -46,41 +46,38 @@ use tokio::{sync::watch, time::timeout};
 
 use self::{
     follow::Follower,
-    machine::{Applied, Machine},
-    messages::{Answer, Envelope, MAX_PROPOSAL, Question},
-    network::Network,
+    machine::{AppliedConfigs, Machine},
+    messages::{Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
+    network::LogNetwork,
     store::LogStore,
-    types::{Outcome, Peer, Proposal, Raft, RaftId, RaftLogId},
+    types::{EntryOutcome, LogProposal, Raft, RaftId, RaftLogId, RaftNode},
 };
 pub(crate) use self::{
-    histories::Histories,
-    network::{CallError, Peers},
-    seat::Seat,
-    settings::EmbeddedSettings,
+    histories::Histories, log_handle::LogHandle, messages::CallError, network::LogTransport, settings::EmbeddedSettings,
 };
 use super::{
-    Founder, Founding, History,
-    log::{AppendError, BoxFuture, Change, ConfigLog, ConfigLogError, Configs, LogIndex, LogStream, Term},
+    Bootstrap, History, NodeInfo,
+    log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, Configs, LogIndex, LogStream, Term},
     recovery::LogEnd,
 };
 use crate::{ClusterId, MemberId};
 
 /// This node's part of the group that keeps the log. Clones share it; the last one stops it.
 #[derive(Clone)]
-pub(crate) struct Embedded(Arc<Inner>);
+pub(crate) struct Embedded(Arc<EmbeddedInner>);
 
-struct Inner {
+struct EmbeddedInner {
     me: RaftId,
     cluster: ClusterId,
     name: String,
     histories: Histories,
-    founders: Vec<Founder>,
-    peers: Arc<dyn Peers>,
+    founders: Vec<NodeInfo>,
+    peers: Arc<dyn LogTransport>,
     store: LogStore,
     settings: EmbeddedSettings,
     raft: Raft,
     metrics: watch::Receiver<Metrics>,
-    applied: Arc<Applied>,
+    applied: Arc<AppliedConfigs>,
     /// One change of who keeps the log, or gets it, at a time.
     changing: tokio::sync::Mutex<()>,
     /// The next confirmation panics.
@@ -88,7 +85,7 @@ struct Inner {
     panics: std::sync::atomic::AtomicBool,
 }
 
-type Metrics = RaftServerMetrics<RaftId, Peer>;
+type Metrics = RaftServerMetrics<RaftId, RaftNode>;
 
 impl Embedded {
     /// Takes part in keeping the log of the cluster that `founding` made: as one of its first voters if it names exactly
@@ -97,21 +94,21 @@ impl Embedded {
     /// # Errors
     /// [`ConfigLogError::Failed`]: settings make no sense.
     pub(crate) async fn start(
-        me: Founder,
-        founding: &Founding,
+        me: NodeInfo,
+        founding: &Bootstrap,
         settings: EmbeddedSettings,
-        peers: Arc<dyn Peers>,
+        peers: Arc<dyn LogTransport>,
     ) -> Result<Self, ConfigLogError> {
         let id = raft_id(&settings, me.id);
-        let applied = Arc::new(Applied::new(founding, settings.window));
+        let applied = Arc::new(AppliedConfigs::new(founding, settings.window));
         let voters = first_voters(&me, founding, &settings);
         let first = voters.first().is_some_and(|voter| voter.id == me.id);
         let store = match voters.is_empty() {
             true => LogStore::default(),
-            false => LogStore::kept_by(voters.into_iter().map(|voter| (raft_id(&settings, voter.id), Peer(voter)))),
+            false => LogStore::kept_by(voters.into_iter().map(|voter| (raft_id(&settings, voter.id), RaftNode(voter)))),
         };
         let history = founding.names(me.id).then(|| History::first(founding.cluster));
-        let part = Part {
+        let part = GroupParts {
             me: id,
             cluster: founding.cluster,
             name: founding.name.clone(),
@@ -130,7 +127,8 @@ impl Embedded {
     /// # Errors
     /// [`ConfigLogError::Failed`].
     pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
-        let Inner { me, cluster, name, founders, settings, peers, histories, store, metrics, applied, .. } = &*self.0;
+        let EmbeddedInner { me, cluster, name, founders, settings, peers, histories, store, metrics, applied, .. } =
+            &*self.0;
         let node = configs.node(me.0).cloned().ok_or_else(|| failed("this node isn't known"))?;
         self.stop().await;
         let term = metrics.borrow().vote.leader_id().term + 1;
@@ -138,8 +136,8 @@ impl Embedded {
         let last = RaftLogId::new(openraft::CommittedLeaderId::new(term, *me), index);
         let histories = histories.followed_by(configs.history());
         let changes = applied.progress().changes;
-        let applied = Applied::recovered(configs, last, (*me, Peer(node)), settings.window, changes);
-        let part = Part {
+        let applied = AppliedConfigs::recovered(configs, last, (*me, RaftNode(node)), settings.window, changes);
+        let part = GroupParts {
             me: *me,
             cluster: *cluster,
             name: name.clone(),
@@ -174,20 +172,20 @@ impl Embedded {
     /// # Errors
     /// [`CallError`]: nothing was changed by it.
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
-        let Inner { me, cluster, settings, raft, histories, .. } = &*self.0;
+        let EmbeddedInner { me, cluster, settings, raft, histories, .. } = &*self.0;
         let envelope: Envelope = messages::decode(&message)?;
         envelope.check(*cluster, *me, raft_id(settings, from))?;
         match histories.meet(envelope.history) {
             Ok(()) => {}
-            Err(Some(mine)) => return messages::encode(&Answer::OtherHistory(mine)),
+            Err(Some(mine)) => return messages::encode(&LogAnswer::OtherHistory(mine)),
             Err(None) => return Err(CallError::OtherHistory),
         }
         let answer = match envelope.question {
-            Question::Append(request) => Answer::Append(raft.append_entries(request).await.map_err(stopped)?),
-            Question::Vote(request) => Answer::Vote(raft.vote(request).await.map_err(stopped)?),
-            Question::Snapshot(request) => match raft.install_snapshot(request).await {
-                Ok(answer) => Answer::Snapshot(answer),
-                Err(RaftError::APIError(mismatch)) => Answer::Mismatch(mismatch),
+            LogQuestion::Append(request) => LogAnswer::Append(raft.append_entries(request).await.map_err(stopped)?),
+            LogQuestion::Vote(request) => LogAnswer::Vote(raft.vote(request).await.map_err(stopped)?),
+            LogQuestion::Snapshot(request) => match raft.install_snapshot(request).await {
+                Ok(answer) => LogAnswer::Snapshot(answer),
+                Err(RaftError::APIError(mismatch)) => LogAnswer::Mismatch(mismatch),
                 Err(error) => return Err(stopped(error)),
             },
         };
@@ -220,22 +218,27 @@ impl Embedded {
 }
 
 /// What a part in the group is made of, whatever it begins with.
-struct Part {
+struct GroupParts {
     me: RaftId,
     cluster: ClusterId,
     name: String,
-    founders: Vec<Founder>,
+    founders: Vec<NodeInfo>,
     settings: EmbeddedSettings,
-    peers: Arc<dyn Peers>,
+    peers: Arc<dyn LogTransport>,
     histories: Histories,
 }
 
-impl Part {
-    async fn begin(self, store: LogStore, applied: Arc<Applied>, elect: bool) -> Result<Embedded, ConfigLogError> {
+impl GroupParts {
+    async fn begin(
+        self,
+        store: LogStore,
+        applied: Arc<AppliedConfigs>,
+        elect: bool,
+    ) -> Result<Embedded, ConfigLogError> {
         let Self { me, cluster, name, founders, settings, peers, histories } = self;
         let config = settings.config(name.clone())?;
         let (peers_of, backoff) = (peers.clone(), settings.heartbeat);
-        let network = Network { cluster, histories: histories.clone(), peers: peers_of, backoff };
+        let network = LogNetwork { cluster, histories: histories.clone(), peers: peers_of, backoff };
         let start = Raft::new(me, Arc::new(config), network, store.clone(), Machine(applied.clone()));
         let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;
         if elect {
@@ -244,7 +247,7 @@ impl Part {
         let metrics = raft.server_metrics();
         tokio::spawn(watch(me, metrics.clone(), applied.clone()));
         let changing = tokio::sync::Mutex::default();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(EmbeddedInner {
             me,
             cluster,
             name,
@@ -266,7 +269,7 @@ impl Part {
 }
 
 /// The first voters, if this node is one of them; else nobody.
-fn first_voters(me: &Founder, founding: &Founding, settings: &EmbeddedSettings) -> Vec<Founder> {
+fn first_voters(me: &NodeInfo, founding: &Bootstrap, settings: &EmbeddedSettings) -> Vec<NodeInfo> {
     let mut voters = types::first_voters(founding, settings.max_voters).to_vec();
     if allows!(settings.guards, InitialiseAgain) {
         voters.iter_mut().filter(|voter| voter.id.node == me.id.node).for_each(|voter| *voter = me.clone());
@@ -290,7 +293,7 @@ fn stopped(error: impl fmt::Display) -> CallError {
 }
 
 /// Tells those who wait when it changes who leads and who keeps the log; ends with the group's part here.
-async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<Applied>) {
+async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<AppliedConfigs>) {
     let mut known = None;
     while metrics.changed().await.is_ok() {
         let (leader, term) = {
@@ -310,7 +313,7 @@ async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<A
     applied.end_of_core();
 }
 
-impl Inner {
+impl EmbeddedInner {
     fn leads(&self) -> Option<Term> {
         let applied = self.applied.progress();
         if applied.ended {
@@ -323,7 +326,7 @@ impl Inner {
         (leads && (knows || allows!(self.settings.guards, LeadUnapplied))).then_some(Term(leader.term))
     }
 
-    async fn append(&self, term: Term, at: LogIndex, change: Change) -> Result<(), AppendError> {
+    async fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> Result<(), AppendError> {
         if self.leads() != Some(term) {
             return Err(AppendError::NotLeading);
         }
@@ -331,7 +334,7 @@ impl Inner {
         if at <= last {
             return Err(AppendError::Taken { last });
         }
-        let proposal = Proposal { term: term.0, at, change };
+        let proposal = LogProposal { term: term.0, at, change };
         let size = messages::encode(&proposal).map_err(failed)?.len();
         if size > MAX_PROPOSAL {
             return Err(failed(format!("a change of {size} bytes, at most {MAX_PROPOSAL} are possible")).into());
@@ -340,10 +343,10 @@ impl Inner {
         // Whether the entry was appended before the leadership went, openraft doesn't say.
         let written = write.map_err(|error| AppendError::OutcomeUnknown(error.to_string()))?;
         match written.data {
-            Outcome::Placed => Ok(()),
-            Outcome::Taken(last) => Err(AppendError::Taken { last }),
-            Outcome::WrongTerm => Err(AppendError::NotLeading),
-            Outcome::Nothing => Err(AppendError::OutcomeUnknown("another entry was answered for".into())),
+            EntryOutcome::Placed => Ok(()),
+            EntryOutcome::Taken(last) => Err(AppendError::Taken { last }),
+            EntryOutcome::WrongTerm => Err(AppendError::NotLeading),
+            EntryOutcome::Nothing => Err(AppendError::OutcomeUnknown("another entry was answered for".into())),
         }
     }
 
@@ -395,7 +398,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for EmbeddedInner {
     fn drop(&mut self) {
         self.applied.end();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -407,13 +410,13 @@ impl Drop for Inner {
 
 impl fmt::Debug for Embedded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { me, applied, .. } = &*self.0;
+        let EmbeddedInner { me, applied, .. } = &*self.0;
         f.debug_struct("Embedded").field("me", me).field("progress", &applied.progress()).finish_non_exhaustive()
     }
 }
 
 impl ConfigLog for Embedded {
-    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(self.0.append(term, at, change))
     }
 

@@ -6,25 +6,23 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{MemberId, Timestamp, clock};
-pub(crate) use artillery_proto::runner::Standing;
-use artillery_proto::runner::{ChainRunner, Lease, Line, Link, Order, Output, Turn, Word};
+use artillery_core::{MemberId, Timestamp, internal::clock};
+pub(crate) use artillery_proto::runner::ChainReadiness;
+use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, LinkChange, RunnerOutput, Turn, Word, WriteLine};
 use smallvec::SmallVec;
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc, oneshot, watch},
 };
 
-pub(crate) use self::parts::{Command, Inlets, Ordered, Parts, Rule};
-use super::{
-    handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
-    lanes::{Lanes, LinkState, UPDATES_ROOM},
-};
+pub(crate) use self::parts::{ChainCommand, ChainParts, Inlets, Ordered, Rule};
+use super::lanes::{LaneState, Lanes, UPDATES_ROOM};
 use crate::{
     ChainId,
     control::log::LogIndex,
-    replica::{Event, Gate, Status},
-    wire::message::ChainFrame,
+    local::handle::{ChainHandle, Lines, Queued, ReadRequest, RequestQueue, Responder, WriteQueues, WriteRequest},
+    message::ChainFrame,
+    replica::{Gate, ReplicaEvent, Status},
 };
 
 /// Frames from peers that wait for the task; each is of about [`UPDATES_ROOM`] bytes at most.
@@ -36,24 +34,24 @@ const REQUESTS: usize = 1024;
 /// Of each kind of input, how many are taken in before something is sent.
 const BATCH: usize = 256;
 /// What was put off waits so long for others that work for the same update.
-const MOMENT: Duration = Duration::from_millis(1);
+const DEFERRAL: Duration = Duration::from_millis(1);
 
 /// Starts the task in `runtime`; it ends when its inlets are gone.
-pub(crate) fn spawn(parts: Parts, runtime: &Handle) -> (ChainHandle, Inlets) {
+pub(crate) fn spawn(parts: ChainParts, runtime: &Handle) -> (ChainHandle, Inlets) {
     let (task, handle, inlets) = task(parts);
     runtime.spawn(task.run());
     (handle, inlets)
 }
 
-fn task(parts: Parts) -> (Task, ChainHandle, Inlets) {
-    let Parts { me, chain, rule, settings, store, queue_bytes, standing } = parts;
+fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
+    let ChainParts { me, chain, rule, settings, store, queue_bytes, standing } = parts;
     let gate = Arc::new(Gate::new(chain).with_guards(settings.guards));
     let (commands, command_queue) = mpsc::channel(FRAMES);
     let (orders, order_queue) = mpsc::channel(ORDERS);
-    let (reads, read_queue) = Queue::new(REQUESTS, queue_bytes);
+    let (reads, read_queue) = RequestQueue::new(REQUESTS, queue_bytes);
     let (writes, write_queues) = Lines::new(REQUESTS, queue_bytes, &settings);
     let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
-    let mut task = Task {
+    let mut task = ChainTask {
         chain,
         runner: ChainRunner::new(me, chain, settings, store, gate),
         peers: BTreeMap::new(),
@@ -72,48 +70,48 @@ fn task(parts: Parts) -> (Task, ChainHandle, Inlets) {
         Rule::Fixed { config, history, lanes } => {
             // In a configuration that never changes no member is ever fenced, so the lease never ends.
             task.turn.lease = Some(Lease { until: Timestamp::MAX, asked: clock::now(), stretch: 0 });
-            task.ordered(Ordered { order: Order::Enter { config, history, upto: LogIndex::default() }, lanes });
+            task.ordered(Ordered { order: ChainOrder::Enter { config, history, upto: LogIndex::default() }, lanes });
         }
         Rule::Log { leases, words } => (task.leases, task.words) = (Some(leases), Some(words)),
     }
     (task, handle, Inlets { commands, orders })
 }
 
-struct Peer {
+struct PeerLanes {
     lanes: Lanes,
     updates: mpsc::Sender<ChainFrame>,
     snapshots: mpsc::Sender<ChainFrame>,
     /// The state of its link that the runner was told.
-    seen: LinkState,
+    seen: LaneState,
 }
 
-impl Peer {
+impl PeerLanes {
     fn new(lanes: Lanes) -> Self {
         let (updates, snapshots) = (lanes.add_updates(), lanes.add_snapshots());
-        Self { lanes, updates, snapshots, seen: LinkState::default() }
+        Self { lanes, updates, snapshots, seen: LaneState::default() }
     }
 }
 
-struct Task {
+struct ChainTask {
     chain: ChainId,
     runner: ChainRunner<Responder>,
-    peers: BTreeMap<MemberId, Peer>,
+    peers: BTreeMap<MemberId, PeerLanes>,
     /// What has been received and is to be taken in.
     turn: Turn<Queued<ReadRequest>, Queued<WriteRequest>>,
     askers: Vec<oneshot::Sender<Status>>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<ChainCommand>,
     orders: mpsc::Receiver<Ordered>,
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: WriteQueues,
     wake: Arc<Notify>,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease doesn't change.
     leases: Option<watch::Receiver<Lease>>,
     /// `None`: no node wants to hear of it.
     words: Option<mpsc::Sender<(ChainId, Word)>>,
 }
 
-impl Task {
+impl ChainTask {
     async fn run(mut self) {
         let wake = self.wake.clone();
         let (mut commands, mut orders) = (Vec::new(), Vec::new());
@@ -123,7 +121,8 @@ impl Task {
             if self.runner.settle_in_time(clock::now) {
                 self.flush();
             }
-            let (room, room_for_large) = (self.runner.has_room(Line::Small), self.runner.has_room(Line::Large));
+            let (room, room_for_large) =
+                (self.runner.has_room(WriteLine::Small), self.runner.has_room(WriteLine::Large));
             let lines = self.runner.lines();
             let tick = self.runner.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
@@ -134,8 +133,8 @@ impl Task {
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
                 taken = self.reads.recv_many(&mut self.turn.reads, BATCH) => if taken == 0 { return },
                 write = self.writes.next(lines, room_for_large), if room => match write {
-                    Some((Line::Small, write)) => self.turn.writes.push(write),
-                    Some((Line::Large, write)) => self.turn.large_writes.push(write),
+                    Some((WriteLine::Small, write)) => self.turn.writes.push(write),
+                    Some((WriteLine::Large, write)) => self.turn.large_writes.push(write),
                     None => return,
                 },
                 () = wake.notified() => {}
@@ -186,15 +185,15 @@ impl Task {
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: ChainCommand) {
         match command {
-            Command::Frame { from, frame } => self.turn.frames.push((from, frame)),
-            Command::Status(asker) => self.askers.push(asker),
+            ChainCommand::Frame { from, frame } => self.turn.frames.push((from, frame)),
+            ChainCommand::Status(asker) => self.askers.push(asker),
         }
     }
 
     fn ordered(&mut self, Ordered { order, lanes }: Ordered) {
-        if matches!(order, Order::Enter { .. } | Order::Expelled { .. }) {
+        if matches!(order, ChainOrder::Enter { .. } | ChainOrder::Expelled { .. }) {
             self.change_peers(lanes);
         }
         self.turn.orders.push(order);
@@ -204,12 +203,12 @@ impl Task {
     fn change_peers(&mut self, lanes: BTreeMap<MemberId, Lanes>) {
         let gone: Vec<_> = self.peers.keys().filter(|id| !lanes.contains_key(id)).copied().collect();
         let gone = gone.into_iter().filter_map(|id| self.peers.remove(&id)?.seen.up);
-        self.turn.links.extend(gone.map(Link::Down));
+        self.turn.links.extend(gone.map(LinkChange::Down));
         for (id, lanes) in lanes {
             let wake = &self.wake;
             self.peers.entry(id).or_insert_with(|| {
                 lanes.wake(wake);
-                Peer::new(lanes)
+                PeerLanes::new(lanes)
             });
         }
     }
@@ -220,8 +219,8 @@ impl Task {
             if state == peer.seen {
                 continue;
             }
-            self.turn.links.extend(peer.seen.up.map(Link::Down));
-            self.turn.links.extend(state.up.map(Link::Up));
+            self.turn.links.extend(peer.seen.up.map(LinkChange::Down));
+            self.turn.links.extend(state.up.map(LinkChange::Up));
             peer.seen = state;
         }
     }
@@ -230,10 +229,10 @@ impl Task {
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
-                Output::Reply(responder, reply) => responder.reply(reply),
-                Output::Event(Event::Halted(why)) => tracing::error!(%why, "this member stopped serving"),
-                Output::Event(Event::Closed(_)) => {}
-                Output::Event(event) => tracing::info!(?event, "chain"),
+                RunnerOutput::Reply(responder, reply) => responder.reply(reply),
+                RunnerOutput::Event(ReplicaEvent::Halted(why)) => tracing::error!(%why, "this member stopped serving"),
+                RunnerOutput::Event(ReplicaEvent::Closed(_)) => {}
+                RunnerOutput::Event(event) => tracing::info!(?event, "chain"),
             }
         }
         let now_stands = self.runner.standing();
@@ -281,7 +280,7 @@ impl Task {
 /// Returns when what was said has left, and, if another task is at work for it, has had time to get there.
 async fn until_said(is_between: bool) {
     if is_between {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(DEFERRAL).await;
     } else {
         tokio::task::yield_now().await;
     }

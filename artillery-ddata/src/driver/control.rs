@@ -8,14 +8,11 @@ mod serve;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use artillery_core::{
-    MemberId, Timestamp, clock,
-    cluster::{Member, MemberEvent, MemberEvents},
-};
-pub(crate) use artillery_proto::node::State;
+use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, Timestamp, internal::clock};
+pub(crate) use artillery_proto::node::NodeState;
 use artillery_proto::{
-    node::{Input, Node, Output},
-    runner::{Lease, Order, Standing, Word},
+    node::{NodeInput, NodeMachine, NodeOutput},
+    runner::{ChainOrder, ChainReadiness, Lease, Word},
 };
 use tokio::{
     sync::{
@@ -26,33 +23,33 @@ use tokio::{
 };
 
 pub(crate) use self::{
-    calls::{Calls, LogPeers},
-    serve::{Door, serve},
+    calls::{ControlCalls, LogPeers},
+    serve::{ControlEndpoint, serve},
 };
 use super::{
     chain::Ordered,
     lanes::{Hub, Lanes},
-    local::Local,
-    receive::Chains,
+    receive::ChainInlets,
 };
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Routing,
     control::{
         ConfigLog, Configs,
-        embedded::Seat,
+        embedded::LogHandle,
         message::{Renewal, Renewed, ReorderError},
     },
-    node::Phase,
-    wire::control::{Answer, Call},
+    driver::phase::NodePhase,
+    local::Local,
+    message::control::{ControlAnswer, ControlCall},
 };
 
 /// Renewals of others that wait for theirs; those given up are forgotten first.
-const WAITING: usize = 4096;
+const MAX_PENDING_RENEWALS: usize = 4096;
 /// Commands, and words of chains, that wait for the task.
-pub(crate) const COMMANDS: usize = 256;
+pub(crate) const COMMAND_QUEUE: usize = 256;
 
 /// What the task is told.
-pub(crate) enum Command {
+pub(crate) enum ControlCommand {
     /// A node renews.
     Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<Renewed> },
     /// Have the members of a chain stand in this order, if this node decides on that.
@@ -68,23 +65,23 @@ pub(crate) enum Command {
 }
 
 /// Everything that the task needs.
-pub(crate) struct Parts {
+pub(crate) struct ControlParts {
     pub(crate) cluster: ClusterId,
     pub(crate) me: MemberId,
-    pub(crate) node: Node,
+    pub(crate) node: NodeMachine,
     pub(crate) log: Arc<dyn ConfigLog>,
-    pub(crate) seat: Seat,
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) seat: LogHandle,
+    pub(crate) calls: Arc<ControlCalls>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) local: Arc<Local>,
-    pub(crate) chains: Arc<Chains>,
+    pub(crate) chains: Arc<ChainInlets>,
     /// How each chain stands here.
-    pub(crate) standings: BTreeMap<ChainId, watch::Receiver<Standing>>,
+    pub(crate) standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
     pub(crate) words: mpsc::Receiver<(ChainId, Word)>,
     pub(crate) events: MemberEvents,
-    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) commands: mpsc::Receiver<ControlCommand>,
     pub(crate) leases: watch::Sender<Lease>,
-    pub(crate) state: watch::Sender<State>,
+    pub(crate) state: watch::Sender<NodeState>,
     /// Told once that the node is ready.
     pub(crate) ready: Option<oneshot::Sender<()>>,
     /// How long a call may take.
@@ -96,11 +93,11 @@ enum Done {
     /// The log has changed so many times.
     Log(u64),
     /// Something that the node is to hear of.
-    Input(Box<Input>),
+    Input(Box<NodeInput>),
 }
 
-pub(crate) struct Control {
-    parts: Parts,
+pub(crate) struct ControlTask {
+    parts: ControlParts,
     tasks: JoinSet<Done>,
     waiting: BTreeMap<(MemberId, u64), oneshot::Sender<Renewed>>,
     /// The callers that want a reorder, by token, and the newest of these.
@@ -116,7 +113,7 @@ pub(crate) struct Control {
 }
 
 /// Why the task has ended.
-pub(crate) enum End {
+pub(crate) enum ControlEnd {
     /// The node has stopped.
     Stopped,
     /// Its log has failed.
@@ -125,8 +122,8 @@ pub(crate) enum End {
     Succeeded,
 }
 
-impl Control {
-    pub(crate) fn new(parts: Parts) -> Self {
+impl ControlTask {
+    pub(crate) fn new(parts: ControlParts) -> Self {
         Self {
             tasks: JoinSet::new(),
             waiting: BTreeMap::new(),
@@ -141,7 +138,7 @@ impl Control {
     }
 
     /// Runs until the node stops, or has to.
-    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>) -> End {
+    pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>) -> ControlEnd {
         self.look_around();
         self.hear_of_log();
         self.follow_log(0);
@@ -158,7 +155,7 @@ impl Control {
                 Some(done) = self.tasks.join_next() => self.done(done),
                 word = self.parts.words.recv() => {
                     let Some((chain, word)) = word else { break };
-                    self.handle(Input::Word { chain, word });
+                    self.handle(NodeInput::Word { chain, word });
                 }
                 command = self.parts.commands.recv() => {
                     let Some(command) = command else { break };
@@ -168,15 +165,15 @@ impl Control {
                     let Some(event) = event else { break };
                     self.member(&event);
                 }
-                () = tokio::time::sleep(pause), if next.is_some() => self.handle(Input::Tick),
+                () = tokio::time::sleep(pause), if next.is_some() => self.handle(NodeInput::Tick),
             }
         }
         self.tasks.shutdown().await;
         self.parts.calls.close();
         match (self.failed, self.succeeded) {
-            (true, _) => End::Failed,
-            (_, true) => End::Succeeded,
-            _ => End::Stopped,
+            (true, _) => ControlEnd::Failed,
+            (_, true) => ControlEnd::Succeeded,
+            _ => ControlEnd::Stopped,
         }
     }
 
@@ -196,32 +193,32 @@ impl Control {
         }
     }
 
-    fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: NodeInput) {
         self.parts.node.handle(clock::now(), input);
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: ControlCommand) {
         match command {
-            Command::Renewal { from, renewal, answer } => {
-                if self.waiting.len() >= WAITING {
+            ControlCommand::Renewal { from, renewal, answer } => {
+                if self.waiting.len() >= MAX_PENDING_RENEWALS {
                     self.waiting.retain(|_, answer| !answer.is_closed());
                 }
-                if self.waiting.len() < WAITING {
+                if self.waiting.len() < MAX_PENDING_RENEWALS {
                     self.waiting.insert((from, renewal.number), answer);
-                    self.handle(Input::Renewal { from, renewal });
+                    self.handle(NodeInput::Renewal { from, renewal });
                 }
             }
-            Command::Reorder { chain, order, answer } => {
+            ControlCommand::Reorder { chain, order, answer } => {
                 self.reorder += 1;
                 self.reorders.insert(self.reorder, answer);
-                self.handle(Input::Reorder { token: self.reorder, chain, order });
+                self.handle(NodeInput::Reorder { token: self.reorder, chain, order });
             }
-            Command::Leave { until, done } => {
+            ControlCommand::Leave { until, done } => {
                 self.leaving.retain(|done| !done.is_closed());
                 self.leaving.push(done);
-                self.handle(Input::Leave { until });
+                self.handle(NodeInput::Leave { until });
             }
-            Command::Succeeded { by } => self.handle(Input::Succeeded { by }),
+            ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
         }
     }
 
@@ -235,7 +232,7 @@ impl Control {
         self.parts.local.set_yields(stands.successor.is_some_and(|successor| successor.yields));
         self.parts.state.send_if_modified(|state| {
             // When a leader was heard last isn't worth waking anybody.
-            let seen = |state: &State| {
+            let seen = |state: &NodeState| {
                 (
                     state.lease,
                     state.leader,
@@ -252,45 +249,47 @@ impl Control {
         });
     }
 
-    fn act(&mut self, output: Output) {
+    fn act(&mut self, output: NodeOutput) {
         match output {
-            Output::Order(chain, order) => self.order(chain, order),
-            Output::Lease(lease) => drop(self.parts.leases.send_replace(lease)),
-            Output::Begins(configs) => self.parts.local.update(Routing::of(self.parts.cluster, &configs)),
-            Output::Acts(configs) => self.acts(&configs),
-            Output::Answer { to, renewed } => {
+            NodeOutput::Order(chain, order) => self.order(chain, order),
+            NodeOutput::Lease(lease) => drop(self.parts.leases.send_replace(lease)),
+            NodeOutput::Begins(configs) => self.parts.local.update(Routing::of(self.parts.cluster, &configs)),
+            NodeOutput::Acts(configs) => self.acts(&configs),
+            NodeOutput::Answer { to, renewed } => {
                 if let Some(answer) = self.waiting.remove(&(to, renewed.number)) {
                     // The caller may have given up.
                     drop(answer.send(renewed));
                 }
             }
-            Output::Reordered { token, result } => {
+            NodeOutput::Reordered { token, result } => {
                 if let Some(answer) = self.reorders.remove(&token) {
                     drop(answer.send(result));
                 }
             }
             // The callers may have gone.
-            Output::Left => self.leaving.drain(..).for_each(|done| {
+            NodeOutput::Left => self.leaving.drain(..).for_each(|done| {
                 let _ = done.send(());
             }),
-            Output::Succeeded { by } => {
+            NodeOutput::Succeeded { by } => {
                 tracing::warn!(%by, "this node's cluster was given up for another one, and it holds nothing of it: it stops");
                 self.succeeded = true;
             }
-            Output::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
-            Output::Event(event) => events::log(self.parts.cluster, event),
-            Output::Confirm { .. } | Output::Append { .. } | Output::SetVoters { .. } => self.ask_log(output),
+            NodeOutput::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
+            NodeOutput::Event(event) => events::log(self.parts.cluster, event),
+            NodeOutput::Confirm { .. } | NodeOutput::Append { .. } | NodeOutput::SetVoters { .. } => {
+                self.ask_log(output)
+            }
         }
     }
 
     /// A node never has more orders under way than the queue of a chain takes, but for those to close, which the leader
     /// repeats.
-    fn order(&mut self, chain: ChainId, order: Order) {
+    fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {
-            Order::Enter { config, .. } => self.lanes(config),
+            ChainOrder::Enter { config, .. } => self.lanes(config),
             _ => BTreeMap::new(),
         };
-        let may_be_lost = matches!(order, Order::Close { .. });
+        let may_be_lost = matches!(order, ChainOrder::Close { .. });
         let Some(inlets) = self.parts.chains.get(chain) else {
             self.stopped = true;
             return;
@@ -338,12 +337,15 @@ impl Control {
         let (calls, patience) = (self.parts.calls.clone(), self.parts.patience);
         let histories = self.parts.seat.histories();
         self.tasks.spawn(async move {
-            let renewed = match calls.ask(to, &addrs, &Call::Renewal(histories.mine(), renewal), patience).await {
+            let renewed = match calls.ask(to, &addrs, &ControlCall::Renewal(histories.mine(), renewal), patience).await
+            {
                 // A lease counts in one history alone.
-                Ok(Answer::Renewed(theirs, renewed)) if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) => {
+                Ok(ControlAnswer::Renewed(theirs, renewed))
+                    if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) =>
+                {
                     Some(*renewed)
                 }
-                Ok(Answer::OtherHistory(theirs)) => {
+                Ok(ControlAnswer::OtherHistory(theirs)) => {
                     // It says so to a node that it has left behind.
                     let _ = histories.meet(theirs);
                     None
@@ -354,7 +356,7 @@ impl Control {
                     None
                 }
             };
-            Done::Input(Box::new(Input::Renewed { from: to, renewed }))
+            Done::Input(Box::new(NodeInput::Renewed { from: to, renewed }))
         });
     }
 
@@ -366,7 +368,7 @@ impl Control {
     fn member(&mut self, event: &MemberEvent) {
         match event {
             MemberEvent::Joined(member) | MemberEvent::Up(member) | MemberEvent::Formed(member) => self.meet(member),
-            MemberEvent::Down(member) | MemberEvent::Left(member) => self.handle(Input::Gone(member.id)),
+            MemberEvent::Down(member) | MemberEvent::Left(member) => self.handle(NodeInput::Gone(member.id)),
             MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}
         }
@@ -374,7 +376,7 @@ impl Control {
 
     fn meet(&mut self, member: &Member) {
         if member.cluster_id == Some(self.parts.cluster) {
-            self.handle(Input::Met { id: member.id, addr: member.addr });
+            self.handle(NodeInput::Met { id: member.id, addr: member.addr });
         }
     }
 }

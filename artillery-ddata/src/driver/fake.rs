@@ -12,24 +12,25 @@ use std::{
 use artillery_core::{
     config::TransportConfig,
     identity::Identity,
-    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{Endpoint, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
-use artillery_proto::runner::{ChainRunner, Lease, Order, Output, Turn};
+use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, RunnerOutput, Turn};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    handle::{ChainHandle, Lines, Queue, Queued, ReadRequest, Responder, WriteQueues, WriteRequest},
-    local::Local,
-    serve::{Server, Sizes},
-};
+use super::serve::Server;
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
     Routing, Timestamp,
-    client::router::Router,
     control::log::LogIndex,
     kv::Call,
-    replica::{Gate, Settings},
+    local::{
+        Local,
+        handle::{ChainHandle, Lines, Queued, ReadRequest, RequestQueue, Responder, WriteQueues, WriteRequest},
+        room::Sizes,
+    },
+    replica::{Gate, ReplicaSettings},
+    rpc::router::Router,
     store::{MemoryStore, Store},
     wire::streams::REQUESTS,
 };
@@ -65,12 +66,12 @@ fn chain(me: MemberId, config: ChainConfig, life: ClusterId, loses: Loses) -> Ch
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
     let chain = config.chain;
-    let runner = ChainRunner::new(me, chain, Settings::default(), store.clone(), gate.clone());
-    let enter = Order::Enter { config: Arc::new(config), history: life, upto: LogIndex(1) };
+    let runner = ChainRunner::new(me, chain, ReplicaSettings::default(), store.clone(), gate.clone());
+    let enter = ChainOrder::Enter { config: Arc::new(config), history: life, upto: LogIndex(1) };
     let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
     let turn = Received { lease, orders: vec![enter], ..Received::default() };
-    let (reads, read_queue) = Queue::new(8, QUEUE_BYTES);
-    let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &Settings::default());
+    let (reads, read_queue) = RequestQueue::new(8, QUEUE_BYTES);
+    let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &ReplicaSettings::default());
     tokio::spawn(run(runner, turn, read_queue, write_queue, loses));
     ChainHandle { chain, gate, store, reads, writes }
 }
@@ -85,14 +86,14 @@ async fn run(
     loses: Loses,
 ) {
     loop {
-        runner.take(artillery_core::clock::now, || 1, &mut turn, |_| None);
+        runner.take(artillery_core::internal::clock::now, || 1, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
-            if let Output::Reply(responder, reply) = output {
+            if let RunnerOutput::Reply(responder, reply) = output {
                 responder.reply(reply);
             }
         }
         while runner.poll_word().is_some() {}
-        runner.settle(artillery_core::clock::now);
+        runner.settle(artillery_core::internal::clock::now);
         tokio::select! {
             read = reads.recv() => match read {
                 Some(read) => turn.reads.push(read),
@@ -179,13 +180,7 @@ impl FakeNode {
     fn bind(cluster: &str, name: &str) -> (Self, Arc<Streams>) {
         let me = member(name);
         let identity = Identity::from_secret(SECRET, name).expect("an identity");
-        let info = LocalInfo {
-            cluster: cluster.to_owned(),
-            cluster_id: Some(ClusterId(1)),
-            incarnation: me.incarnation,
-            kind: PeerKind::Node,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let info = LocalInfo::new(cluster, me.incarnation, PeerKind::Node).with_cluster_id(Some(ClusterId(1)));
         let streams = Arc::new(Streams(std::sync::OnceLock::new()));
         let endpoint = Endpoint::bind(TransportConfig::default(), identity, info, streams.clone()).expect("a socket");
         let local = Arc::new(Local::new(me, name.to_owned()));
@@ -213,13 +208,13 @@ impl FakeNode {
     /// The same with a chain whose answers to some writes get lost.
     pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
         let config = routing.chains[0].clone();
-        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.life(), loses));
+        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.history_id(), loses));
         self.local.form(routing.clone(), vec![handle]);
     }
 
     /// Tells the node what all chains are: it gets the first one alone.
     pub(crate) fn form_first(&self, routing: &Routing) {
-        let chain = chain(self.me(), routing.chains[0].clone(), routing.life(), |_| false);
+        let chain = chain(self.me(), routing.chains[0].clone(), routing.history_id(), |_| false);
         let others = routing.chains.iter().skip(1).map(|_| None);
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
@@ -227,7 +222,7 @@ impl FakeNode {
     /// Tells the node what all chains are: it gets those of which it is a member.
     pub(crate) fn form_all(&self, routing: &Routing) {
         let of = |config: &ChainConfig| {
-            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.life(), |_| false))
+            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), |_| false))
         };
         self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
     }

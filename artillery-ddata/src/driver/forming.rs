@@ -2,19 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use artillery_core::{
-    MemberId, NodeId, clock,
-    cluster::{Member, MemberEvent, MemberEvents},
-};
+use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::Hub;
 use crate::{
     control::{
-        Founder, Founding,
-        formation::{Candidate, Formation, FormationMessage, Input, Output},
+        Bootstrap, NodeInfo,
+        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FounderCandidate},
     },
-    node::Phase,
+    driver::phase::NodePhase,
 };
 
 pub(crate) struct Forming {
@@ -31,7 +28,7 @@ pub(crate) struct Forming {
 
 impl Forming {
     /// Runs until the node stops; calls `settled` once, when it is known to which cluster the node belongs.
-    pub(crate) async fn run(mut self, mut phases: watch::Receiver<Phase>, settled: impl FnOnce(Arc<Founding>)) {
+    pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>, settled: impl FnOnce(Arc<Bootstrap>)) {
         let mut settled = Some(settled);
         self.look_around();
         loop {
@@ -46,18 +43,18 @@ impl Forming {
                 changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return },
                 message = self.messages.recv() => {
                     let Some((from, message)) = message else { return };
-                    self.formation.handle(clock::now(), Input::Receive { from, message });
+                    self.formation.handle(clock::now(), FormationInput::Receive { from, message });
                 }
                 Ok(()) = self.yields.changed() => {
                     let yields = *self.yields.borrow_and_update();
-                    self.formation.handle(clock::now(), Input::Yields(yields));
+                    self.formation.handle(clock::now(), FormationInput::Yields(yields));
                 }
                 event = self.events.next() => {
                     let Some(event) = event else { return };
                     self.member(&event);
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {
-                    self.formation.handle(clock::now(), Input::Tick);
+                    self.formation.handle(clock::now(), FormationInput::Tick);
                 }
             }
         }
@@ -75,10 +72,10 @@ impl Forming {
             | MemberEvent::Payload(member)
             | MemberEvent::Formed(member) => self.seen(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
-                self.formation.handle(clock::now(), Input::Gone(member.id));
+                self.formation.handle(clock::now(), FormationInput::Gone(member.id));
             }
             // A later life of this very node: what this one accepted is over.
-            MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), Input::Replaced(self.me)),
+            MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), FormationInput::Replaced(self.me)),
             MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}
         }
@@ -90,22 +87,22 @@ impl Forming {
         if let Some(before) = self.lives.insert(member.id.node, member.id)
             && before != member.id
         {
-            self.formation.handle(now, Input::Replaced(before));
+            self.formation.handle(now, FormationInput::Replaced(before));
         }
-        let founder = Founder { id: member.id, name: member.name.clone(), addrs: vec![member.addr] };
-        self.formation.handle(now, Input::Seen(Candidate { founder, cluster: member.cluster_id }));
+        let founder = NodeInfo { id: member.id, name: member.name.clone(), addrs: vec![member.addr] };
+        self.formation.handle(now, FormationInput::Seen(FounderCandidate { founder, cluster: member.cluster_id }));
     }
 
-    fn flush(&mut self) -> Option<Arc<Founding>> {
+    fn flush(&mut self) -> Option<Arc<Bootstrap>> {
         let mut settled = None;
         while let Some(output) = self.formation.poll_output() {
             match output {
-                Output::Send { to, message } => {
+                FormationOutput::Send { to, message } => {
                     let addrs = self.formation.addrs(to).unwrap_or_default();
                     // Said again if it is lost: what is queued is cumulative.
                     drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
                 }
-                Output::Formed(founding) | Output::Joined(founding) => settled = Some(founding),
+                FormationOutput::Formed(founding) | FormationOutput::Joined(founding) => settled = Some(founding),
             }
         }
         settled

@@ -26,11 +26,10 @@ use tokio::{
 
 use crate::{
     control::formation::FormationMessage,
+    message::{ChainFrame, MAX_CHUNK},
     wire::{
         chain::{self, Encoded, EncodedBody},
-        formation,
-        message::{ChainFrame, MAX_CHUNK},
-        streams,
+        formation, streams,
     },
 };
 
@@ -45,7 +44,7 @@ pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
 /// There are as many lanes of one kind as this part of the streams that a peer lets be open
 /// (`max_streams_per_connection`). Beyond that limit a stream is waited for as long as the others last, so further
 /// chains share the lanes that there are.
-const SHARE: usize = 4;
+const LANES_SHARE_DIVISOR: usize = 4;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.
 const BATCH: usize = 32;
@@ -58,7 +57,7 @@ const SNAPSHOTS_PRIORITY: i32 = -2;
 
 /// Whether there is a connection to the peer now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct LinkState {
+pub(crate) struct LaneState {
     /// Rises with each connection: two that differ are two connections, whatever was missed between them.
     pub(crate) generation: u64,
     /// Who is there. What is queued once this was seen arrives in order, until the state changes.
@@ -71,7 +70,7 @@ pub(crate) struct Lanes {
     pub(crate) control: mpsc::Sender<ChainFrame>,
     pub(crate) formation: mpsc::Sender<FormationMessage>,
     history: Arc<HistoryLanes>,
-    state: watch::Receiver<LinkState>,
+    state: watch::Receiver<LaneState>,
     wake: Arc<Wake>,
 }
 
@@ -87,13 +86,13 @@ struct HistoryLanes {
 struct HistoryLane {
     kind: u8,
     priority: i32,
-    queue: Arc<Queue>,
+    queue: Arc<FrameQueue>,
     /// Counts those that use it.
     frames: mpsc::WeakSender<ChainFrame>,
 }
 
 /// Used by one pump at a time: that of the connection which there is.
-type Queue = tokio::sync::Mutex<mpsc::Receiver<ChainFrame>>;
+type FrameQueue = tokio::sync::Mutex<mpsc::Receiver<ChainFrame>>;
 
 impl HistoryLanes {
     fn lock(&self) -> MutexGuard<'_, Vec<HistoryLane>> {
@@ -110,7 +109,7 @@ impl HistoryLanes {
             return shared;
         }
         let (frames, queue) = mpsc::channel(room);
-        lanes.push(HistoryLane { kind, priority, queue: Arc::new(Queue::new(queue)), frames: frames.downgrade() });
+        lanes.push(HistoryLane { kind, priority, queue: Arc::new(FrameQueue::new(queue)), frames: frames.downgrade() });
         self.added.notify_one();
         frames
     }
@@ -136,7 +135,7 @@ fn wake_all(wake: &Wake) {
 
 impl Lanes {
     /// The state of the link.
-    pub(crate) fn state(&self) -> LinkState {
+    pub(crate) fn state(&self) -> LaneState {
         *self.state.borrow()
     }
 
@@ -194,12 +193,12 @@ impl Hub {
 /// Peers are taken to allow as many `streams` as this node does.
 fn spawn(link: Link, streams: u32) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
-    let most = (streams as usize / SHARE).max(1);
+    let most = (streams as usize / LANES_SHARE_DIVISOR).max(1);
     let history = Arc::new(HistoryLanes { most, lanes: Mutex::default(), added: Notify::new() });
     let (formation, formation_queue) = mpsc::channel(FORMATION_QUEUE);
-    let (state, state_seen) = watch::channel(LinkState::default());
+    let (state, state_seen) = watch::channel(LaneState::default());
     let wake = Arc::<Wake>::default();
-    let task = Task {
+    let task = FrameLaneTask {
         link,
         control: control_queue,
         history: history.clone(),
@@ -211,16 +210,16 @@ fn spawn(link: Link, streams: u32) -> Lanes {
     Lanes { control, formation, history, state: state_seen, wake }
 }
 
-struct Task {
+struct FrameLaneTask {
     link: Link,
     control: mpsc::Receiver<ChainFrame>,
     history: Arc<HistoryLanes>,
     formation: mpsc::Receiver<FormationMessage>,
-    state: watch::Sender<LinkState>,
+    state: watch::Sender<LaneState>,
     wake: Arc<Wake>,
 }
 
-impl Task {
+impl FrameLaneTask {
     /// Ends when the hub and all who sent have let go of the lanes, or the endpoint has stopped.
     async fn run(mut self) {
         while let Some(connection) = self.connect().await {

@@ -6,14 +6,13 @@ use std::{
 };
 
 use artillery_core::{
-    MemberId,
+    Frame, MemberId,
     error::ReadError,
-    frame::Frame,
     transport::{CloseCode, IncomingStream},
 };
 use tokio::sync::mpsc;
 
-use super::chain::{Command, Inlets};
+use super::chain::{ChainCommand, Inlets};
 use crate::{
     ChainId,
     control::formation::FormationMessage,
@@ -22,11 +21,11 @@ use crate::{
 
 /// Where frames of each chain go.
 #[derive(Default)]
-pub(crate) struct Chains {
+pub(crate) struct ChainInlets {
     inlets: RwLock<BTreeMap<ChainId, Inlets>>,
 }
 
-impl Chains {
+impl ChainInlets {
     pub(crate) fn add(&self, chain: ChainId, inlets: Inlets) {
         self.inlets.write().unwrap_or_else(PoisonError::into_inner).insert(chain, inlets);
     }
@@ -53,11 +52,11 @@ enum Violation {
     #[error("a frame that is no chain message: {0}")]
     Chain(#[from] chain::DecodeError),
     #[error("a frame that is no message of formation: {0}")]
-    Formation(#[from] formation::DecodeError),
+    Formation(#[from] formation::FormationDecodeError),
 }
 
 /// Reads a stream of chain frames to its end. It waits only for the chain's task, which never waits for anybody.
-pub(crate) async fn chain_stream(from: MemberId, mut stream: IncomingStream, chains: Arc<Chains>) {
+pub(crate) async fn chain_stream(from: MemberId, mut stream: IncomingStream, chains: Arc<ChainInlets>) {
     let mut present = None;
     let outcome: Result<(), Violation> = async {
         while let Some(frame) = stream.reader.next().await? {
@@ -76,8 +75,8 @@ pub(crate) async fn chain_stream(from: MemberId, mut stream: IncomingStream, cha
 async fn chain_frame(
     from: MemberId,
     frame: &Frame,
-    chains: &Chains,
-    present: &mut Option<(ChainId, mpsc::Sender<Command>)>,
+    chains: &ChainInlets,
+    present: &mut Option<(ChainId, mpsc::Sender<ChainCommand>)>,
 ) -> Result<(), Violation> {
     let frame = chain::decode(frame)?;
     let id = frame.chain;
@@ -86,7 +85,7 @@ async fn chain_frame(
     }
     // Of a chain that isn't here: the sender is ahead of us, or behind. It will say it again.
     if let Some((_, commands)) = present
-        && commands.send(Command::Frame { from, frame }).await.is_err()
+        && commands.send(ChainCommand::Frame { from, frame }).await.is_err()
     {
         *present = None;
     }

@@ -1,10 +1,9 @@
 //! Serves the requests of one stream: of clients, and of nodes that hand requests on.
 
-mod answers;
 mod operators;
-mod place;
 mod ready;
-mod room;
+mod routing;
+mod writer;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,61 +14,52 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-pub(crate) use self::{
-    answers::Answering,
-    room::{Sizes, unreceived_bytes},
-};
-use self::{
-    answers::Answers,
-    place::For,
-    ready::Ready,
-    room::{Kind, Room, Rooms},
-};
-use super::{
-    handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
-    local::Local,
-};
+use self::{ready::ReadyAnswers, routing::For};
 use crate::{
     ChainId, ClusterId, Epoch, Error,
+    api::{Query, ReadMode, ReadPath, ReadReply, Refusal, Reply},
     budget::{self, Share},
-    client::{
-        channel::Question,
-        router::{Answer, Failed, Router, on_the_clock},
-    },
     control::{
-        Founder, History, chain_of,
-        message::{Arrange, ArrangeError},
+        History, NodeInfo, chain_of,
+        message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
+    driver::BoxFuture,
     error::NotApplied,
-    kv::Call,
-    replica::{Query, Read, ReadMode, Refusal, Reply, Way},
-    wire::request::{MAX_OUTSTANDING, Operation, Request, SMALL, decode_request},
+    local::{
+        LONGEST_WAIT, Local,
+        answering::{Answering, Answers},
+        handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
+        room::{ConnectionRoom, RoomKind, Rooms, Sizes},
+    },
+    message::request::{MAX_OUTSTANDING, Operation, Request, SMALL},
+    rpc::{
+        channel::Question,
+        router::{CallAnswer, RequestError, Router, on_the_clock},
+    },
+    wire::request::decode_request,
 };
-
-/// No request waits here longer, whatever its sender says: nobody can make a node remember it for ever.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// A watch is told after so long that nothing was committed, and asks again. The questions of a client that is gone take up their
 /// room no longer than that.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
 /// Says, as JSON, how this node stands.
-pub(crate) type StatusSource = Box<dyn Fn() -> Call<Bytes> + Send + Sync>;
+pub(crate) type StatusSource = Box<dyn Fn() -> BoxFuture<Bytes> + Send + Sync>;
 
 /// Does what an operator wants.
-pub(crate) type Arranger = Box<dyn Fn(Arrange) -> Call<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
+pub(crate) type Arranger = Box<dyn Fn(AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
 /// Says what a node has, and has it go on alone, when the others are lost for good.
 pub(crate) trait Recovery: Send + Sync {
     /// What it has; `None`: it belongs to no cluster whose configuration may change.
-    fn standing(&self) -> Call<Option<Standing>>;
+    fn standing(&self) -> BoxFuture<Option<Standing>>;
 
     /// Goes on alone, if the named cluster was in this history and can't go on otherwise.
-    fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>>;
+    fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
 
     /// Stops, to found a cluster that succeeds this one or to join that, if no life that ever served is there.
-    fn found(&self, cluster: ClusterId, founds: bool) -> Call<Result<Vec<Founder>, NotFounded>>;
+    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>>;
 }
 
 /// What answers the requests that come to a node.
@@ -92,7 +82,7 @@ impl Server {
         sizes: Sizes,
         status: StatusSource,
     ) -> Self {
-        let rooms = Rooms::new(sizes, local.clone());
+        let rooms = Rooms::new(sizes, local.tally.clone());
         Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms }
     }
 
@@ -124,9 +114,9 @@ impl Server {
         let (answers, waiting) = Answers::new(room.clone());
         // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
         // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
-        let ready = Ready::new(room.clone());
+        let ready = ReadyAnswers::new(room.clone());
         let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
-        let writing = answers::write(writer, waiting, &ready, &outstanding, &room, &connection);
+        let writing = writer::write(writer, waiting, &ready, &outstanding, &room, &connection);
         tokio::pin!(reading, writing);
         let serving = async {
             tokio::select! {
@@ -152,15 +142,15 @@ impl Server {
         self: &Arc<Self>,
         reader: &mut FrameReader,
         answers: Answers,
-        ready: &Ready,
+        ready: &ReadyAnswers,
         outstanding: &Semaphore,
-        room: &Arc<Room>,
+        room: &Arc<ConnectionRoom>,
     ) -> Result<(), String> {
         loop {
             // A lost connection is no fault of the requests.
             let Ok(Some(len)) = reader.next_len().await else { return Ok(()) };
             let mut share = match len {
-                len if len > SMALL => room.of(Kind::LargeRequests).take(len).await,
+                len if len > SMALL => room.of(RoomKind::LargeRequests).take(len).await,
                 _ => Share::none(),
             };
             // A request that doesn't come keeps no room for ever.
@@ -175,7 +165,7 @@ impl Server {
                     None => {
                         let Ok(permit) = outstanding.acquire().await else { return Ok(()) };
                         permit.forget();
-                        self.take_in(request, share, &answers, room).await;
+                        self.on_request(request, share, &answers, room).await;
                     }
                 }
                 next = reader.next_ready();
@@ -193,7 +183,7 @@ impl Server {
         }
     }
 
-    async fn take_in(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &Room) {
+    async fn on_request(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &ConnectionRoom) {
         let answering = answers.expect(&request).await;
         match &request.operation {
             Operation::Read { .. } | Operation::Write { .. } => {
@@ -212,11 +202,11 @@ impl Server {
         // The watermark is loaded after the lookup: whatever that found is covered by it.
         let read = |handle: &ChainHandle| handle.local(key).map(|held| (held, handle.gate.watermark()));
         let (held, as_of) = self.local.with_chain(chain, read)?.ok()?;
-        if history.is_some() && history != self.local.life() {
+        if history.is_some() && history != self.local.history_id() {
             return None;
         }
         let held = held.filter(|held| held.value.is_some());
-        Some(Reply::Read(Read { held, clean: true, way: Way::Local, as_of }))
+        Some(Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of }))
     }
 
     fn belongs(&self, key: &[u8], chain: ChainId) -> bool {
@@ -230,7 +220,7 @@ impl Server {
         share: Share,
         answering: Answering,
         answers: &Answers,
-        room: &Room,
+        room: &ConnectionRoom,
     ) {
         let wait = Duration::from_millis(request.deadline_ms.into()).min(longest_wait(&request.operation));
         let deadline = Instant::now() + wait;
@@ -268,12 +258,12 @@ impl Server {
         share: Share,
         deadline: Instant,
         answering: Answering,
-        room: &Room,
+        room: &ConnectionRoom,
     ) {
         let Request { chain, operation, .. } = request;
         // A large one has its room already, and so has a read.
         let share = match operation.is_write() && share.is_none() {
-            true => room.of(Kind::Forwards).take(budget::of_operation(&operation)).await,
+            true => room.of(RoomKind::Forwards).take(budget::of_operation(&operation)).await,
             false => share,
         };
         let server = self.clone();
@@ -282,11 +272,11 @@ impl Server {
             let is_write = operation.is_write();
             let question = Question { chain, forwarded: true, only: None, operation };
             match server.router.call(question, deadline).await {
-                Ok(Answer { reply, node, .. }) => {
+                Ok(CallAnswer { reply, node, .. }) => {
                     answering.reply_by(Some(node).filter(|&by| by != server.local.me), reply);
                 }
-                Err(Failed::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
-                Err(Failed::Perhaps(_)) => answering.reply(Reply::Expired),
+                Err(RequestError::Certainly(error)) => answering.reply(in_words_of_the_chain(&error, is_write)),
+                Err(RequestError::Perhaps(_)) => answering.reply(Reply::Expired),
             }
         });
     }
@@ -317,7 +307,7 @@ async fn write_here(
     deadline: Instant,
     answering: Answering,
     answers: &Answers,
-    room: &Room,
+    room: &ConnectionRoom,
 ) {
     let (number, timing) = (request.number, answering.timing);
     let Operation::Write { request, history, write } = request.operation else { return };
@@ -325,7 +315,7 @@ async fn write_here(
     let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
     // Without room for one more that waits, nothing more is read from the stream.
-    let share = room.of(Kind::Writes).take(budget::of_write(&write.write)).await;
+    let share = room.of(RoomKind::Writes).take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
     let answers = answers.clone();
     tokio::spawn(async move {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{copy, pair};
-use crate::replica::{Expected, Step};
+use super::{keep::copy, keep::pair};
+use crate::api::{Expected, Step};
 
 /// Changes and their conditions, all or nothing, within one chain. A plain value: write it by
 /// [`Kv::write`](crate::Kv::write), as often as you like.

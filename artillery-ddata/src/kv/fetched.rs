@@ -6,7 +6,7 @@ use super::Call;
 use crate::Error;
 
 /// What a source has at hand.
-pub(super) enum Next<T> {
+pub(super) enum NextItem<T> {
     /// The next item.
     Item(T),
     /// It must be fetched.
@@ -16,10 +16,10 @@ pub(super) enum Next<T> {
 }
 
 /// Where items come from.
-pub(super) trait Source: Send + Sized + 'static {
+pub(super) trait PageSource: Send + Sized + 'static {
     type Item;
 
-    fn take(&mut self) -> Next<Self::Item>;
+    fn take(&mut self) -> NextItem<Self::Item>;
 
     /// Gets more of them, or finds that there are none.
     fn fetch(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
@@ -33,7 +33,7 @@ pub(super) struct Fetched<S> {
     failed: bool,
 }
 
-impl<S: Source> Fetched<S> {
+impl<S: PageSource> Fetched<S> {
     pub(super) fn new(source: S) -> Self {
         Self { source: Some(source), fetching: None, failed: false }
     }
@@ -68,7 +68,7 @@ impl<S: Source> Fetched<S> {
             }
             let Some(mut source) = self.source.take_if(|_| !self.failed) else { return Poll::Ready(None) };
             let next = source.take();
-            if let Next::Unknown = next {
+            if let NextItem::Unknown = next {
                 self.fetching = Some(Box::pin(async move {
                     let fetched = source.fetch().await;
                     (source, fetched)
@@ -77,7 +77,7 @@ impl<S: Source> Fetched<S> {
             }
             self.source = Some(source);
             return Poll::Ready(match next {
-                Next::Item(item) => Some(Ok(item)),
+                NextItem::Item(item) => Some(Ok(item)),
                 _ => None,
             });
         }

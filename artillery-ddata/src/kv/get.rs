@@ -9,12 +9,12 @@ use std::{
 use bytes::Bytes;
 use tokio::task::coop;
 
-use super::{Kv, Read, ReadState, Served, Versioned, how_to_read};
+use super::{Read, ReadState, Served, Versioned, handle::how_to_read};
 use crate::{
-    Error, MemberId, Place, Session,
-    client::router::{Answer, BegunRead, HowToRead},
+    Error, Kv, MemberId, Place, Session,
+    api::{self, Query, ReadMode, ReadPath, Reply},
     error::NotApplied,
-    replica::{self, Query, ReadMode, Reply, Way},
+    rpc::router::{BegunRead, CallAnswer, HowToRead},
 };
 
 /// A read that is about to be made: set what differs from the handle's defaults, and await it.
@@ -52,19 +52,19 @@ impl<'a> Get<'a> {
     fn local(&self) -> Option<Read> {
         let (found, place) = self.kv.local(self.key, self.how.session.as_ref()).ok()?;
         let node = self.kv.router.local()?.me.node;
-        Some(Read::new(found, ReadState::Clean, Served::new(node, place, Way::Local)))
+        Some(Read::new(found, ReadState::Clean, Served::new(node, place, ReadPath::Local)))
     }
 
     fn query(&self) -> Query {
         Query::Key(Bytes::copy_from_slice(self.key))
     }
 
-    fn ask(&self) -> Asked {
+    fn ask(&self) -> RemoteRead {
         let (router, query, how) = (self.kv.router.clone(), self.query(), self.how.clone());
         Box::pin(async move { router.read(query, &how).await.and_then(read) })
     }
 
-    fn ask_on(&self, begun: BegunRead) -> Asked {
+    fn ask_on(&self, begun: BegunRead) -> RemoteRead {
         let (router, query, mode) = (self.kv.router.clone(), self.query(), self.how.mode);
         Box::pin(async move { router.read_on(query, mode, begun).await.and_then(read) })
     }
@@ -75,26 +75,26 @@ impl<'a> IntoFuture for Get<'a> {
     type IntoFuture = GetFuture<'a>;
 
     fn into_future(self) -> GetFuture<'a> {
-        GetFuture { get: self, state: State::New }
+        GetFuture { get: self, state: GetState::New }
     }
 }
 
-type Asked = Pin<Box<dyn Future<Output = Result<Read, Error>> + Send>>;
+type RemoteRead = Pin<Box<dyn Future<Output = Result<Read, Error>> + Send>>;
 
 /// A read under way.
 #[must_use = "futures do nothing unless polled"]
 pub struct GetFuture<'a> {
     get: Get<'a>,
-    state: State,
+    state: GetState,
 }
 
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
-enum State {
+enum GetState {
     New,
     /// A member was asked, whose answer may be the last.
     Begun(BegunRead),
     /// It takes longer, or wants more than that.
-    Asked(Asked),
+    Asked(RemoteRead),
     Over,
 }
 
@@ -105,7 +105,7 @@ impl Future for GetFuture<'_> {
         let Self { get, state } = &mut *self;
         loop {
             *state = match state {
-                State::New => {
+                GetState::New => {
                     if get.how.mode == ReadMode::Strong {
                         // A loop of reads that are all ready at once would starve its runtime without this.
                         let budget = ready!(coop::poll_proceed(context));
@@ -115,27 +115,27 @@ impl Future for GetFuture<'_> {
                         }
                     }
                     match get.kv.router.begin_read(get.key, &get.how) {
-                        Some(begun) => State::Begun(begun),
-                        None => State::Asked(get.ask()),
+                        Some(begun) => GetState::Begun(begun),
+                        None => GetState::Asked(get.ask()),
                     }
                 }
-                State::Begun(begun) => {
+                GetState::Begun(begun) => {
                     let answer = ready!(get.kv.router.poll_read(begun, context));
-                    match (answer, std::mem::replace(state, State::Over)) {
+                    match (answer, std::mem::replace(state, GetState::Over)) {
                         (Some(answer), _) => return Poll::Ready(read(answer)),
-                        (None, State::Begun(begun)) => State::Asked(get.ask_on(begun)),
+                        (None, GetState::Begun(begun)) => GetState::Asked(get.ask_on(begun)),
                         (None, other) => other,
                     }
                 }
-                State::Over => panic!("a read was polled after its end"),
-                State::Asked(asked) => return asked.as_mut().poll(context),
+                GetState::Over => panic!("a read was polled after its end"),
+                GetState::Asked(asked) => return asked.as_mut().poll(context),
             }
         }
     }
 }
 
 /// Whether what was read was known to be committed, and who served it.
-pub(super) fn served(clean: bool, node: MemberId, place: Place, way: Way) -> (ReadState, Served) {
+pub(super) fn served(clean: bool, node: MemberId, place: Place, way: ReadPath) -> (ReadState, Served) {
     let state = if clean { ReadState::Clean } else { ReadState::Dirty };
     (state, Served::new(node.node, place, way))
 }
@@ -148,10 +148,10 @@ pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
     }
 }
 
-fn read(answer: Answer) -> Result<Read, Error> {
-    let Answer { reply, node, place } = answer;
+fn read(answer: CallAnswer) -> Result<Read, Error> {
+    let CallAnswer { reply, node, place } = answer;
     match reply {
-        Reply::Read(replica::Read { held, clean, way, .. }) => {
+        Reply::Read(api::ReadReply { held, clean, way, .. }) => {
             let (state, served) = served(clean, node, place, way);
             Ok(Read::new(held.and_then(Versioned::visible), state, served))
         }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Call, Kv, get::no_read, how_to_read};
+use super::{Call, get::no_read, handle::how_to_read};
 use crate::{
-    Error, Session,
-    client::router::{Answer, HowToRead, from_now},
-    replica::{Hashed, HashedPage, Query, ReadMode, Reply},
+    Error, Kv, Session,
+    api::{HashedQuery, HashedReply, Query, ReadMode, Reply},
+    rpc::router::{CallAnswer, HowToRead, from_now},
     store::position,
 };
 
@@ -69,13 +69,13 @@ impl ScanHashed {
     async fn run(self) -> Result<KeyPage, Error> {
         let Self { kv, cursor: from, limit, how } = self;
         let deadline = from_now(how.timeout);
-        let routing = kv.router.routing_of(how.life(), deadline).await?;
+        let routing = kv.router.routing_of(how.history_id(), deadline).await?;
         let (mut keys, mut next) = (Vec::new(), 0);
         for config in &routing.chains {
-            let query = Query::Hashed(Hashed { from, limit });
-            let Answer { reply, node, .. } =
+            let query = Query::Hashed(HashedQuery { from, limit });
+            let CallAnswer { reply, node, .. } =
                 kv.router.read_in(&routing, config.chain, query, &how, None, deadline).await?;
-            let Reply::Hashed(HashedPage { keys: found, next: at, .. }) = reply else {
+            let Reply::Hashed(HashedReply { keys: found, next: at, .. }) = reply else {
                 return Err(no_read(&reply, node));
             };
             keys.extend(found);

@@ -5,20 +5,20 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    Call, Kv, ReadState, Served, Versioned,
+    Call, ReadState, Served, Versioned,
     get::{no_read, served},
-    how_to_read,
+    handle::how_to_read,
 };
 use crate::{
-    Error, Sequence, Session,
-    client::router::{Answer, HowToRead},
-    replica::{self, Query, ReadMode, Reply},
+    Error, Kv, Sequence, Session,
+    api::{self, Query, ReadMode, Reply},
+    rpc::router::{CallAnswer, HowToRead},
 };
 
 /// What a read of many keys found: all of it at one point of the history of their chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cut {
+pub struct MultiGet {
     /// What was found of each key, in the order of the question.
     pub found: Vec<Option<Versioned<Bytes>>>,
     /// Whether it was known to be committed.
@@ -29,7 +29,7 @@ pub struct Cut {
     pub as_of: Sequence,
 }
 
-impl Cut {
+impl MultiGet {
     /// The values, in the order of the question.
     pub fn values(&self) -> impl Iterator<Item = Option<&Bytes>> {
         self.found.iter().map(|found| found.as_ref().map(|found| &found.value))
@@ -68,13 +68,13 @@ impl GetMany {
         self
     }
 
-    async fn run(self) -> Result<Cut, Error> {
-        let Answer { reply, node, place } = self.kv.router.read(Query::Keys(self.keys), &self.how).await?;
+    async fn run(self) -> Result<MultiGet, Error> {
+        let CallAnswer { reply, node, place } = self.kv.router.read(Query::Keys(self.keys), &self.how).await?;
         match reply {
-            Reply::Cut(replica::Cut { found, clean, way, as_of }) => {
+            Reply::Cut(api::MultiGetReply { found, clean, way, as_of }) => {
                 let found = found.into_iter().map(|held| held.and_then(Versioned::visible)).collect();
                 let (state, served) = served(clean, node, place, way);
-                Ok(Cut { found, state, served, as_of })
+                Ok(MultiGet { found, state, served, as_of })
             }
             other => Err(no_read(&other, node)),
         }
@@ -82,7 +82,7 @@ impl GetMany {
 }
 
 impl IntoFuture for GetMany {
-    type Output = Result<Cut, Error>;
+    type Output = Result<MultiGet, Error>;
     type IntoFuture = Call<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     NodeId, Place, RequestId, Version,
-    replica::{Computed, Way},
+    api::{Computed, ReadPath},
     store::Held,
 };
 
@@ -80,12 +80,12 @@ pub struct Served {
     /// Where it stands in the chain, as far as is known here.
     pub place: Place,
     /// By which way.
-    pub way: Way,
+    pub way: ReadPath,
 }
 
 impl Served {
     /// A value: for tests of code that takes one.
-    pub fn new(node: NodeId, place: Place, way: Way) -> Self {
+    pub fn new(node: NodeId, place: Place, way: ReadPath) -> Self {
         Self { node, place, way }
     }
 }
@@ -122,7 +122,7 @@ pub enum Taken {
     /// This value.
     Value(Versioned<Bytes>),
     /// A value of this version. An earlier attempt took it, and it was too large to be kept for a retry
-    /// ([`MAX_TAKEN`](crate::update::MAX_TAKEN)), or the head of now was joining the chain at that moment and never had it.
+    /// ([`MAX_TAKEN`](crate::types::update::MAX_TAKEN)), or the head of now was joining the chain at that moment and never had it.
     Forgotten(Version),
 }
 

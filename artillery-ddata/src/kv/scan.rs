@@ -13,16 +13,16 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use super::{
-    Kv, copy,
-    fetched::{Fetched, Next, Source},
+    fetched::{Fetched, NextItem, PageSource},
     get::no_read,
-    how_to_read,
+    handle::how_to_read,
+    keep::copy,
 };
 use crate::{
-    ChainId, Error, MemberId, Session, Version,
-    client::router::{Answer, HowToRead, from_now},
-    replica::{self, Page, Query, ReadMode, Reply, Snapshot},
-    store::Record,
+    ChainId, Error, Kv, MemberId, Session, Version,
+    api::{self, Query, ReadMode, Reply, ScanReply, Snapshot},
+    rpc::router::{CallAnswer, HowToRead, from_now},
+    store::ScanRecord,
 };
 
 /// Entries that are asked for at a time.
@@ -53,9 +53,9 @@ impl Entry {
 /// there throughout is shown once. [`snapshot`](Self::snapshot) makes it one point for all. Nothing is asked for before
 /// the first entry is.
 #[must_use = "a scan does nothing until its entries are asked for"]
-pub struct Scan(Fetched<State>);
+pub struct Scan(Fetched<ScanState>);
 
-struct State {
+struct ScanState {
     kv: Kv,
     how: HowToRead,
     prefix: Bytes,
@@ -63,13 +63,13 @@ struct State {
     left: u64,
     snapshot: bool,
     /// `None` until the first entry is asked for.
-    chains: Option<Vec<Cursor>>,
+    chains: Option<Vec<ChainCursor>>,
 }
 
 /// Where the scan stands in one chain.
-struct Cursor {
+struct ChainCursor {
     chain: ChainId,
-    fetched: VecDeque<Record>,
+    fetched: VecDeque<ScanRecord>,
     after: Option<Bytes>,
     at_end: bool,
     /// Who keeps its snapshot, under which number.
@@ -78,7 +78,7 @@ struct Cursor {
 
 impl Scan {
     pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
-        let state = State {
+        let state = ScanState {
             kv: kv.clone(),
             how: how_to_read(kv),
             prefix,
@@ -90,7 +90,7 @@ impl Scan {
         Self(Fetched::new(state))
     }
 
-    fn set(self, set: impl FnOnce(&mut State)) -> Self {
+    fn set(self, set: impl FnOnce(&mut ScanState)) -> Self {
         Self(self.0.set(set))
     }
 
@@ -143,25 +143,25 @@ impl Stream for Scan {
     }
 }
 
-impl Source for State {
+impl PageSource for ScanState {
     type Item = Entry;
 
-    fn take(&mut self) -> Next<Entry> {
+    fn take(&mut self) -> NextItem<Entry> {
         if self.left == 0 {
-            return Next::End;
+            return NextItem::End;
         }
         if self.is_short() {
-            return Next::Unknown;
+            return NextItem::Unknown;
         }
-        self.first().map_or(Next::End, Next::Item)
+        self.first().map_or(NextItem::End, NextItem::Item)
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
         let deadline = from_now(self.how.timeout);
-        let routing = self.kv.router.routing_of(self.how.life(), deadline).await?;
+        let routing = self.kv.router.routing_of(self.how.history_id(), deadline).await?;
         let after = self.after.clone();
         let begin = || {
-            let cursor = |config: &crate::ChainConfig| Cursor {
+            let cursor = |config: &crate::ChainConfig| ChainCursor {
                 chain: config.chain,
                 fetched: VecDeque::new(),
                 after: after.clone(),
@@ -181,12 +181,14 @@ impl Source for State {
             };
             let limit = u32::try_from(self.left).unwrap_or(PAGE).min(PAGE);
             let (prefix, after) = (self.prefix.clone(), cursor.after.clone());
-            let query = Query::Scan(replica::Scan { prefix, after, limit, snapshot });
+            let query = Query::Scan(api::ScanQuery { prefix, after, limit, snapshot });
             let only = cursor.snapshot.map(|(member, _)| member);
             let router = &self.kv.router;
-            let Answer { reply, node, .. } =
+            let CallAnswer { reply, node, .. } =
                 router.read_in(&routing, cursor.chain, query, &self.how, only, deadline).await?;
-            let Reply::Page(Page { records, next, snapshot, .. }) = reply else { return Err(no_read(&reply, node)) };
+            let Reply::Page(ScanReply { records, next, snapshot, .. }) = reply else {
+                return Err(no_read(&reply, node));
+            };
             cursor.fetched = records.into();
             cursor.at_end = next.is_none();
             cursor.after = next;
@@ -196,17 +198,17 @@ impl Source for State {
     }
 }
 
-impl State {
+impl ScanState {
     /// Whether a chain's next entry isn't known, so that nobody can say which one is next.
     fn is_short(&self) -> bool {
-        let is_short = |cursor: &Cursor| cursor.fetched.is_empty() && !cursor.at_end;
+        let is_short = |cursor: &ChainCursor| cursor.fetched.is_empty() && !cursor.at_end;
         self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))
     }
 
     fn first(&mut self) -> Option<Entry> {
         let chains = self.chains.as_mut()?.iter_mut().filter(|cursor| !cursor.fetched.is_empty());
         let first = chains.min_by(|a, b| a.fetched[0].key.cmp(&b.fetched[0].key))?;
-        let Record { key, held } = first.fetched.pop_front()?;
+        let ScanRecord { key, held } = first.fetched.pop_front()?;
         self.left -= 1;
         Some(Entry { key, version: held.version, value: held.value.unwrap_or_default() })
     }

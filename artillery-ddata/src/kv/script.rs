@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{copy, pair};
-use crate::replica::{self, Expected, Requirement, ScriptStep};
+use super::{keep::copy, keep::pair};
+use crate::api::{self, Expected, Requirement, ScriptStep};
 
 /// Groups of steps that run one after the other where the chain is ordered, and whose results come back. Its keys belong to
 /// one chain. A plain value: run it by [`Kv::run`](crate::Kv::run), as often as you like.
@@ -32,7 +32,7 @@ use crate::replica::{self, Expected, Requirement, ScriptStep};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a script does nothing until it is run"]
-pub struct Script(replica::Script);
+pub struct Script(api::ScriptWrite);
 
 impl Script {
     /// An empty script.
@@ -62,7 +62,7 @@ impl Script {
         self.0.groups.is_empty()
     }
 
-    pub(super) fn into_inner(self) -> replica::Script {
+    pub(super) fn into_inner(self) -> api::ScriptWrite {
         self.0
     }
 }
@@ -70,7 +70,7 @@ impl Script {
 impl FromIterator<Group> for Script {
     fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
         let groups = groups.into_iter().map(|group| group.0).collect();
-        Self(replica::Script { require: Vec::new(), groups })
+        Self(api::ScriptWrite { require: Vec::new(), groups })
     }
 }
 
@@ -78,7 +78,7 @@ impl FromIterator<Group> for Script {
 /// changes nothing, and the script goes on behind it. Requirements and steps see what came before them in the script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a group does nothing until its script is run"]
-pub struct Group(replica::Group);
+pub struct Group(api::ScriptGroup);
 
 impl Group {
     /// An empty group.
@@ -92,38 +92,38 @@ impl Group {
         self
     }
 
-    /// Tells what a key holds: [`StepOutcome::Found`](crate::StepOutcome::Found).
+    /// Tells what a key holds: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Get { key: copy(key) })
     }
 
-    /// Tells how long a key's value is: [`StepOutcome::Length`](crate::StepOutcome::Length).
+    /// Tells how long a key's value is: [`StepOutcome::Length`](crate::kv::StepOutcome::Length).
     pub fn length(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Length { key: copy(key) })
     }
 
-    /// Gives a key a value: [`StepOutcome::Done`](crate::StepOutcome::Done).
+    /// Gives a key a value: [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
     pub fn put(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         let (key, value) = pair(key, value);
         self.step(ScriptStep::Put { key, value })
     }
 
-    /// Makes a key absent: [`StepOutcome::Deleted`](crate::StepOutcome::Deleted).
+    /// Makes a key absent: [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
     pub fn delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Delete { key: copy(key) })
     }
 
-    /// Makes a key absent, and tells what it held: [`StepOutcome::Found`](crate::StepOutcome::Found).
+    /// Makes a key absent, and tells what it held: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get_delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::GetDelete { key: copy(key) })
     }
 
-    /// Appends to a value; an absent key counts as empty: [`StepOutcome::Appended`](crate::StepOutcome::Appended).
+    /// Appends to a value; an absent key counts as empty: [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
     pub fn append(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         self.step(ScriptStep::Append { key: copy(key), value: value.into() })
     }
 
-    /// Adds to a decimal number; an absent key counts as 0: [`StepOutcome::Number`](crate::StepOutcome::Number).
+    /// Adds to a decimal number; an absent key counts as 0: [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
     pub fn increment(self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.step(ScriptStep::Increment { key: copy(key), by })
     }

@@ -10,11 +10,12 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    ChainId, Error, NodeId, Refusal,
+    Batch, ChainId, Error, Kv, NodeId, NotLocal, Place, ReadMode, Refusal, RequestId, Script, Session, Version,
+    api::{Computed, Expected, GroupFailure, ReadPath, StepOutcome},
     driver::fake::{self, FakeNode, alone, unique},
-    error::NotApplied,
-    replica::{Computed, Expected, GroupFailure, StepOutcome, Way},
-    update::Failure,
+    error::{NotApplied, Unknown},
+    kv::keep::pair,
+    types::{keep::SHORT, update::RequestFailure},
 };
 
 #[tokio::test]
@@ -30,7 +31,7 @@ async fn a_chain_of_one() {
     let seen = kv.get("k").await.unwrap();
     assert_eq!(seen.value(), Some(&Bytes::from("one")));
     assert_eq!((seen.version(), seen.state), (put.version, ReadState::Clean));
-    assert_eq!(seen.served, Served::new(NodeId::from_name("alone"), Place::Head, Way::Local));
+    assert_eq!(seen.served, Served::new(NodeId::from_name("alone"), Place::Head, ReadPath::Local));
     let local = kv.get_local("k").unwrap();
     assert_eq!(local, Some(Versioned { version: put.version, value: Bytes::from("one") }));
 
@@ -135,7 +136,7 @@ async fn scripts_tell_what_they_found_once() {
     let hi = found(before.version, "hi");
     assert_eq!(greet, &[hi, StepOutcome::Done, StepOutcome::Length(Some(5)), StepOutcome::Deleted(false)]);
     assert_eq!(count, &[StepOutcome::Number(1), StepOutcome::Appended(1), found(done.version, "hello")]);
-    assert_eq!(*wrong, GroupFailure::Failed { step: 1, failure: Failure::NotANumber });
+    assert_eq!(*wrong, GroupFailure::Failed { step: 1, failure: RequestFailure::NotANumber });
     assert_eq!(*unless, GroupFailure::Unmet { requirement: 0, version: done.version });
     assert_eq!(kv.get("never").await.unwrap().value(), None);
 
@@ -287,7 +288,7 @@ async fn other_modes_go_other_ways() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     kv.put("k", "v").await.unwrap();
-    for (mode, way) in [(ReadMode::Eventual, Way::Local), (ReadMode::ThroughChain, Way::Chain)] {
+    for (mode, way) in [(ReadMode::Eventual, ReadPath::Local), (ReadMode::ThroughChain, ReadPath::Chain)] {
         let seen = kv.get("k").mode(mode).await.unwrap();
         assert_eq!((seen.value(), seen.served.way), (Some(&Bytes::from("v")), way));
         assert_eq!(kv.clone().with_read_mode(mode).get("k").await.unwrap().served.way, way);

@@ -14,21 +14,20 @@ use futures_core::Stream;
 use tokio::time::Instant;
 
 use super::{
-    Kv,
-    fetched::{Fetched, Next, Source},
+    fetched::{Fetched, NextItem, PageSource},
     get::no_read,
-    how_to_read,
+    handle::how_to_read,
 };
 use crate::{
-    ChainId, Error, Frontier, Refusal, Routing, Sequence, Version,
-    client::router::{Answer, HowToRead, from_now},
-    error::{NotApplied, WayOn},
-    replica::{self, Changes, Query, ReadMode, Reply},
-    store::Record,
+    ChainId, Error, Frontier, Kv, Refusal, Routing, Sequence, Version,
+    api::{self, Query, ReadMode, Reply, WatchReply},
+    error::{Advice, NotApplied},
+    rpc::router::{CallAnswer, HowToRead, from_now},
+    store::ScanRecord,
 };
 
 /// So long one question waits for changes before it is asked again.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +56,9 @@ impl Change {
 /// anew: read what is there, and watch from then on. So does a watch that meets a recovered history
 /// ([`OtherHistory`](crate::Refusal::OtherHistory)): what it was shown may be missing there.
 #[must_use = "a watch does nothing until its changes are asked for"]
-pub struct Watch(Fetched<State>);
+pub struct Watch(Fetched<WatchState>);
 
-struct State {
+struct WatchState {
     kv: Kv,
     how: HowToRead,
     prefix: Bytes,
@@ -68,17 +67,17 @@ struct State {
     position: Option<Frontier>,
     /// Which chain is asked next, where there are several.
     turn: usize,
-    ready: VecDeque<(ChainId, Record)>,
+    ready: VecDeque<(ChainId, ScanRecord)>,
     /// Of each chain, an update of which only some changes came, since all of them are too much for one answer: the rest is asked
     /// for next.
-    parts: BTreeMap<ChainId, Part>,
+    parts: BTreeMap<ChainId, ShownPart>,
     /// Since when each chain has refused, of those that answered by nothing else meanwhile.
     refusing: BTreeMap<ChainId, Instant>,
 }
 
 /// What was shown of an update.
 #[derive(Clone, Copy)]
-struct Part {
+struct ShownPart {
     /// All that stands in front of the update.
     after: Sequence,
     shown: u32,
@@ -87,7 +86,7 @@ struct Part {
 impl Watch {
     pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
         let how = HowToRead { mode: ReadMode::Eventual, ..how_to_read(kv) };
-        let state = State {
+        let state = WatchState {
             kv: kv.clone(),
             how,
             prefix,
@@ -131,11 +130,11 @@ impl Stream for Watch {
     }
 }
 
-impl Source for State {
+impl PageSource for WatchState {
     type Item = Change;
 
-    fn take(&mut self) -> Next<Change> {
-        let Some((chain, Record { key, held })) = self.ready.pop_front() else { return Next::Unknown };
+    fn take(&mut self) -> NextItem<Change> {
+        let Some((chain, ScanRecord { key, held })) = self.ready.pop_front() else { return NextItem::Unknown };
         let is_last = self.ready.front().is_none_or(|(_, next)| next.held.version != held.version);
         if is_last
             && self.parts.get(&chain).is_none_or(|part| part.after.next() != held.version.sequence)
@@ -144,7 +143,7 @@ impl Source for State {
         {
             position.raise(cluster, chain, held.version.sequence);
         }
-        Next::Item(Change { key, version: held.version, value: held.value })
+        NextItem::Item(Change { key, version: held.version, value: held.value })
     }
 
     /// Asks until there is something.
@@ -166,7 +165,7 @@ impl Source for State {
         while self.ready.is_empty() {
             // With several chains none of them is waited for so long that another one would have to wait for it.
             let chains = routing.chains.len().max(1);
-            let patience = if chains == 1 { PATIENCE } else { Duration::from_millis(20) };
+            let patience = if chains == 1 { WATCH_TIMEOUT } else { Duration::from_millis(20) };
             self.turn = (self.turn + 1) % chains;
             let chain = routing.chains[self.turn].chain;
             let position = || self.position.as_ref().map(|position| position.floor(chain));
@@ -176,17 +175,17 @@ impl Source for State {
                 Ok(Some(changes)) => changes,
                 Ok(None) => continue,
                 // In so short a time that says nothing yet: other chains are asked meanwhile.
-                Err(error) if chains > 1 && error.way_on() == WayOn::Retry && self.is_excused(chain) => {
+                Err(error) if chains > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
                     tokio::time::sleep(patience).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             self.refusing.remove(&chain);
-            let Changes { upto, shown, .. } = changes;
+            let WatchReply { upto, shown, .. } = changes;
             match shown {
                 0 => drop(self.parts.remove(&chain)),
-                _ => drop(self.parts.insert(chain, Part { after: upto, shown })),
+                _ => drop(self.parts.insert(chain, ShownPart { after: upto, shown })),
             }
             if changes.records.is_empty() {
                 self.reach(&routing, chain, upto);
@@ -197,9 +196,9 @@ impl Source for State {
     }
 }
 
-impl State {
+impl WatchState {
     fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
-        self.position.get_or_insert_default().raise(routing.life(), chain, upto);
+        self.position.get_or_insert_default().raise(routing.history_id(), chain, upto);
     }
 
     /// Where nothing else was said, each chain is watched from what it has committed by now.
@@ -209,7 +208,7 @@ impl State {
             if self.from.cluster().is_none() {
                 let now = self.ask_chain(routing, config.chain, None, 0, self.how.timeout).await?;
                 let now = now.ok_or(Error::not_applied(NotApplied::TimedOut))?;
-                position.raise(routing.life(), config.chain, now.upto);
+                position.raise(routing.history_id(), config.chain, now.upto);
             }
         }
         self.position = Some(position);
@@ -235,11 +234,11 @@ impl State {
         after: Option<Sequence>,
         shown: u32,
         patience: Duration,
-    ) -> Result<Option<Changes>, Error> {
-        let query = Query::Changes(replica::Watch { prefix: self.prefix.clone(), after, shown });
+    ) -> Result<Option<WatchReply>, Error> {
+        let query = Query::Changes(api::WatchQuery { prefix: self.prefix.clone(), after, shown });
         let deadline = from_now(patience);
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
-        let Answer { reply, node, .. } = match asked {
+        let CallAnswer { reply, node, .. } = match asked {
             Ok(answer) => answer,
             // Nobody said so in time that there was nothing.
             Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => return Ok(None),

@@ -9,12 +9,12 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Batch, Call, Committed, Conflict, Kv, Script, Taken, Versioned};
+use super::{Call, Committed, Conflict, Taken, Versioned};
 use crate::{
-    Error, RequestId, Session, Version,
-    client::router::{Answer, BegunWrite, HowToWrite, Router},
+    Batch, Error, Kv, RequestId, Script, Session, Version,
+    api::{self, Computed, GroupOutcome, Reply, Write},
     error::Unknown,
-    replica::{self, Computed, GroupOutcome, Reply, Write},
+    rpc::router::{BegunWrite, CallAnswer, HowToWrite, Router},
 };
 
 /// A write and the way to its head.
@@ -26,7 +26,7 @@ struct Prepared {
 }
 
 /// What a write came to, its result not looked at yet.
-type Outcome = Result<Committed<Computed>, Conflict>;
+type WriteOutcome = Result<Committed<Computed>, Conflict>;
 
 impl Prepared {
     fn new(kv: &Kv, write: Write) -> Self {
@@ -34,9 +34,9 @@ impl Prepared {
         Self { router: kv.router.clone(), write, how }
     }
 
-    fn make<T: 'static>(self, result: fn(Outcome) -> Result<T, Error>) -> Call<Result<T, Error>> {
+    fn make<T: 'static>(self, result: fn(WriteOutcome) -> Result<T, Error>) -> Call<Result<T, Error>> {
         let Self { router, write, how } = self;
-        Box::pin(Writing { router, how, state: State::New(write), result })
+        Box::pin(Writing { router, how, state: WriteState::New(write), result })
     }
 }
 
@@ -44,17 +44,17 @@ impl Prepared {
 struct Writing<T> {
     router: Arc<Router>,
     how: HowToWrite,
-    state: State,
-    result: fn(Outcome) -> Result<T, Error>,
+    state: WriteState,
+    result: fn(WriteOutcome) -> Result<T, Error>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
-enum State {
+enum WriteState {
     New(Write),
     /// Its head was asked, whose answer may be the last.
     Begun(BegunWrite),
     /// It takes longer, or wants more than that.
-    Asked(Call<Result<(Answer, RequestId), Error>>),
+    Asked(Call<Result<(CallAnswer, RequestId), Error>>),
     Over,
 }
 
@@ -65,40 +65,40 @@ impl<T> Future for Writing<T> {
         let Self { router, how, state, result } = &mut *self;
         loop {
             let done = match state {
-                State::Begun(begun) => ready!(router.poll_write(begun, context)).map(Ok),
-                State::Asked(asked) => Some(ready!(asked.as_mut().poll(context))),
-                State::New(_) | State::Over => None,
+                WriteState::Begun(begun) => ready!(router.poll_write(begun, context)).map(Ok),
+                WriteState::Asked(asked) => Some(ready!(asked.as_mut().poll(context))),
+                WriteState::New(_) | WriteState::Over => None,
             };
             if let Some(done) = done {
-                *state = State::Over;
+                *state = WriteState::Over;
                 return Poll::Ready(done.and_then(|(answer, id)| outcome(answer, id)).and_then(*result));
             }
-            *state = match std::mem::replace(state, State::Over) {
-                State::New(write) => match router.begin_write(write, how) {
-                    Ok(begun) => State::Begun(begun),
+            *state = match std::mem::replace(state, WriteState::Over) {
+                WriteState::New(write) => match router.begin_write(write, how) {
+                    Ok(begun) => WriteState::Begun(begun),
                     Err(write) => {
                         let (router, how) = (router.clone(), how.clone());
-                        State::Asked(Box::pin(async move { router.write(write, how).await }))
+                        WriteState::Asked(Box::pin(async move { router.write(write, how).await }))
                     }
                 },
-                State::Begun(begun) => {
+                WriteState::Begun(begun) => {
                     let router = router.clone();
-                    State::Asked(Box::pin(async move { router.write_on(begun).await }))
+                    WriteState::Asked(Box::pin(async move { router.write_on(begun).await }))
                 }
-                State::Asked(_) | State::Over => panic!("a write was polled after its end"),
+                WriteState::Asked(_) | WriteState::Over => panic!("a write was polled after its end"),
             };
         }
     }
 }
 
 /// For writes with a condition.
-fn conditional(outcome: Outcome) -> Result<Result<Committed, Conflict>, Error> {
+fn conditional(outcome: WriteOutcome) -> Result<Result<Committed, Conflict>, Error> {
     Ok(outcome.map(|done| with(done, ())))
 }
 
 /// For writes without one: nothing else than a commit answers them, and what was computed is of the kind that was asked
 /// for, unless another write was made under the same id.
-fn computed<T>(outcome: Outcome, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
+fn computed<T>(outcome: WriteOutcome, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
     match outcome {
         Ok(done) => match result(&done.result) {
             Some(result) => Ok(with(done, result)),
@@ -109,19 +109,19 @@ fn computed<T>(outcome: Outcome, result: impl FnOnce(&Computed) -> Option<T>) ->
     }
 }
 
-fn nothing(outcome: Outcome) -> Result<Committed, Error> {
+fn nothing(outcome: WriteOutcome) -> Result<Committed, Error> {
     computed(outcome, |computed| matches!(computed, Computed::Nothing).then_some(()))
 }
 
-fn length(outcome: Outcome) -> Result<Committed<u64>, Error> {
+fn length(outcome: WriteOutcome) -> Result<Committed<u64>, Error> {
     computed(outcome, |computed| if let Computed::Length(length) = computed { Some(*length) } else { None })
 }
 
-fn number(outcome: Outcome) -> Result<Committed<i64>, Error> {
+fn number(outcome: WriteOutcome) -> Result<Committed<i64>, Error> {
     computed(outcome, |computed| if let Computed::Number(number) = computed { Some(*number) } else { None })
 }
 
-fn taken(outcome: Outcome) -> Result<Committed<Taken>, Error> {
+fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
     computed(outcome, |computed| match computed {
         Computed::Took(None) => Some(Taken::Nothing),
         Computed::Took(Some((version, value))) => {
@@ -133,7 +133,7 @@ fn taken(outcome: Outcome) -> Result<Committed<Taken>, Error> {
 }
 
 /// A record says that a script ran, and no more.
-fn ran(outcome: Outcome) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
+fn ran(outcome: WriteOutcome) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
     match outcome {
         Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
             Computed::Ran(outcomes) => Ok(Ok(with(done, outcomes))),
@@ -148,9 +148,9 @@ fn with<T>(done: Committed<Computed>, result: T) -> Committed<T> {
     Committed::new(done.version, done.copies, done.request_id, done.replayed, result)
 }
 
-pub(super) fn outcome(answer: Answer, id: RequestId) -> Result<Outcome, Error> {
+pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> Result<WriteOutcome, Error> {
     match answer.reply {
-        Reply::Committed(replica::Committed { version, copies, replayed, result }) => {
+        Reply::Committed(api::WriteReply { version, copies, replayed, result }) => {
             Ok(Ok(Committed::new(version, copies, id, replayed, result)))
         }
         Reply::Conflict { at, step, version, value, .. } => Ok(Err(Conflict::of(version, value, step, at, id))),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::{MapError, ValueError};
 use crate::{
-    Committed, Conflict, Kv, Read, ReadMode, RequestId, Session, Versioned,
-    kv::{self, Call},
+    Kv, ReadMode, RequestId, Session,
+    kv::{self, Call, Committed, Conflict, Read, Versioned},
 };
 
 /// How the bytes found become a value.

@@ -3,7 +3,7 @@
 use super::{KeyError, NameError, ValueError};
 use crate::{Error, replica::NotLocal};
 
-/// Why a call of a [`Map`](super::Map) has no result. Unless it is a [`Call`](Self::Call), nobody was asked, or what was
+/// Why a call of a [`Map`](crate::Map) has no result. Unless it is a [`Call`](Self::Call), nobody was asked, or what was
 /// read can't be understood: nothing was applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,7 +17,7 @@ pub enum MapError {
     /// The value has no bytes, or the bytes found are no value of this map.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// Not to be served by this node here and now, said by [`get_local`](super::Map::get_local) alone.
+    /// Not to be served by this node here and now, said by [`get_local`](crate::Map::get_local) alone.
     #[error("not to be read from this node's own state: {0:?}")]
     NotLocal(NotLocal),
     /// The call itself failed.

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    AsKey, Bincode, CompareAndSwap, Decimal, Delete, Get, Increment, KeySpace, Leading, MapError, MapScan, NameError,
-    Put, Update, ValueCodec,
+    AsKey, Bincode, CompareAndSwap, Decimal, Delete, Get, Increment, KeySpace, Leading, MapError, MapScan, MapUpdate,
+    NameError, Put, ValueCodec,
 };
-use crate::{Kv, ReadMode, Session, Version, Versioned};
+use crate::{Kv, ReadMode, Session, Version, kv::Versioned};
 
 /// Entries of one type within the data of a cluster: keys by a codec that keeps their order ([`key`](super::key)),
 /// values by the codec `C`.
@@ -122,7 +122,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         Ok(C::encode(value)?)
     }
 
-    /// The value that these bytes are, of a [`Conflict`](crate::Conflict) for instance.
+    /// The value that these bytes are, of a [`Conflict`](crate::kv::Conflict) for instance.
     ///
     /// # Errors
     /// [`MapError::Value`].
@@ -182,8 +182,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         &self,
         key: &Q,
         change: impl FnMut(Option<V>) -> Option<V> + Send + 'a,
-    ) -> Update<'a, V> {
-        Update::new::<C>(&self.kv, self.key(key), Box::new(change))
+    ) -> MapUpdate<'a, V> {
+        MapUpdate::new::<C>(&self.kv, self.key(key), Box::new(change))
     }
 }
 

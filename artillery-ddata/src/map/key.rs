@@ -32,7 +32,7 @@ use std::{fmt, marker::PhantomData};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::update::MAX_KEY;
+use crate::types::update::MAX_KEY;
 
 mod de;
 mod like;
@@ -102,7 +102,7 @@ impl serde::de::Error for KeyError {
 /// # Errors
 /// [`KeyError`] when the type can't be a key; then `out` has some of it.
 pub fn encode_to<Q: Serialize + ?Sized>(key: &Q, out: &mut Vec<u8>) -> Result<(), KeyError> {
-    key.serialize(&mut ser::Writer::new(out))
+    key.serialize(&mut ser::KeyWriter::new(out))
 }
 
 /// The bytes of `key`, without the name of a map.
@@ -120,7 +120,7 @@ pub fn encode<Q: Serialize + ?Sized>(key: &Q) -> Result<Bytes, KeyError> {
 /// # Errors
 /// [`KeyError`]: these bytes aren't the encoding of any key of this type.
 pub fn decode<K: DeserializeOwned>(bytes: &[u8]) -> Result<K, KeyError> {
-    let mut reader = de::Reader::new(bytes);
+    let mut reader = de::KeyReader::new(bytes);
     let key = K::deserialize(&mut reader)?;
     reader.finish()?;
     Ok(key)

@@ -13,7 +13,10 @@ use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
 use super::{AsKey, KeySpace, MapError, NameError, calls::Decode};
-use crate::{Entry, Kv, ReadMode, Session, Version, kv::Scan};
+use crate::{
+    Kv, ReadMode, Session, Version,
+    kv::{Entry, Scan},
+};
 
 /// One entry of a typed map.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,13 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::*;
+use crate::Map;
 use crate::{
     Batch, Error, Kv, Refusal, Session, Version,
+    api::{ReadMode, ReadPath},
     driver::fake::{FakeNode, alone, unique},
     error::NotApplied,
-    replica::{NotLocal, ReadMode, Way},
+    replica::NotLocal,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ async fn an_entry_is_written_and_read() {
     assert_eq!(users.get_local("ann").unwrap(), None);
     let put = users.put("ann", &ann(1)).await.unwrap();
     let read = users.get("ann").await.unwrap();
-    assert_eq!((read.value(), read.version(), read.served.way), (Some(&ann(1)), put.version, Way::Local));
+    assert_eq!((read.value(), read.version(), read.served.way), (Some(&ann(1)), put.version, ReadPath::Local));
     let local = users.get_local("ann").unwrap().unwrap();
     assert_eq!((local.value, local.version), (ann(1), put.version));
     let raw = node.kv().get(&users.key("ann").unwrap()).await.unwrap();
@@ -97,9 +99,9 @@ async fn handles_have_defaults_and_calls_have_their_own() {
     assert_eq!(floor(), put.version.sequence);
     let put = numbers.put(&1, &2).session(&session).timeout(Duration::from_secs(5)).await.unwrap();
     assert_eq!(floor(), put.version.sequence);
-    assert_eq!(through.get(&1).await.unwrap().served.way, Way::Chain);
-    assert_eq!(numbers.get(&1).mode(ReadMode::ThroughChain).await.unwrap().served.way, Way::Chain);
-    assert_eq!(through.get(&1).mode(ReadMode::Strong).await.unwrap().served.way, Way::Local);
+    assert_eq!(through.get(&1).await.unwrap().served.way, ReadPath::Chain);
+    assert_eq!(numbers.get(&1).mode(ReadMode::ThroughChain).await.unwrap().served.way, ReadPath::Chain);
+    assert_eq!(through.get(&1).mode(ReadMode::Strong).await.unwrap().served.way, ReadPath::Local);
     let updated = numbers.update(&1, |old| old.map(|n| n + 1)).session(&session).await.unwrap();
     assert_eq!((floor(), updated.result), (updated.version.sequence, Some(3)));
 

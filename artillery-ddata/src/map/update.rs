@@ -6,24 +6,24 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{MapError, ValueCodec, ValueError, calls::Decode};
-use crate::{Committed, Error, Kv, ReadMode, Session, Version, client::router::from_now, error::NotApplied};
+use crate::{Error, Kv, ReadMode, Session, Version, error::NotApplied, kv::Committed, rpc::router::from_now};
 
-type Change<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
+type ChangeValue<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 
 /// A change of one entry that is about to be made; its result is the value that the entry has now.
 #[must_use = "a call does nothing until it is awaited"]
-pub struct Update<'a, V> {
+pub struct MapUpdate<'a, V> {
     /// Its defaults are the settings of this call.
     kv: Kv,
     timeout: Duration,
     key: Result<Bytes, MapError>,
-    change: Change<'a, V>,
+    change: ChangeValue<'a, V>,
     encode: fn(&V) -> Result<Bytes, ValueError>,
     decode: Decode<V>,
 }
 
-impl<'a, V> Update<'a, V> {
-    pub(super) fn new<C: ValueCodec<V>>(kv: &Kv, key: Result<Bytes, MapError>, change: Change<'a, V>) -> Self {
+impl<'a, V> MapUpdate<'a, V> {
+    pub(super) fn new<C: ValueCodec<V>>(kv: &Kv, key: Result<Bytes, MapError>, change: ChangeValue<'a, V>) -> Self {
         let kv = kv.clone().with_read_mode(ReadMode::Strong);
         Self { timeout: kv.timeout(), kv, key, change, encode: C::encode, decode: C::decode }
     }
@@ -41,7 +41,7 @@ impl<'a, V> Update<'a, V> {
     }
 }
 
-impl<V: Send> Update<'_, V> {
+impl<V: Send> MapUpdate<'_, V> {
     async fn run(mut self) -> Result<Committed<Option<V>>, MapError> {
         let deadline = from_now(self.timeout);
         let key = std::mem::replace(&mut self.key, Ok(Bytes::new()))?;
@@ -81,7 +81,7 @@ fn left(deadline: Instant) -> Result<Duration, Error> {
     if left.is_zero() { Err(Error::not_applied(NotApplied::TimedOut)) } else { Ok(left) }
 }
 
-impl<'a, V: Send + 'a> IntoFuture for Update<'a, V> {
+impl<'a, V: Send + 'a> IntoFuture for MapUpdate<'a, V> {
     type Output = Result<Committed<Option<V>>, MapError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
@@ -90,7 +90,7 @@ impl<'a, V: Send + 'a> IntoFuture for Update<'a, V> {
     }
 }
 
-impl<V> fmt::Debug for Update<'_, V> {
+impl<V> fmt::Debug for MapUpdate<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Update").field("kv", &self.kv).field("key", &self.key).finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
 //! Values as bytes, by a codec of the map's choice.
 
-use artillery_core::codec::{self, CodecError};
+use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 

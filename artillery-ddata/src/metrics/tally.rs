@@ -6,14 +6,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use artillery_core::{Timestamp, clock};
-use artillery_proto::node::{Reason, Why};
+use artillery_core::{Timestamp, internal::clock};
+use artillery_proto::node::{ChangeReason, Why};
 
 use super::{Histogram, OperationKind, OperationMetrics};
 use crate::{
     Error,
-    replica::{Query, Reply, Write},
-    wire::request::Operation,
+    api::{Query, Reply, Write},
+    message::request::Operation,
 };
 
 /// Upper bounds of latencies, in seconds.
@@ -36,7 +36,7 @@ struct Cells {
 
 /// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum OperationOutcome {
     Done,
     Conflict,
     Refused,
@@ -45,12 +45,12 @@ enum Outcome {
 
 /// An operation that has begun.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Timing {
+pub(crate) struct OperationTimer {
     kind: OperationKind,
     began: Timestamp,
 }
 
-impl Timing {
+impl OperationTimer {
     /// `None`: it is none that is counted.
     pub(crate) fn of(operation: &Operation) -> Option<Self> {
         match operation {
@@ -91,22 +91,22 @@ impl Timing {
 
 impl Tally {
     /// An operation ended with this reply.
-    pub(crate) fn replied(&self, timing: Timing, reply: &Reply) {
+    pub(crate) fn replied(&self, timing: OperationTimer, reply: &Reply) {
         self.ended(timing, outcome(reply));
     }
 
     /// A call ended with this.
-    pub(crate) fn returned(&self, timing: Timing, result: Result<&Reply, &Error>) {
+    pub(crate) fn returned(&self, timing: OperationTimer, result: Result<&Reply, &Error>) {
         let outcome = match result {
             Ok(reply) => outcome(reply),
-            Err(Error::OutcomeUnknown { .. }) => Outcome::Unknown,
-            Err(error) if error.is_timeout() => Outcome::Unknown,
-            Err(_) => Outcome::Refused,
+            Err(Error::OutcomeUnknown { .. }) => OperationOutcome::Unknown,
+            Err(error) if error.is_timeout() => OperationOutcome::Unknown,
+            Err(_) => OperationOutcome::Refused,
         };
         self.ended(timing, outcome);
     }
 
-    fn ended(&self, timing: Timing, outcome: Outcome) {
+    fn ended(&self, timing: OperationTimer, outcome: OperationOutcome) {
         let took = clock::now() - timing.began;
         let cells = &self.operations[timing.kind as usize];
         let seconds = took.as_secs_f64();
@@ -117,7 +117,7 @@ impl Tally {
     }
 
     /// These changes of configurations were decided on here.
-    pub(crate) fn changed(&self, reasons: &[Reason]) {
+    pub(crate) fn changed(&self, reasons: &[ChangeReason]) {
         for reason in reasons {
             self.changes[reason.why as usize].fetch_add(1, Relaxed);
         }
@@ -142,12 +142,12 @@ impl Tally {
     }
 }
 
-fn outcome(reply: &Reply) -> Outcome {
+fn outcome(reply: &Reply) -> OperationOutcome {
     match reply {
-        Reply::Conflict { .. } => Outcome::Conflict,
-        Reply::Refused(_) => Outcome::Refused,
-        Reply::Expired => Outcome::Unknown,
-        _ => Outcome::Done,
+        Reply::Conflict { .. } => OperationOutcome::Conflict,
+        Reply::Refused(_) => OperationOutcome::Refused,
+        Reply::Expired => OperationOutcome::Unknown,
+        _ => OperationOutcome::Done,
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     fn an_operation_is_counted_once_by_kind_outcome_and_time() {
         let tally = Tally::default();
         let write = Write::Delete { key: "k".into() };
-        let mut timing = Timing::of_write(&write).unwrap();
+        let mut timing = OperationTimer::of_write(&write).unwrap();
         tally.replied(timing, &Reply::Refused(Refusal::Busy));
         timing.began = Timestamp::from_nanos(clock::now().as_nanos().saturating_sub(30_000_000_000));
         tally.replied(timing, &Reply::Expired);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!((deletes.latency.count(), deletes.latency.counts[SECONDS.len()]), (2, 1));
         assert!(deletes.latency.sum >= Duration::from_secs(20).as_secs_f64());
         assert_eq!(of(OperationKind::Put).latency.count(), 0);
-        assert!(Timing::of_write(&Write::OpenSession).is_none());
+        assert!(OperationTimer::of_write(&Write::OpenSession).is_none());
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         let tally = Tally::default();
         let member =
             MemberId { node: crate::NodeId::from_name("a"), incarnation: crate::Incarnation { store: 1, starts: 1 } };
-        tally.changed(&[Why::Slow, Why::Joins, Why::Slow].map(|why| Reason { chain: ChainId(0), member, why }));
+        tally.changed(&[Why::Slow, Why::Joins, Why::Slow].map(|why| ChangeReason { chain: ChainId(0), member, why }));
         let counted: Vec<_> = tally.changes().into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(counted, [("slow", 2), ("joins", 1)]);
     }

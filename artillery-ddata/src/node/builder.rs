@@ -3,20 +3,19 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
-    Incarnation,
-    cluster::{self, Cluster},
-    discovery::Interfaces,
-    error::IdentityError,
-    identity::Identity,
-    transport::LinkFilter,
+    Cluster, Incarnation, discovery::Interfaces, error, error::IdentityError, identity::Identity, internal::LinkFilter,
 };
 
-use super::{Inner, Node, data::Data, threads::Workers};
+use super::{
+    data::Data,
+    handle::{Node, NodeInner},
+    random,
+    threads::Workers,
+};
 use crate::{
-    ClusterId, Mode,
+    ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, Threads},
     control::formation::{After, InvalidSettings},
-    kv::Kv,
     store::{MemoryStore, Store},
 };
 
@@ -53,7 +52,7 @@ pub enum StartError {
     Threads(io::Error),
     /// The membership below can't be started.
     #[error(transparent)]
-    Cluster(#[from] cluster::StartError),
+    Cluster(#[from] error::StartError),
 }
 
 fn list(problems: &[ConfigProblem]) -> String {
@@ -63,6 +62,18 @@ fn list(problems: &[ConfigProblem]) -> String {
 impl From<Config> for NodeBuilder {
     fn from(config: Config) -> Self {
         Self { config, ..Self::default() }
+    }
+}
+
+impl Node {
+    /// Begins a node with default settings.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Begins a node with these settings.
+    pub fn from_config(config: Config) -> NodeBuilder {
+        NodeBuilder::from(config)
     }
 }
 
@@ -215,7 +226,7 @@ impl NodeBuilder {
             (None, None) => return Err(StartError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random())));
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::with_seed(random::random())));
         let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
@@ -235,26 +246,17 @@ impl NodeBuilder {
             cluster = cluster.filter(filter);
         }
         let cluster = cluster.start().await?;
-        let router = data.start(&cluster, wide(random(), random()))?;
+        let router = data.start(&cluster, random::wide())?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
-        Ok(Node { inner: Arc::new(Inner { cluster, data, kv, _threads: threads }) })
+        Ok(Node { inner: Arc::new(NodeInner { cluster, data, kv, _threads: threads }) })
     }
 }
 
 /// A memory node forgets at exit, so each start is the first of a new store.
 fn new_life() -> Incarnation {
-    Incarnation { store: wide(random(), random()), starts: 1 }
-}
-
-fn wide(high: u64, low: u64) -> u128 {
-    (u128::from(high) << 64) | u128::from(low)
+    Incarnation { store: random::wide(), starts: 1 }
 }
 
 fn random_name(incarnation: Incarnation) -> String {
     format!("node-{:016x}", (incarnation.store >> 64) as u64)
-}
-
-#[allow(clippy::disallowed_methods, reason = "names and ids of nodes: the one place where a node draws at random")]
-pub(super) fn random() -> u64 {
-    rand::random()
 }

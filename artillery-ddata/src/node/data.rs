@@ -6,51 +6,42 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{
-    Incarnation, MemberId,
-    cluster::{Cluster, MemberEvent, SeedStatus},
-    identity::Identity,
-    transport::Service,
-};
+use artillery_core::{Cluster, Incarnation, MemberEvent, MemberId, SeedStatus, identity::Identity, transport::Service};
 use bytes::Bytes;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot, watch},
 };
 
-use super::{
-    phase::{NeverReady, Phase, Ready, Stopped},
-    recovering::Parts,
-    service::DataService,
-};
+use super::{recovery_access::RecoveryAccess, service::DataService};
 use crate::{
     ChainConfig, ChainId, Epoch, Place, Routing,
-    client::router::Router,
     config::{Config, Threads},
     control::{
-        ConfigLog, Configs, Founder, Founding, Timing,
+        Bootstrap, ConfigLog, Configs, NodeInfo, Timing,
         formation::{self, After, Formation, FormationMessage, InvalidSettings},
         message::ArrangeError,
     },
+    driver::BoxFuture,
+    driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     driver::{
-        chain::{self, Command, Rule, Standing},
-        control::{self, Door},
+        chain::{self, ChainCommand, ChainReadiness, Rule},
+        control::{self, ControlEndpoint},
         forming::Forming,
-        handle::ChainHandle,
         lanes::{Hub, Lanes},
-        local::Local,
-        receive::Chains,
-        serve::{Server, Sizes},
+        receive::ChainInlets,
+        serve::Server,
     },
-    kv::Call,
+    local::{Local, handle::ChainHandle, room::Sizes},
     replica,
+    rpc::router::Router,
     store::Store,
 };
 
 /// Messages of formation that wait for their task.
 const FORMATION_QUEUE: usize = 64;
 
-enum End {
+enum MembershipEnd {
     Superseded,
     Refused(Vec<SeedStatus>),
 }
@@ -58,28 +49,28 @@ enum End {
 pub(crate) struct Data {
     pub(super) config: Config,
     pub(super) local: Arc<Local>,
-    pub(super) chains: Arc<Chains>,
+    pub(super) chains: Arc<ChainInlets>,
     pub(super) cluster: OnceLock<Cluster>,
     pub(super) router: OnceLock<Arc<Router>>,
     pub(super) server: Arc<OnceLock<Arc<Server>>>,
     pub(super) hub: OnceLock<Arc<Hub>>,
-    pub(super) door: Arc<OnceLock<Arc<Door>>>,
+    pub(super) door: Arc<OnceLock<Arc<ControlEndpoint>>>,
     /// The cluster, once it is known.
-    pub(super) founding: OnceLock<Arc<Founding>>,
+    pub(super) founding: OnceLock<Arc<Bootstrap>>,
     /// The node has been told to leave and end.
     pub(super) is_leaving: AtomicBool,
     /// What this node does after its former cluster was given up.
     after: Option<After>,
     /// How the configuration stands, once there is one that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
-    pub(super) recovery: OnceLock<Parts>,
-    pub(super) state: OnceLock<watch::Receiver<control::State>>,
+    pub(super) recovery: OnceLock<RecoveryAccess>,
+    pub(super) state: OnceLock<watch::Receiver<control::NodeState>>,
     /// How each chain stands that is served here, once there are any.
-    pub(super) standings: OnceLock<Vec<watch::Receiver<Standing>>>,
+    pub(super) standings: OnceLock<Vec<watch::Receiver<ChainReadiness>>>,
     store: Arc<dyn Store>,
     /// Where the tasks of chains run, in turns; at least one.
     chain_threads: Vec<Handle>,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<NodePhase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
     formation_sender: mpsc::Sender<(MemberId, FormationMessage)>,
 }
@@ -113,7 +104,7 @@ impl Data {
             standings: OnceLock::new(),
             store,
             chain_threads,
-            phase: watch::Sender::new(Phase::Seeking),
+            phase: watch::Sender::new(NodePhase::Seeking),
             formation: Mutex::new(Some(formation)),
             formation_sender,
         })
@@ -131,7 +122,7 @@ impl Data {
 
     fn server(self: &Arc<Self>, router: Arc<Router>) -> Arc<Server> {
         let data = Arc::downgrade(self);
-        let status = Box::new(move || -> Call<Bytes> {
+        let status = Box::new(move || -> BoxFuture<Bytes> {
             let data = data.clone();
             Box::pin(async move {
                 let Some(data) = data.upgrade() else { return Bytes::new() };
@@ -142,7 +133,7 @@ impl Data {
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
         let sizes = Sizes::new(self.config.limits.queue_bytes, &self.config.transport);
         let data = Arc::downgrade(self);
-        let arrange = Box::new(move |wish| -> Call<Result<Option<Epoch>, ArrangeError>> {
+        let arrange = Box::new(move |wish| -> BoxFuture<Result<Option<Epoch>, ArrangeError>> {
             let data = data.clone();
             Box::pin(async move {
                 let Some(data) = data.upgrade() else { return Err(ArrangeError::Stopped) };
@@ -166,7 +157,7 @@ impl Data {
         let _ = self.server.set(self.server(router.clone()));
         let messages = self.formation.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(messages) = messages {
-            let me = Founder {
+            let me = NodeInfo {
                 id: self.id(),
                 name: self.name().to_owned(),
                 addrs: vec![cluster.endpoint().advertised_addr()],
@@ -178,17 +169,17 @@ impl Data {
 
     fn form(
         self: &Arc<Self>,
-        me: Founder,
+        me: NodeInfo,
         seed: u128,
         messages: mpsc::Receiver<(MemberId, FormationMessage)>,
         cluster: &Cluster,
         hub: Arc<Hub>,
     ) -> Result<(), InvalidSettings> {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
-        let settings = formation::Settings {
+        let settings = formation::FormationSettings {
             timing: self.config.timing(),
             after: self.after.clone(),
-            ..formation::Settings::new(self.config.cluster.clone(), expect, self.config.chains)
+            ..formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains)
         };
         let formation = Formation::new(me, settings, seed)?;
         let forming = Forming {
@@ -228,14 +219,14 @@ impl Data {
             };
             let end = tokio::select! {
                 () = ended => return,
-                () = superseded => End::Superseded,
+                () = superseded => MembershipEnd::Superseded,
                 // The nodes that its seeds name may still belong to what was given up.
-                seeds = cluster.refused_by_all_seeds(), if !founds => End::Refused(seeds),
+                seeds = cluster.refused_by_all_seeds(), if !founds => MembershipEnd::Refused(seeds),
             };
             if let Some(data) = data.upgrade() {
                 match end {
-                    End::Superseded => data.stop(Stopped::Superseded),
-                    End::Refused(seeds) => data.fail(NeverReady::refused(&seeds)),
+                    MembershipEnd::Superseded => data.stop(Stopped::Superseded),
+                    MembershipEnd::Refused(seeds) => data.fail(NeverReady::refused(&seeds)),
                 }
             }
         });
@@ -249,11 +240,11 @@ impl Data {
         &self.local.name
     }
 
-    pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn phases(&self) -> watch::Receiver<NodePhase> {
         self.phase.subscribe()
     }
 
-    pub(super) fn advance(&self, phase: Phase) {
+    pub(super) fn advance(&self, phase: NodePhase) {
         self.phase.send_if_modified(|present| {
             let moves = !present.is_final();
             if moves {
@@ -265,15 +256,15 @@ impl Data {
 
     /// This node will never belong to a cluster.
     pub(crate) fn fail(&self, why: NeverReady) {
-        self.advance(Phase::Failed(why));
+        self.advance(NodePhase::Failed(why));
     }
 
     /// Ends all tasks; the first reason stays.
     pub(crate) fn stop(&self, why: Stopped) {
         self.phase.send_if_modified(|present| {
-            let moves = !matches!(present, Phase::Stopped(_));
+            let moves = !matches!(present, NodePhase::Stopped(_));
             if moves {
-                *present = Phase::Stopped(why);
+                *present = NodePhase::Stopped(why);
             }
             moves
         });
@@ -288,7 +279,7 @@ impl Data {
     }
 
     /// The cluster is settled, with this node or without: serve what is ours.
-    fn formed(self: &Arc<Self>, founding: &Arc<Founding>) {
+    fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>) {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
         self.adopt(founding);
@@ -302,7 +293,7 @@ impl Data {
     }
 
     /// From now on the node goes by the times of its cluster, before it asks for a lease or grants one (trap 63).
-    fn adopt(&self, founding: &Arc<Founding>) {
+    fn adopt(&self, founding: &Arc<Bootstrap>) {
         // Set once, here: a node belongs to one cluster.
         let _ = self.founding.set(founding.clone());
         let (own, timing) = (self.config.timing(), founding.timing);
@@ -324,7 +315,7 @@ impl Data {
     }
 
     /// The configuration is the one that the founding made.
-    fn serve_for_good(self: &Arc<Self>, founding: &Founding, hub: &Hub) {
+    fn serve_for_good(self: &Arc<Self>, founding: &Bootstrap, hub: &Hub) {
         let configs = Configs::of(founding);
         let mut here = Vec::new();
         let mut standings = Vec::new();
@@ -332,7 +323,7 @@ impl Data {
             let handle = config.role(self.id()).map(|_| {
                 let chain = config.chain;
                 let (config, lanes) = (Arc::new(config.clone()), self.lanes(founding, config, hub));
-                let rule = Rule::Fixed { config, history: configs.history().life(), lanes };
+                let rule = Rule::Fixed { config, history: configs.history().cluster_id(), lanes };
                 let (handle, standing) = self.serve(chain, rule);
                 standings.push(standing);
                 handle
@@ -342,19 +333,19 @@ impl Data {
         self.local.form(Routing::of(founding.cluster, &configs), here);
         // Set once, here or where the log is followed.
         let _ = self.standings.set(standings.clone());
-        self.advance(Phase::Formed);
+        self.advance(NodePhase::Formed);
         tokio::spawn(self.clone().become_ready(Ready::new(self.role(), founding.cluster), standings));
     }
 
-    fn lanes(&self, founding: &Founding, config: &ChainConfig, hub: &Hub) -> BTreeMap<MemberId, Lanes> {
+    fn lanes(&self, founding: &Bootstrap, config: &ChainConfig, hub: &Hub) -> BTreeMap<MemberId, Lanes> {
         let others =
             founding.members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
         others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect()
     }
 
     /// Begins to serve a chain.
-    pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<Standing>) {
-        let settings = replica::Settings {
+    pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<ChainReadiness>) {
+        let settings = replica::ReplicaSettings {
             window: self.config.limits.window_bytes,
             max_value: self.config.limits.max_value_bytes,
             backlog: self.config.limits.backlog_bytes,
@@ -363,11 +354,11 @@ impl Data {
             // What was written since a snapshot began may keep as much of the past at its source: with the backlog no more
             // than a window and a backlog, whatever the joiner does.
             joiner_buffer: self.config.limits.window_bytes / 2,
-            ..replica::Settings::default()
+            ..replica::ReplicaSettings::default()
         };
-        let (standing, shown) = watch::channel(Standing::default());
+        let (standing, shown) = watch::channel(ChainReadiness::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
-        let parts = chain::Parts { me: self.id(), chain, rule, settings, store, queue_bytes, standing };
+        let parts = chain::ChainParts { me: self.id(), chain, rule, settings, store, queue_bytes, standing };
         let thread = &self.chain_threads[chain.0 as usize % self.chain_threads.len()];
         let (handle, inlets) = chain::spawn(parts, thread);
         self.chains.add(chain, inlets);
@@ -390,7 +381,7 @@ impl Data {
         let mut states = Vec::new();
         for inlets in self.chains.all() {
             let (asker, answer) = oneshot::channel();
-            if inlets.commands.send(Command::Status(asker)).await.is_ok() {
+            if inlets.commands.send(ChainCommand::Status(asker)).await.is_ok() {
                 states.extend(answer.await);
             }
         }

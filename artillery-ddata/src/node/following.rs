@@ -7,60 +7,60 @@ use std::{
     task::Poll,
 };
 
-use artillery_core::{clock, cluster::Cluster};
+use artillery_core::{Cluster, internal::clock};
 use artillery_proto::{
-    node::{self, Node},
+    node::{self, NodeMachine},
     runner::{Lease, Word},
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{
-    data::Data,
-    phase::{NeverReady, Phase, Ready, Stopped},
-    recovering,
-};
+use super::{data::Data, recovery_access::RecoveryAccess};
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Role, Routing,
     control::{
-        Configs, Founder, Founding, Timing,
-        embedded::{Embedded, EmbeddedSettings, Seat},
-        message::{Arrange, ArrangeError},
+        Bootstrap, Configs, NodeInfo, Timing,
+        embedded::{Embedded, EmbeddedSettings, LogHandle},
+        message::{AdminCommand, ArrangeError},
     },
+    driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     driver::{
-        chain::{Rule, Standing},
-        control::{COMMANDS, Calls, Command, Control, Door, End, LogPeers, Parts, State},
+        chain::{ChainReadiness, Rule},
+        control::{
+            COMMAND_QUEUE, ControlCalls, ControlCommand, ControlEnd, ControlEndpoint, ControlParts, ControlTask,
+            LogPeers, NodeState,
+        },
         lanes::Hub,
     },
 };
 
 /// A node that an operator drains stays if it couldn't leave in so many times the lease.
-const DRAIN: u32 = 10;
+const DRAIN_LEASES: u32 = 10;
 
 /// A spare that no leader has answered for so many leases may not reach the members either.
-const LONG_UNHEARD: u32 = 3;
+const UNHEARD_LEASES: u32 = 3;
 
 /// What the task of the configuration is made of, but for the log.
-struct Beginning {
-    me: Founder,
-    founding: Arc<Founding>,
+struct ControlStart {
+    me: NodeInfo,
+    founding: Arc<Bootstrap>,
     configs: Arc<Configs>,
-    calls: Arc<Calls>,
+    calls: Arc<ControlCalls>,
     hub: Arc<Hub>,
-    commands: mpsc::Sender<Command>,
-    queue: mpsc::Receiver<Command>,
+    commands: mpsc::Sender<ControlCommand>,
+    queue: mpsc::Receiver<ControlCommand>,
     words: mpsc::Receiver<(ChainId, Word)>,
     leases: watch::Sender<Lease>,
-    state: watch::Sender<State>,
+    state: watch::Sender<NodeState>,
     ready: oneshot::Sender<()>,
-    standings: BTreeMap<ChainId, watch::Receiver<Standing>>,
+    standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
 }
 
 impl Data {
     /// Serves what the log says, from what the founding says on.
-    pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Founding>, cluster: &Cluster, hub: &Arc<Hub>) {
+    pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Bootstrap>, cluster: &Cluster, hub: &Arc<Hub>) {
         let configs = Arc::new(Configs::of(founding));
-        let (commands, queue) = mpsc::channel(COMMANDS);
-        let (say, words) = mpsc::channel(COMMANDS);
+        let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
+        let (say, words) = mpsc::channel(COMMAND_QUEUE);
         let leases = watch::Sender::new(Lease::default());
         let mut standings = Vec::new();
         let handles = configs.iter().map(|config| {
@@ -74,17 +74,17 @@ impl Data {
         let _ = self.standings.set(standings.clone());
         self.local.form(Routing::of(founding.cluster, &configs), handles);
         let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
-        let (state, shown) = watch::channel(State::default());
+        let (state, shown) = watch::channel(NodeState::default());
         let (ready, is_ready) = oneshot::channel();
         // Set once, here: a node belongs to one cluster.
         let _ = self.state.set(shown.clone());
-        self.advance(Phase::Formed);
+        self.advance(NodePhase::Formed);
         let addrs = vec![cluster.endpoint().advertised_addr()];
-        let beginning = Beginning {
-            me: Founder { id: self.id(), name: self.name().to_owned(), addrs },
+        let beginning = ControlStart {
+            me: NodeInfo { id: self.id(), name: self.name().to_owned(), addrs },
             founding: founding.clone(),
             configs,
-            calls: Calls::new(cluster.endpoint().clone()),
+            calls: ControlCalls::new(cluster.endpoint().clone()),
             hub: hub.clone(),
             commands,
             queue,
@@ -98,8 +98,8 @@ impl Data {
         tokio::spawn(self.clone().become_member(founding.cluster, shown, standings, is_ready));
     }
 
-    async fn keep_configuration(self: Arc<Self>, beginning: Beginning, cluster: Cluster) {
-        let Beginning { me, founding, configs, calls, hub, commands, queue, words, leases, state, ready, standings } =
+    async fn keep_configuration(self: Arc<Self>, beginning: ControlStart, cluster: Cluster) {
+        let ControlStart { me, founding, configs, calls, hub, commands, queue, words, leases, state, ready, standings } =
             beginning;
         let patience = founding.timing.lease;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
@@ -111,17 +111,21 @@ impl Data {
                 return self.fail(NeverReady::Halted(error.to_string()));
             }
         };
-        let log = Seat::new(log);
+        let log = LogHandle::new(log);
         // Set once, here.
-        let _ =
-            self.door.set(Arc::new(Door { commands, log: log.clone(), standing: self.standing_source(), patience }));
+        let _ = self.door.set(Arc::new(ControlEndpoint {
+            commands,
+            log: log.clone(),
+            standing: self.standing_source(),
+            patience,
+        }));
         let _ = self.log.set(Arc::new(log.clone()));
-        let _ = self.recovery.set(recovering::Parts::new(log.clone(), calls.clone()));
+        let _ = self.recovery.set(RecoveryAccess::new(log.clone(), calls.clone()));
         tokio::spawn(self.clone().notice_recoveries(log.histories()));
-        let control = Control::new(Parts {
+        let control = ControlTask::new(ControlParts {
             cluster: founding.cluster,
             me: me.id,
-            node: Node::new(me.clone(), configs, Self::node_settings(&founding)),
+            node: NodeMachine::new(me.clone(), configs, Self::node_settings(&founding)),
             log: Arc::new(log.clone()),
             seat: log.clone(),
             calls: calls.clone(),
@@ -142,38 +146,38 @@ impl Data {
         let end = control.run(self.phases()).await;
         log.stop().await;
         match end {
-            End::Stopped => {}
-            End::Failed => {
+            ControlEnd::Stopped => {}
+            ControlEnd::Failed => {
                 tracing::error!("what keeps the configuration log has failed: this node stops");
                 self.stop(Stopped::LogFailed);
             }
-            End::Succeeded => self.stop(Stopped::Succeeded),
+            ControlEnd::Succeeded => self.stop(Stopped::Succeeded),
         }
     }
 
     /// A leader is missed for `election_max`, and an election is called up to as long again after that: over in half of a
     /// lease, so that the leases of living members outlast it.
-    fn log_settings(founding: &Founding) -> EmbeddedSettings {
+    fn log_settings(founding: &Bootstrap) -> EmbeddedSettings {
         let lease = founding.timing.lease;
         EmbeddedSettings {
             heartbeat: lease / 10,
             election_min: lease / 6,
             election_max: lease / 4,
-            seed: super::builder::random(),
+            seed: super::random::random(),
             ..EmbeddedSettings::default()
         }
     }
 
-    fn node_settings(founding: &Founding) -> node::Settings {
+    fn node_settings(founding: &Bootstrap) -> node::CoordinatorSettings {
         let Timing { lease, drift_ppm, suspect, slow } = founding.timing;
-        node::Settings {
+        node::CoordinatorSettings {
             cluster: founding.cluster,
             lease,
             drift_ppm,
             suspect,
             slow,
             replicas: founding.settings.replicas as usize,
-            ..node::Settings::default()
+            ..node::CoordinatorSettings::default()
         }
     }
 
@@ -181,8 +185,8 @@ impl Data {
     async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
-        mut state: watch::Receiver<State>,
-        mut standings: Vec<watch::Receiver<Standing>>,
+        mut state: watch::Receiver<NodeState>,
+        mut standings: Vec<watch::Receiver<ChainReadiness>>,
         mut ready: oneshot::Receiver<()>,
     ) {
         let became = async {
@@ -208,7 +212,7 @@ impl Data {
                     return;
                 }
             }
-            self.advance(Phase::Ready(Ready::new(self.role(), cluster)));
+            self.advance(NodePhase::Ready(Ready::new(self.role(), cluster)));
         };
         self.unless_stopped(became).await;
     }
@@ -225,7 +229,7 @@ impl Data {
         };
         let known = state.borrow().clone();
         let now = clock::now();
-        let heard = now - known.heard < self.lease() * LONG_UNHEARD;
+        let heard = now - known.heard < self.lease() * UNHEARD_LEASES;
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
         // Whoever resigned has given its lease up before that is out.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
@@ -234,10 +238,11 @@ impl Data {
     }
 
     /// Whether this node can do what its place in each chain is for.
-    fn serves(&self, known: &State, standings: &[watch::Receiver<Standing>]) -> bool {
+    fn serves(&self, known: &NodeState, standings: &[watch::Receiver<ChainReadiness>]) -> bool {
         let leased = known.lease > clock::now();
         let mut chains = known.configs.iter().zip(standings);
-        let serves = |(config, standing): (&ChainConfig, &watch::Receiver<Standing>)| match config.role(self.id()) {
+        let serves = |(config, standing): (&ChainConfig, &watch::Receiver<ChainReadiness>)| match config.role(self.id())
+        {
             Some(Role::Serving) => leased && standing.borrow().open == Some(config.epoch),
             Some(_) => false,
             None => known.answered,
@@ -247,10 +252,10 @@ impl Data {
     }
 
     /// Does what an operator wants of this node.
-    pub(super) async fn arrange(&self, wish: Arrange) -> Result<Option<Epoch>, ArrangeError> {
+    pub(super) async fn arrange(&self, wish: AdminCommand) -> Result<Option<Epoch>, ArrangeError> {
         let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return Err(ArrangeError::Fixed) };
         match wish {
-            Arrange::Leave => {
+            AdminCommand::Leave => {
                 let me = self.id();
                 let configs = state.borrow().configs.clone();
                 let last = |config: &&ChainConfig| config.serving().eq([me]);
@@ -259,13 +264,13 @@ impl Data {
                 }
                 // Whoever asked looks at the configuration for the end of it.
                 let (done, _) = oneshot::channel();
-                let until = Some(clock::now() + self.lease() * DRAIN);
-                door.commands.send(Command::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
+                let until = Some(clock::now() + self.lease() * DRAIN_LEASES);
+                door.commands.send(ControlCommand::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(None)
             }
-            Arrange::Reorder { chain, order } => {
+            AdminCommand::Reorder { chain, order } => {
                 let (answer, result) = oneshot::channel();
-                let command = Command::Reorder { chain, order, answer };
+                let command = ControlCommand::Reorder { chain, order, answer };
                 door.commands.send(command).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(Some(result.await.map_err(|_| ArrangeError::Stopped)??))
             }
@@ -278,7 +283,7 @@ impl Data {
         let Some(door) = self.door.get() else { return };
         let (done, left) = oneshot::channel();
         let leave = async {
-            if door.commands.send(Command::Leave { until: None, done }).await.is_ok() {
+            if door.commands.send(ControlCommand::Leave { until: None, done }).await.is_ok() {
                 drop(left.await);
             }
         };
@@ -288,7 +293,7 @@ impl Data {
 }
 
 /// Waits until one of these has something new; if all are gone, for ever.
-async fn any_changed(standings: &mut [watch::Receiver<Standing>]) {
+async fn any_changed(standings: &mut [watch::Receiver<ChainReadiness>]) {
     let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
     poll_fn(|cx| {
         let mut changed = false;

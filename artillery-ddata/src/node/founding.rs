@@ -5,32 +5,33 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use tokio::time::sleep;
 
-use super::{data::Data, phase::Stopped, recovering::Parts};
+use super::{data::Data, recovery_access::RecoveryAccess};
 use crate::{
     ClusterId, Timestamp,
     control::{
-        Founder,
+        NodeInfo,
         succession::{self, NotFounded},
     },
+    driver::phase::Stopped,
 };
 
 /// If an answer is lost, the operator doesn't hear what became of the order.
-const LINGER: Duration = Duration::from_millis(300);
+const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
     /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
     /// that answered, this one first.
-    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<Founder>, NotFounded> {
-        let parts = self.recovery.get().ok_or(NotFounded::Static)?;
-        let _turn = parts.turn().await;
+    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
+        let access = self.recovery.get().ok_or(NotFounded::Static)?;
+        let _turn = access.turn().await;
         let begun = clock::now();
-        self.may_give_up(parts, cluster, founds, begun).await?;
+        self.may_give_up(access, cluster, founds, begun).await?;
         // Nodes that hear a member say so by then; and what that one was granted before is out.
         self.outlast_leases(begun).await;
-        let answered = self.may_give_up(parts, cluster, founds, begun).await?;
+        let answered = self.may_give_up(access, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
         Ok(answered)
     }
@@ -39,19 +40,19 @@ impl Data {
     pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
         let data = self.clone();
         tokio::spawn(async move {
-            sleep(LINGER).await;
+            sleep(ANSWER_GRACE).await;
             data.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
         });
     }
 
     async fn may_give_up(
         &self,
-        parts: &Parts,
+        access: &RecoveryAccess,
         cluster: ClusterId,
         founds: bool,
         begun: Timestamp,
-    ) -> Result<Vec<Founder>, NotFounded> {
-        let standings = self.survey(parts).await;
+    ) -> Result<Vec<NodeInfo>, NotFounded> {
+        let standings = self.survey(access).await;
         let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
         // A node that is about to end founds nothing, and leads no node to where it doesn't go.
         if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::{
-    data::Data,
-    phase::{NeverReady, Phase, Ready},
-};
+use super::data::Data;
 use crate::{
-    client::router::HowToRead,
-    driver::chain::Standing,
-    replica::{Halt, Query, ReadMode},
+    api::{Query, ReadMode},
+    driver::{
+        chain::ChainReadiness,
+        phase::{NeverReady, NodePhase, Ready},
+    },
+    replica::Halt,
+    rpc::router::HowToRead,
 };
 
 impl Data {
     /// A member is ready when its chains are open, a spare when a member has answered it.
-    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<Standing>>) {
+    pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainReadiness>>) {
         let became = async {
             if chains.is_empty() {
                 self.reach_a_member().await;
@@ -28,7 +29,7 @@ impl Data {
                     return self.fail(NeverReady::Halted(why.to_string()));
                 }
             }
-            self.advance(Phase::Ready(ready));
+            self.advance(NodePhase::Ready(ready));
         };
         self.unless_stopped(became).await;
     }
@@ -38,7 +39,7 @@ impl Data {
         let mut phases = self.phases();
         tokio::select! {
             biased;
-            _ = phases.wait_for(Phase::is_final) => {}
+            _ = phases.wait_for(NodePhase::is_final) => {}
             () = what => {}
         }
     }
@@ -52,7 +53,7 @@ impl Data {
     }
 }
 
-async fn opened(standing: &mut watch::Receiver<Standing>) -> Result<(), Halt> {
+async fn opened(standing: &mut watch::Receiver<ChainReadiness>) -> Result<(), Halt> {
     let settled = standing.wait_for(|standing| standing.open.is_some() || standing.halted.is_some()).await;
     match settled.map(|standing| standing.halted.clone()) {
         Ok(None) => Ok(()),

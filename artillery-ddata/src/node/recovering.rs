@@ -7,65 +7,38 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
 
-use super::{
-    data::Data,
-    phase::{Phase, Stopped},
-};
+use super::{data::Data, random, recovery_access::RecoveryAccess};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
     control::{
-        ConfigLog, Configs, Founder, History,
-        embedded::{Histories, Seat},
+        ConfigLog, Configs, History, NodeInfo,
+        embedded::Histories,
         recovery::{self, NotRecovered, Plan, Recovered, Standing},
         succession::NotFounded,
     },
-    driver::{control::Calls, serve::Recovery},
-    kv::Call,
+    driver::BoxFuture,
+    driver::phase::{NodePhase, Stopped},
+    driver::serve::Recovery,
+    message::control,
     replica::Status,
-    wire::control,
 };
 
 /// How long a chain may take to serve again when its node has gone on alone, in leases.
-const PATIENCE: u32 = 5;
-
-/// What a recovery needs.
-pub(crate) struct Parts {
-    seat: Seat,
-    calls: Arc<Calls>,
-    /// One at a time.
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl Parts {
-    pub(super) fn new(seat: Seat, calls: Arc<Calls>) -> Self {
-        Self { seat, calls, turn: tokio::sync::Mutex::default() }
-    }
-
-    /// Waits until no other order of an operator is under way.
-    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
-    }
-
-    /// The newest that this node knows of the configuration.
-    fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
-        let logged = self.seat.configs();
-        if logged.applied() > acted.applied() { logged } else { acted.clone() }
-    }
-}
+const RECOVERY_LEASES: u32 = 5;
 
 impl Recovery for Weak<Data> {
-    fn standing(&self) -> Call<Option<Standing>> {
+    fn standing(&self) -> BoxFuture<Option<Standing>> {
         let data = self.clone();
         Box::pin(async move { data.upgrade()?.standing().await })
     }
 
-    fn recover(&self, cluster: ClusterId, history: History) -> Call<Result<Recovered, NotRecovered>> {
+    fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>> {
         let data = self.clone();
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotRecovered::Nobody) };
@@ -81,7 +54,7 @@ impl Recovery for Weak<Data> {
         })
     }
 
-    fn found(&self, cluster: ClusterId, founds: bool) -> Call<Result<Vec<Founder>, NotFounded>> {
+    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
         let data = self.clone();
         Box::pin(async move {
             let Some(data) = data.upgrade() else { return Err(NotFounded::Stopped) };
@@ -97,7 +70,7 @@ impl Recovery for Weak<Data> {
 
 impl Data {
     /// For whoever asks as a node.
-    pub(super) fn standing_source(self: &Arc<Self>) -> Box<dyn Fn() -> Call<Option<Standing>> + Send + Sync> {
+    pub(super) fn standing_source(self: &Arc<Self>) -> Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync> {
         let data = Arc::downgrade(self);
         Box::new(move || data.standing())
     }
@@ -108,7 +81,7 @@ impl Data {
         let mut phases = self.phases();
         tokio::select! {
             biased;
-            _ = phases.wait_for(Phase::is_final) => {}
+            _ = phases.wait_for(NodePhase::is_final) => {}
             newer = histories.left_behind() => {
                 tracing::error!(mine = ?histories.mine(), %newer, "the cluster was recovered without this node, which stops");
                 self.stop(Stopped::LeftBehind);
@@ -118,8 +91,8 @@ impl Data {
 
     /// What this node has; `None`: it belongs to no cluster whose configuration may change.
     async fn standing(&self) -> Option<Standing> {
-        let (parts, state) = (self.recovery.get()?, self.state.get()?);
-        let log = parts.seat.log();
+        let (access, state) = (self.recovery.get()?, self.state.get()?);
+        let log = access.seat.log();
         let leads = match log.leads() {
             Some(term) => timeout(self.lease() / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
             None => false,
@@ -127,7 +100,7 @@ impl Data {
         let states = self.chain_states().await;
         // Behind all that takes time: what has come meanwhile is proof as well.
         let (acted, now) = (state.borrow().clone(), clock::now());
-        let configs = parts.configs(&acted.configs);
+        let configs = access.configs(&acted.configs);
         let of_chain = |config: &ChainConfig| {
             let enters = |state: &&Status| state.config.as_ref().is_some_and(|entered| entered.chain == config.chain);
             states.iter().find(enters)
@@ -136,29 +109,29 @@ impl Data {
         Some(Standing { leads, log: log.end(), voters: log.voter_sets(), ..standing })
     }
 
-    fn as_founder(&self, configs: &Configs) -> Founder {
+    fn as_founder(&self, configs: &Configs) -> NodeInfo {
         let addrs = self.cluster.get().map(|cluster| cluster.endpoint().advertised_addr()).into_iter().collect();
         let known = configs.node(self.id()).cloned();
-        known.unwrap_or_else(|| Founder { id: self.id(), name: self.name().to_owned(), addrs })
+        known.unwrap_or_else(|| NodeInfo { id: self.id(), name: self.name().to_owned(), addrs })
     }
 
     /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.
     async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
-        let (parts, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
-        let _turn = parts.turn().await;
+        let (access, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
+        let _turn = access.turn().await;
         let begun = clock::now();
-        self.plan(parts, cluster, history, begun).await?;
+        self.plan(access, cluster, history, begun).await?;
         // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
         self.outlast_leases(begun).await;
-        let plan = self.plan(parts, cluster, history, begun).await?;
-        let configs = parts.configs(&state.borrow().configs);
-        let next = plan.history.next(u128::from(super::builder::random()) << 64 | u128::from(super::builder::random()));
+        let plan = self.plan(access, cluster, history, begun).await?;
+        let configs = access.configs(&state.borrow().configs);
+        let next = plan.history.next(random::wide());
         let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
         let applied = configs.applied();
-        parts.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
+        access.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = state.clone();
         let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > clock::now());
-        match timeout(self.lease() * PATIENCE, serves).await {
+        match timeout(self.lease() * RECOVERY_LEASES, serves).await {
             Ok(Ok(_)) => Ok(Recovered { plan, history: next }),
             _ => Err(NotRecovered::Failed("it doesn't serve yet".to_owned())),
         }
@@ -172,12 +145,12 @@ impl Data {
 
     async fn plan(
         &self,
-        parts: &Parts,
+        access: &RecoveryAccess,
         cluster: ClusterId,
         history: History,
         begun: Timestamp,
     ) -> Result<Plan, NotRecovered> {
-        let standings = self.survey(parts).await;
+        let standings = self.survey(access).await;
         let plan = recovery::plan(cluster, &standings, clock::now() - begun)?;
         if plan.history != history {
             return Err(NotRecovered::OtherHistory { found: plan.history });
@@ -189,13 +162,13 @@ impl Data {
     }
 
     /// The standings of this node and of all that answer, each as of the end of the survey: a silent node takes a lease.
-    pub(super) async fn survey(&self, parts: &Parts) -> Vec<Standing> {
+    pub(super) async fn survey(&self, access: &RecoveryAccess) -> Vec<Standing> {
         let mut asked = JoinSet::new();
-        for (id, addrs) in self.others(parts) {
-            let (calls, patience) = (parts.calls.clone(), self.lease());
+        for (id, addrs) in self.others(access) {
+            let (calls, patience) = (access.calls.clone(), self.lease());
             asked.spawn(async move {
-                match calls.ask(id, &addrs, &control::Call::Survey, patience).await {
-                    Ok(control::Answer::Surveyed(standing)) => Some(*standing),
+                match calls.ask(id, &addrs, &control::ControlCall::Survey, patience).await {
+                    Ok(control::ControlAnswer::Surveyed(standing)) => Some(*standing),
                     Ok(_) => None,
                     Err(error) => {
                         tracing::info!(peer = %id, %error, "no answer to what it has");
@@ -215,8 +188,8 @@ impl Data {
     }
 
     /// Whoever the log or the membership knows of, and where: in the lives that the log knows, which may keep it.
-    fn others(&self, parts: &Parts) -> BTreeMap<MemberId, Vec<SocketAddr>> {
-        let configs = parts.seat.configs();
+    fn others(&self, access: &RecoveryAccess) -> BTreeMap<MemberId, Vec<SocketAddr>> {
+        let configs = access.seat.configs();
         let acted = self.state.get().map(|state| state.borrow().configs.clone()).unwrap_or_default();
         let members = self.cluster.get().map(|cluster| cluster.members()).unwrap_or_default();
         let met = members.iter().map(|member| (member.id, vec![member.addr]));

@@ -1,10 +1,6 @@
 //! The status of a node, put together.
 
-use artillery_core::{
-    MemberId, Timestamp, clock,
-    cluster::{Cluster, Member, MemberState},
-    transport::Endpoint,
-};
+use artillery_core::{Cluster, Member, MemberId, MemberState, Timestamp, internal::clock, transport::Endpoint};
 use artillery_proto::node::{Successor, Unready};
 
 use super::data::Data;

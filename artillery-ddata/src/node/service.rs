@@ -11,20 +11,20 @@ use tokio::sync::mpsc;
 use crate::{
     control::formation::FormationMessage,
     driver::{
-        control::{self, Command, Door},
-        receive::{self, Chains},
+        control::{self, ControlCommand, ControlEndpoint},
+        receive::{self, ChainInlets},
         serve::Server,
     },
     wire::streams,
 };
 
 pub(crate) struct DataService {
-    pub(crate) chains: Arc<Chains>,
+    pub(crate) chains: Arc<ChainInlets>,
     /// Set once the node has started; requests that come before are not taken.
     pub(crate) server: Arc<OnceLock<Arc<Server>>>,
     pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
     /// Set once the node belongs to a cluster whose configuration may change; calls that come before are not answered.
-    pub(crate) control: Arc<OnceLock<Arc<Door>>>,
+    pub(crate) control: Arc<OnceLock<Arc<ControlEndpoint>>>,
 }
 
 impl Service for DataService {
@@ -56,7 +56,7 @@ impl Service for DataService {
     fn succeeded(&self, by: ClusterId) {
         if let Some(door) = self.control.get() {
             // Without room it is said again when that cluster is met once more.
-            drop(door.commands.try_send(Command::Succeeded { by }));
+            drop(door.commands.try_send(ControlCommand::Succeeded { by }));
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::*;
-use crate::{control::embedded::Embedded, driver::control::Door, kv::Call};
+use crate::Node;
+use crate::{control::embedded::Embedded, driver::control::ControlEndpoint, kv::Call};
 
 async fn alone() -> (Node, Embedded) {
     let builder = Node::builder().cluster("alone").name("a").secret("of one node that is alone").mdns(false);
@@ -49,7 +50,7 @@ async fn a_node_that_stops_meanwhile_has_left() {
     let other = builder.listen("127.0.0.1:0".parse().unwrap()).expect(2).start().await.unwrap();
     let like = node.inner.data.door.get().unwrap();
     let standing = Box::new(|| -> Call<_> { Box::pin(std::future::ready(None)) });
-    let door = Door { commands, log: like.log.clone(), standing, patience: like.patience };
+    let door = ControlEndpoint { commands, log: like.log.clone(), standing, patience: like.patience };
     assert!(other.inner.data.door.set(Arc::new(door)).is_ok());
     let stop = async {
         tokio::task::yield_now().await;

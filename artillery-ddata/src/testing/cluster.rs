@@ -2,6 +2,7 @@
 
 mod builder;
 mod check;
+mod interruptions;
 
 use std::{
     collections::BTreeSet,
@@ -13,23 +14,24 @@ use std::{
 };
 
 use artillery_core::{
-    Incarnation, MemberId, NodeId, clock,
+    Incarnation, MemberId, NodeId,
     error::Refusal,
-    transport::{Endpoint, IncomingStream, PeerInfo, PeerKind, Service, simulated::Network},
+    internal::{clock, simulated::Network},
+    transport::{Endpoint, IncomingStream, PeerInfo, PeerKind, Service},
 };
 pub use builder::Builder;
 pub use check::{CheckFailed, Checked};
 
 use super::{
-    Fate, Observer, Trouble,
-    node::{Member, local_info},
-    observer::Witness,
+    Fate, Trouble,
+    node::{TestMember, local_info},
 };
 use crate::{
     Kv, Routing,
-    client::{
-        Candidates, Spread,
-        router::{Asked, Router, Routes},
+    rpc::{
+        Candidates,
+        observer::{Observer, Witness},
+        router::{LearnedRoutes, Router, Routes, Spread},
     },
 };
 
@@ -38,13 +40,13 @@ use crate::{
 /// See the [module](super) for what it is and what it isn't.
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterState>,
 }
 
-pub(super) struct Inner {
+pub(super) struct ClusterState {
     seed: u64,
     pub(super) network: Network,
-    members: Vec<Member>,
+    members: Vec<TestMember>,
     routing: Arc<Routing>,
     witness: Arc<Witness>,
     clients: AtomicU32,
@@ -171,8 +173,8 @@ impl Cluster {
     }
 }
 
-impl Inner {
-    fn member(&self, id: MemberId) -> &Member {
+impl ClusterState {
+    fn member(&self, id: MemberId) -> &TestMember {
         let member = self.members.iter().find(|member| member.id == id);
         member.unwrap_or_else(|| panic!("{id} is no node of this cluster"))
     }
@@ -184,7 +186,7 @@ impl Inner {
 
     fn client(&self, name: &str) -> Arc<Router> {
         let info = local_info(self.routing.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
-        let endpoint = self.network.endpoint(name, info, Arc::new(Nobody));
+        let endpoint = self.network.endpoint(name, info, Arc::new(RefusesStreams));
         client(endpoint, &self.routing)
     }
 
@@ -213,21 +215,23 @@ impl Inner {
     }
 
     fn history(&self) -> String {
-        let lines = |book: &mut super::book::Book| book.entries.iter().map(|entry| format!("{entry}\n")).collect();
+        let lines = |book: &mut crate::rpc::observer::book::Book| {
+            book.entries.iter().map(|entry| format!("{entry}\n")).collect()
+        };
         self.witness.with_book(lines)
     }
 }
 
 /// A client's way to the cluster, which knows from the start where that is.
 fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
-    let routes = Routes::Asked(Asked::new(routing.clone(), Candidates::new()));
+    let routes = Routes::Asked(LearnedRoutes::new(routing.clone(), Candidates::new()));
     Router::of_client(routes, endpoint, Spread::Sticky)
 }
 
 /// Nobody dials a client.
-struct Nobody;
+struct RefusesStreams;
 
-impl Service for Nobody {
+impl Service for RefusesStreams {
     fn admit(&self, _peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
         Err(Refusal::Other("a client takes nobody in".to_owned()))
     }
@@ -235,9 +239,9 @@ impl Service for Nobody {
     fn stream(&self, _peer: &Arc<PeerInfo>, _stream: IncomingStream) {}
 }
 
-impl Drop for Inner {
+impl Drop for ClusterState {
     fn drop(&mut self) {
-        self.members.iter().for_each(Member::stop);
+        self.members.iter().for_each(TestMember::stop);
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use artillery_core::{
     Incarnation, MemberId, NodeId,
     config::TransportConfig,
-    transport::{Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerKind, simulated::Network},
+    internal::simulated::Network,
+    transport::{Endpoint, LocalInfo, PeerKind},
 };
 use bytes::Bytes;
 use tokio::{
@@ -13,19 +14,19 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
 };
 
-use super::observer::{Observer, Witness};
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
-    client::router::Router,
     driver::{
-        chain::{self, Command, Parts, Rule, Standing},
+        chain::{self, ChainCommand, ChainParts, ChainReadiness, Rule},
         lanes::Hub,
-        local::Local,
-        receive::Chains,
-        serve::{Server, Sizes},
+        receive::ChainInlets,
+        serve::Server,
     },
+    local::{Local, room::Sizes},
     node::service::DataService,
-    replica::{Settings, Status},
+    replica::{ReplicaSettings, Status},
+    rpc::observer::{Observer, Witness},
+    rpc::router::Router,
     store::{MemoryStore, Store},
 };
 
@@ -34,18 +35,18 @@ const MAX_VALUE: u64 = 64 << 20;
 /// Of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
 
-pub(super) struct Member {
+pub(super) struct TestMember {
     pub(super) id: MemberId,
     name: String,
     pub(super) endpoint: Endpoint,
     local: Arc<Local>,
-    chains: Arc<Chains>,
+    chains: Arc<ChainInlets>,
     router: Arc<Router>,
     hub: Arc<Hub>,
     pub(super) store: Arc<dyn Store>,
 }
 
-impl std::fmt::Debug for Member {
+impl std::fmt::Debug for TestMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Member").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
     }
@@ -53,16 +54,16 @@ impl std::fmt::Debug for Member {
 
 /// What endpoints of the cluster say of themselves.
 pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: PeerKind) -> LocalInfo {
-    LocalInfo { cluster: "test".to_owned(), cluster_id: Some(cluster), incarnation, kind, versions: PROTOCOL_VERSIONS }
+    LocalInfo::new("test", incarnation, kind).with_cluster_id(Some(cluster))
 }
 
-impl Member {
+impl TestMember {
     /// A node that knows of no cluster yet.
     pub(super) fn start(network: &Network, cluster: ClusterId, number: u32, seed: u64) -> Self {
         let name = format!("node-{number}");
         let id =
             MemberId { node: NodeId::from_name(&name), incarnation: Incarnation { store: number.into(), starts: 1 } };
-        let chains = Arc::<Chains>::default();
+        let chains = Arc::<ChainInlets>::default();
         let server = Arc::new(std::sync::OnceLock::new());
         // Nobody forms anything here.
         let (formation, _) = mpsc::channel(1);
@@ -76,7 +77,7 @@ impl Member {
         let local = Arc::new(Local::new(id, name.clone()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(seed));
-        let status = Box::new(|| -> crate::kv::Call<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
+        let status = Box::new(|| -> crate::driver::BoxFuture<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
         let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, status);
         // Set once, here.
@@ -90,11 +91,11 @@ impl Member {
     }
 
     /// Begins to serve what the routing says; how its chains stand.
-    pub(super) fn form(&self, routing: &Routing, settings: &Settings) -> Vec<watch::Receiver<Standing>> {
+    pub(super) fn form(&self, routing: &Routing, settings: &ReplicaSettings) -> Vec<watch::Receiver<ChainReadiness>> {
         let mut standings = Vec::new();
         let chains = routing.chains.iter().map(|config| {
             config.role(self.id)?;
-            let (standing, shown) = watch::channel(Standing::default());
+            let (standing, shown) = watch::channel(ChainReadiness::default());
             standings.push(shown);
             let (handle, inlets) = chain::spawn(self.parts(routing, config, settings, standing), &Handle::current());
             self.chains.add(config.chain, inlets);
@@ -109,18 +110,22 @@ impl Member {
         &self,
         routing: &Routing,
         config: &ChainConfig,
-        settings: &Settings,
-        standing: watch::Sender<Standing>,
-    ) -> Parts {
+        settings: &ReplicaSettings,
+        standing: watch::Sender<ChainReadiness>,
+    ) -> ChainParts {
         let others = config.members.iter().map(|member| member.id).filter(|id| *id != self.id);
         let lanes = others.map(|id| {
             let addrs = routing.nodes.get(&id.node).map_or(&[][..], |node| &node.addrs);
             (id, self.hub.lanes(id.node, addrs))
         });
-        Parts {
+        ChainParts {
             me: self.id,
             chain: config.chain,
-            rule: Rule::Fixed { config: Arc::new(config.clone()), history: routing.life(), lanes: lanes.collect() },
+            rule: Rule::Fixed {
+                config: Arc::new(config.clone()),
+                history: routing.history_id(),
+                lanes: lanes.collect(),
+            },
             settings: settings.clone(),
             store: self.store.clone(),
             queue_bytes: QUEUE_BYTES,
@@ -142,7 +147,7 @@ impl Member {
         let mut statuses = Vec::new();
         for inlets in self.chains.all() {
             let (asker, answer) = oneshot::channel();
-            if inlets.commands.send(Command::Status(asker)).await.is_ok() {
+            if inlets.commands.send(ChainCommand::Status(asker)).await.is_ok() {
                 statuses.extend(answer.await);
             }
         }

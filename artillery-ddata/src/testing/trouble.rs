@@ -1,11 +1,8 @@
 //! Trouble that a seed draws while a test runs.
 
-use std::{sync::Weak, time::Duration};
+use std::time::Duration;
 
-use artillery_core::transport::simulated::Weather;
-use tokio::time::sleep;
-
-use super::cluster::Inner;
+use artillery_core::internal::simulated::Weather;
 
 /// What goes wrong by itself, without the test's doing. All chances are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,42 +66,4 @@ impl Default for Trouble {
     fn default() -> Self {
         Self::none()
     }
-}
-
-/// One interruption after the other, until the cluster is calmed or gone.
-pub(super) async fn interrupt(cluster: Weak<Inner>) {
-    loop {
-        let Some(pause) = wait(&cluster, 600) else { return };
-        sleep(pause).await;
-        let (Some(lasts), Some(undo)) = (wait(&cluster, 1500), begin(&cluster)) else { return };
-        sleep(lasts).await;
-        let Some(cluster) = cluster.upgrade() else { return };
-        undo(&cluster);
-    }
-}
-
-fn wait(cluster: &Weak<Inner>, longest_ms: u64) -> Option<Duration> {
-    let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
-    Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.network.chance()))
-}
-
-type Undo = Box<dyn FnOnce(&Inner) + Send>;
-
-fn begin(cluster: &Weak<Inner>) -> Option<Undo> {
-    let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
-    let (one, other) = (cluster.any_member(), cluster.any_member());
-    Some(match (cluster.network.chance() * 3.0) as u32 {
-        0 => {
-            cluster.pause(one);
-            Box::new(move |cluster| cluster.resume(one))
-        }
-        1 => {
-            cluster.network.set_apart(one);
-            Box::new(move |cluster| cluster.network.rejoin(one))
-        }
-        _ => {
-            cluster.network.cut(one, other);
-            Box::new(move |cluster| cluster.network.mend(one, other))
-        }
-    })
 }

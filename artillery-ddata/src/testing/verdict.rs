@@ -5,7 +5,10 @@
 //! tries where those of unknown outcome may stand, and looks at *what* was computed and read: an append or increment that
 //! was applied twice or not at all shows there.
 
+mod content;
 mod contents;
+mod passing;
+mod points;
 mod registers;
 mod scripts;
 mod search;
@@ -14,23 +17,21 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{
-    book::{Ask, Entry, Told, text},
-    checker::{self, Budget},
-};
+use super::checker::{self, Budget};
 use crate::{
     ChainId, Version,
+    api::{Computed, Query, Reply, Step, Write},
     control::chain_of,
-    replica::{Computed, Query, Reply, Step, Write},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
 };
 
 /// Which write of unknown outcome made a version of a key.
 type Makers = BTreeMap<(Bytes, Version), usize>;
 
 /// Judges a whole run.
-pub(super) fn judge(entries: &[Entry], chains: u32) -> Result<(), String> {
+pub(super) fn judge(entries: &[BookEntry], chains: u32) -> Result<(), String> {
     for chain in (0..chains).map(ChainId) {
-        let of_chain: Vec<(usize, &Entry)> =
+        let of_chain: Vec<(usize, &BookEntry)> =
             entries.iter().enumerate().filter(|(_, entry)| chain_of_entry(entry, chains) == Some(chain)).collect();
         let makers = contents::check(&of_chain)?;
         let (history, keys) = registers::history(&of_chain, &makers);
@@ -44,7 +45,7 @@ pub(super) fn judge(entries: &[Entry], chains: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn chain_of_entry(entry: &Entry, chains: u32) -> Option<ChainId> {
+fn chain_of_entry(entry: &BookEntry, chains: u32) -> Option<ChainId> {
     let key = match &entry.ask {
         Ask::Write(write) => write.keys().next(),
         Ask::Read { query, .. } => query.keys().first(),
@@ -60,8 +61,8 @@ struct Sight<'a> {
 }
 
 /// Whatever an answer shows of keys that hold a value.
-fn sights(entry: &Entry) -> Vec<Sight<'_>> {
-    let Told::Reply(reply) = &entry.told else { return Vec::new() };
+fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
+    let BookAnswer::Reply(reply) = &entry.told else { return Vec::new() };
     match (&entry.ask, reply) {
         (Ask::Read { query: Query::Key(key), .. }, Reply::Read(read)) => {
             let held = read.held.iter().filter(|held| held.value.is_some());
@@ -73,7 +74,7 @@ fn sights(entry: &Entry) -> Vec<Sight<'_>> {
             found.map(|(key, held)| Sight { key, version: held.version, value: held.value.as_ref() }).collect()
         }
         (Ask::Read { .. }, Reply::Page(page)) => {
-            let sight = |record: &'_ crate::store::Record| record.held.value.is_some();
+            let sight = |record: &'_ crate::store::ScanRecord| record.held.value.is_some();
             let records = page.records.iter().filter(|record| sight(record));
             records
                 .map(|record| Sight {
@@ -125,9 +126,9 @@ fn changed(write: &Write) -> Vec<&Bytes> {
 }
 
 /// The version that an acknowledged write made, if it changed anything.
-fn made(entry: &Entry) -> Option<Version> {
+fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
-        Told::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),
+        BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),
         _ => None,
     }
 }

@@ -16,7 +16,7 @@ use support::within;
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Waits until the chain has nothing left to say: two looks that are heartbeats apart show the same counter.
+/// Waits until the chain has no messages left: two readings of the counter, heartbeats apart, are equal.
 async fn settled(node: &artillery_ddata::Node) {
     let mut before = u64::MAX;
     within(async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Place, ReadMode, ReadState, Version, client::Spread};
+use artillery_ddata::{Error, Place, ReadMode, Version, client::Spread, kv::ReadState};
 
 use super::{
     SHORT,
@@ -45,7 +45,7 @@ async fn operations_mean_what_they_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fourth_node_is_a_spare_that_serves_by_asking() {
+async fn spare_serves_by_asking_members() {
     let mut cluster = TestCluster::start(3).await;
     let spare = cluster.add(|builder| builder).await;
     within(spare.ready()).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_node_alone_is_a_chain_of_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_is_gone_leaves_writes_unknown_and_clean_reads_alone() {
+async fn lost_member_makes_writes_unknown_and_spares_clean_reads() {
     let cluster = TestCluster::start(3).await;
     let head = cluster.node(Place::Head).clone();
     within(head.kv().put("k", "v")).await.unwrap();

@@ -1,6 +1,10 @@
-//! Sessions of applications, and those by which retries are known.
+//! Sessions of applications, and sessions that make retries recognizable.
 
-use artillery_ddata::{Error, Place, ReadMode, ReadState, Resolution, Session, error::Unknown};
+use artillery_ddata::{
+    Error, Place, ReadMode, Session,
+    error::Unknown,
+    kv::{ReadState, Resolution},
+};
 
 use super::support::{TestCluster, within};
 
@@ -18,9 +22,9 @@ async fn a_session_hops_between_nodes() {
     }
 }
 
-/// A table of few bytes at all nodes: whoever opens many sessions drives out the one that was used the longest time ago.
+/// A small table of sessions at all nodes: new sessions evict the one that was not used for the longest time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_table_of_sessions_is_as_small_as_it_is_set() {
+async fn session_table_stays_within_its_setting() {
     const TABLE: usize = 64 << 10;
     let cluster =
         TestCluster::start_with(3, |builder| builder.configure(|config| config.limits.sessions_bytes = TABLE)).await;

@@ -1,4 +1,4 @@
-//! On which threads a node works.
+//! The threads on which a node works.
 
 use std::{thread, time::Duration};
 
@@ -13,9 +13,9 @@ fn alone(name: &str) -> NodeBuilder {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a client that blocks needs a thread of its own")]
-/// The application holds up the only thread of its runtime for as long as a client, on another one, asks the node.
+/// The application blocks the only thread of its runtime while a client on another runtime asks the node.
 #[tokio::test(flavor = "current_thread")]
-async fn a_node_with_threads_of_its_own_answers_while_its_application_is_busy() {
+async fn own_threads_answer_while_the_application_is_busy() {
     let node = within(alone("busy").start()).await.unwrap();
     within(node.ready()).await.unwrap();
     let seed = node.addr();
@@ -45,9 +45,9 @@ async fn chains_with_threads_of_their_own_serve_all_keys() {
     node.leave().await;
 }
 
-/// The application's runtime keeps no time of what its node asks others: the node's own thread does.
+/// Timeouts of the requests of a node run on its own thread, not on the runtime of the application.
 #[tokio::test(flavor = "current_thread")]
-async fn a_call_of_a_node_with_threads_of_its_own_ends_in_time_though_its_head_is_silent() {
+async fn call_with_a_silent_head_times_out_on_own_threads() {
     let cluster = TestCluster::start(3).await;
     let kv = cluster.node(Place::Tail).kv();
     within(kv.put("k", "v")).await.unwrap();

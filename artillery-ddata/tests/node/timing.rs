@@ -1,4 +1,4 @@
-//! Times of a cluster, and nodes that were started with others.
+//! The timing of a cluster, and nodes that were started with other settings.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,7 +16,7 @@ fn leased(seconds: u64) -> impl Fn(NodeBuilder) -> NodeBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_started_with_different_leases_form_a_cluster_and_go_by_one_of_them() {
+async fn nodes_with_different_leases_agree_on_one() {
     let mut cluster = TestCluster { name: random_name(), nodes: Vec::new(), cuts: Vec::new() };
     for seconds in [1, 2, 3] {
         cluster.add(leased(seconds)).await;

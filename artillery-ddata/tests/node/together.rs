@@ -23,7 +23,7 @@ async fn many_writers_are_pipelined_and_none_is_lost() {
     }
 }
 
-/// All operations, in flight together from all nodes: each happens once, and a batch is seen whole or not at all.
+/// All operations, in flight together from all nodes. Each is applied once, and a batch is seen whole or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_in_flight_together() {
     let cluster = TestCluster::start(3).await;
@@ -62,8 +62,8 @@ async fn everything_in_flight_together() {
     }
 }
 
-/// Ten keys rewritten together ten thousand times, while they are read together and scanned at every node, among keys
-/// that are there throughout and others that come and go.
+/// Ten keys are rewritten together ten thousand times, while every node reads them together and scans them. Other keys
+/// are there throughout, or come and go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_read_of_many_keys_shows_half_of_a_rewrite() {
     const REWRITES: u32 = 10_000;
@@ -102,7 +102,7 @@ async fn no_read_of_many_keys_shows_half_of_a_rewrite() {
     }
 }
 
-/// Reads the ten keys together until the end; how often they had changed.
+/// Reads the ten keys together until the end. Returns how often they had changed.
 async fn read_together(kv: artillery_ddata::Kv, done: tokio::sync::watch::Receiver<bool>) -> u32 {
     let (mut changes, mut last) = (0, None);
     while !*done.borrow() {
@@ -116,7 +116,7 @@ async fn read_together(kv: artillery_ddata::Kv, done: tokio::sync::watch::Receiv
     changes
 }
 
-/// Scans until the end; how many scans there were.
+/// Scans until the end. Returns the number of scans.
 async fn scan_all(kv: artillery_ddata::Kv, throughout: u32, done: tokio::sync::watch::Receiver<bool>) -> u32 {
     let mut scans = 0;
     while !*done.borrow() {
@@ -158,7 +158,7 @@ async fn every_member_shows_each_change_once() {
     }
 }
 
-/// Whoever stops waiting leaves an unknown outcome, and nothing else.
+/// A caller that stops waiting leaves an unknown outcome, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_puts_leave_nothing_behind() {
     const PUTS: usize = 100_000;
@@ -171,7 +171,7 @@ async fn cancelled_puts_leave_nothing_behind() {
     let mut waiting = std::collections::VecDeque::new();
     for n in 0..PUTS {
         let mut put = kv.put(format!("key/{}", n % 100), vec![7; 100]).into_future();
-        // Polled once: handed on, or on its way. Two hundred puts later it is given up.
+        // Poll once, so that the put is at the chain or under way. Two hundred puts later it is cancelled.
         let once = std::future::poll_fn(|context| {
             drop(put.as_mut().poll(context));
             std::task::Poll::Ready(())

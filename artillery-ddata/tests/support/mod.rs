@@ -1,4 +1,4 @@
-//! Small clusters in this process, which share nothing but a random name and a secret.
+//! Small clusters in this process. Their nodes share only a random name and a secret.
 #![allow(
     dead_code,
     missing_docs,
@@ -15,12 +15,12 @@ use std::{
 
 use artillery_ddata::{Client, Mode, Node, NodeBuilder, Place, client::Spread};
 
-/// Far beyond what anything here takes; only a test that fails waits so long.
+/// Far longer than any step of a test takes: only a failing test waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub const SECRET: &str = "a secret for tests alone";
 
-/// Addresses that a node's packets don't reach, nor come from.
+/// Addresses with which a node exchanges no packets.
 #[derive(Clone, Default)]
 pub struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
 
@@ -50,13 +50,13 @@ pub struct TestCluster {
 }
 
 pub fn random_name() -> String {
-    // The standard library's only source of randomness will do for a name.
+    // The standard library's only source of randomness is enough for a name.
     let seed = std::collections::hash_map::RandomState::new();
     format!("test-{:016x}", std::hash::BuildHasher::hash_one(&seed, std::process::id()))
 }
 
 impl TestCluster {
-    /// So many nodes that found a cluster of that many, known to each other by a seed.
+    /// Starts `nodes` nodes, which find each other by a seed and form a cluster of that size.
     pub async fn start(nodes: u32) -> Self {
         Self::start_with(nodes, |builder| builder).await
     }
@@ -70,7 +70,7 @@ impl TestCluster {
         cluster
     }
 
-    /// Nodes that have names, by which they can come back.
+    /// Starts nodes with names, under which they can be restarted.
     pub async fn start_named(nodes: u32) -> Self {
         let mut cluster = Self { name: random_name(), nodes: Vec::new(), cuts: Vec::new() };
         for n in 0..nodes {
@@ -129,7 +129,7 @@ impl TestCluster {
     }
 }
 
-/// Nothing is said but what requests take: nobody asks for leases, and nobody keeps a log.
+/// Nodes send only the messages of requests: they don't ask for leases, and keep no log.
 pub fn fixed(builder: NodeBuilder) -> NodeBuilder {
     builder.configure(|config| config.failover = false)
 }
@@ -138,12 +138,12 @@ pub fn classic(builder: NodeBuilder) -> NodeBuilder {
     builder.mode(Mode::Classic)
 }
 
-/// Fails the test, rather than hang, when something takes for ever.
+/// Fails the test instead of hanging when a future takes for ever.
 pub async fn within<T>(what: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| panic!("nothing happened for {PATIENCE:?}"))
 }
 
-/// Asks until the answer is yes.
+/// Polls a condition until it holds.
 pub async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
     within(async {
         while !is_so().await {

@@ -1,4 +1,4 @@
-//! Puts the figures of one run beside their raw limits: reads what criterion has stored, prints a table or JSON.
+//! Compares the figures of one run with their raw limits: reads the results that criterion stored, prints a table or JSON.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ struct Options {
     json: bool,
 }
 
-/// What is measured, and the limits that it is held against.
+/// Benches, and the limits with which each is compared.
 const BESIDE: [(&str, &[&str]); 17] = [
     ("member_read/get_local", &["local_read/lookup/10000"]),
     ("member_read/get", &["local_read/lookup/10000"]),
@@ -52,7 +52,7 @@ struct Figure {
     name: String,
     nanos: f64,
     per_second: f64,
-    /// Bytes a second, where bytes are counted rather than operations.
+    /// Bytes per second, where bytes are counted rather than operations.
     bytes_per_second: Option<f64>,
     limits: Vec<Limit>,
 }
@@ -60,7 +60,7 @@ struct Figure {
 #[derive(Serialize)]
 struct Limit {
     name: &'static str,
-    /// Our operations a second by the limit's.
+    /// Our operations per second divided by those of the limit.
     ratio: f64,
 }
 
@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Takes in every bench below a folder.
+/// Collects every bench below a folder.
 fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! Draws what `throughput` or `paper` has stored, and prints it as tables with the promises beside it.
+//! Draws the results of `throughput` or `paper`, and prints them as tables beside the promises.
 
 use std::{
     error::Error,
@@ -52,7 +52,7 @@ fn draw_paper(file: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes pictures to the folder that is asked for, or beside the figures.
+/// Writes pictures to the requested folder, or beside the figures.
 fn store(pictures: Vec<(String, String)>, figures: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
     let beside = || figures.parent().map(PathBuf::from).unwrap_or_default();
     let into = options.into.clone().unwrap_or_else(beside);

@@ -1,4 +1,4 @@
-//! Measures what the CRAQ paper measured, on links that are shaped as its links were, and stores it.
+//! Repeats the measurements of the CRAQ paper, on links shaped like those of the paper, and stores the results.
 
 use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 
 fn plan(options: &Options) -> Result<Plan, Failed> {
     let node = options.node.clone().map_or_else(|| node_beside(&env::current_exe()?), Ok)?;
-    // `ip netns exec` looks for a bare name elsewhere.
+    // A full path, since `ip netns exec` would look for a bare name elsewhere.
     let node = fs::canonicalize(&node).map_err(|error| format!("{}: {error}", node.display()))?;
     let mut plan = if options.quick { Plan::quick(node) } else { Plan::full(node) };
     plan.rounds = options.rounds.unwrap_or(plan.rounds);

@@ -1,4 +1,4 @@
-//! Relays UDP datagrams to one target, late, slowly and not all of them.
+//! Relays UDP datagrams to one target with delay, loss and a limited rate.
 
 use std::{net::SocketAddr, time::Duration};
 

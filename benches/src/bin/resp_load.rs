@@ -1,7 +1,7 @@
-//! Many clients of the Redis protocol that set keys one at a time, with or without waiting for replicas: what
-//! `redis-benchmark` can't ask for. Prints operations a second.
+//! Many clients of the Redis protocol that set keys one at a time, with or without waiting for replicas, which
+//! `redis-benchmark` can't do. Prints operations per second.
 //!
-//! A thread for each client, as blocking client libraries have it; or one thread for all, as `redis-benchmark` does it.
+//! Each client has a thread, as in blocking client libraries, or all share one thread, as in `redis-benchmark`.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -74,7 +74,7 @@ struct Client {
     done: u64,
 }
 
-/// What is sent in one write, and what must be answered to it.
+/// The commands that are sent in one write, and the expected answers.
 struct Exchange {
     commands: String,
     wanted: String,
@@ -113,7 +113,7 @@ impl Client {
         Ok(self.done)
     }
 
-    /// One operation: one exchange, or two.
+    /// The exchanges of one operation: one or two.
     fn next(&mut self) -> Vec<Exchange> {
         self.done += 1;
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

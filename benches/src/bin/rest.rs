@@ -1,4 +1,4 @@
-//! What a chain of three costs while nothing is asked of it, by chains and by connections: processor time and UDP packets a second.
+//! The costs of a chain of three without requests, by chains and by connections: processor time and UDP packets per second.
 
 use std::{hash::BuildHasher, hash::RandomState, time::Duration};
 
@@ -67,7 +67,7 @@ async fn measure(chains: u32, clients: usize, options: &Options) -> Result<(), B
     Ok(())
 }
 
-/// Of all threads of this process.
+/// The processor time of all threads of this process.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,5 +1,5 @@
-//! How long one step of a chain's task keeps everything else of that chain waiting: processor time of the step's thread,
-//! beside its bound. Two members with as many random keys as wanted are driven by hand, as their tasks drive them.
+//! How long one step of a chain's task keeps the rest of that chain waiting: processor time of the step's thread, beside its
+//! bound. Two members with many random keys are driven by hand, in the way of their tasks.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -18,15 +18,15 @@ use artillery_benches::{
 };
 use artillery_ddata::Kv;
 use artillery_proto::{
-    replica::{Hashed, Query, Reply, Scan, Snapshot},
+    api::{HashedQuery, Query, Reply, ScanQuery, Snapshot},
     store::position,
 };
 use bytes::Bytes;
 use clap::Parser;
 
-/// No step takes longer.
+/// The bound on one step.
 const STEP: Duration = Duration::from_millis(5);
-/// No write beside the making of hash order waits longer.
+/// The bound on a write while hash order is being made.
 const WAIT: Duration = Duration::from_millis(100);
 const DROPPED: u64 = 10;
 
@@ -41,7 +41,7 @@ struct Options {
     keys_of_node: u64,
 }
 
-/// Key number `n`: in no order.
+/// Key number `n`. The keys are in no order.
 fn key(n: u64) -> Bytes {
     Bytes::copy_from_slice(&[position(&n.to_le_bytes()), n].map(u64::to_be_bytes).concat())
 }
@@ -65,7 +65,7 @@ impl Table {
 }
 
 fn scan(snapshot: Snapshot) -> Query {
-    Query::Scan(Scan { prefix: Bytes::new(), after: None, limit: u32::MAX, snapshot })
+    Query::Scan(ScanQuery { prefix: Bytes::new(), after: None, limit: u32::MAX, snapshot })
 }
 
 fn assert_page(reply: &Reply) {
@@ -82,7 +82,7 @@ fn pages(table: &mut Table, pair: &mut Pair) {
     }
     let mut making = Steps::default();
     let page = loop {
-        let (reply, steps) = pair.ask(A, Query::Hashed(Hashed { from: 0, limit: u32::MAX }));
+        let (reply, steps) = pair.ask(A, Query::Hashed(HashedQuery { from: 0, limit: u32::MAX }));
         let Reply::Hashed(page) = reply else { panic!("{reply:?} is no page") };
         if !page.keys.is_empty() {
             break page;
@@ -91,11 +91,11 @@ fn pages(table: &mut Table, pair: &mut Pair) {
     };
     assert!(page.keys.len() > 100);
     table.longest("hash order, while it is made", &making);
-    let (_, steps) = pair.ask(A, Query::Hashed(Hashed { from: 0, limit: u32::MAX }));
+    let (_, steps) = pair.ask(A, Query::Hashed(HashedQuery { from: 0, limit: u32::MAX }));
     table.longest("SCAN 0, first page", &steps);
 }
 
-/// A drops what B, which is the head now, never had.
+/// A drops updates that B, which is the head now, never had.
 fn cut(table: &mut Table, pair: &mut Pair) {
     (0..DROPPED).for_each(|n| pair.put(A, key(n), "never"));
     pair.lose();
@@ -106,7 +106,7 @@ fn cut(table: &mut Table, pair: &mut Pair) {
     table.row("a cut of 10 updates, in all", steps[A].count, steps[A].sum, STEP);
 }
 
-/// A comes back when its place in the history is no longer kept: it is wiped, and filled anew.
+/// A comes back after its place in the history has been dropped from the backlog. It is wiped, and filled anew.
 fn resync(table: &mut Table, pair: &mut Pair, keys: u64) {
     pair.enter(3, &[B], None);
     (0..20_000).for_each(|n| pair.put(B, key(n), "a value that A doesn't know of, and that takes up the backlog"));
@@ -128,7 +128,7 @@ fn resync(table: &mut Table, pair: &mut Pair, keys: u64) {
     table.longest("the same, at the joiner", &steps[A]);
 }
 
-/// Writes of one client while another one begins the first scan in hash order.
+/// Writes of one client while another client begins the first scan in hash order.
 fn beside(table: &mut Table, keys: u64) {
     let chain = Loopback::start(1);
     let kv = chain.nodes[0].kv();
@@ -150,7 +150,7 @@ fn beside(table: &mut Table, keys: u64) {
     table.row(&what, writes, longest, WAIT);
 }
 
-/// Writes so many keys, 64 at a time.
+/// Writes `keys` keys, 64 at a time.
 async fn fill(kv: Kv, keys: u64) {
     let part = |first: u64| {
         let kv = kv.clone();
@@ -166,7 +166,7 @@ async fn fill(kv: Kv, keys: u64) {
     }
 }
 
-/// Scans in hash order until there are keys: then that order is `made`.
+/// Scans in hash order until a page has keys. Then that order is `made`.
 async fn begin_scan(kv: Kv, made: Arc<AtomicBool>) {
     let mut cursor = 0;
     loop {

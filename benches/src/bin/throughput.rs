@@ -1,4 +1,4 @@
-//! Measures operations a second and latency by number of callers, CR beside CRAQ beside bare sockets, and stores them.
+//! Measures operations per second and latency by number of callers, for CR, CRAQ and bare sockets, and stores them.
 
 use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 

@@ -21,11 +21,11 @@ const FOOTER: u32 = 48;
 const FONT: &str = "sans-serif";
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 const PALE: RGBColor = RGBColor(225, 225, 225);
-/// Readers with red-green blindness can tell them apart too.
+/// Colours that readers with red-green blindness can tell apart too.
 pub(super) const COLOURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
 
-/// One line of a panel: positions with all samples, and how it looks.
+/// One line of a panel: positions with all samples, and its appearance.
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) colour: RGBColor,
@@ -39,14 +39,14 @@ impl Line {
         Self { name, colour, points, has_marks: true }
     }
 
-    /// A line with nothing at its points.
+    /// A line without marks at its points.
     pub(super) fn plain(name: String, colour: RGBColor, points: Vec<(f64, f64)>) -> Self {
         let points = points.into_iter().map(|(x, y)| (x, vec![y])).collect();
         Self { name, colour, points, has_marks: false }
     }
 }
 
-/// An axis: which values it has, which of them have a label, and what it is called.
+/// An axis: its range, labels and name.
 #[derive(Clone)]
 pub(super) struct Axis {
     pub(super) name: &'static str,
@@ -95,7 +95,7 @@ pub(super) fn steps(most: f64) -> Vec<f64> {
     (0..=(most / step) as usize).map(|n| n as f64 * step).collect()
 }
 
-/// A title, panels beside each other, and below them where the figures come from.
+/// A picture: a title, panels beside each other, and below them the origin of the figures.
 pub(super) fn picture(
     title: &str,
     footer: &[String],

@@ -1,4 +1,4 @@
-//! Pictures as SVG, which need no font of the machine that draws them.
+//! Pictures as SVG. They need no fonts of the machine that draws them.
 
 use std::error::Error;
 
@@ -13,19 +13,19 @@ use crate::throughput::{
     stats::range,
 };
 
-/// What is shown by number of callers.
+/// The figure that is shown by number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Operations a second.
+    /// Operations per second.
     Throughput,
     /// Median latency of reads.
     Latency,
 }
 
-/// Every picture that there are figures for, with its file's name.
+/// Every picture for which there are figures, with its file name.
 ///
 /// # Errors
-/// That it can't be drawn.
+/// A picture can't be drawn.
 pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let mut all = Vec::new();
     for graph in [Graph::Blocking, Graph::Concurrent] {
@@ -44,7 +44,7 @@ pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
 /// Throughput or latency by number of callers, a panel for each placement.
 ///
 /// # Errors
-/// That it can't be drawn.
+/// A picture can't be drawn.
 pub fn by_callers(results: &Results, graph: Graph, measure: Measure) -> Result<String, Box<dyn Error>> {
     let what = match measure {
         Measure::Throughput => "Operations per second",
@@ -108,10 +108,10 @@ fn measure_axis(lines: &[Line], measure: Measure) -> Axis {
     }
 }
 
-/// CRAQ's throughput by CR's, by length of chain; a panel for each part of a core.
+/// The throughput of CRAQ divided by that of CR, by length of the chain. A panel for each part of a core.
 ///
 /// # Errors
-/// That it can't be drawn.
+/// A picture can't be drawn.
 pub fn by_share(results: &Results) -> Result<String, Box<dyn Error>> {
     let shares = shares(results);
     let title = "Reads at every member (CRAQ) by reads at the tail (CR): speed-up by length of chain";
@@ -218,13 +218,13 @@ mod tests {
         results.points.retain(|point| point.system == System::Cr && point.graph == Graph::Blocking);
         let svg = by_callers(&results, Graph::Blocking, Measure::Throughput).unwrap();
         assert_eq!(svg.matches("<circle").count(), 2 * 15);
-        // In each panel a bar for each point, their line, and its key.
+        // In each panel: a bar for each point, the line of the points, and its key.
         let lines = svg.split('<').filter(|tag| tag.starts_with("polyline") && tag.contains("#0072B2"));
         assert_eq!(lines.count(), 2 * (15 + 2));
     }
 
     #[test]
-    fn nothing_to_draw_is_no_picture() {
+    fn empty_results_make_no_picture() {
         assert!(all(&results(Vec::new())).unwrap().is_empty());
     }
 }

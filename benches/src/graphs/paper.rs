@@ -1,4 +1,4 @@
-//! Pictures of the CRAQ paper's evaluation, in its manner.
+//! Pictures of the CRAQ paper's evaluation, in the style of the paper.
 
 use std::error::Error;
 
@@ -18,10 +18,10 @@ use crate::{
 /// Room for the key above the lines.
 const HEADROOM: f64 = 1.45;
 
-/// Every picture that there are figures for, with its file's name: all of them for each rate of the links.
+/// Every picture for which there are figures, with its file name, for each rate of the links.
 ///
 /// # Errors
-/// That it can't be drawn.
+/// A picture can't be drawn.
 pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let rates = results.rates();
     let mut all = Vec::new();
@@ -160,7 +160,7 @@ fn latency_panel(area: &Area<'_>, caption: &str, points: &[&LatencyPoint]) -> Dr
     let of = |name: &str, colour: usize, latency: fn(&LatencyPoint) -> Latency| {
         let measured = points.iter().map(|point| (point.members as f64, latency(point)));
         let points = measured.filter(|(_, latency)| latency.count > 0).map(|(members, latency)| {
-            // Three values, whose middle one is drawn and whose last one ends the bar.
+            // Three values: the middle one is drawn, the last one ends the bar.
             (members, vec![latency.p50_us / 1000.0, latency.p50_us / 1000.0, latency.p95_us / 1000.0])
         });
         Line::new(format!("{name}: median, bar to p95"), COLOURS[colour], points.collect())
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_drawn() {
+    fn unmeasured_experiments_are_not_drawn() {
         let mut results = made_up::results();
         results.latency.clear();
         results.failover[0].mbit = 25;

@@ -1,4 +1,4 @@
-//! Whether what was measured is what was promised.
+//! Compares the measured figures with the promises.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::throughput::{
 /// One promise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// What is promised, and of what.
+    /// The promise, and the system that it is about.
     pub promise: String,
-    /// Whether it holds; `None`: it wasn't measured.
+    /// Whether it holds. `None`: it wasn't measured.
     pub met: Option<bool>,
-    /// By which numbers.
+    /// The numbers on which the verdict rests.
     pub numbers: String,
 }
 
@@ -29,10 +29,11 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// CRAQ's throughput by CR-3's, where nodes are held to equal parts of a core: members, reads of a hundred, at least.
+/// Least throughput of CRAQ divided by that of CR-3, where nodes are held to equal parts of a core: members, percentage of
+/// reads, ratio.
 const SPEED_UPS: [(u32, u32, f64); 3] = [(3, 100, 2.7), (5, 100, 4.4), (3, 90, 2.0)];
 
-/// The least part of a raw blocking TCP echo's throughput.
+/// The least part of the throughput of a raw blocking TCP echo.
 const OF_TCP: f64 = 0.6;
 
 /// All promises.
@@ -88,12 +89,12 @@ fn speed_up(results: &Results, share: f64, members: u32, reads: u32, least: f64)
     Verdict { promise, met: Some(ratio >= least), numbers }
 }
 
-/// Median throughput by median throughput.
+/// One median throughput divided by the other.
 pub fn ratio(one: &Point, other: &Point) -> f64 {
     median(&one.per_second) / median(&other.per_second)
 }
 
-/// The same of each round.
+/// The ratio of throughputs in each round.
 pub fn paired(one: &Point, other: &Point) -> Vec<f64> {
     one.per_second.iter().zip(&other.per_second).map(|(one, other)| one / other).collect()
 }
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_not_met_but_not_measured() {
+    fn omitted_part_is_not_measured() {
         let mut results = results(Vec::new());
         results.skipped.push("no root".to_owned());
         let verdicts = all(&results);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_is_what_bars_tell_apart() {
+    fn slower_means_that_bars_do_not_overlap() {
         let points = |craq| {
             vec![
                 point(Graph::Blocking, Placement::Free, System::Cr, 1, 100.0),
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_of_callers_far_from_tcp_is_enough() {
+    fn one_slow_number_of_callers_breaks_the_promise() {
         let points = |at_ten| {
             vec![
                 point(Graph::Blocking, Placement::OneCore, System::Tcp, 1, 100.0),

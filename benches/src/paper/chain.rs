@@ -1,4 +1,4 @@
-//! Chains of node processes, each node in a namespace of its own, and the clients' side of the network.
+//! Chains of node processes, each node in a namespace of its own, and the client side of the network.
 
 use std::{
     net::SocketAddr,
@@ -20,12 +20,12 @@ use crate::throughput::{
 
 const FIRST_PORT: u16 = 4000;
 
-/// Longer than any pause that a busy machine makes nodes take, where no failure is measured.
+/// The lease where no failure is measured: longer than any pause of a node on a busy machine.
 const CALM_LEASE_MS: u32 = 5000;
 
 /// The network, the program of a node, and a thread in each client's namespace.
 pub struct Lab {
-    /// The namespaces. They go last.
+    /// The namespaces. They are dropped last.
     net: Net,
     node: PathBuf,
     drivers: Vec<Arc<Driver>>,
@@ -33,10 +33,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes namespaces for so many nodes and clients.
+    /// Makes namespaces for `nodes` nodes and `clients` clients.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn make(node: PathBuf, nodes: usize, clients: usize, mbit: u32) -> Result<Self, Failed> {
         let net = Net::make(nodes, clients, mbit)?;
         let driver = |client| {
@@ -47,10 +47,10 @@ impl Lab {
         Ok(Self { net, node, drivers, next_port: AtomicU16::new(FIRST_PORT) })
     }
 
-    /// The links carry so much from now on.
+    /// Sets the rate of the links.
     ///
     /// # Errors
-    /// What `tc` says.
+    /// An error of `tc`.
     pub fn shape(&self, mbit: u32) -> Result<(), Failed> {
         self.net.shape(mbit)
     }
@@ -58,18 +58,18 @@ impl Lab {
     /// A runtime whose sockets are in a client's namespace.
     ///
     /// # Errors
-    /// That there are not so many.
+    /// There are not so many clients.
     pub fn driver(&self, client: usize) -> Result<&Arc<Driver>, Failed> {
         self.drivers.get(client).ok_or_else(|| format!("there are {} clients", self.drivers.len()).into())
     }
 }
 
-/// A chain, head and tail wherever the cluster puts them.
+/// A chain. The cluster chooses the places of its nodes.
 #[derive(Debug)]
 pub struct Chain {
     /// CR or CRAQ.
     pub system: System,
-    /// For its clients.
+    /// What clients need to connect.
     pub contact: Arc<Contact>,
     lease_ms: u32,
     nodes: Vec<Option<Process>>,
@@ -80,15 +80,15 @@ impl Chain {
     /// Starts a chain on the first namespaces of the lab; [`ready`](Self::ready) waits for it.
     ///
     /// # Errors
-    /// That a process doesn't start.
+    /// A process doesn't start.
     pub fn begin(lab: &Lab, system: System, members: usize) -> Result<Self, Failed> {
         Self::begin_with_lease(lab, system, members, CALM_LEASE_MS)
     }
 
-    /// The same, with leases of another length.
+    /// Like [`begin`](Self::begin), with leases of another length.
     ///
     /// # Errors
-    /// That a process doesn't start.
+    /// A process doesn't start.
     pub fn begin_with_lease(lab: &Lab, system: System, members: usize, lease_ms: u32) -> Result<Self, Failed> {
         let port = lab.next_port.fetch_add(1, Relaxed);
         let addrs = (0..members).map(|node| SocketAddr::from((Place::Node(node).address(), port))).collect();
@@ -106,7 +106,7 @@ impl Chain {
         let own = contact.addrs.get(node).ok_or("there is no such node")?;
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &lab.net.namespace(Place::Node(node))]).arg(&lab.node);
-        // A node that is started again is the same one to its clients.
+        // The name stays when the node is started again, so that clients take it for the same node.
         command.args(["--name", &format!("node-{}", node + 1)]);
         command.args(["--cluster", &contact.name, "--no-mdns", "--listen", &own.to_string()]);
         for seed in contact.addrs.iter().filter(|seed| *seed != own) {
@@ -124,7 +124,7 @@ impl Chain {
     /// Waits until every node serves strong reads.
     ///
     /// # Errors
-    /// That one of them ended, or isn't ready in time.
+    /// A node ended, or isn't ready in time.
     pub fn ready(&mut self) -> Result<(), Failed> {
         let role = |node: &Process| Ok(ReadyLine::parse(&node.said()?)?.role);
         self.roles = self.nodes.iter().flatten().map(role).collect::<Result<_, Failed>>()?;
@@ -136,7 +136,7 @@ impl Chain {
         self.roles.iter().position(|one| one == role)
     }
 
-    /// How many members it has.
+    /// The number of members.
     pub fn members(&self) -> usize {
         self.contact.addrs.len()
     }
@@ -146,7 +146,7 @@ impl Chain {
         if self.system == System::Cr { 1 } else { self.members() }
     }
 
-    /// The numbers of the processes that run.
+    /// The ids of the running processes.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().flatten().map(Process::pid).collect()
     }
@@ -161,7 +161,7 @@ impl Chain {
     /// Starts a killed node again, empty, and waits until it is ready.
     ///
     /// # Errors
-    /// That it doesn't start, or isn't ready in time.
+    /// The node doesn't start, or isn't ready in time.
     pub fn restart(&mut self, lab: &Lab, node: usize) -> Result<(), Failed> {
         let process = self.start_node(lab, node)?;
         let slot = self.nodes.get_mut(node).ok_or("there is no such node")?;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{clock, config::TransportConfig};
+use artillery_core::{config::TransportConfig, internal::clock};
 use artillery_ddata::{Client, NodeId, Place};
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -25,13 +25,13 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// A client that was served by the same member for so long stays with it.
+/// After this time a client stays with the member that serves it.
 const SETTLING_TIME: Duration = Duration::from_millis(150);
 
-/// Clients that are tried for each seat and member.
+/// Most clients that are tried for each seat and member.
 const MAX_TRIES: usize = 40;
 
-/// Callers that give keys their first values, or look at their last ones, at each client.
+/// Callers at each client that give keys their first values, or verify the last ones.
 const FILLERS: usize = 16;
 
 /// A client and the member that serves its reads.
@@ -46,17 +46,17 @@ struct Seat {
 pub struct Crowd {
     seats: Vec<Seat>,
     copies: u32,
-    /// Whether errors are counted rather than the end of the run.
+    /// Whether errors are counted instead of ending the run.
     pub tolerant: bool,
-    /// How often each client asks for the routing by itself. A client whose calls all succeed hears of no member that joins.
+    /// How often each client refreshes its routing. A client whose calls all succeed would not learn of new members.
     pub refresh: Option<Duration>,
 }
 
 impl Crowd {
-    /// Connects `per_member` clients for each member. In CRAQ as many of them read at each member; in CR all read at the tail.
+    /// Connects `per_member` clients for each member. In CRAQ that many read at each member; in CR all read at the tail.
     ///
     /// # Errors
-    /// That a client can't connect, or that no client chooses one of the members.
+    /// A client can't connect, or no client chooses one of the members.
     pub fn gather(lab: &Lab, chain: &Chain, per_member: usize) -> Result<Self, Failed> {
         let wanted = per_member * chain.members();
         let most = if chain.system == System::Cr { wanted } else { per_member };
@@ -81,7 +81,7 @@ impl Crowd {
         Err("clients never choose some of the members".into())
     }
 
-    /// How many clients there are.
+    /// The number of clients.
     pub fn clients(&self) -> usize {
         self.seats.len()
     }
@@ -91,13 +91,13 @@ impl Crowd {
         self.seats.iter().position(|seat| seat.place == place)
     }
 
-    /// Has all clients read, with so many callers in all.
+    /// Reading callers, `callers` in all, spread over all clients.
     pub fn readers(&self, callers: usize) -> Vec<(usize, Caller)> {
         let reader = |number| (number % self.clients().max(1), Caller { work: Work::Read, number, writers: 1 });
         (0..callers).map(reader).collect()
     }
 
-    /// So many writers, spread over all clients, which make so many writes a second together.
+    /// Writing callers, `writers` in all, spread over all clients. Together they make `per_second` writes per second.
     pub fn writers(&self, writers: usize, per_second: Option<f64>) -> Vec<(usize, Caller)> {
         let work = Work::Write { per_second: per_second.map(|all| all / writers.max(1) as f64) };
         (0..writers).map(|number| (number % self.clients().max(1), Caller { work, number, writers })).collect()
@@ -111,7 +111,7 @@ impl Crowd {
         self.run_beside(book, window, jobs, (book, &[]))
     }
 
-    /// The same, beside other callers, which aren't counted.
+    /// Like [`run`](Self::run), beside other callers, which aren't counted.
     ///
     /// # Errors
     /// The first operation that failed.
@@ -160,10 +160,10 @@ impl Crowd {
         self.for_each_key(book, |line, at| Box::pin(async move { line.write(at).await.map(drop) }))
     }
 
-    /// Every key holds the last value that was written to it.
+    /// Checks that every key holds the last value that was written to it.
     ///
     /// # Errors
-    /// A key that doesn't, or a read that failed.
+    /// A key with another value, or a read that failed.
     pub fn verify(&self, book: &Arc<Book>) -> Result<(), Failed> {
         self.for_each_key(book, |line, at| Box::pin(async move { line.read(at).await }))
     }
@@ -206,7 +206,7 @@ async fn work_together(
     join(tasks).await
 }
 
-/// Asks for the routing again and again. An answer that doesn't come is waited for in the next turn.
+/// Refreshes the routing at intervals. A missing answer is awaited in the next turn.
 async fn refresh_on(client: Client, every: Duration, window: Window) -> Result<(), Failed> {
     let mut pace = tokio::time::interval(every);
     while clock::now() < window.until {
@@ -224,7 +224,7 @@ async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
 }
 
 async fn connect(contact: &Contact, at: usize) -> Result<Client, Failed> {
-    let transport = TransportConfig { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..TransportConfig::default() };
+    let transport = TransportConfig::default().with_listen((Ipv4Addr::UNSPECIFIED, 0).into());
     let seed = *contact.addrs.get(at).ok_or("there is no such node")?;
     let client = Client::builder().cluster(&contact.name).secret(&contact.secret).transport(transport);
     Ok(client.seed(seed).connect().await?)
@@ -236,7 +236,7 @@ async fn sticky(contact: &Contact, at: usize, is_settled: bool) -> Result<(Clien
     let until = clock::now() + SETTLING_TIME;
     let (first, mut place) = server(&client).await?;
     let mut node = first;
-    // Reads go to the member that was dialled first until the right one is connected.
+    // Reads go to the member that was dialled first until the wanted one is connected.
     while node == first && !is_settled && clock::now() < until {
         (node, place) = server(&client).await?;
     }

@@ -1,4 +1,4 @@
-//! The experiments of the evaluation, each a file.
+//! The experiments of the evaluation, each in a file of its own.
 
 mod failover;
 mod latency;
@@ -8,7 +8,7 @@ mod writes;
 
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 use bytes::Bytes;
 
 pub use self::{failover::failover, latency::latency, mixed::mixed, reads::reads, writes::writes};
@@ -27,11 +27,11 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// Values of the paper's figures, in bytes.
+/// Sizes of values in the paper, in bytes.
 const SMALL: usize = 500;
 const LARGE: usize = 5000;
 
-/// How a run is made.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The program `node`.
@@ -53,13 +53,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The run whose figures are worth storing.
+    /// A run whose figures are worth storing.
     pub fn full(node: PathBuf) -> Self {
         let (warm_up, sample) = (Duration::from_millis(500), Duration::from_secs(2));
         Self { node, quick: false, rounds: 3, warm_up, sample, keys: 1000, hot_keys: 16, clients_per_member: 2 }
     }
 
-    /// Whether everything works.
+    /// A short run, which shows whether everything works.
     pub fn quick(node: PathBuf) -> Self {
         let (warm_up, sample) = (Duration::from_millis(150), Duration::from_millis(400));
         Self { quick: true, rounds: 1, warm_up, sample, ..Self::full(node) }
@@ -68,7 +68,7 @@ impl Plan {
     /// The longest chain.
     pub const MAX_MEMBERS: usize = 7;
 
-    /// What is stored of it.
+    /// The settings that are stored with the results.
     pub fn settings(&self) -> Settings {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Settings {
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// Callers that keep a member's link full, by size of values: they hold less than fits in its queue.
+/// Number of callers that keep the link of a member full, by size of values. Their requests fit in its queue.
 fn callers_per_link(value_bytes: usize) -> usize {
     (160_000 / (value_bytes + 100)).clamp(16, 256)
 }
@@ -123,7 +123,7 @@ fn sample(
     Ok((tally, cores))
 }
 
-/// The indices of some contestants, there and back again by turns, so that none is always the first.
+/// The indices of the contestants, forward or backward by round, so that none is always the first.
 fn turns(contestants: usize, round: u32) -> Vec<usize> {
     let mut order: Vec<_> = (0..contestants).collect();
     if round % 2 == 1 {

@@ -1,4 +1,4 @@
-//! What callers do: one operation after the other, each answer checked.
+//! The work of callers: one operation after the other, each answer checked.
 
 use std::{
     collections::BTreeSet,
@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::clock;
-use artillery_ddata::{Kv, Version, Way};
+use artillery_core::internal::clock;
+use artillery_ddata::{Kv, Version, kv::ReadPath};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::tally::{Kind, Tally};
@@ -17,45 +17,45 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// What one caller does until the window is over.
+/// The work of one caller until the window is over.
 #[derive(Debug, Clone, Copy)]
 pub enum Work {
     /// Reads any key.
     Read,
-    /// Gives its own keys new values: as many a second as are wanted, or as many as it can.
+    /// Gives the caller's own keys new values, at a rate or as fast as it can.
     Write {
-        /// Writes per second of this caller.
+        /// Writes per second of this caller. `None`: as many as it can.
         per_second: Option<f64>,
     },
-    /// Compares and swaps one key, again and again.
+    /// Repeatedly compares and swaps one key.
     Swap,
 }
 
-/// What is common to the callers of one client.
+/// State shared by the callers of one client.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// The client's handle.
     pub kv: Kv,
-    /// Keys and what was written to them.
+    /// Keys, and the writes to them.
     pub book: Arc<Book>,
-    /// Members that a write must be on.
+    /// Number of members that must hold a write.
     pub copies: u32,
-    /// When, and what counts.
+    /// The time of the sample.
     pub window: Window,
-    /// Whether an error is counted rather than the end of the run.
+    /// Whether an error is counted instead of ending the run.
     pub tolerant: bool,
-    /// What was done.
+    /// Counts of the operations.
     pub tally: Arc<Mutex<Tally>>,
 }
 
-/// One caller of all that write to the same book.
+/// One of the callers that use the same book.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
-    /// What it does.
+    /// The work of the caller.
     pub work: Work,
     /// Its number among writers, which decides which keys are its own.
     pub number: usize,
-    /// How many writers there are.
+    /// The number of writers.
     pub writers: usize,
 }
 
@@ -123,7 +123,7 @@ impl Line {
         match self.kv.get(self.book.name(at)).await {
             Ok(read) => {
                 self.book.check(at, floor, read.value())?;
-                let kind = if read.served.way == Way::Local { Kind::CleanRead } else { Kind::DirtyRead };
+                let kind = if read.served.way == ReadPath::Local { Kind::CleanRead } else { Kind::DirtyRead };
                 self.note(|tally| tally.note(kind, began, clock::now()));
                 Ok(())
             }
@@ -141,17 +141,17 @@ impl Line {
             if unknown.contains(&at) {
                 tokio::task::yield_now().await;
             } else if !self.write(at).await? {
-                // The failed write may still take effect: another one to the same key could no longer be checked.
+                // The failed write may still take effect. Another write to the same key could no longer be checked.
                 unknown.insert(at);
             }
         }
         Ok(())
     }
 
-    /// Gives a key its next value; `false`: that failed, and the line tolerates it.
+    /// Gives a key its next value. `false`: the write failed, and the line tolerates it.
     ///
     /// # Errors
-    /// That it failed, or is on too few members.
+    /// The write failed, or too few members hold it.
     pub async fn write(&self, at: usize) -> Result<bool, Failed> {
         let ((number, value), began) = (self.book.issue(at), clock::now());
         match self.kv.put(self.book.name(at), value).await {

@@ -1,7 +1,7 @@
 //! The network of a run: a namespace for each node and each client, and a switch between them.
 //!
 //! Every namespace has one link, to a bridge in a namespace of its own. Both ends of a link are shaped, so it carries the
-//! same number of bits a second each way, as a port of a switch does.
+//! same number of bits per second in each direction, like a port of a switch.
 
 mod command;
 mod leftovers;
@@ -23,10 +23,10 @@ use crate::throughput::Failed;
 /// The name of a link's end in its own namespace.
 const LINK: &str = "link";
 const BRIDGE: &str = "bridge";
-/// Bytes that wait at either end of a link; what comes beyond them is dropped.
+/// Bytes that may wait at either end of a link. Further ones are dropped.
 pub const QUEUE_BYTES: u32 = 512 << 10;
 
-/// The namespaces of this process. They are removed when it ends, by a signal too.
+/// The namespaces of this process. They are removed when the process ends, also by a signal.
 static MADE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<String>> {
@@ -38,7 +38,7 @@ pub fn remove_all() {
     made().drain(..).for_each(|namespace| leftovers::remove_namespace(&namespace));
 }
 
-/// What a namespace is for.
+/// The owner of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The node with this number, from 0 on.
@@ -48,7 +48,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its address.
+    /// The address of the place.
     pub fn address(self) -> Ipv4Addr {
         let (third, number) = match self {
             Self::Node(number) => (0, number),
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-/// The namespaces of a run. Dropped: removed, with all that is in them.
+/// The namespaces of a run. Dropping it removes them, with all processes in them.
 #[derive(Debug)]
 pub struct Net {
     prefix: String,
@@ -73,7 +73,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// What this machine lacks for such a network, if it lacks anything.
+    /// What this machine lacks for such a network, if anything.
     pub fn missing() -> Option<&'static str> {
         if !rustix::process::geteuid().is_root() {
             return Some("network namespaces need root");
@@ -84,7 +84,7 @@ impl Net {
     /// Makes the namespaces, after removing those of earlier runs that were killed.
     ///
     /// # Errors
-    /// What `ip` or `tc` says.
+    /// An error of `ip` or `tc`.
     pub fn make(nodes: usize, clients: usize, mbit: u32) -> Result<Self, Failed> {
         leftovers::remove();
         let places = (0..nodes).map(Place::Node).chain((0..clients).map(Place::Client)).collect();
@@ -119,17 +119,17 @@ impl Net {
         })
     }
 
-    /// From now on, each link carries so many megabits a second, each way.
+    /// Sets the rate of each link, in megabits per second in each direction.
     ///
     /// # Errors
-    /// What `tc` says.
+    /// An error of `tc`.
     pub fn shape(&self, mbit: u32) -> Result<(), Failed> {
-        // HTB takes a train of segments as a whole; TBF would cut it.
+        // HTB handles a train of segments as a whole; TBF would cut it.
         let rate = format!("htb rate {mbit}mbit ceil {mbit}mbit burst 16k cburst 16k quantum 3000");
         self.at_all_ends(|link| format!("class replace dev {link} parent 1: classid 1:1 {rate}"))
     }
 
-    /// Has `tc` follow a line at both ends of every link.
+    /// Has `tc` execute a line at both ends of every link.
     fn at_all_ends(&self, line: impl Fn(&str) -> String) -> Result<(), Failed> {
         batch("tc", Some(&self.switch()), self.places.iter().map(|place| line(&place.name())))?;
         self.places.iter().try_for_each(|&place| batch("tc", Some(&self.namespace(place)), [line(LINK)]))
@@ -140,7 +140,7 @@ impl Net {
         format!("{}{}", self.prefix, place.name())
     }
 
-    /// The way into a namespace, for threads.
+    /// A handle with which threads can enter a namespace.
     pub fn door(&self, place: Place) -> Door {
         Door(Path::new("/run/netns").join(self.namespace(place)))
     }
@@ -164,7 +164,7 @@ impl Door {
     /// Moves this thread, and those that it starts from now on, into the namespace.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn enter(&self) -> Result<(), Failed> {
         let file = File::open(&self.0).map_err(|error| format!("{}: {error}", self.0.display()))?;
         Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_removed() {
+    fn namespaces_are_removed() {
         if let Some(missing) = Net::missing() {
             eprintln!("SKIPPED: {missing}");
             return;

@@ -1,4 +1,4 @@
-//! What is stored of a run: all that its graphs are drawn from.
+//! The stored results of a run, from which its graphs are drawn.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -10,9 +10,9 @@ use crate::throughput::results::{Machine, System};
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Where and when.
+    /// The machine and the time of the run.
     pub machine: Machine,
-    /// How.
+    /// The parameters of the run.
     pub settings: Settings,
     /// Reads by length of the chain.
     pub reads: Vec<ReadPoint>,
@@ -26,7 +26,7 @@ pub struct Results {
     pub failover: Vec<Failover>,
 }
 
-/// How a run was made.
+/// The parameters of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Whether samples were short.
@@ -45,27 +45,27 @@ pub struct Settings {
     pub clients_per_member: usize,
     /// Bytes that may wait at each end of a link.
     pub queue_bytes: u32,
-    /// What there is between nodes and clients.
+    /// The network between nodes and clients.
     pub network: String,
 }
 
-/// Cores that were busy during a sample.
+/// The use of cores during a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cores {
-    /// With the clients.
+    /// Cores that were busy with the clients.
     pub clients: f64,
-    /// With the nodes.
+    /// Cores that were busy with the nodes.
     pub nodes: f64,
-    /// With other programs, and with work of the kernel that is no process's.
+    /// Cores that were busy with other programs, and with kernel work outside processes.
     pub others: f64,
-    /// With nothing.
+    /// Idle cores.
     pub idle: f64,
 }
 
 /// Reads of one chain. Lists have an entry for each sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadPoint {
-    /// What each link carries.
+    /// The rate of each link, in megabits per second.
     pub mbit: u32,
     /// Bytes of a value.
     pub value_bytes: usize,
@@ -86,15 +86,15 @@ pub struct ReadPoint {
 /// Reads beside writes to the same few keys. Lists have an entry for each sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MixedPoint {
-    /// What each link carries.
+    /// The rate of each link, in megabits per second.
     pub mbit: u32,
     /// CR or CRAQ.
     pub system: System,
     /// Members of the chain.
     pub members: usize,
-    /// Writes a second that were asked for; `None`: as many as possible.
+    /// Requested writes per second. `None`: as many as possible.
     pub wanted: Option<f64>,
-    /// Writes a second that were made.
+    /// Writes per second that were made.
     pub writes: Vec<f64>,
     /// Clean reads a second.
     pub clean: Vec<f64>,
@@ -104,22 +104,22 @@ pub struct MixedPoint {
     pub cores: Vec<Cores>,
 }
 
-/// How keys are changed.
+/// A kind of write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Values are put to many keys, by many callers.
+    /// Many callers put values to many keys.
     Put,
-    /// One key is compared and swapped, by one caller.
+    /// One caller compares and swaps one key.
     Swap,
 }
 
 /// Writes to one chain. Lists have an entry for each sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WritePoint {
-    /// What each link carries.
+    /// The rate of each link, in megabits per second.
     pub mbit: u32,
-    /// How keys are changed.
+    /// The kind of write.
     pub change: Change,
     /// Bytes of a value.
     pub value_bytes: usize,
@@ -138,7 +138,7 @@ pub struct WritePoint {
 /// Latencies of one caller at one chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPoint {
-    /// What each link carries.
+    /// The rate of each link, in megabits per second.
     pub mbit: u32,
     /// Members of the chain.
     pub members: usize,
@@ -155,7 +155,7 @@ pub struct LatencyPoint {
 /// Reads and writes while a member is killed and comes back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failover {
-    /// What each link carries.
+    /// The rate of each link, in megabits per second.
     pub mbit: u32,
     /// Members of the chain.
     pub members: usize,
@@ -163,7 +163,7 @@ pub struct Failover {
     pub killed: String,
     /// Length of a lease, in milliseconds.
     pub lease_ms: u32,
-    /// Writes a second that were asked for.
+    /// Requested writes per second.
     pub writes_wanted: f64,
     /// When the member is killed.
     pub killed_ms: u64,
@@ -178,7 +178,7 @@ pub struct Failover {
 }
 
 impl Results {
-    /// A run that has measured nothing yet.
+    /// Results without any points.
     pub fn new(machine: Machine, settings: Settings) -> Self {
         let (reads, mixed, writes, latency, failover) = Default::default();
         Self { machine, settings, reads, mixed, writes, latency, failover }
@@ -187,7 +187,7 @@ impl Results {
     /// Reads a file.
     ///
     /// # Errors
-    /// That it can't be read, or isn't what [`store`](Self::store) writes.
+    /// The file can't be read, or is not of the format that [`store`](Self::store) writes.
     pub fn load(path: &Path) -> io::Result<Self> {
         load(path)
     }
@@ -195,7 +195,7 @@ impl Results {
     /// Writes a file, with a line for each point.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.text()?)
     }
@@ -214,7 +214,7 @@ impl Results {
         Ok(format!("{{\n{}\n}}\n", parts.join(",\n")))
     }
 
-    /// The rates that links were held to, greatest first.
+    /// The rates of links, greatest first.
     pub fn rates(&self) -> Vec<u32> {
         let reads = self.reads.iter().map(|point| point.mbit);
         let mixed = self.mixed.iter().map(|point| point.mbit);

@@ -14,12 +14,12 @@ pub const BUCKET: Duration = Duration::from_millis(100);
 /// Latencies above a minute count as a minute, in nanoseconds.
 const MAX_LATENCY: u64 = 60_000_000_000;
 
-/// Kinds of operations that are told apart.
+/// The kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A strong read that its member answered by itself.
+    /// A strong read that its member answered without a version query.
     CleanRead,
-    /// A strong read for which its member asked the tail.
+    /// A strong read for which its member queried the tail.
     DirtyRead,
     /// A write or a compare-and-swap.
     Write,
@@ -39,7 +39,7 @@ pub struct Bucket {
 /// Latencies of one kind of operation, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many operations there were.
+    /// The number of operations.
     pub count: u64,
     /// Median.
     pub p50_us: f64,
@@ -59,10 +59,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing so far.
+    /// An empty tally.
     ///
     /// # Errors
-    /// None, as long as the constants make sense.
+    /// None with the present constants.
     pub fn new(window: Window) -> Result<Self, Failed> {
         let histogram = || Histogram::new_with_max(MAX_LATENCY, 2);
         let buckets = window.length().as_millis().div_ceil(BUCKET.as_millis()) as usize;
@@ -96,10 +96,10 @@ impl Tally {
         }
     }
 
-    /// Adds what another client has counted in the same window.
+    /// Adds the tally of another client in the same window.
     ///
     /// # Errors
-    /// None: histograms are all of one kind.
+    /// None, since all histograms have the same parameters.
     pub fn add(&mut self, other: &Self) -> Result<(), Failed> {
         for (own, others) in self.latencies.iter_mut().zip(&other.latencies) {
             own.add(others)?;

@@ -1,4 +1,4 @@
-//! The figures as Markdown, beside the paper's, and whether reads grow with the chain as they do there.
+//! The figures as Markdown, beside those of the paper, and whether reads grow with the chain as in the paper.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::{
     throughput::{results::System, stats::median},
 };
 
-/// Reads of CRAQ by those of CR-3: members, and the least ratio, which is the paper's.
+/// Reads of CRAQ divided by those of CR-3: members, and the least ratio, which is that of the paper.
 const SPEED_UPS: [(usize, f64); 3] = [(3, 2.9), (5, 4.8), (7, 6.75)];
 
 /// Reads of a chain.
@@ -18,7 +18,7 @@ pub fn reads(results: &Results, mbit: u32, value_bytes: usize, system: System, m
     })
 }
 
-/// Sizes of values that reads were measured with.
+/// Sizes of values with which reads were measured.
 pub fn value_sizes(results: &Results) -> Vec<usize> {
     let mut sizes: Vec<_> = results.reads.iter().map(|point| point.value_bytes).collect();
     sizes.sort_unstable();
@@ -26,13 +26,13 @@ pub fn value_sizes(results: &Results) -> Vec<usize> {
     sizes
 }
 
-/// Cores that were idle and those that worked for others: a figure with neither is bound by processors.
+/// Idle cores, and cores busy with other programs. A figure with neither is bound by processors.
 fn spare(cores: &[Cores]) -> String {
     let middle = |of: fn(&Cores) -> f64| median(&cores.iter().map(of).collect::<Vec<_>>());
     format!("{:.2} · {:.2}", middle(|cores| cores.idle), middle(|cores| cores.others))
 }
 
-/// Whether CRAQ reads as many times as much as CR-3 as in the paper.
+/// Whether the reads of CRAQ exceed those of CR-3 by the factors of the paper.
 pub fn all(results: &Results) -> Vec<Verdict> {
     let mut all = Vec::new();
     for mbit in results.rates() {

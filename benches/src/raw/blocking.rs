@@ -1,4 +1,4 @@
-//! TCP by the standard library alone: no runtime, a thread at each end that waits in the system.
+//! TCP with the standard library alone: no runtime; at each end a thread waits in a system call.
 
 use std::{
     io::{self, Read, Write},
@@ -21,7 +21,7 @@ impl BlockingTcp {
     /// Starts a server, and connects to it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn connect(shape: Shape) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
@@ -29,10 +29,10 @@ impl BlockingTcp {
         Self::connect_to(addr, shape)
     }
 
-    /// Connects to a server that is there.
+    /// Connects to a running server.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn connect_to(addr: SocketAddr, shape: Shape) -> io::Result<Self> {
         let stream = TcpStream::connect(addr)?;
         stream.set_nodelay(true)?;
@@ -42,7 +42,7 @@ impl BlockingTcp {
     /// Makes a request and waits for its response.
     ///
     /// # Errors
-    /// What the system says, or that the answer was wrong.
+    /// An error of the system, or a wrong answer.
     pub fn ask(&mut self) -> io::Result<()> {
         let number = self.sent;
         self.sent += 1;
@@ -53,7 +53,7 @@ impl BlockingTcp {
     }
 }
 
-/// Ends with its connection.
+/// Serves one connection until it ends.
 fn serve(listener: &TcpListener, shape: Shape) -> io::Result<()> {
     answer_all(listener.accept()?.0, shape)
 }

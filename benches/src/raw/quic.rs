@@ -1,4 +1,4 @@
-//! QUIC with the settings of a node, and nothing above it.
+//! Bare QUIC with the settings of a node.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ pub struct Quic {
     /// Its stream.
     pub pipe: Pipe<RecvStream, SendStream>,
     connection: Connection,
-    /// Without it the connection would not be driven.
+    /// Kept, since it drives the connection.
     _endpoint: Endpoint,
 }
 
@@ -36,7 +36,7 @@ impl Quic {
     /// Starts a server, and opens a stream to it.
     ///
     /// # Errors
-    /// What the system or QUIC says.
+    /// An error of the system or of QUIC.
     pub async fn connect(shape: Shape) -> io::Result<Self> {
         let (found, addr) = std::sync::mpsc::sync_channel(1);
         on_own_thread(move || async move {
@@ -46,17 +46,17 @@ impl Quic {
             let connection = incoming.await?;
             let (writer, reader) = connection.accept_bi().await?;
             let served = serve(reader, writer, shape).await;
-            // It is how a client ends.
+            // A client ends by closing the connection.
             if connection.close_reason().is_some() { Ok(()) } else { served }
         })?;
         let (addr, certificate) = addr.recv().map_err(io::Error::other)?;
         Self::connect_to(addr, certificate, shape).await
     }
 
-    /// Connects to a server that is there and has this certificate, and opens a stream.
+    /// Connects to a running server with this certificate, and opens a stream.
     ///
     /// # Errors
-    /// What the system or QUIC says.
+    /// An error of the system or of QUIC.
     pub async fn connect_to(addr: SocketAddr, certificate: Vec<u8>, shape: Shape) -> io::Result<Self> {
         let endpoint = endpoint(None)?;
         let connecting = endpoint.connect_with(client(certificate.into())?, addr, NAME).map_err(io::Error::other)?;
@@ -68,7 +68,7 @@ impl Quic {
     /// Opens another stream of its connection.
     ///
     /// # Errors
-    /// What QUIC says.
+    /// An error of QUIC.
     pub async fn another(&self, shape: Shape) -> io::Result<Pipe<RecvStream, SendStream>> {
         let (writer, reader) = self.connection.open_bi().await?;
         Ok(Pipe::new(reader, writer, shape))
@@ -126,7 +126,7 @@ fn endpoint(server: Option<ServerConfig>) -> io::Result<Endpoint> {
     Endpoint::new(config, server, UdpSocket::from(socket), Arc::new(TokioRuntime))
 }
 
-/// A node's settings: those that bear on speed are to be the same.
+/// The settings of a node, so that both have the same speed.
 fn transport() -> io::Result<Arc<QuinnTransport>> {
     let settings = TransportConfig::default();
     let mut mtu = MtuDiscoveryConfig::default();

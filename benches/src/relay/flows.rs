@@ -11,10 +11,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::socket::Socket;
 
-/// Clients at a time; a further one takes the place of the one that was heard least lately.
+/// Most clients at a time. A further one replaces the one that has been silent for the longest time.
 const MAX_FLOWS: usize = 256;
 
-/// What one client has at the relay.
+/// The state of one client at the relay.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) socket: Socket,
@@ -40,7 +40,7 @@ impl Flows {
         Self { target, entries: BTreeMap::new(), heard: 0, tasks: JoinSet::new() }
     }
 
-    /// What this client has; `answers` takes in what the target sends to a new one.
+    /// The flow of this client. For a new client, runs `answers`, which receives what the target sends.
     pub(super) fn of<F>(&mut self, client: SocketAddr, answers: impl FnOnce(Arc<Flow>) -> F) -> io::Result<Arc<Flow>>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -50,7 +50,7 @@ impl Flows {
             entry.last_heard = self.heard;
             return Ok(entry.flow.clone());
         }
-        // What has ended is taken off the list.
+        // Reap ended tasks.
         while self.tasks.try_join_next().is_some() {}
         if self.entries.len() >= MAX_FLOWS {
             self.forget_oldest();

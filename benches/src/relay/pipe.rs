@@ -1,4 +1,4 @@
-//! One way of a link: what enters it leaves it later, or not at all.
+//! One direction of a link. Datagrams that enter it leave it later, or are lost.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,7 +6,7 @@ use artillery_core::Timestamp;
 
 use super::{Counts, train::Train};
 
-/// What one way of a link does to datagrams.
+/// The effect of one direction of a link on datagrams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// How long a datagram is under way.
@@ -15,11 +15,11 @@ pub struct Shape {
     pub loss_ppm: u32,
     /// Datagrams of more bytes are dropped.
     pub max_datagram: usize,
-    /// Bytes a second; `None`: as many as come.
+    /// Bytes per second. `None`: as many as come.
     pub rate: Option<u64>,
-    /// Bytes that may wait for their turn where there is a rate; what comes beyond them is dropped.
+    /// Bytes that may wait for their turn where there is a rate. Further ones are dropped.
     pub queue_bytes: u64,
-    /// Where chance begins.
+    /// The seed of the random losses.
     pub seed: u64,
 }
 
@@ -29,24 +29,24 @@ impl Default for Shape {
     }
 }
 
-/// Bytes that are under way at a time, at most: enough for 1.6 GB/s over 156 ms.
+/// Most bytes that are under way at a time: enough for 1.6 GB/s over 156 ms.
 const MAX_BYTES: usize = 256 << 20;
 
-/// What a train takes beside its bytes.
+/// Size of a train without its bytes.
 const TRAIN_BYTES: usize = 128;
 
-/// What leaves a pipe next.
+/// The next event of a pipe.
 #[derive(Debug)]
 pub enum Next<T> {
-    /// This, now.
+    /// This train leaves now.
     Due(Train, T),
-    /// Something, then.
+    /// A train leaves at this time.
     At(Timestamp),
-    /// Nothing is under way.
+    /// No train is under way.
     Nothing,
 }
 
-/// One way of a link.
+/// One direction of a link.
 #[derive(Debug)]
 pub struct Pipe<T> {
     shape: Shape,
@@ -59,14 +59,14 @@ pub struct Pipe<T> {
 }
 
 impl<T: PartialEq> Pipe<T> {
-    /// An empty one.
+    /// An empty pipe.
     pub fn new(shape: &Shape, seed: u64) -> Self {
         let (shape, under_way) = (shape.clone(), VecDeque::new());
         Self { shape, under_way, bytes: 0, busy_until: Timestamp::ZERO, chance: seed, counts: Counts::default() }
     }
 
-    /// Some datagrams enter the link. A train arrives as a whole, when its last datagram does; one that comes at the same time
-    /// as the one before it becomes a part of that.
+    /// Some datagrams enter the link. A train arrives as a whole, when its last datagram does. A train that comes at the same
+    /// time as the one before becomes a part of that.
     pub fn enter(&mut self, now: Timestamp, train: Train, to: T) {
         let Some(train) = train.retain(|len| self.admits(now, len)) else { return };
         let due = self.busy_until.max(now) + self.shape.delay;
@@ -99,7 +99,7 @@ impl<T: PartialEq> Pipe<T> {
         true
     }
 
-    /// Whether there is room in the queue before the link; if so, its turn is taken.
+    /// Whether there is room in the queue before the link. If so, takes a turn.
     fn takes_turn(&mut self, now: Timestamp, len: u64) -> bool {
         let Some(rate) = self.shape.rate else { return true };
         let start = self.busy_until.max(now);
@@ -112,7 +112,7 @@ impl<T: PartialEq> Pipe<T> {
         true
     }
 
-    /// Takes out what is due.
+    /// Takes out the next train that is due.
     pub fn next(&mut self, now: Timestamp) -> Next<T> {
         match self.under_way.front() {
             None => return Next::Nothing,
@@ -125,12 +125,12 @@ impl<T: PartialEq> Pipe<T> {
         Next::Due(train, to)
     }
 
-    /// What became of datagrams so far.
+    /// The fates of datagrams so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// SplitMix64.
+    /// A random number, by SplitMix64.
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.chance;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_enters_leaves_later_in_order() {
+    fn datagrams_leave_later_in_order() {
         let mut pipe = Pipe::new(&Shape { delay: Duration::from_millis(78), ..Shape::default() }, 1);
         pipe.enter(at(10), train(1), 'a');
         pipe.enter(at(20), train(3), 'b');
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_spreads_datagrams_and_drops_what_finds_no_room() {
+    fn rate_spreads_datagrams_and_drops_the_excess() {
         let shape = Shape { rate: Some(1_000_000), queue_bytes: 5000, ..Shape::default() };
         let mut pipe = Pipe::new(&shape, 1);
         pipe.enter(at(0), train(3), ());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_lost_as_should_be_and_the_same_ones_each_time() {
+    fn losses_match_the_rate_and_repeat() {
         let lost = |seed| {
             let mut pipe = Pipe::new(&Shape { loss_ppm: 10_000, ..Shape::default() }, seed);
             for _ in 0..10_000 {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_together_leaves_together() {
+    fn simultaneous_datagrams_leave_together() {
         let mut pipe = Pipe::new(&Shape::default(), 1);
         for to in ['a', 'a', 'b'] {
             pipe.enter(at(1), train(1), to);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_bounded() {
+    fn bytes_under_way_are_bounded() {
         let mut pipe = Pipe::new(&Shape { delay: Duration::from_secs(60), ..Shape::default() }, 1);
         let big = Train::new(vec![0; 60_000], 60_000, None);
         for _ in 0..10_000 {

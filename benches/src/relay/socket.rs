@@ -10,10 +10,10 @@ use tokio::{io::Interest, net::UdpSocket};
 
 use super::train::Train;
 
-/// The most that one train can have.
+/// Most bytes of one train.
 const TRAIN_BYTES: usize = 64 << 10;
 
-/// Bytes asked of the system for each of a socket's buffers; it may give less.
+/// Requested size of each buffer of a socket, in bytes. The system may grant less.
 const SOCKET_BYTES: usize = 16 << 20;
 
 /// A UDP socket.
@@ -39,7 +39,7 @@ impl Socket {
     pub(super) fn bind(addr: SocketAddr) -> io::Result<Self> {
         let socket = StdSocket::bind(addr)?;
         let state = UdpSocketState::new((&socket).into())?;
-        // Less room means more losses when there is much to do, which are seen in what is measured.
+        // Errors are ignored: smaller buffers only mean more losses under load, which the figures show.
         let _ = state.set_recv_buffer_size((&socket).into(), SOCKET_BYTES);
         let _ = state.set_send_buffer_size((&socket).into(), SOCKET_BYTES);
         Ok(Self { socket: UdpSocket::from_std(socket)?, state })
@@ -49,7 +49,7 @@ impl Socket {
         self.socket.local_addr()
     }
 
-    /// Waits for datagrams: trains, and where each came from.
+    /// Waits for datagrams: trains, and the source of each.
     pub(super) async fn receive<'a>(
         &self,
         buffers: &'a mut Buffers,
@@ -64,7 +64,7 @@ impl Socket {
         Ok(received.map(|(bytes, meta)| (Train::new(bytes[..meta.len].to_vec(), meta.stride, meta.ecn), meta.addr)))
     }
 
-    /// Sends a train, in as few pieces as the system takes.
+    /// Sends a train, in as few pieces as the system allows.
     pub(super) async fn send(&self, train: &Train, destination: SocketAddr) -> io::Result<()> {
         let piece = train.stride() * self.state.max_gso_segments().max(1);
         if train.bytes().is_empty() {

@@ -2,16 +2,16 @@
 
 use quinn::udp::EcnCodepoint;
 
-/// What the system sends at once, at most.
+/// Most datagrams and bytes that the system sends at once.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 65_000;
 
-/// One datagram, or several of one length one after the other, of which the last one may be shorter.
+/// One or several datagrams of equal length. The last one may be shorter.
 #[derive(Debug, Clone)]
 pub struct Train {
     bytes: Vec<u8>,
     stride: usize,
-    /// The mark of congestion that all of them have.
+    /// The congestion mark of all of them.
     pub ecn: Option<EcnCodepoint>,
 }
 
@@ -22,25 +22,25 @@ impl Train {
         Self { bytes, stride, ecn }
     }
 
-    /// All of them.
+    /// The bytes of all datagrams.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes of one of them.
+    /// The length of each datagram but the last.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// How many there are. One without bytes is one, too.
+    /// The number of datagrams. One without bytes counts too.
     pub fn datagrams(&self) -> usize {
         self.bytes.len().div_ceil(self.stride).max(1)
     }
 
-    /// Puts another train behind this one, where both together are still one that the system can send at once.
+    /// Appends another train, if the system can send both together at once.
     ///
     /// # Errors
-    /// The other one, where they aren't.
+    /// The other train, if it can't.
     pub fn append(&mut self, other: Self) -> Result<(), Self> {
         let (own, others) = (self.bytes.len(), other.bytes.len());
         let is_whole = own > 0 && own % self.stride == 0;
@@ -56,8 +56,8 @@ impl Train {
         Ok(())
     }
 
-    /// The train without those that `keep` is false for; it is called for each of them, with its length. Where one in the
-    /// middle is missing, the train is still one of equal lengths.
+    /// The train without the datagrams for which `keep` is false. Calls `keep` for each of them, with its length. Without a
+    /// datagram in the middle it is still a train of equal lengths.
     pub fn retain(mut self, mut keep: impl FnMut(usize) -> bool) -> Option<Self> {
         let lengths = || self.bytes.chunks(self.stride).map(<[u8]>::len);
         let kept: Vec<_> = if self.bytes.is_empty() { vec![keep(0)] } else { lengths().map(&mut keep).collect() };

@@ -1,4 +1,4 @@
-//! Keys and what was written to each: enough to check every strong read.
+//! Keys, and the writes to each: enough to check every strong read.
 
 use std::sync::{
     Arc,
@@ -12,8 +12,8 @@ use crate::{VALUE, key};
 
 const WORD: usize = 8;
 
-/// The keys of one cluster, and the numbers of the writes to each. A key has one writer at a time, which waits for its
-/// write: its numbers rise, and a strong read must show the last that was acknowledged before it began, or a later one.
+/// The keys of one cluster, and the numbers of the writes to each. A key has one writer at a time, which waits for each
+/// write. So its numbers rise, and a strong read must show the last number acknowledged before it began, or a later one.
 #[derive(Debug)]
 pub struct Book {
     names: Vec<Bytes>,
@@ -22,38 +22,38 @@ pub struct Book {
     acknowledged: Vec<AtomicU64>,
 }
 
-/// What one caller is to do.
+/// The work of one caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
-    /// Which of the writers it is: its keys are those whose number leaves this rest.
+    /// The index of the caller among the writers. Its keys are those whose number modulo `writers` is this index.
     pub writer: usize,
-    /// How many there are.
+    /// The number of writers.
     pub writers: usize,
-    /// Reads of a hundred operations.
+    /// Percentage of reads.
     pub reads_percent: u32,
-    /// Where chance begins.
+    /// The seed of random choices.
     pub seed: u64,
-    /// When, and what counts.
+    /// The time of the sample.
     pub window: Window,
 }
 
 /// An operation on the key with this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// Read it.
+    /// Read the key.
     Read(usize),
-    /// Give it its next value.
+    /// Give the key its next value.
     Write(usize),
 }
 
 impl Ask {
-    /// Whether nothing is changed.
+    /// Whether it is a read.
     pub fn is_read(&self) -> bool {
         matches!(self, Self::Read(_))
     }
 }
 
-/// An endless choice of operations.
+/// An endless sequence of operations.
 #[derive(Debug)]
 pub struct Asks {
     turn: Turn,
@@ -62,7 +62,7 @@ pub struct Asks {
 }
 
 impl Book {
-    /// So many keys, none of which was written.
+    /// `keys` keys, none of which was written.
     pub fn new(keys: usize) -> Arc<Self> {
         Self::with((0..keys).map(key).collect(), VALUE)
     }
@@ -74,36 +74,36 @@ impl Book {
         Arc::new(Self { names, value_bytes, issued, acknowledged })
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn keys(&self) -> usize {
         self.names.len()
     }
 
-    /// A key.
+    /// The name of a key.
     pub fn name(&self, at: usize) -> &Bytes {
         &self.names[at]
     }
 
-    /// The next write's number and value.
+    /// The number and value of the next write.
     pub fn issue(&self, at: usize) -> (u64, Bytes) {
         let number = self.issued[at].fetch_add(1, SeqCst) + 1;
         (number, value(at as u64, number, self.value_bytes))
     }
 
-    /// This write is done.
+    /// Notes that this write was acknowledged.
     pub fn acknowledge(&self, at: usize, number: u64) {
         self.acknowledged[at].store(number, SeqCst);
     }
 
-    /// The least number that a read may show which begins now.
+    /// The least number that a read which begins now may show.
     pub fn floor(&self, at: usize) -> u64 {
         self.acknowledged[at].load(SeqCst)
     }
 
-    /// Checks all bytes of what a read has found.
+    /// Checks all bytes that a read has found.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of what is wrong.
     pub fn check(&self, at: usize, floor: u64, found: Option<&Bytes>) -> Result<(), Failed> {
         let name = String::from_utf8_lossy(&self.names[at]);
         let Some(found) = found else { return Err(format!("{name} is absent").into()) };
@@ -116,13 +116,13 @@ impl Book {
         Err(format!("{name} holds write {number}; {floor} was acknowledged before, {issued} were begun").into())
     }
 
-    /// Operations as the turn wants them.
+    /// The operations of a turn.
     pub fn asks(&self, turn: Turn) -> Asks {
         Asks { turn, keys: self.keys(), chance: turn.seed.wrapping_mul(0xd134_2543_de82_ef95) ^ turn.writer as u64 }
     }
 }
 
-/// A value that no other write has: key, number, and words made of both; the last one is cut off where no whole one fits.
+/// A unique value: key, number, and words made of both. The last word is cut off if it does not fit whole.
 fn value(at: u64, number: u64, len: usize) -> Bytes {
     let mut value = Vec::with_capacity(len + WORD);
     let mix = mix(at, number);
@@ -138,7 +138,7 @@ fn value(at: u64, number: u64, len: usize) -> Bytes {
     value.into()
 }
 
-/// The number of the write to `at` that made this value, if one did.
+/// The number of the write to `at` that made this value, if any did.
 fn number(at: u64, value: &[u8], len: usize) -> Option<u64> {
     let (words, rest) = value.as_chunks::<WORD>();
     let number = u64::from_le_bytes(*words.get(1)?);
@@ -153,7 +153,7 @@ fn mix(at: u64, number: u64) -> u64 {
     scramble(scramble(at) ^ number)
 }
 
-/// SplitMix64's last step.
+/// The last step of SplitMix64.
 fn scramble(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_write_to_their_own_keys_alone_and_as_often_as_they_should() {
+    fn callers_write_only_own_keys_at_the_set_share() {
         let book = Book::new(1000);
         let (mut writes, mut reads) = (0, 0);
         for writer in 0..7 {

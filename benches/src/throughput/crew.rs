@@ -1,4 +1,4 @@
-//! Callers that stand ready and call while they are told to.
+//! Callers that stand ready and call on command.
 
 use std::{
     pin::Pin,
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use tokio::{
     runtime::{Builder, Handle},
     sync::{mpsc, oneshot},
@@ -23,14 +23,14 @@ use super::{
     stats::{Tally, Window},
 };
 
-/// What callers are told, beside who they are.
+/// The orders to all callers.
 #[derive(Debug, Clone, Copy)]
 pub struct Orders {
-    /// Reads of a hundred operations.
+    /// Percentage of reads.
     pub reads_percent: u32,
-    /// Where chance begins.
+    /// The seed of random choices.
     pub seed: u64,
-    /// When, and what counts.
+    /// The time of the sample.
     pub window: Window,
 }
 
@@ -42,31 +42,31 @@ impl Orders {
 
 /// Callers of one system.
 pub trait Crew {
-    /// Sees to it that there are so many.
+    /// Adds callers until there are `callers`.
     ///
     /// # Errors
-    /// That one of them can't connect.
+    /// A caller can't connect.
     fn grow(&mut self, callers: u32) -> Result<(), Failed>;
 
-    /// Lets all of them call.
+    /// Lets all callers call.
     ///
     /// # Errors
     /// The first call that failed.
     fn sample(&mut self, orders: Orders) -> Result<Tally, Failed>;
 }
 
-/// An answer that is overdue by so long won't come.
+/// How long an answer may be overdue before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for what another thread found, if it finds anything.
+/// Waits for the result of another thread.
 fn wait<T>(found: &Receiver<Result<T, Failed>>, orders: Option<&Orders>) -> Result<T, Failed> {
     wait_until(found, orders.map_or(Timestamp::ZERO, |orders| orders.window.until))
 }
 
-/// Waits for what another thread finds, which is busy until then.
+/// Waits for the result of another thread, which is busy until `until`.
 ///
 /// # Errors
-/// What it found wrong, or that it found nothing in time.
+/// The error of that thread, or that its result is overdue.
 pub fn wait_until<T>(found: &Receiver<Result<T, Failed>>, until: Timestamp) -> Result<T, Failed> {
     let busy = until.saturating_since(clock::now());
     found.recv_timeout(busy + PATIENCE).map_err(|error| match error {
@@ -85,15 +85,15 @@ pub struct Threads {
 }
 
 struct Thread {
-    /// Without it the thread ends.
+    /// The turns of the thread. The thread ends when this is dropped.
     turns: Option<mpsc::Sender<Turn>>,
-    /// Nothing: it is connected.
+    /// The results of the thread. `None`: the thread has connected.
     found: Receiver<Result<Option<Tally>, Failed>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// None yet; each will call through what `make` makes.
+    /// No threads yet. Each one will call through a client that `make` makes.
     pub fn new(book: Arc<Book>, make: impl Fn() -> Result<Box<dyn Blocking>, Failed> + Send + Sync + 'static) -> Self {
         Self { book, make: Arc::new(make), threads: Vec::new() }
     }
@@ -128,7 +128,7 @@ impl Thread {
         let (finds, found) = sync_channel(1);
         let run = move || {
             let failed = follow(&book, &make, &mut orders, &finds).err();
-            // Whoever would hear of it may have gone before.
+            // The receiver may be gone already.
             let _ = failed.map(|failed| finds.send(Err(failed)));
         };
         let thread = thread::Builder::new().name("caller".into()).stack_size(1 << 20).spawn(run)?;
@@ -172,24 +172,24 @@ fn follow(
 /// A runtime that is always driven, on a thread of its own or on several.
 pub struct Driver {
     handle: Handle,
-    /// Without it the runtime ends.
+    /// The runtime ends when this is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Driver {
-    /// Starts one with so many threads beside its own; with none it is a current-thread runtime.
+    /// Starts a runtime with `workers` threads besides its own. With none it is a current-thread runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn start(workers: usize) -> Result<Self, Failed> {
         Self::start_where(workers, || Ok(()))
     }
 
-    /// The same; its thread goes to some place first, a network namespace for one.
+    /// Like [`start`](Self::start), but its thread calls `enter` first, which may move it, for instance to a network namespace.
     ///
     /// # Errors
-    /// What the system says, or `enter`.
+    /// An error of the system or of `enter`.
     pub fn start_where(
         workers: usize,
         enter: impl FnOnce() -> Result<(), Failed> + Send + 'static,
@@ -199,7 +199,7 @@ impl Driver {
         let (stop, stopped) = oneshot::channel::<()>();
         let (finds, found) = sync_channel(1);
         let run = move || {
-            // Threads of a runtime are where the one was that made it.
+            // The threads of a runtime start in the namespace of the thread that made it.
             let made = enter().and_then(|()| Ok(builder.build()?));
             match made {
                 Ok(runtime) => {
@@ -213,15 +213,15 @@ impl Driver {
         Ok(Self { handle: wait(&found, None)?, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// For tasks of it.
+    /// The handle with which tasks are spawned.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Runs something there, and waits for it.
+    /// Runs a future on the runtime, and waits for its result.
     ///
     /// # Errors
-    /// Its own, or that it is overdue.
+    /// The error of the future, or that its result is overdue.
     pub fn run<T: Send + 'static>(
         &self,
         what: impl Future<Output = Result<T, Failed>> + Send + 'static,
@@ -229,7 +229,7 @@ impl Driver {
         wait(&self.begin(what), None)
     }
 
-    /// Runs something there, and says where its result will be.
+    /// Runs a future on the runtime, and returns the receiver of its result.
     pub fn begin<T: Send + 'static>(
         &self,
         what: impl Future<Output = Result<T, Failed>> + Send + 'static,
@@ -249,10 +249,10 @@ impl Drop for Driver {
     }
 }
 
-/// Makes a caller's line, in the runtime that will carry it.
+/// Makes the line of a caller, in the runtime that will carry it.
 pub type MakeLine<L> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<L, Failed>> + Send>>>;
 
-/// Tasks, each of which makes one call at a time; shared out evenly among some runtimes.
+/// Tasks, each of which makes one call at a time, spread evenly over some runtimes.
 pub struct Tasks<L> {
     book: Arc<Book>,
     parts: Vec<Part<L>>,
@@ -262,12 +262,12 @@ pub struct Tasks<L> {
 struct Part<L> {
     make: MakeLine<L>,
     lines: Vec<L>,
-    /// Last: lines may want it to the end.
+    /// Dropped last: lines may need it until their end.
     driver: Arc<Driver>,
 }
 
 impl<L: Line> Tasks<L> {
-    /// None yet, on these runtimes.
+    /// No tasks yet, on these runtimes.
     pub fn new(book: Arc<Book>, parts: impl IntoIterator<Item = (Arc<Driver>, MakeLine<L>)>) -> Self {
         let part = |(driver, make)| Part { make, lines: Vec::new(), driver };
         Self { book, parts: parts.into_iter().map(part).collect() }

@@ -1,4 +1,4 @@
-//! A process that answers whatever it is asked at once: what sockets alone can do under the same callers.
+//! A process that answers every request at once: the limit of bare sockets under the same callers.
 
 use std::{
     io::{self, Read, Write},
@@ -14,10 +14,10 @@ use tokio::runtime::Builder;
 use super::{Failed, processes::Process};
 use crate::raw::{Shape, answer_blocking, quic};
 
-/// What is moved: a small question, a value in return.
+/// The sizes: a small request, a value in return.
 pub const SHAPE: Shape = Shape::READ;
 
-/// Where it listens.
+/// The addresses of the servers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Addresses {
     /// TCP: a thread for each connection.
@@ -28,10 +28,10 @@ pub struct Addresses {
     pub certificate: Vec<u8>,
 }
 
-/// Runs the servers: says where they are, and ends with standard input.
+/// Runs the servers: prints their addresses, and ends with standard input.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn serve() -> Result<(), Failed> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let tcp = listener.local_addr()?;
@@ -56,12 +56,12 @@ fn accept(listener: &TcpListener) {
     io::stderr().flush().unwrap_or_default();
 }
 
-/// The process, seen from its clients.
+/// The process, for its clients.
 #[derive(Debug)]
 pub struct Echo {
     /// The process.
     pub process: Process,
-    /// Where it listens.
+    /// The addresses of its servers.
     pub addresses: Addresses,
 }
 
@@ -69,7 +69,7 @@ impl Echo {
     /// Starts `program echo`.
     ///
     /// # Errors
-    /// That it doesn't start, or says nothing.
+    /// The process doesn't start, or prints nothing.
     pub fn start(program: &Path) -> Result<Self, Failed> {
         let process = Process::start(Command::new(program).arg("echo"))?;
         let addresses = serde_json::from_str(&process.said()?)?;

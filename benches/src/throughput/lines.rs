@@ -1,4 +1,4 @@
-//! The ways of a caller to what it asks: a cluster or an echo, awaited or waited for by a blocked thread.
+//! The connections of callers: to a cluster or an echo, for tasks or for blocked threads.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,25 +16,25 @@ use super::{
 };
 use crate::raw::{BlockingTcp, Pipe, Quic, Tcp};
 
-/// One call at a time, awaited; its answer is checked.
+/// One call at a time, awaited. Its answer is checked.
 pub trait Line: Send + 'static {
     /// Makes a call.
     fn call(&mut self, ask: Ask) -> impl Future<Output = Result<(), Failed>> + Send;
 }
 
-/// One call at a time, for a thread that waits; its answer is checked.
+/// One call at a time, for a blocked thread. Its answer is checked.
 pub trait Blocking {
     /// Makes a call.
     ///
     /// # Errors
-    /// Whatever is wrong with it or its answer.
+    /// The call failed, or its answer is wrong.
     fn call(&mut self, ask: Ask) -> Result<(), Failed>;
 
-    /// Waits until there is something to do; meanwhile connections are kept.
+    /// Waits for the next turn, and keeps connections meanwhile.
     fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn>;
 }
 
-/// A handle of a cluster's data.
+/// A handle to the data of a cluster.
 #[derive(Debug, Clone)]
 pub struct KvLine {
     kv: Kv,
@@ -43,15 +43,15 @@ pub struct KvLine {
 }
 
 impl KvLine {
-    /// Of a chain with so many members: a write counts when it is on all of them.
+    /// A line to a chain of `copies` members. A write counts when all of them hold it.
     pub fn new(kv: Kv, book: Arc<Book>, copies: u32) -> Self {
         Self { kv, book, copies }
     }
 
-    /// Reads a key, and says who served it.
+    /// Reads a key, and returns the node that served it.
     ///
     /// # Errors
-    /// That the read failed, or found what it mustn't.
+    /// The read failed, or found a wrong value.
     pub async fn read(&self, at: usize) -> Result<NodeId, Failed> {
         let floor = self.book.floor(at);
         let read = self.kv.get(self.book.name(at)).await.map_err(|error| format!("a read failed: {error}"))?;
@@ -62,7 +62,7 @@ impl KvLine {
     /// Gives a key its next value.
     ///
     /// # Errors
-    /// That the write failed, or is on too few members.
+    /// The write failed, or too few members hold it.
     pub async fn write(&self, at: usize) -> Result<(), Failed> {
         let (number, value) = self.book.issue(at);
         let done = self.kv.put(self.book.name(at), value).await;
@@ -84,7 +84,7 @@ impl Line for KvLine {
     }
 }
 
-/// Echoes take every question for a read.
+/// An echo treats every request as a read.
 impl Line for Tcp {
     async fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
         Ok(self.run(1, 1).await?)
@@ -104,17 +104,17 @@ impl Line for QuicLine {
 /// Connects a client to a cluster.
 ///
 /// # Errors
-/// That nobody is reached.
+/// No node is reached.
 pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
     let seeds = contact.addrs.iter().copied();
     Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
 }
 
-/// Connects a client and lets it read. Whom its first call asks serves its reads from then on: were that a write, it
-/// would be the head for every client.
+/// Connects a client and lets it read. The node that its first call asks serves its reads from then on. If that call were a
+/// write, it would be the head for every client.
 ///
 /// # Errors
-/// That nobody is reached, or the read failed.
+/// No node is reached, or the read failed.
 pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
     let client = connect(contact).await?;
     KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;
@@ -124,7 +124,7 @@ pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Faile
 /// A blocking client of its own for one thread.
 ///
 /// # Errors
-/// That nobody is reached.
+/// No node is reached.
 pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Blocking>, Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let client = runtime.block_on(reader(contact, book))?;
@@ -132,7 +132,7 @@ pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Bl
     Ok(Box::new(OwnClient { line, client, runtime }))
 }
 
-/// A client with a runtime that runs on the thread that calls.
+/// A client with a runtime that runs on the calling thread.
 struct OwnClient {
     line: KvLine,
     client: Client,
@@ -173,7 +173,7 @@ impl Blocking for SharedClient {
     }
 }
 
-/// One of the threads that share a client and carry it in turn: whoever waits first drives sockets and tasks for all.
+/// One of the threads that share a client and carry it in turn: the thread that waits first drives sockets and tasks for all.
 pub struct CarriedClient {
     /// Its handle.
     pub line: KvLine,
@@ -201,7 +201,7 @@ impl Blocking for BlockingTcp {
     }
 }
 
-/// A QUIC connection with a runtime that runs on the thread that calls.
+/// A QUIC connection with a runtime that runs on the calling thread.
 pub struct OwnQuic {
     quic: Quic,
     runtime: Runtime,
@@ -211,7 +211,7 @@ impl OwnQuic {
     /// Connects to the echo.
     ///
     /// # Errors
-    /// What the system or QUIC says.
+    /// An error of the system or of QUIC.
     pub fn connect(addr: SocketAddr, certificate: Vec<u8>) -> Result<Self, Failed> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let quic = runtime.block_on(Quic::connect_to(addr, certificate, SHAPE))?;

@@ -1,4 +1,4 @@
-//! What is said of the machine on which a run was made.
+//! A description of the machine on which a run is made.
 
 use std::{fs, io, process::Command, thread};
 
@@ -38,10 +38,10 @@ fn processor(cpuinfo: &str) -> String {
     model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Day and minute, UTC, of so many seconds since 1970.
+/// Day and minute, UTC, of a time in seconds since 1970.
 fn date(seconds: i64) -> String {
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Years that begin in March: the leap day is their last. From "chrono-compatible low-level date algorithms".
+    // Years begin in March, so that the leap day is their last. From "chrono-compatible low-level date algorithms".
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -62,7 +62,7 @@ pub fn own_cpu() -> f64 {
 /// Seconds that a process has been busy.
 ///
 /// # Errors
-/// That it is gone.
+/// The process is gone.
 pub fn cpu_of(pid: u32) -> io::Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     busy(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat makes no sense")))
@@ -71,19 +71,19 @@ pub fn cpu_of(pid: u32) -> io::Result<f64> {
 /// Seconds that cores have been idle, all cores together.
 ///
 /// # Errors
-/// That the system doesn't say so.
+/// The system doesn't report it.
 pub fn idle_cpu() -> io::Result<f64> {
     idle(&fs::read_to_string("/proc/stat")?).ok_or_else(|| io::Error::other("/proc/stat makes no sense"))
 }
 
-/// The fourth and fifth number: idle, and idle while something waits for a disk.
+/// The fourth and fifth number: idle, and idle while a process waits for a disk.
 fn idle(stat: &str) -> Option<f64> {
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().skip(3);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / TICKS_PER_SECOND)
 }
 
-/// User's and system's time, which follow the name in brackets: fields 14 and 15.
+/// User and system time, fields 14 and 15, counted after the name in brackets.
 fn busy(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks = |field: usize| fields.split_ascii_whitespace().nth(field - 3)?.parse::<f64>().ok();

@@ -1,4 +1,4 @@
-//! Where threads run.
+//! The placement of threads on cores.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::results::Placement;
 
-/// Keeps this thread, and all threads and processes that it starts, where a placement wants them; until it is dropped.
+/// Keeps this thread, and all threads and processes that it starts, on the cores of a placement until it is dropped.
 #[derive(Debug)]
 pub struct Placed {
     before: CpuSet,
 }
 
 impl Placed {
-    /// Begins.
+    /// Moves this thread to the cores of a placement.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn begin(placement: Placement) -> io::Result<Self> {
         let before = sched_getaffinity(None)?;
         if placement == Placement::OneCore {
@@ -26,7 +26,7 @@ impl Placed {
     }
 }
 
-/// The first core of those that may be used.
+/// The first of the cores that may be used.
 fn first_of(allowed: &CpuSet) -> CpuSet {
     let mut one = CpuSet::new();
     if let Some(core) = (0..CpuSet::MAX_CPU).find(|&core| allowed.is_set(core)) {

@@ -1,4 +1,4 @@
-//! Servers as processes of their own, none of which outlives this one's run.
+//! Servers as processes of their own. None of them outlives this process.
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +19,10 @@ use serde::Deserialize;
 
 use super::{Failed, quota::Share};
 
-/// How long a process may take to say that it is ready.
+/// How long a process may take to report that it is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// All that is to go when this process does.
+/// Processes and folders that are to go with this process.
 static STARTED: Mutex<Started> = Mutex::new(Started { children: BTreeMap::new(), folders: Vec::new(), is_over: false });
 
 struct Started {
@@ -35,7 +35,7 @@ fn started() -> MutexGuard<'static, Started> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends every process that was started and takes away the folders of their shares; nothing is started any more.
+/// Ends every process that was started and removes the folders of their shares. From then on none can be started.
 pub fn end_all() {
     let mut started = started();
     started.is_over = true;
@@ -44,7 +44,7 @@ pub fn end_all() {
 }
 
 fn end(mut child: Child) {
-    // Either fails only for a process that is gone.
+    // Both fail only for a process that is gone.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -52,7 +52,7 @@ fn end(mut child: Child) {
 /// Makes a folder that is to go with this process.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut started = started();
     if started.is_over {
@@ -63,7 +63,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes away a folder that [`make_folder`] made.
+/// Removes a folder that [`make_folder`] made.
 pub(super) fn remove_folder(folder: &Path) {
     let mut started = started();
     if let Some(at) = started.folders.iter().position(|one| one == folder) {
@@ -78,7 +78,7 @@ fn remove(folder: &Path) {
     }
 }
 
-/// A server. It ends when this is dropped.
+/// A server process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -87,10 +87,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts one.
+    /// Starts a process.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         let mut started = started();
         if started.is_over {
@@ -107,15 +107,15 @@ impl Process {
         Ok(Self { pid, said, _stdin: stdin })
     }
 
-    /// Its number.
+    /// The id of the process.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The first line that it says.
+    /// The first line that the process prints.
     ///
     /// # Errors
-    /// That there is none, or none in time.
+    /// There is no line, or none in time.
     pub fn said(&self) -> Result<String, Failed> {
         let said = self.said.recv_timeout(PATIENCE);
         let line = said.map_err(|_| format!("process {} isn't ready after {PATIENCE:?}", self.pid))??;
@@ -140,11 +140,11 @@ impl Drop for Process {
     }
 }
 
-/// The line of a node that can answer strong reads.
+/// The line that a node prints when it can answer strong reads.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub struct ReadyLine {
     ready: bool,
-    /// Where it listens.
+    /// The address of the node.
     pub addr: SocketAddr,
     /// Its place in the chain.
     pub role: String,
@@ -154,7 +154,7 @@ impl ReadyLine {
     /// Reads the line.
     ///
     /// # Errors
-    /// That it is none.
+    /// It is no such line.
     pub fn parse(line: &str) -> Result<Self, Failed> {
         let told = |why: &dyn std::fmt::Display| format!("no line of a node that is ready: {line:?}: {why}");
         let parsed: Self = serde_json::from_str(line).map_err(|error| told(&error))?;
@@ -169,12 +169,12 @@ pub struct Contact {
     pub name: String,
     /// Its secret.
     pub secret: String,
-    /// Where its nodes listen.
+    /// The addresses of its nodes.
     pub addrs: Vec<SocketAddr>,
 }
 
 impl Contact {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn members(&self) -> u32 {
         self.addrs.len() as u32
     }
@@ -183,10 +183,10 @@ impl Contact {
 /// A chain of node processes.
 #[derive(Debug)]
 pub struct Cluster {
-    /// For its clients.
+    /// What clients need to connect.
     pub contact: Arc<Contact>,
     nodes: Vec<Process>,
-    /// After the nodes: a share can't go before its process has.
+    /// Dropped after the nodes: a share can't be removed before its process has ended.
     shares: Vec<Share>,
 }
 
@@ -195,7 +195,7 @@ impl Cluster {
     /// `craq`.
     ///
     /// # Errors
-    /// That one of them doesn't start, or isn't ready in time.
+    /// A node doesn't start, or isn't ready in time.
     pub fn start(program: &Path, mode: &str, members: u32) -> Result<Self, Failed> {
         let (name, secret) = (format!("bench-{}", chance()), chance());
         let members = members.to_string();
@@ -214,19 +214,19 @@ impl Cluster {
     /// Holds each node to a part of a core.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn hold(&mut self, share: impl Fn(u32) -> io::Result<Share>) -> io::Result<()> {
         self.shares = self.nodes.iter().map(|node| share(node.pid())).collect::<io::Result<_>>()?;
         Ok(())
     }
 
-    /// The numbers of its processes.
+    /// The ids of its processes.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(Process::pid).collect()
     }
 }
 
-/// 32 digits that nobody has guessed.
+/// 32 random digits.
 pub fn chance() -> String {
     use std::hash::{BuildHasher, RandomState};
     let half = || RandomState::new().hash_one(std::process::id());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_early_is_not_ready() {
+    fn process_that_ends_early_is_not_ready() {
         let process = Process::start(Command::new("sh").args(["-c", "exit 3"])).unwrap();
         assert!(process.said().unwrap_err().to_string().contains("ended before"));
         assert!(Process::start(&mut Command::new("/nowhere/node")).unwrap_err().to_string().contains("/nowhere/node"));

@@ -8,13 +8,13 @@ use std::{
 
 use super::processes;
 
-/// Short, since a quota that is used up shows as latency until the period ends. In microseconds.
+/// The period of quotas, in microseconds. Short, since a quota that is used up shows as latency until the period ends.
 const PERIOD: u32 = 10_000;
 
-/// So many times a usual group's weight: what a node may have, it also gets while others are at work.
+/// Factor over the weight of a usual group: a node gets its share even while other programs are busy.
 const AHEAD: u32 = 10;
 
-/// Where control groups that share out processors are made.
+/// The folder in which control groups for processors are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Quotas {
     /// Version 1: the folder of the controller `cpu`.
@@ -23,7 +23,7 @@ pub enum Quotas {
     V2(PathBuf),
 }
 
-/// What a process is held to, until this is dropped; the process is to be gone by then.
+/// The share that a process is held to. The process must have ended before this is dropped.
 #[derive(Debug)]
 pub struct Share {
     folder: PathBuf,
@@ -32,10 +32,10 @@ pub struct Share {
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Quotas {
-    /// Looks for them, and tries whether one may be made.
+    /// Finds the control groups, and checks that one can be made.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why none can be made.
     pub fn find() -> Result<Self, String> {
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| format!("/proc/self/mounts: {error}"))?;
         let has_cpu = |folder: &Path| {
@@ -63,7 +63,7 @@ impl Quotas {
     /// Holds a process to this part of a core.
     ///
     /// # Errors
-    /// What the system says, with the file's name.
+    /// An error of the system, with the name of the file.
     pub fn hold(&self, pid: u32, part: f64) -> io::Result<Share> {
         let share = self.group(part)?;
         put(&share.folder.join("cgroup.procs"), &pid.to_string())?;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named() {
+    fn refused_file_is_named() {
         let error = Quotas::V1("/nowhere".into()).group(0.2).unwrap_err().to_string();
         assert!(error.contains("/nowhere/artillery-bench-"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! What is stored of a run: all that the graphs are drawn from.
+//! The stored results of a run, from which its graphs are drawn.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Where and when.
+    /// The machine and the time of the run.
     pub machine: Machine,
-    /// How.
+    /// The parameters of the run.
     pub settings: Settings,
-    /// What was left out, and why.
+    /// The parts that were left out, and why.
     pub skipped: Vec<String>,
-    /// What was measured.
+    /// The measured points.
     pub points: Vec<Point>,
 }
 
-/// Where and when a run was made.
+/// The machine and the time of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Day and time of its beginning, UTC.
+    /// Day and time of the beginning, UTC.
     pub date: String,
     /// The commit that was built, with a `+` if files differed from it.
     pub commit: String,
@@ -32,7 +32,7 @@ pub struct Machine {
     pub cores: usize,
     /// The compiler.
     pub compiler: String,
-    /// Runnable threads, averaged over the minute before the run: other programs' share of the noise.
+    /// Runnable threads, averaged over the minute before the run: shows the noise by other programs.
     pub load_before: f64,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// How a run was made.
+/// The parameters of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of a value.
@@ -56,9 +56,9 @@ pub struct Settings {
     pub warm_up_ms: u64,
     /// Milliseconds of a sample.
     pub sample_ms: u64,
-    /// How a thread makes a call.
+    /// How threads call.
     pub blocking: String,
-    /// What carries the concurrent callers.
+    /// The runtime of the concurrent callers.
     pub concurrent: String,
     /// Callers for each member of a chain, where nodes were held to a part of a core.
     pub callers_per_member: u32,
@@ -66,7 +66,7 @@ pub struct Settings {
     pub transport: String,
 }
 
-/// Which graph a point belongs to.
+/// The graph to which a point belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Graph {
@@ -78,17 +78,17 @@ pub enum Graph {
     Shares,
 }
 
-/// Where threads ran.
+/// The placement of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Where the system put them.
+    /// Wherever the system puts them.
     Free,
     /// All on one core.
     OneCore,
 }
 
-/// Who was asked.
+/// The system that was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -98,33 +98,33 @@ pub enum System {
     Craq,
     /// A server that answers each request on a TCP connection at once.
     Tcp,
-    /// The same on QUIC streams.
+    /// A server that answers each request on a QUIC stream at once.
     Quic,
 }
 
-/// A number of callers of one system. The lists have an entry for each sample.
+/// The figures of one system at one number of callers. The lists have an entry for each sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Where it belongs.
+    /// The graph.
     pub graph: Graph,
-    /// Where threads ran.
+    /// The placement of threads.
     pub placement: Placement,
-    /// Who was asked.
+    /// The system that was measured.
     pub system: System,
     /// Members of the chain; 1 for an echo.
     pub members: u32,
-    /// Part of a core that each node was held to; `None`: to nothing.
+    /// Part of a core that each node was held to. `None`: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// How many called at the same time.
+    /// The number of callers at the same time.
     pub callers: u32,
-    /// Reads of a hundred operations; the rest are writes.
+    /// Percentage of reads. All other operations are writes.
     pub reads_percent: u32,
     /// Operations a second.
     pub per_second: Vec<f64>,
     /// Median latency of reads, in microseconds.
     pub p50_us: Vec<f64>,
-    /// What 99 of 100 reads took at most, in microseconds.
+    /// 99th percentile of the latency of reads, in microseconds.
     pub p99_us: Vec<f64>,
     /// Cores that the callers' process was busy on.
     pub client_cores: Vec<f64>,
@@ -166,7 +166,7 @@ impl Results {
     /// Reads a file.
     ///
     /// # Errors
-    /// That it can't be read, or isn't what [`store`](Self::store) writes.
+    /// The file can't be read, or is not of the format that [`store`](Self::store) writes.
     pub fn load(path: &Path) -> io::Result<Self> {
         let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
         let text = fs::read(path).map_err(|error| told(&error))?;
@@ -176,7 +176,7 @@ impl Results {
     /// Writes a file, with a line for each point.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.text()?)
     }
@@ -198,7 +198,7 @@ impl Results {
         self.points.iter().filter(is_of).collect()
     }
 
-    /// The placements that a graph was measured in.
+    /// The placements in which a graph was measured.
     pub fn placements(&self, graph: Graph) -> Vec<Placement> {
         let measured = |placement: &Placement| {
             self.points.iter().any(|point| (point.graph, point.placement) == (graph, *placement))
@@ -212,7 +212,7 @@ impl Results {
 pub(crate) mod made_up {
     use super::*;
 
-    /// A point all of whose samples are near `per_second`.
+    /// A point whose samples are all near `per_second`.
     pub(crate) fn point(graph: Graph, placement: Placement, system: System, callers: u32, per_second: f64) -> Point {
         Point {
             graph,
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_read_back() {
+    fn stored_results_are_read_back() {
         let points = vec![
             made_up::point(Graph::Blocking, Placement::OneCore, System::Craq, 5, 1000.0),
             made_up::point(Graph::Shares, Placement::Free, System::Tcp, 1, 0.0),

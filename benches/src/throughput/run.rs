@@ -1,4 +1,4 @@
-//! The run: who is measured, in which order, and what is kept of it.
+//! The run: the contestants, their order, and the results.
 
 mod chain;
 mod contestant;
@@ -23,16 +23,16 @@ use super::{
 };
 use crate::raw::{BlockingTcp, Quic, Tcp};
 
-/// Reads of a hundred operations, unless the graph is about it.
+/// Percentage of reads, unless the graph varies it.
 const READS_PERCENT: u32 = 99;
 
-/// Members of the chains whose callers are counted.
+/// Members of the chains in graphs by number of callers.
 const MEMBERS: u32 = 3;
 
 /// Measures by number of callers: threads, then callers on one handle.
 ///
 /// # Errors
-/// Whatever failed, be it a single operation.
+/// Any failure, even of a single operation.
 pub fn by_callers(plan: &Plan, placement: Placement) -> Result<Vec<Point>, Failed> {
     let _placed = Placed::begin(placement)?;
     eprintln!("{placement}:");
@@ -85,7 +85,7 @@ fn echo_tasks(echo: &Echo, plan: &Plan) -> Result<Vec<Contestant>, Failed> {
     Ok(vec![of_echo(echo, System::Tcp, tcp), of_echo(echo, System::Quic, quic)])
 }
 
-/// At each number of callers, all contestants one after the other, round by round.
+/// Measures, at each number of callers, all contestants one after the other, round by round.
 fn take_turns(
     plan: &Plan,
     graph: Graph,
@@ -110,7 +110,7 @@ fn take_turns(
     Ok(points)
 }
 
-/// A sample of each: there and back again, so that nobody is always the first.
+/// A sample of each contestant, forward or backward by round, so that none is always the first.
 fn sample_all(plan: &Plan, round: u32, contestants: &mut [Contestant], row: &mut [Point]) -> Result<(), Failed> {
     let mut order: Vec<_> = (0..row.len()).collect();
     if round % 2 == 1 {
@@ -164,7 +164,7 @@ fn tell(row: &[Point]) {
 /// Measures chains of several lengths whose nodes are held to equal parts of a core, by read share.
 ///
 /// # Errors
-/// Whatever failed, be it a single operation.
+/// Any failure, even of a single operation.
 pub fn by_shares(plan: &Plan, quotas: &Quotas) -> Result<Vec<Point>, Failed> {
     let mut points = Vec::new();
     for &share in &plan.shares {
@@ -208,11 +208,11 @@ fn with_share(plan: &Plan, quotas: &Quotas, share: f64) -> Result<Vec<Point>, Fa
 /// The program `node` beside this one.
 ///
 /// # Errors
-/// That it isn't there.
+/// The program is missing.
 pub fn node_beside(own: &Path) -> Result<PathBuf, Failed> {
     let node = own.with_file_name("node");
     if node.exists() {
         return Ok(node);
     }
-    Err(format!("{} is missing: cargo build --release -p artillery-examples --bins", node.display()).into())
+    Err(format!("{} is missing: cargo build --release --bin node", node.display()).into())
 }

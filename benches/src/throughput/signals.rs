@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: everything that was started ends first.
+//! On SIGINT and SIGTERM, all started processes end before this one.
 
 use std::thread;
 
@@ -9,10 +9,10 @@ use tokio::{
 
 use super::Failed;
 
-/// On SIGINT and SIGTERM, `end` is called, and then this process exits.
+/// On SIGINT or SIGTERM, calls `end` and then exits this process.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn end_on_signals(end: impl Fn() + Send + 'static) -> Result<(), Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = runtime

@@ -1,4 +1,4 @@
-//! What is made of single latencies and of samples.
+//! Statistics of single latencies and of samples.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use hdrhistogram::Histogram;
 
 use super::Failed;
 
-/// The part of time that counts: what ends in it, counts.
+/// The time of a sample. Operations that end in it count.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// Its begin; until then callers warm up.
+    /// The begin. Until then callers warm up.
     pub from: Timestamp,
-    /// Its end.
+    /// The end.
     pub until: Timestamp,
 }
 
 impl Window {
-    /// How long it is.
+    /// The length.
     pub fn length(&self) -> Duration {
         self.until - self.from
     }
@@ -27,23 +27,23 @@ impl Window {
 #[derive(Debug, Clone)]
 pub struct Tally {
     operations: u64,
-    /// Of reads, in nanoseconds.
+    /// The latencies of reads, in nanoseconds.
     latencies: Histogram<u64>,
 }
 
-/// The longest latency that is told from longer ones, in nanoseconds.
+/// Longer latencies count as this one, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
 impl Tally {
-    /// Nothing so far.
+    /// An empty tally.
     ///
     /// # Errors
-    /// None, as long as the constants make sense.
+    /// None with the present constants.
     pub fn new() -> Result<Self, Failed> {
         Ok(Self { operations: 0, latencies: Histogram::new_with_max(LONGEST, 3)? })
     }
 
-    /// Takes note of an operation if it ended in the window.
+    /// Counts an operation if it ended in the window.
     pub fn note(&mut self, is_read: bool, began: Timestamp, ended: Timestamp, window: &Window) {
         if ended < window.from || ended >= window.until {
             return;
@@ -54,10 +54,10 @@ impl Tally {
         }
     }
 
-    /// Takes in what another caller has counted.
+    /// Adds the tally of another caller.
     ///
     /// # Errors
-    /// None: tallies are all of one kind.
+    /// None, since all histograms have the same parameters.
     pub fn add(&mut self, other: &Self) -> Result<(), Failed> {
         self.operations += other.operations;
         Ok(self.latencies.add(&other.latencies)?)
@@ -68,13 +68,13 @@ impl Tally {
         self.operations as f64 / window.length().as_secs_f64()
     }
 
-    /// The latency that this part of all reads stayed within, in microseconds.
+    /// A quantile of the latency of reads, in microseconds.
     pub fn micros(&self, quantile: f64) -> f64 {
         self.latencies.value_at_quantile(quantile) as f64 / 1000.0
     }
 }
 
-/// The median; of an even number, the mean of the two in the middle. 0 of nothing.
+/// The median. Of an even number, the mean of the two in the middle. 0 without samples.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -86,7 +86,7 @@ pub fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// The smallest and the largest; zeroes of nothing.
+/// The smallest and the largest sample. Zeroes without samples.
 pub fn range(samples: &[f64]) -> (f64, f64) {
     let fold = |best: fn(f64, f64) -> f64| samples.iter().copied().reduce(best).unwrap_or_default();
     (fold(f64::min), fold(f64::max))
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ends_in_the_window_counts() {
+    fn operation_counts_if_it_ends_in_the_window() {
         let window = Window { from: at(100), until: at(200) };
         let mut tally = Tally::new().unwrap();
         for (began, ended) in [(0, 99), (50, 100), (150, 199), (199, 200)] {

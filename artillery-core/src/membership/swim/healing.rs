@@ -1,13 +1,13 @@
-//! Finding those again that were lost.
+//! Finding members again that were lost.
 
 use super::Swim;
 use crate::{
     Timestamp,
-    membership::{MemberState, identity::Identity},
+    membership::{MemberState, identity::SwimIdentity},
 };
 
 impl Swim {
-    fn lost(&self) -> impl Iterator<Item = Identity> {
+    fn lost(&self) -> impl Iterator<Item = SwimIdentity> {
         self.views.iter().filter(|view| view.state == MemberState::Down).map(|view| view.identity)
     }
 
@@ -22,7 +22,7 @@ impl Swim {
         self.heal_at = Some(self.heal_at.map_or(at, |planned| planned.min(at)));
     }
 
-    /// Announces us to some of those that are down, each in turn.
+    /// Announces this node to some of the members that are down, each in turn.
     pub(super) fn heal(&mut self, now: Timestamp) {
         self.heal_at = None;
         let lost: Vec<_> = self.lost().collect();
@@ -31,6 +31,6 @@ impl Swim {
             self.healed = Some(to.member.node);
             self.announce(*to);
         }
-        self.settle(now);
+        self.apply_effects(now);
     }
 }

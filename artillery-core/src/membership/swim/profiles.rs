@@ -1,25 +1,25 @@
-//! What members say of themselves, brought to where it isn't known yet.
+//! Spreading profiles to the members that lack them.
 
 use super::Swim;
 use crate::{
     MemberId,
     membership::{
-        profile::Profile,
-        wire::{Entry, PacketWriter},
+        profile::{Profile, ProfileVersion},
+        wire::PacketWriter,
     },
 };
 
 impl Swim {
-    pub(super) fn take_profile(&mut self, profile: Profile) {
+    pub(super) fn on_profile(&mut self, profile: Profile) {
         if profile.member.node == self.me.member.node {
-            self.hear_of_another_life(profile.member, profile.life_order());
+            self.on_other_incarnation(profile.member, profile.incarnation_order());
         } else if self.views.knows(&profile.member) {
-            self.profiles.take(profile);
+            self.profiles.insert_newer(profile);
         }
     }
 
-    /// Sends what the other has not, and asks for what it has more.
-    pub(super) fn answer(&mut self, from: MemberId, entries: &[Entry]) {
+    /// Sends the profiles that the other member lacks, and asks for those of which it has more.
+    pub(super) fn on_versions(&mut self, from: MemberId, entries: &[ProfileVersion]) {
         let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
             return;
         };
@@ -35,9 +35,9 @@ impl Swim {
             let version = profile.map_or(0, |profile| profile.version);
             match profile {
                 Some(profile) if version > theirs.version => writer.profile(profile),
-                // Of ourselves nobody knows more than we.
+                // No other member knows more of this node than itself.
                 _ if version < theirs.version && theirs.member != self.me.member => {
-                    writer.entry(Entry { member: theirs.member, version });
+                    writer.entry(ProfileVersion { member: theirs.member, version });
                 }
                 _ => {}
             }
@@ -47,7 +47,7 @@ impl Swim {
         }
     }
 
-    /// Sends our profile to everybody that seems to be there, without waiting to be asked.
+    /// Sends the profile of this node to all active members, without waiting to be asked.
     pub(super) fn push_profile(&mut self) {
         let mut writer = PacketWriter::new(self.settings.max_packet);
         writer.profile(&self.me);

@@ -12,12 +12,13 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use crate::{
     Incarnation, MemberId, NodeId, Timestamp,
-    membership::{Event, Local, MemberState, Output, Peer, Swim, SwimSettings},
+    config::SwimSettings,
+    membership::{LocalMember, MemberState, Swim, SwimEvent, SwimOutput, SwimPeer},
 };
 
-/// The member that `node` is in one of its lives, which count from 1.
-pub(super) fn member(node: usize, life: u64) -> MemberId {
-    let store = u128::from(life) * 100 + node as u128;
+/// The member that `node` is in one of its incarnations, which count from 1.
+pub(super) fn member(node: usize, incarnation: u64) -> MemberId {
+    let store = u128::from(incarnation) * 100 + node as u128;
     MemberId { node: NodeId::from_name(&name(node)), incarnation: Incarnation { store, starts: 1 } }
 }
 
@@ -29,27 +30,27 @@ pub(super) fn addr(node: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node as u8], 7400))
 }
 
-pub(super) fn local(node: usize, life: u64) -> Local {
-    Local {
-        id: member(node, life),
+pub(super) fn local(node: usize, incarnation: u64) -> LocalMember {
+    LocalMember {
+        id: member(node, incarnation),
         name: name(node),
         addr: addr(node),
         payload: Bytes::from(format!("role={node}")),
-        started_at_ms: 1_000_000 * life,
+        started_at_ms: 1_000_000 * incarnation,
     }
 }
 
-/// What happened: when, at whom, what.
-pub(super) type Entry = (Timestamp, usize, Event);
+/// An event, and when and at which node it happened.
+pub(super) type Entry = (Timestamp, usize, SwimEvent);
 
 pub(super) struct Network {
     pub(super) now: Timestamp,
     pub(super) nodes: Vec<Swim>,
-    /// Nodes that do nothing: killed, or paused.
+    /// Nodes that do nothing: killed or paused.
     pub(super) asleep: BTreeSet<usize>,
     /// Directions in which nothing arrives.
     pub(super) cut: BTreeSet<(usize, usize)>,
-    /// Of a hundred packets, so many get lost.
+    /// How many of a hundred packets get lost.
     pub(super) loss_percent: u32,
     pub(super) log: Vec<Entry>,
     /// Largest packet seen.
@@ -101,8 +102,8 @@ impl Network {
         self.drain(node);
     }
 
-    /// A new process for `node`, which knows nobody.
-    pub(super) fn restart(&mut self, node: usize, local: Local) {
+    /// A new process for `node`, which knows no other member.
+    pub(super) fn restart(&mut self, node: usize, local: LocalMember) {
         self.asleep.remove(&node);
         self.nodes[node] = Swim::new(local, self.settings.clone(), self.seed + 1000 + node as u64).unwrap();
     }
@@ -115,7 +116,7 @@ impl Network {
         }
     }
 
-    /// How `node` sees `other`, in the life that `other` lives now.
+    /// How `node` sees `other`, in the incarnation in which `other` runs now.
     pub(super) fn sees(&self, node: usize, other: usize) -> Option<MemberState> {
         let id = self.nodes[other].local().id;
         self.nodes[node].members().iter().find(|member| member.id == id).map(|member| member.state)
@@ -134,7 +135,7 @@ impl Network {
     /// The events at `node` about the node `other`.
     pub(super) fn told(&self, node: usize, other: usize) -> Vec<&'static str> {
         let id = NodeId::from_name(&name(other));
-        let about = |event: &Event| subject(event).node == id;
+        let about = |event: &SwimEvent| subject(event).node == id;
         self.log.iter().filter(|(_, at, event)| *at == node && about(event)).map(|(_, _, event)| kind(event)).collect()
     }
 
@@ -148,7 +149,7 @@ impl Network {
         self.now = end;
     }
 
-    /// Runs until `done`, and says how long that took.
+    /// Runs until `done`, and returns how long that took.
     pub(super) fn run_until(&mut self, what: &str, limit: Duration, done: impl Fn(&Self) -> bool) -> Duration {
         let (start, end) = (self.now, self.now + limit);
         while !done(self) {
@@ -157,7 +158,7 @@ impl Network {
         self.now - start
     }
 
-    /// The next thing that happens by `end`; false if there is none.
+    /// Does the next thing that is due by `end`. `false` if there is none.
     fn step(&mut self, end: Timestamp) -> bool {
         let awake = (0..self.nodes.len()).filter(|node| !self.asleep.contains(node));
         let timer = awake.filter_map(|node| self.nodes[node].next_timer().map(|at| (at.max(self.now), node))).min();
@@ -179,7 +180,7 @@ impl Network {
 
     fn deliver(&mut self) {
         let Some((_, (node, from, to, bytes))) = self.in_flight.pop_first() else { return };
-        // As with a connection: it leads to one process, and ends with it.
+        // As with a connection, a packet reaches one process and ends with it.
         if self.asleep.contains(&node) || self.nodes[node].local().id != to {
             return;
         }
@@ -191,13 +192,13 @@ impl Network {
     pub(super) fn drain(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].poll_output() {
             match output {
-                Output::Event(event) => self.log.push((self.now, node, event)),
-                Output::Packet { to, bytes } => self.send(node, to, bytes),
+                SwimOutput::Event(event) => self.log.push((self.now, node, event)),
+                SwimOutput::Packet { to, bytes } => self.send(node, to, bytes),
             }
         }
     }
 
-    fn send(&mut self, node: usize, to: Peer, bytes: Bytes) {
+    fn send(&mut self, node: usize, to: SwimPeer, bytes: Bytes) {
         assert!(bytes.len() <= self.settings.max_packet);
         self.largest = self.largest.max(bytes.len());
         let Some(target) = (0..self.nodes.len()).find(|node| addr(*node) == to.addr) else { return };
@@ -211,23 +212,26 @@ impl Network {
     }
 }
 
-fn subject(event: &Event) -> MemberId {
+fn subject(event: &SwimEvent) -> MemberId {
     match event {
-        Event::Joined(m) | Event::Up(m) | Event::Suspect(m) | Event::Down(m) | Event::Left(m) | Event::Payload(m) => {
-            m.id
-        }
-        Event::Superseded { by } => *by,
+        SwimEvent::Joined(m)
+        | SwimEvent::Up(m)
+        | SwimEvent::Suspect(m)
+        | SwimEvent::Down(m)
+        | SwimEvent::Left(m)
+        | SwimEvent::Payload(m) => m.id,
+        SwimEvent::Superseded { by } => *by,
     }
 }
 
-pub(super) fn kind(event: &Event) -> &'static str {
+pub(super) fn kind(event: &SwimEvent) -> &'static str {
     match event {
-        Event::Joined(_) => "joined",
-        Event::Up(_) => "up",
-        Event::Suspect(_) => "suspect",
-        Event::Down(_) => "down",
-        Event::Left(_) => "left",
-        Event::Payload(_) => "payload",
-        Event::Superseded { .. } => "superseded",
+        SwimEvent::Joined(_) => "joined",
+        SwimEvent::Up(_) => "up",
+        SwimEvent::Suspect(_) => "suspect",
+        SwimEvent::Down(_) => "down",
+        SwimEvent::Left(_) => "left",
+        SwimEvent::Payload(_) => "payload",
+        SwimEvent::Superseded { .. } => "superseded",
     }
 }

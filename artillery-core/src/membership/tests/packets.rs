@@ -1,4 +1,4 @@
-//! What comes in from outside: nothing of it may do harm.
+//! Packets from outside: none of them may do harm.
 
 use bytes::Bytes;
 use foca::{Codec as _, Header, Message};
@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use super::network::{Network, addr, local, member};
 use crate::{
     MemberId, Timestamp,
+    config::SwimSettings,
     membership::{
-        Output, PacketError, Swim, SwimSettings,
-        identity::Identity,
-        profile::Profile,
-        wire::{Codec, Entry, Packet, PacketWriter, WireError, get_header},
+        PacketError, Swim, SwimOutput,
+        identity::SwimIdentity,
+        profile::{Profile, ProfileVersion},
+        wire::{MembershipPacket, PacketWriter, SwimCodec, WireError, get_header},
     },
 };
 
@@ -25,13 +26,13 @@ fn announcement(node: usize, to: usize) -> Bytes {
     let mut sender = swim(node);
     sender.announce_to(NOW, swim(to).local().peer());
     match sender.poll_output() {
-        Some(Output::Packet { bytes, .. }) => bytes,
+        Some(SwimOutput::Packet { bytes, .. }) => bytes,
         other => panic!("no packet: {other:?}"),
     }
 }
 
 #[test]
-fn a_packet_from_somebody_else_is_refused() {
+fn a_packet_of_another_sender_is_refused() {
     let mut receiver = swim(0);
     let error = receiver.handle_packet(NOW, member(2, 1), &announcement(1, 0));
     assert_eq!(error, Err(PacketError::Impostor { from: member(2, 1), claimed: member(1, 1) }));
@@ -54,8 +55,8 @@ fn a_packet_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn faults_are_named() {
-    let read = |bytes: &[u8]| Packet::read(bytes).unwrap_err();
+fn malformed_packets_name_their_fault() {
+    let read = |bytes: &[u8]| MembershipPacket::read(bytes).unwrap_err();
     assert_eq!(read(&[]), WireError::Truncated);
     assert_eq!(read(&[9]), WireError::Unknown { what: "packet version", tag: 9 });
     assert_eq!(read(&[1, 17]), WireError::TooLong { what: "entries", len: 17 });
@@ -77,18 +78,23 @@ fn a_full_packet_leaves_out_what_does_not_fit() {
     (0..40).for_each(|_| writer.entry(profile.entry()));
     let bytes = writer.finish(&[]);
     assert!(bytes.len() <= 1200);
-    let packet = Packet::read(&bytes).unwrap();
+    let packet = MembershipPacket::read(&bytes).unwrap();
     assert_eq!((packet.profiles.len(), packet.swim.len()), (1, 0));
     assert!(packet.entries.len() > 5);
 }
 
 fn any_member() -> impl Strategy<Value = MemberId> {
-    (0usize..5, 0u64..4).prop_map(|(node, life)| member(node, life))
+    (0usize..5, 0u64..4).prop_map(|(node, incarnation)| member(node, incarnation))
 }
 
-fn any_identity() -> impl Strategy<Value = Identity> {
+fn any_identity() -> impl Strategy<Value = SwimIdentity> {
     (any_member(), any::<bool>(), any::<u64>(), any::<u32>()).prop_map(|(member, v6, started_at_ms, renewals)| {
-        Identity { member, addr: if v6 { "[fe80::1]:9".parse().unwrap() } else { addr(3) }, started_at_ms, renewals }
+        SwimIdentity {
+            member,
+            addr: if v6 { "[fe80::1]:9".parse().unwrap() } else { addr(3) },
+            started_at_ms,
+            renewals,
+        }
     })
 }
 
@@ -106,7 +112,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
     )
 }
 
-fn any_message() -> impl Strategy<Value = Message<Identity>> {
+fn any_message() -> impl Strategy<Value = Message<SwimIdentity>> {
     (0..10, any::<u8>(), any_identity()).prop_map(|(kind, probe_number, id)| match kind {
         0 => Message::Ping(probe_number),
         1 => Message::Ack(probe_number),
@@ -121,7 +127,7 @@ fn any_message() -> impl Strategy<Value = Message<Identity>> {
     })
 }
 
-/// A well-formed packet from anybody, about anybody, to anybody.
+/// A well-formed packet from any member, about any member, to any member.
 fn any_packet() -> impl Strategy<Value = (MemberId, Vec<u8>)> {
     let header = (any_identity(), any::<u16>(), any_identity(), any_message());
     let about = (any_identity(), any::<u16>(), 0usize..3);
@@ -131,7 +137,7 @@ fn any_packet() -> impl Strategy<Value = (MemberId, Vec<u8>)> {
         |(header, about, entries, profiles)| {
             let (src, src_incarnation, mut dst, message) = header;
             if dst.member.node == member(0, 1).node {
-                dst = Identity {
+                dst = SwimIdentity {
                     member: member(0, 1),
                     addr: addr(0),
                     started_at_ms: 1_000_000,
@@ -140,23 +146,23 @@ fn any_packet() -> impl Strategy<Value = (MemberId, Vec<u8>)> {
             }
             let mut swim = Vec::new();
             let bare = matches!(message, Message::Announce | Message::TurnUndead);
-            Codec.encode_header(&Header { src, src_incarnation, dst, message }, &mut swim).unwrap();
+            SwimCodec.encode_header(&Header { src, src_incarnation, dst, message }, &mut swim).unwrap();
             if !bare {
                 swim.extend((about.len() as u16).to_be_bytes());
                 for (identity, incarnation, state) in about {
                     let state = [foca::State::Alive, foca::State::Suspect, foca::State::Down][state];
-                    Codec.encode_member(&foca::Member::new(identity, incarnation, state), &mut swim).unwrap();
+                    SwimCodec.encode_member(&foca::Member::new(identity, incarnation, state), &mut swim).unwrap();
                 }
             }
             let mut writer = PacketWriter::new(1200_usize.saturating_sub(swim.len()).max(3));
-            entries.into_iter().for_each(|(member, version)| writer.entry(Entry { member, version }));
+            entries.into_iter().for_each(|(member, version)| writer.entry(ProfileVersion { member, version }));
             profiles.iter().for_each(|profile| writer.profile(profile));
             (src.member, writer.finish(&swim).to_vec())
         },
     )
 }
 
-/// A member in the midst of others.
+/// A member that knows others.
 fn settled() -> (Timestamp, Swim) {
     let mut network = Network::met(3, SwimSettings::lan(), 5);
     (network.now, network.nodes.swap_remove(0))
@@ -171,9 +177,9 @@ fn feed(packets: impl Iterator<Item = (MemberId, Vec<u8>)>) {
             swim.tick(now);
         }
         while let Some(output) = swim.poll_output() {
-            if let Output::Packet { bytes, .. } = output {
+            if let SwimOutput::Packet { bytes, .. } = output {
                 assert!(bytes.len() <= 1200);
-                assert!(Packet::read(&bytes).is_ok());
+                assert!(MembershipPacket::read(&bytes).is_ok());
             }
         }
         assert!(swim.members().iter().all(|seen| seen.id.node != swim.local().id.node));
@@ -187,10 +193,10 @@ proptest! {
     fn profiles_and_entries_survive_the_way(profile in any_profile(), version: u64) {
         let mut writer = PacketWriter::new(1200);
         writer.profile(&profile);
-        writer.entry(Entry { member: profile.member, version });
+        writer.entry(ProfileVersion { member: profile.member, version });
         let bytes = writer.finish(b"rest");
-        let packet = Packet::read(&bytes).unwrap();
-        prop_assert_eq!(&packet.entries, &[Entry { member: profile.member, version }]);
+        let packet = MembershipPacket::read(&bytes).unwrap();
+        prop_assert_eq!(&packet.entries, &[ProfileVersion { member: profile.member, version }]);
         prop_assert_eq!(&packet.profiles, &[profile]);
         prop_assert_eq!(packet.swim, b"rest");
     }
@@ -199,7 +205,7 @@ proptest! {
     fn headers_survive_the_way(src in any_identity(), src_incarnation: u16, dst in any_identity(), message in any_message()) {
         let header = Header { src, src_incarnation, dst, message };
         let mut bytes = Vec::new();
-        Codec.encode_header(&header, &mut bytes).unwrap();
+        SwimCodec.encode_header(&header, &mut bytes).unwrap();
         let mut rest = &bytes[..];
         prop_assert_eq!(get_header(&mut rest).unwrap(), header.clone());
         prop_assert!(rest.is_empty());
@@ -207,7 +213,7 @@ proptest! {
             prop_assert_eq!(get_header(&mut &bytes[..end]), Err(WireError::Truncated));
         }
         let mut small = bytes::BufMut::limit(Vec::new(), bytes.len() - 1);
-        prop_assert_eq!(Codec.encode_header(&header, &mut small), Err(WireError::NoRoom));
+        prop_assert_eq!(SwimCodec.encode_header(&header, &mut small), Err(WireError::NoRoom));
     }
 
     #[test]
@@ -216,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn lies_never_panic(packets in proptest::collection::vec(any_packet(), 1..40)) {
+    fn well_formed_lies_never_panic(packets in proptest::collection::vec(any_packet(), 1..40)) {
         feed(packets.into_iter());
     }
 

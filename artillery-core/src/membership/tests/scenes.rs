@@ -5,7 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::network::{Network, local, member, name};
-use crate::membership::{Event, Local, MAX_NAME, MAX_PAYLOAD, MemberState::*, Swim, SwimError, SwimSettings};
+use crate::{
+    config::SwimSettings,
+    membership::{MemberState::*, *},
+};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -44,7 +47,7 @@ fn all_meet_through_one() {
 }
 
 #[test]
-fn nobody_is_disturbed_by_being_announced_to_again() {
+fn repeated_announcements_cause_no_events() {
     let mut network = Network::met(3, lan(), 2);
     for (from, to) in [(0, 1), (1, 0), (2, 1), (0, 1)] {
         network.announce(from, to);
@@ -80,7 +83,7 @@ fn the_silence_of_one_of_ten_is_noticed_by_all() {
 }
 
 #[test]
-fn what_is_dead_stays_dead() {
+fn dead_members_stay_dead() {
     let mut network = Network::met(4, lan(), 4);
     network.asleep.insert(0);
     network.run_for(secs(120));
@@ -101,13 +104,12 @@ fn the_dead_are_forgotten_in_the_end() {
 }
 
 #[test]
-fn a_lossy_network_brings_nobody_down_for_long() {
+fn a_lossy_network_brings_no_member_down_for_long() {
     for seed in 0..4 {
         let mut network = Network::met(5, lan(), seed);
         network.loss_percent = 20;
         network.run_for(secs(60));
-        let downs = network.count("down");
-        assert_eq!(downs, 0, "seed {seed}");
+        assert_eq!(network.count("down"), 0, "seed {seed}");
         network.loss_percent = 0;
         network.run_until("all well", secs(10), |network| network.all_see_all(Alive));
         assert_eq!(network.count("suspect"), network.count("up"), "each suspicion was taken back");
@@ -121,16 +123,16 @@ fn a_restart_in_memory_is_another_member() {
     network.run_for(ms(100));
     network.restart(2, local(2, 2));
     network.announce(2, 0);
-    network.run_until("all see the new life", secs(2), |network| network.all_see_all(Alive));
+    network.run_until("all see the new incarnation", secs(2), |network| network.all_see_all(Alive));
     assert_eq!(
         network.told(0, 2).into_iter().filter(|kind| *kind != "suspect").collect::<Vec<_>>(),
         ["down", "joined", "up"]
     );
     let down = network.log.iter().find_map(|(_, node, event)| match event {
-        Event::Down(m) if *node == 0 => Some(m.id),
+        SwimEvent::Down(m) if *node == 0 => Some(m.id),
         _ => None,
     });
-    assert_eq!(down, Some(member(2, 1)), "the old life is down, not the new one");
+    assert_eq!(down, Some(member(2, 1)), "the old incarnation is down, not the new one");
     network.run_for(secs(10));
     assert!(network.nodes[0].members().iter().all(|seen| seen.id != member(2, 1)), "the old one has no place any more");
     assert!(network.all_see_all(Alive));
@@ -140,9 +142,9 @@ fn a_restart_in_memory_is_another_member() {
 fn a_restart_is_seen_although_the_clock_went_back() {
     let mut network = Network::met(3, lan(), 6);
     network.asleep.insert(2);
-    network.restart(2, Local { started_at_ms: 5, ..local(2, 2) });
+    network.restart(2, LocalMember { started_at_ms: 5, ..local(2, 2) });
     network.announce(2, 0);
-    network.run_until("all see the new life", secs(3), |network| network.all_see_all(Alive));
+    network.run_until("all see the new incarnation", secs(3), |network| network.all_see_all(Alive));
     network.run_for(secs(20));
     assert!(network.all_see_all(Alive));
     assert_eq!(network.count("superseded"), 0);
@@ -154,14 +156,13 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
     network.asleep.insert(2);
     network.run_for(secs(5));
     let new = Swim::new(local(2, 2), lan(), 99).unwrap();
-    let old = std::mem::replace(&mut network.nodes[2], new);
+    let mut old = std::mem::replace(&mut network.nodes[2], new);
     network.asleep.remove(&2);
     network.announce(2, 1);
-    network.run_until("all see the new life", secs(2), |network| network.all_see_all(Alive));
+    network.run_until("all see the new incarnation", secs(2), |network| network.all_see_all(Alive));
     network.run_for(secs(1));
     network.log.clear();
-    // The old process speaks again; what it says reaches node 0, and the answers reach it.
-    let mut old = old;
+    // The old process speaks again. Its packets reach node 0, and the answers reach it.
     let mut packets = 0;
     for _ in 0..50 {
         network.now = network.now + ms(50);
@@ -169,19 +170,19 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
         let mut answers = Vec::new();
         while let Some(output) = old.poll_output() {
             match output {
-                crate::membership::Output::Packet { to, bytes } if to.id == member(0, 1) => {
+                SwimOutput::Packet { to, bytes } if to.id == member(0, 1) => {
                     packets += 1;
                     let _ = network.nodes[0].handle_packet(network.now, member(2, 1), &bytes);
                 }
-                crate::membership::Output::Packet { .. } => {}
-                crate::membership::Output::Event(event) => network.log.push((network.now, 2, event)),
+                SwimOutput::Packet { .. } => {}
+                SwimOutput::Event(event) => network.log.push((network.now, 2, event)),
             }
         }
         while let Some(output) = network.nodes[0].poll_output() {
             match output {
-                crate::membership::Output::Packet { to, bytes } if to.id == member(2, 1) => answers.push(bytes),
-                crate::membership::Output::Packet { .. } => {}
-                crate::membership::Output::Event(event) => network.log.push((network.now, 0, event)),
+                SwimOutput::Packet { to, bytes } if to.id == member(2, 1) => answers.push(bytes),
+                SwimOutput::Packet { .. } => {}
+                SwimOutput::Event(event) => network.log.push((network.now, 0, event)),
             }
         }
         for bytes in answers {
@@ -189,14 +190,14 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
         }
     }
     while let Some(output) = old.poll_output() {
-        if let crate::membership::Output::Event(event) = output {
+        if let SwimOutput::Event(event) = output {
             network.log.push((network.now, 2, event));
         }
     }
     assert!(old.is_stopped());
     assert_eq!(old.next_timer(), None);
     assert!(packets < 20, "no storm: {packets}");
-    let superseded = |entry: &&super::network::Entry| entry.2 == Event::Superseded { by: member(2, 2) };
+    let superseded = |entry: &&super::network::Entry| entry.2 == SwimEvent::Superseded { by: member(2, 2) };
     assert_eq!(network.log.iter().filter(superseded).count(), 1);
     assert_eq!(network.sees(0, 2), Some(Alive), "the successor is unharmed");
 }
@@ -225,11 +226,11 @@ fn a_farewell_that_was_lost_on_the_way_to_some_reaches_them_through_others() {
 }
 
 #[test]
-fn a_payload_reaches_everybody_in_spite_of_losses() {
+fn a_payload_reaches_all_members_in_spite_of_losses() {
     let mut network = Network::met(6, lan(), 11);
     network.loss_percent = 40;
     for version in 2..6u64 {
-        let payload = Bytes::from(vec![version as u8; MAX_PAYLOAD]);
+        let payload = Bytes::from(vec![version as u8; MAX_MEMBER_PAYLOAD_BYTES]);
         network.nodes[1].set_payload(payload.clone()).unwrap();
         network.drain(1);
         let id = member(1, 1);
@@ -262,7 +263,7 @@ fn the_same_payload_is_no_news() {
 }
 
 #[test]
-fn one_dead_direction_harms_nobody_while_others_help() {
+fn one_dead_direction_brings_no_member_down() {
     let mut network = Network::met(4, lan(), 13);
     network.cut.insert((0, 1));
     network.run_for(secs(60));
@@ -304,7 +305,7 @@ fn two_that_lost_each_other_meet_again() {
 }
 
 #[test]
-fn everybody_isolated_meets_again() {
+fn members_that_were_all_isolated_meet_again() {
     let mut network = Network::met(4, lan(), 15);
     network.cut.extend((0..4).flat_map(|a| (0..4).map(move |b| (a, b))));
     network.run_until("all alone", secs(10), |network| network.all_see_all(Down));
@@ -313,7 +314,7 @@ fn everybody_isolated_meets_again() {
 }
 
 #[test]
-fn a_paused_member_comes_back_and_blames_nobody() {
+fn a_paused_member_comes_back_and_suspects_no_other() {
     let mut network = Network::met(3, lan(), 16);
     network.asleep.insert(0);
     network.run_until("it is down", secs(10), |network| network.all_see(0, Down));
@@ -359,22 +360,32 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn oversized_names_and_payloads_are_refused() {
     let new = |local| Swim::new(local, lan(), 1).err();
-    let long = Local { name: "x".repeat(MAX_NAME + 1), ..local(0, 1) };
-    assert_eq!(new(long), Some(SwimError::NameTooLong(MAX_NAME + 1)));
-    let large = Local { payload: vec![0; MAX_PAYLOAD + 1].into(), ..local(0, 1) };
-    assert_eq!(new(large), Some(SwimError::PayloadTooLarge(MAX_PAYLOAD + 1)));
-    let fits = Local { name: "x".repeat(MAX_NAME), payload: vec![0; MAX_PAYLOAD].into(), ..local(0, 1) };
+    let long = LocalMember { name: "x".repeat(MAX_MEMBER_NAME_BYTES + 1), ..local(0, 1) };
+    assert_eq!(
+        new(long),
+        Some(SwimError::NameTooLong { len: MAX_MEMBER_NAME_BYTES + 1, limit: MAX_MEMBER_NAME_BYTES })
+    );
+    let large = LocalMember { payload: vec![0; MAX_MEMBER_PAYLOAD_BYTES + 1].into(), ..local(0, 1) };
+    assert_eq!(
+        new(large),
+        Some(SwimError::PayloadTooLarge { len: MAX_MEMBER_PAYLOAD_BYTES + 1, limit: MAX_MEMBER_PAYLOAD_BYTES })
+    );
+    let fits = LocalMember {
+        name: "x".repeat(MAX_MEMBER_NAME_BYTES),
+        payload: vec![0; MAX_MEMBER_PAYLOAD_BYTES].into(),
+        ..local(0, 1)
+    };
     assert_eq!(new(fits), None);
     let mut swim = Swim::new(local(0, 1), lan(), 1).unwrap();
-    assert!(swim.set_payload(vec![0; MAX_PAYLOAD + 1].into()).is_err());
+    assert!(swim.set_payload(vec![0; MAX_MEMBER_PAYLOAD_BYTES + 1].into()).is_err());
     assert_eq!(swim.local().payload, "role=0");
     assert_eq!(swim.local().name, name(0));
 }
 
 #[test]
-fn the_last_one_finds_those_that_died_together_in_their_next_lives() {
+fn the_last_member_finds_restarted_members_again() {
     for seed in 0..20 {
         let mut network = Network::met(3, lan(), seed);
         network.asleep.extend([1, 2]);
@@ -384,6 +395,6 @@ fn the_last_one_finds_those_that_died_together_in_their_next_lives() {
             network.restart(node, local(node, 2));
             network.announce(node, 0);
         }
-        network.run_until("all see the new lives", secs(10), |network| network.all_see_all(Alive));
+        network.run_until("all see the new incarnations", secs(10), |network| network.all_see_all(Alive));
     }
 }

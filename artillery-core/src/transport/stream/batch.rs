@@ -4,22 +4,22 @@ use bytes::{Bytes, BytesMut};
 
 use crate::frame::{PREFIX, prefix};
 
-/// Pieces up to this many bytes are copied next to each other: cheaper than handing each on by itself.
-const GATHER: usize = 1024;
+/// Pieces up to this many bytes are copied next to each other, which is cheaper than handing each on by itself.
+const MAX_GATHERED_BYTES: usize = 1024;
 
-/// Frames to be written together: small pieces are gathered, large ones (values) are handed on without a copy.
+/// Frames to be written together. Small pieces are gathered, large ones (values) are handed on without a copy.
 #[derive(Debug, Default)]
 pub struct FrameBatch {
     chunks: Vec<Bytes>,
     gathered: BytesMut,
     frames: usize,
     bytes: usize,
-    /// Header and body of the largest frame.
+    /// Bytes of header and body of the largest frame.
     largest: usize,
 }
 
 impl FrameBatch {
-    /// An empty batch. Keep it: its memory is used again.
+    /// An empty batch. Keep it, since its memory is reused.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,13 +31,13 @@ impl FrameBatch {
         self.bytes += PREFIX + header.len() + body_len;
         self.largest = self.largest.max(header.len() + body_len);
         if header.len() + body_len + 4 > u32::MAX as usize {
-            // It has no prefix; `largest` keeps it from ever being written.
+            // The length does not fit into a prefix. `largest` ensures that the batch is never written.
             return;
         }
         self.gathered.extend_from_slice(&prefix(header.len(), body_len));
         self.gathered.extend_from_slice(header);
         for piece in body {
-            if piece.len() <= GATHER {
+            if piece.len() <= MAX_GATHERED_BYTES {
                 self.gathered.extend_from_slice(piece);
             } else {
                 self.close_gathered();
@@ -66,7 +66,7 @@ impl FrameBatch {
         self.largest
     }
 
-    /// All of it, in order. [`FrameBatch::clear`] has to follow.
+    /// All chunks, in order. Call [`FrameBatch::clear`] afterwards.
     pub(super) fn chunks(&mut self) -> &mut [Bytes] {
         self.close_gathered();
         &mut self.chunks
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn values_are_not_copied_and_small_frames_are_one_chunk() {
-        let value = Bytes::from(vec![7; GATHER + 1]);
+        let value = Bytes::from(vec![7; MAX_GATHERED_BYTES + 1]);
         let mut batch = FrameBatch::new();
         for _ in 0..10 {
             batch.push(b"small", &[Bytes::from_static(b"key")]);
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_pushed_is_decoded(frames in prop::collection::vec((0usize..20, prop::collection::vec(0usize..3000, 0..4)), 0..8)) {
+        fn pushed_frames_are_decoded(frames in prop::collection::vec((0usize..20, prop::collection::vec(0usize..3000, 0..4)), 0..8)) {
             let mut batch = FrameBatch::new();
             let mut expected = Vec::new();
             for (header, body) in &frames {

@@ -5,52 +5,54 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quinn::RecvStream;
 
+#[cfg(feature = "testing")]
+use crate::transport::medium::PipeReader;
 use crate::{
     error::ReadError,
     frame::{Frame, FrameDecoder},
-    transport::{counters::Cells, quic},
+    transport::{counters::CounterCells, quic},
 };
 
-/// Pieces of a stream that are taken over at a time.
-const CHUNKS: usize = 32;
+/// Chunks of a stream that are read at a time.
+const MAX_CHUNKS_PER_READ: usize = 32;
 
-/// The receiving end of a stream. Dropped before the end, it tells the sender that nothing more is wanted.
+/// The receiving end of a stream. If it is dropped before the end, the sender learns that nothing more is wanted.
 #[derive(Debug)]
 pub struct FrameReader {
-    stream: Source,
+    stream: StreamSource,
     decoder: FrameDecoder,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     /// Why there is nothing more to read.
     failed: Option<ReadError>,
 }
 
 /// Where its bytes come from.
 #[derive(Debug)]
-pub(in crate::transport) enum Source {
+pub(in crate::transport) enum StreamSource {
     Quic(RecvStream),
     #[cfg(feature = "testing")]
-    Simulated(crate::transport::simulated::Outlet),
+    Simulated(PipeReader),
 }
 
-impl From<RecvStream> for Source {
+impl From<RecvStream> for StreamSource {
     fn from(stream: RecvStream) -> Self {
         Self::Quic(stream)
     }
 }
 
 #[cfg(feature = "testing")]
-impl From<crate::transport::simulated::Outlet> for Source {
-    fn from(outlet: crate::transport::simulated::Outlet) -> Self {
+impl From<PipeReader> for StreamSource {
+    fn from(outlet: PipeReader) -> Self {
         Self::Simulated(outlet)
     }
 }
 
-impl Source {
-    /// Hands what comes next to `take`; `false` at the end.
+impl StreamSource {
+    /// Hands the next bytes to `take`. `false` at the end.
     async fn read(&mut self, mut take: impl FnMut(&[u8])) -> Result<bool, ReadError> {
         match self {
             Self::Quic(stream) => {
-                let mut chunks = [const { Bytes::new() }; CHUNKS];
+                let mut chunks = [const { Bytes::new() }; MAX_CHUNKS_PER_READ];
                 let count = stream.read_chunks(&mut chunks).await.map_err(quic::read_error)?;
                 chunks[..count.unwrap_or(0)].iter().for_each(|chunk| take(chunk));
                 Ok(count.is_some())
@@ -66,14 +68,14 @@ impl Source {
 }
 
 impl FrameReader {
-    pub(in crate::transport) fn new(stream: Source, limit: usize, counters: Arc<Cells>) -> Self {
+    pub(in crate::transport) fn new(stream: StreamSource, limit: usize, counters: Arc<CounterCells>) -> Self {
         Self { stream, decoder: FrameDecoder::new(limit), counters, failed: None }
     }
 
-    /// The next frame, `None` when the stream was finished after a whole one. May be cancelled: nothing is lost.
+    /// The next frame, or `None` if the stream was finished after a whole frame. Cancelling it loses nothing.
     ///
     /// # Errors
-    /// [`ReadError`]; the stream is then useless, and the sender is told so.
+    /// [`ReadError`]. The stream is then useless, and the sender is told so.
     pub async fn next(&mut self) -> Result<Option<Frame>, ReadError> {
         loop {
             if let Some(frame) = self.next_ready() {
@@ -85,8 +87,8 @@ impl FrameReader {
         }
     }
 
-    /// Bytes of header and body of the next frame, as soon as the frame says so: whoever has no room for it reads no
-    /// further. `None` when the stream was finished after a whole frame. May be cancelled: nothing is lost.
+    /// Bytes of header and body of the next frame, as soon as its prefix has come. A caller without room for the frame
+    /// can then stop reading. `None` if the stream was finished after a whole frame. Cancelling it loses nothing.
     ///
     /// # Errors
     /// As [`FrameReader::next`].
@@ -103,7 +105,7 @@ impl FrameReader {
         }
     }
 
-    /// Takes over what has come, waiting for it. Whether the stream goes on.
+    /// Waits for bytes and takes them over. `false` if the stream has ended.
     async fn read(&mut self) -> Result<bool, ReadError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -143,21 +145,21 @@ impl FrameReader {
     /// Tells the sender that nothing more of this stream is wanted.
     pub fn stop(&mut self, code: u32) {
         match &mut self.stream {
-            // Fails only when the stream is at its end already.
-            Source::Quic(stream) => drop(stream.stop(code.into())),
+            // Fails only if the stream has ended already.
+            StreamSource::Quic(stream) => drop(stream.stop(code.into())),
             #[cfg(feature = "testing")]
-            Source::Simulated(outlet) => outlet.stop(code),
+            StreamSource::Simulated(outlet) => outlet.stop(code),
         }
     }
 
     fn fail(&mut self, error: ReadError) -> ReadError {
         if matches!(error, ReadError::Frame(_)) {
-            self.stop(MALFORMED);
+            self.stop(MALFORMED_CODE);
         }
         self.failed = Some(error.clone());
         error
     }
 }
 
-/// Code by which a sender learns that what it sent was no frame.
-const MALFORMED: u32 = 1;
+/// Code that tells a sender that its bytes were no frame.
+const MALFORMED_CODE: u32 = 1;

@@ -6,45 +6,47 @@ use bytes::Bytes;
 use quinn::SendStream;
 
 use super::FrameBatch;
+#[cfg(feature = "testing")]
+use crate::transport::medium::PipeWriter;
 use crate::{
     error::WriteError,
-    transport::{counters::Cells, quic},
+    transport::{counters::CounterCells, quic},
 };
 
 /// The sending end of a stream. Dropped without [`FrameWriter::finish`], the stream ends as if it was finished, or is
 /// given up if a write was cancelled.
 #[derive(Debug)]
 pub struct FrameWriter {
-    stream: Sink,
+    stream: StreamSink,
     limit: usize,
-    counters: Arc<Cells>,
+    counters: Arc<CounterCells>,
     single: FrameBatch,
-    /// A write has begun and not come to its end.
+    /// A write has begun and not ended.
     writing: bool,
 }
 
 /// Where its bytes go.
 #[derive(Debug)]
-pub(in crate::transport) enum Sink {
+pub(in crate::transport) enum StreamSink {
     Quic(SendStream),
     #[cfg(feature = "testing")]
-    Simulated(crate::transport::simulated::Inlet),
+    Simulated(PipeWriter),
 }
 
-impl From<SendStream> for Sink {
+impl From<SendStream> for StreamSink {
     fn from(stream: SendStream) -> Self {
         Self::Quic(stream)
     }
 }
 
 #[cfg(feature = "testing")]
-impl From<crate::transport::simulated::Inlet> for Sink {
-    fn from(inlet: crate::transport::simulated::Inlet) -> Self {
+impl From<PipeWriter> for StreamSink {
+    fn from(inlet: PipeWriter) -> Self {
         Self::Simulated(inlet)
     }
 }
 
-impl Sink {
+impl StreamSink {
     async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), WriteError> {
         match self {
             Self::Quic(stream) => stream.write_all_chunks(chunks).await.map_err(quic::write_error),
@@ -55,13 +57,13 @@ impl Sink {
 }
 
 impl FrameWriter {
-    pub(in crate::transport) fn new(stream: Sink, limit: usize, counters: Arc<Cells>) -> Self {
+    pub(in crate::transport) fn new(stream: StreamSink, limit: usize, counters: Arc<CounterCells>) -> Self {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
     }
 
-    /// Sends one frame: returns when QUIC has taken it, which waits while the windows are full.
+    /// Sends one frame. Returns when QUIC has taken it, which waits while the windows are full.
     ///
-    /// Not to be cancelled: part of a frame may have been written, and the writer is useless then.
+    /// Do not cancel it: part of the frame may have been written, and the writer is then useless.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -73,10 +75,10 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends all frames of the batch in one write and leaves it empty. Not to be cancelled, as [`FrameWriter::send`].
+    /// Sends all frames of the batch in one write and empties it. Do not cancel it, as [`FrameWriter::send`].
     ///
     /// # Errors
-    /// [`WriteError`]; if a frame is too large, nothing of the batch is written.
+    /// [`WriteError`]. If a frame is too large, nothing of the batch is written.
     pub async fn send_all(&mut self, batch: &mut FrameBatch) -> Result<(), WriteError> {
         let sent = self.write(batch).await;
         batch.clear();
@@ -102,33 +104,33 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// No frame follows. What was sent is still delivered.
+    /// Ends the stream. What was sent is still delivered.
     pub fn finish(&mut self) {
         match &mut self.stream {
-            // Fails only when the stream is at its end already.
-            Sink::Quic(stream) => drop(stream.finish()),
+            // Fails only if the stream has ended already.
+            StreamSink::Quic(stream) => drop(stream.finish()),
             #[cfg(feature = "testing")]
-            Sink::Simulated(inlet) => inlet.finish(),
+            StreamSink::Simulated(inlet) => inlet.finish(),
         }
     }
 
-    /// Gives the stream up: what was not delivered yet may never be.
+    /// Gives the stream up. What was not delivered yet may never be.
     pub fn reset(&mut self, code: u32) {
         match &mut self.stream {
-            // Fails only when the stream is at its end already.
-            Sink::Quic(stream) => drop(stream.reset(code.into())),
+            // Fails only if the stream has ended already.
+            StreamSink::Quic(stream) => drop(stream.reset(code.into())),
             #[cfg(feature = "testing")]
-            Sink::Simulated(inlet) => inlet.reset(code),
+            StreamSink::Simulated(inlet) => inlet.reset(code),
         }
     }
 
-    /// Waits until the peer has everything after [`FrameWriter::finish`], or wants no more, or is gone.
+    /// Waits until the peer has received everything after [`FrameWriter::finish`], or wants no more, or is gone.
     pub async fn stopped(&self) {
         match &self.stream {
-            // Which of them it was makes no difference to who waits for the end.
-            Sink::Quic(stream) => drop(stream.stopped().await),
+            // The caller only waits for the end, so the outcome does not matter.
+            StreamSink::Quic(stream) => drop(stream.stopped().await),
             #[cfg(feature = "testing")]
-            Sink::Simulated(inlet) => inlet.stopped().await,
+            StreamSink::Simulated(inlet) => inlet.stopped().await,
         }
     }
 }

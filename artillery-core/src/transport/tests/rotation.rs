@@ -22,7 +22,7 @@ async fn one_secret_takes_the_place_of_another() {
         endpoint.set_identity(by(SECRET, name).also_trust_secret(NEW).unwrap()).unwrap();
     }
     for (name, endpoint) in [("a", &a), ("b", &b)] {
-        // Each half of the way the other one is at another step.
+        // In the middle of this step the two nodes are at different steps.
         endpoint.set_identity(by(NEW, name).also_trust_secret(SECRET).unwrap()).unwrap();
         within(a.connect(b.local_addr())).await.unwrap();
         within(b.connect(a.local_addr())).await.unwrap();
@@ -43,7 +43,7 @@ async fn one_secret_takes_the_place_of_another() {
 }
 
 #[tokio::test]
-async fn who_dialled_closes_too() {
+async fn the_dialling_side_closes_untrusted_connections_too() {
     let (a, b) = (bound(by(SECRET, "a")), bound(by(SECRET, "b")));
     let connection = within(a.connect(b.local_addr())).await.unwrap();
     a.set_identity(by(NEW, "a")).unwrap();

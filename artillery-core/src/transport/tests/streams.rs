@@ -5,11 +5,11 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use super::*;
 use crate::{
-    error::CloseReason,
-    frame::{FrameError, prefix},
+    error::{CloseReason, FrameError},
+    frame::prefix,
 };
 
-/// The end of the next stream of kind 16.
+/// How the next stream of kind 16 ends.
 async fn end(honest: &mut Honest) -> Result<(), ReadError> {
     loop {
         if let Event::End(StreamKind(16), end) = honest.event().await {
@@ -19,19 +19,19 @@ async fn end(honest: &mut Honest) -> Result<(), ReadError> {
 }
 
 #[tokio::test]
-async fn garbage_on_every_kind_of_stream() {
+async fn garbage_on_any_stream_is_survived() {
     let mut honest = Honest::new(config());
     let raw = Raw::new("raw");
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let mut connection = raw.accepted(&honest).await;
     for kind in 0..=255u8 {
-        // Some kinds cost the connection.
+        // Some kinds close the connection.
         if connection.close_reason().is_some() || kind == 2 {
             connection = raw.accepted(&honest).await;
         }
         let garbage: Vec<u8> = (0..random.random_range(1..200)).map(|_| random.random()).collect();
         let Ok(mut stream) = connection.open_uni().await else { continue };
-        // The peer may have closed it, or does not want it any more.
+        // The peer may have closed the connection or stopped the stream.
         let _ = stream.write_all(&[&[kind], &garbage[..]].concat()).await;
         let _ = stream.finish();
         let (Ok((mut send, _receive)), true) = (connection.open_bi().await, kind > 1) else { continue };
@@ -44,7 +44,7 @@ async fn garbage_on_every_kind_of_stream() {
 }
 
 #[tokio::test]
-async fn a_frame_that_claims_too_much() {
+async fn an_oversized_frame_ends_its_stream() {
     let mut honest = Honest::new(config());
     let connection = Raw::new("raw").accepted(&honest).await;
     let mut stream = connection.open_uni().await.unwrap();
@@ -57,7 +57,7 @@ async fn a_frame_that_claims_too_much() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_longer_than_its_frame() {
+async fn a_header_longer_than_its_frame_ends_its_stream() {
     let mut honest = Honest::new(config());
     let connection = Raw::new("raw").accepted(&honest).await;
     let mut stream = connection.open_uni().await.unwrap();
@@ -67,9 +67,9 @@ async fn a_header_that_is_longer_than_its_frame() {
     honest.is_well().await;
 }
 
-/// The stream ends, or is given up, or the whole connection is cut, after each byte of a frame.
+/// After each byte of a frame the stream ends, or is given up, or the whole connection is closed.
 #[tokio::test]
-async fn cut_at_every_byte() {
+async fn a_stream_cut_at_any_byte_ends_with_its_reason() {
     let mut honest = Honest::new(config());
     let raw = Raw::new("raw");
     let whole = frame(b"head", b"body");
@@ -89,7 +89,7 @@ async fn cut_at_every_byte() {
 
         let mut stream = connection.open_uni().await.unwrap();
         stream.write_all(&[&[16], &whole[..], &whole[..cut]].concat()).await.unwrap();
-        // So that it has begun to read before the end comes.
+        // The receiver has begun to read before the end comes.
         while !matches!(honest.event().await, Event::Frame(StreamKind(16), _)) {}
         stream.reset(5u32.into()).unwrap();
         assert_eq!(end(&mut honest).await, Err(ReadError::Reset(5)), "{cut}");
@@ -106,7 +106,7 @@ async fn cut_at_every_byte() {
 }
 
 #[tokio::test]
-async fn a_cluster_id_that_is_none() {
+async fn a_malformed_cluster_id_closes_the_connection() {
     let mut honest = Honest::new(config());
     let connection = Raw::new("raw").accepted(&honest).await;
     let mut stream = connection.open_uni().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_cluster_id_that_is_none() {
 }
 
 #[tokio::test]
-async fn who_asks_for_an_acknowledgement_gets_it_and_nobody_else_hears_of_it() {
+async fn a_requested_acknowledgement_comes_and_no_datagram_is_delivered() {
     let (keep_alive, idle_timeout) = (Duration::from_secs(60), Duration::from_secs(120));
     let quiet = TransportConfig { keep_alive, idle_timeout, ..config() };
     let honest = Honest::new(quiet.clone());
@@ -127,7 +127,7 @@ async fn who_asks_for_an_acknowledgement_gets_it_and_nobody_else_hears_of_it() {
     let link = asker.link(NodeId::from_name("honest"), vec![honest.endpoint.local_addr()]);
     let connection = within(link.connected()).await.unwrap();
     let acknowledgements = || connection.traffic().unwrap().acknowledgements;
-    // More than come by themselves, for the search of the path's MTU.
+    // More acknowledgements than the search of the path's MTU causes.
     for _ in 0..50 {
         let before = acknowledgements();
         connection.ask_for_acknowledgement();

@@ -8,53 +8,53 @@ use super::Value;
 /// What a client asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SeriesCall {
-    /// Append this item to a list. Each append of a history has another one.
+    /// Append this item to a list. Each append of a history has an item of its own.
     Append(Value),
-    /// Count one more.
+    /// Add one to a counter.
     Increment,
     /// Read, linearizably.
     Read,
 }
 
-/// What a client was told.
+/// What a client received as its answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SeriesAnswer {
     /// The write was applied.
     Counted {
         /// The version that it made.
         version: Version,
-        /// The items in the list, or the number, right after it; a batch doesn't tell.
+        /// The length of the list, or the number, right after the write. The answer to a batch leaves it out.
         count: Option<u64>,
     },
-    /// The list was found so; [`Version::NONE`]: the key was absent.
+    /// The list that was found; [`Version::NONE`]: the key was absent.
     List(Version, Vec<Value>),
-    /// The counter was found so; [`Version::NONE`]: the key was absent.
+    /// The number that was found; [`Version::NONE`]: the key was absent.
     Number(Version, u64),
-    /// Certainly not applied, now and for ever.
+    /// Not applied, and never will be.
     Refused,
-    /// Nobody knows: perhaps applied, perhaps not, perhaps later.
+    /// The outcome is unknown: the write may be applied already, later or never.
     Unknown,
 }
 
-/// One operation on a list or a counter. A key is one of them, and nothing else is done to it.
+/// One operation on a list or a counter. A key holds one of the two, and gets no other operations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SeriesOperation {
-    /// Who asked.
+    /// The client that asked.
     pub client: u32,
-    /// Which key.
+    /// The key.
     pub key: u32,
-    /// When it was asked.
+    /// When the operation was called.
     pub called: u64,
     /// When the answer came; meaningless for [`SeriesAnswer::Unknown`].
     pub returned: u64,
-    /// What was asked.
+    /// The call.
     pub call: SeriesCall,
-    /// What was answered.
+    /// The answer.
     pub answer: SeriesAnswer,
 }
 
 impl SeriesOperation {
-    /// The version that its answer tells, of what it wrote or saw.
+    /// The version that the answer reports, of what the operation wrote or saw.
     pub fn version(&self) -> Option<Version> {
         match self.answer {
             SeriesAnswer::Counted { version, .. }

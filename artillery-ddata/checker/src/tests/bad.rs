@@ -1,4 +1,4 @@
-//! Histories that no register explains, each with the place where its pattern was seen.
+//! Histories that no register explains, each with the source of its pattern.
 //!
 //! Versions are written as their sequence, all in one epoch; `swap(.., 0, ..)` expects an absent key.
 
@@ -37,7 +37,7 @@ bad! {
         put(1, 2, 1, written(1)), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)),
         read(7, 8, found(2, 2)), read(9, 12, found(1, 1)), read(10, 11, found(2, 2)),
     ];
-    /// CRAQ (Terrace & Freedman 2009), §2.3: a dirty object answered with the older version although the tail has the newer.
+    /// CRAQ (Terrace & Freedman 2009), §2.3: a dirty object is read at its older version although the tail has the newer.
     dirty_replica_answers_with_the_old_version: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 6, 2, written(2)), read(4, 5, found(1, 1)), read(7, 8, found(1, 1)),
     ];
@@ -53,8 +53,8 @@ bad! {
     read_goes_backwards_under_an_unknown_write: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(2, 2)), read(7, 8, found(1, 1)),
     ];
-    /// docs/DESIGN.md §12, trap 20: a conflict told of what a later reader no longer saw.
-    failed_swap_tells_of_a_version_that_then_vanishes: ReadWentBack = [
+    /// docs/DESIGN.md §12, trap 20: a conflict reported a version that a later reader no longer saw.
+    failed_swap_reports_a_version_that_then_vanishes: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(1, 1)),
     ];
     /// Jepsen on MongoDB 2.4 (2013): acknowledged writes are rolled back when a new primary is elected.
@@ -64,19 +64,19 @@ bad! {
     ];
     /// Jepsen on Elasticsearch 1.1 (2014): acknowledged documents are gone after a partition.
     acknowledged_write_is_lost: Vanished = [put(1, 2, 1, written(1)), read(3, 4, ABSENT)];
-    /// Jepsen on Redis Sentinel (2013), acknowledged writes lost in a failover: what one client had seen is gone.
+    /// Jepsen on Redis Sentinel (2013), acknowledged writes lost in a failover: a value that one client had seen is gone.
     value_that_was_seen_is_lost: Vanished = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), read(5, 6, ABSENT),
     ];
-    /// docs/DESIGN.md §12, trap 21: a node that restarted with nothing answers as its former self.
+    /// docs/DESIGN.md §12, trap 21: a node that restarted with an empty store answers as its former incarnation.
     conflict_with_an_empty_store: Vanished = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, CONFLICT_ABSENT),
     ];
-    /// Jepsen on MongoDB 2.6 (2015), dirty reads: a primary shows what it then gives up.
+    /// Jepsen on MongoDB 2.6 (2015), dirty reads: a primary shows a write that it then rolls back.
     dirty_read: RefusedSeen = [
         put(1, 2, 1, written(1)), put(3, 8, 2, REFUSED), read(4, 5, found(2, 2)), read(9, 10, found(1, 1)),
     ];
-    /// docs/DESIGN.md §12, trap 33: "not applied" is said although an earlier attempt was applied.
+    /// docs/DESIGN.md §12, trap 33: the answer is "not applied" although an earlier attempt was applied.
     refused_write_is_seen: RefusedSeen = [put(1, 2, 1, REFUSED), read(3, 4, found(1, 1))];
     /// Adya 1999, G1a (aborted read): the value of an aborted transaction is seen.
     aborted_read: FailedSwapSeen = [
@@ -94,7 +94,7 @@ bad! {
     zombie_is_met_by_a_swap: Resurrected = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 0, 2, conflict(1, 1)),
     ];
-    /// Cassandra again, a zombie that only the absence before it gives away.
+    /// Cassandra again: a zombie that shows only by the absence before it.
     zombie_without_an_acknowledged_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), read(7, 8, found(1, 1)),
     ];
@@ -106,7 +106,7 @@ bad! {
     swap_is_applied_twice_after_a_retry: TwoVersions = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, written(2)), read(5, 6, found(2, 2)), read(7, 8, found(3, 2)),
     ];
-    /// docs/DESIGN.md §12, trap 7: the retry of a write runs at the new head although the old one's had been committed.
+    /// docs/DESIGN.md §12, trap 7: a write is retried at the new head although the first attempt had been committed.
     write_is_applied_twice_across_a_failover: TwoVersions = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)), read(7, 8, found(3, 1)),
     ];
@@ -126,31 +126,31 @@ bad! {
     two_clients_create_one_lock_unknown: DoubleSwap = [
         swap(1, 4, 0, 1, UNKNOWN), swap(2, 3, 0, 2, written(2)), read(5, 6, found(3, 1)),
     ];
-    /// The same with a delete that has no version of its own to lie between.
+    /// The same with a delete for which no version is left between them.
     two_clients_create_one_lock_with_no_room_between: DoubleSwap = [
         swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(2)),
     ];
-    /// Two swaps of a version of which only they tell.
-    two_swaps_of_an_untold_version: DoubleSwap = [
+    /// Two swaps of a version that no other operation reports.
+    two_swaps_of_an_unreported_version: DoubleSwap = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 1, 2, written(2)), swap(5, 6, 1, 3, written(3)),
     ];
     /// Berenson et al. 1995, P4 (lost update): the swap passes over a write that it had not read.
     lost_update: LostUpdate = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 1, 3, written(3)),
     ];
-    /// Put-if-absent without a check at the head: an insert that must be the first succeeds over another one.
+    /// Put-if-absent without a check at the head: an insert that must be the first succeeds over an existing value.
     creation_over_a_value: LostUpdate = [put(1, 2, 1, written(1)), swap(3, 4, 0, 2, written(2))];
     /// A swap that matches a deleted version: a tombstone taken for a value.
     swap_of_a_tombstone: SwapWithoutMatch = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 2, 2, written(3)),
     ];
-    /// A swap that matches what nobody wrote.
+    /// A swap that matches a version that no operation wrote.
     swap_of_nothing: SwapWithoutMatch = [put(1, 2, 1, written(2)), swap(3, 4, 3, 2, written(4)), put(5, 6, 3, UNKNOWN)];
     /// One write of unknown outcome cannot have made both versions that were swapped.
     one_maker_for_two_orphans: NotLinearizable = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 5, 2, written(6)), swap(5, 6, 8, 3, written(9)),
     ];
-    /// docs/DESIGN.md §12, trap 6: a new head counts on from a state that missed the last write.
+    /// docs/DESIGN.md §12, trap 6: a new head goes on counting from a state without the last write.
     version_goes_back: VersionWentBack = [put(1, 2, 1, written(5)), put(3, 4, 2, written(4))];
     /// The same, known only through a reader.
     version_goes_back_below_a_seen_one: VersionWentBack = [
@@ -169,26 +169,26 @@ bad! {
         Operation { key: 3, ..put(1, 2, 1, written(1)) }, put(3, 4, 2, written(1)),
     ];
     /// A value out of thin air: a torn or flipped page is served (docs/DESIGN.md §8).
-    value_that_nobody_wrote: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
-    /// An answer crossed on a shared connection: a read of one key is answered with another's value.
+    value_that_was_never_written: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
+    /// Crossed answers on a shared connection: a read of one key is answered with the value of another.
     value_of_another_key: NeverWritten = [
         Operation { key: 8, ..put(1, 2, 1, UNKNOWN) }, read(3, 4, found(1, 1)),
     ];
     /// Herlihy & Wing 1990: a response may not depend on an invocation that is still to come.
     read_of_a_future_write: FromTheFuture = [read(1, 2, found(1, 1)), put(3, 4, 1, written(1))];
-    /// The same, told by a conflict.
+    /// The same, reported by a conflict.
     conflict_with_a_future_write: FromTheFuture = [
         put(1, 2, 1, written(1)), swap(3, 4, 9, 2, conflict(2, 3)), put(5, 6, 3, UNKNOWN),
     ];
-    /// A spurious failure, as of a weak compare-exchange: what was found is what was expected.
+    /// A spurious failure, as of a weak compare-exchange: the swap found the version that it expected.
     swap_fails_for_what_it_expected: FalseConflict = [put(1, 2, 1, written(1)), swap(3, 4, 1, 2, conflict(1, 1))];
     /// The same on an absent key.
     creation_fails_on_an_absent_key: FalseConflict = [swap(1, 2, 0, 1, CONFLICT_ABSENT)];
-    /// One unknown delete is used for two absences with a value between: it came back in a resync.
+    /// One unknown delete would have to explain two absences with a value between: a resync brought the value back.
     one_delete_for_two_absences: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(3)), read(9, 10, ABSENT),
     ];
-    /// The delete would have to lie between two versions that follow upon each other.
+    /// The delete would need a version between two consecutive ones.
     no_version_is_left_for_a_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(2)),
     ];
@@ -196,12 +196,12 @@ bad! {
     two_readers_disagree_on_a_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 20, written(2)), read(4, 5, ABSENT), read(6, 7, found(1, 1)),
     ];
-    /// The recorder's fault: a read that was "written".
+    /// The recorder's fault: the answer of a write to a read.
     answer_to_another_question: Malformed = [read(1, 2, written(1))];
-    /// The recorder's fault: two writes of one value, so that a read names neither.
+    /// The recorder's fault: two writes of one value, so a read identifies neither.
     one_value_written_twice: Malformed = [put(1, 2, 1, written(1)), put(3, 4, 1, written(2))];
     /// The recorder's fault: an answer before the question.
     answer_before_the_question: Malformed = [put(5, 2, 1, written(1))];
-    /// The version of what was never written is given to a write.
+    /// A write is given the version that means "never written".
     version_of_nothing: Malformed = [put(1, 2, 1, written(0))];
 }

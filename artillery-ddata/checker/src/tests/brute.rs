@@ -1,10 +1,10 @@
-//! The definition of the register, tried on every order: slow, plain and written without a look at the search.
+//! The definition of the register, tried on every order: slow, plain and written independently of the search.
 
 use artillery_proto::Version;
 
 use crate::history::{Answer, Call, Operation, Value};
 
-/// Whether some order of the operations of one key, with some choice of which unknown writes were applied, explains all.
+/// Whether some order of the operations of one key, with some choice of applied unknown writes, explains all answers.
 pub(super) fn is_linearizable(operations: &[Operation]) -> bool {
     let values: Vec<Value> = operations.iter().filter_map(value).collect();
     assert!((1..values.len()).all(|at| !values[at..].contains(&values[at - 1])), "each value is written once");
@@ -40,7 +40,7 @@ fn extend(operations: &[Operation], order: &mut Vec<usize>) -> bool {
 
 /// Whether a register that is used in this order gives these answers.
 fn explains(operations: &[Operation], order: &[usize]) -> bool {
-    // The version of each applied write, as far as some answer tells it.
+    // The version of each applied write, where an answer reports it.
     let mut versions: Vec<Option<Version>> = Vec::new();
     let mut current: Option<(usize, Value)> = None;
     for at in order {
@@ -89,7 +89,7 @@ fn pin(known: &mut Option<Version>, version: Version) -> bool {
     *known.get_or_insert(version) == version
 }
 
-/// Whether the versions that nobody told can be chosen so that all ascend.
+/// Whether the unreported versions can be chosen so that all ascend.
 fn ascend(versions: &[Option<Version>]) -> bool {
     let mut last = Version::NONE;
     for version in versions {

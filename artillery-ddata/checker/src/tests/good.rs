@@ -25,12 +25,12 @@ macro_rules! good {
 good! {
     /// Nothing happened.
     empty = [];
-    /// One client, one thing after the other.
+    /// One client, one operation after the other.
     sequential = [
         read(1, 2, ABSENT), put(3, 4, 1, written(1)), read(5, 6, found(1, 1)), swap(7, 8, 1, 2, written(2)),
         swap(9, 10, 1, 3, conflict(2, 2)), delete(11, 12, written(3)), read(13, 14, ABSENT),
     ];
-    /// All at once: any order will do.
+    /// All at once: any order is possible.
     everything_overlaps = [
         put(1, 20, 1, written(2)), put(2, 19, 2, written(1)), delete(3, 18, written(3)), read(4, 17, found(1, 2)),
         read(5, 16, ABSENT), read(6, 15, found(2, 1)), swap(7, 14, 0, 3, written(4)), read(8, 13, found(4, 3)),
@@ -54,11 +54,11 @@ good! {
     unknown_write_never_shows = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(1, 1)), swap(7, 8, 1, 3, written(2)),
     ];
-    /// An unknown put is the version that a swap of somebody who learnt it elsewhere expected.
+    /// An unknown put made the version that the swap of another client expected.
     unknown_put_made_the_expected_version = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 4, 3, written(5)), read(7, 8, found(5, 3)),
     ];
-    /// A chain of such.
+    /// A chain of such writes.
     unknown_writes_made_each_others_expected_version = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 2, 2, UNKNOWN), swap(5, 6, 4, 3, UNKNOWN), swap(7, 8, 6, 4, written(7)),
     ];
@@ -71,7 +71,7 @@ good! {
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), delete(5, 6, UNKNOWN), read(7, 8, ABSENT),
         put(9, 10, 2, written(3)), read(11, 12, found(3, 2)), read(13, 14, ABSENT),
     ];
-    /// Absences on both sides of a write that is concurrent with all: before it nothing was there.
+    /// Absences on both sides of a write that is concurrent with all: before the write the key was absent anyway.
     absent_before_and_after_a_write = [
         put(1, 30, 1, written(1)), delete(2, 3, UNKNOWN), read(4, 5, ABSENT), read(6, 7, found(1, 1)), read(8, 9, ABSENT),
     ];
@@ -85,31 +85,31 @@ good! {
     two_creations_with_a_delete_between = [
         swap(1, 2, 0, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 0, 2, written(3)),
     ];
-    /// The same with a delete of which nobody knows.
+    /// The same with a delete of unknown outcome.
     two_creations_with_an_unknown_delete_between = [
         swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(3)),
     ];
-    /// A swap of unknown outcome was applied: somebody saw it.
+    /// A swap of unknown outcome was applied: another operation saw its value.
     unknown_swap_was_applied = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(2, 2)),
     ];
-    /// What was refused leaves no trace, and unanswered reads say nothing.
+    /// Refused operations leave no trace, and unanswered reads show nothing.
     refused_and_unanswered = [
         put(1, 2, 1, REFUSED), delete(3, 4, REFUSED), swap(5, 6, 0, 2, REFUSED), read(7, 8, REFUSED), read(9, 9, UNKNOWN),
         read(10, 11, ABSENT),
     ];
     /// An absent read may precede a concurrent first write.
     absent_during_the_first_write = [put(1, 6, 1, written(1)), read(2, 3, ABSENT), read(4, 5, found(1, 1))];
-    /// Stale and fresh at once, but all during the write.
+    /// Old and new value are read at once, but all during the write.
     concurrent_readers_disagree = [
         put(1, 2, 1, written(1)), put(3, 20, 2, written(2)), read(4, 10, found(2, 2)), read(5, 11, found(1, 1)),
     ];
-    /// Keys have nothing to do with each other.
+    /// Keys are independent.
     two_keys = [
         put(1, 2, 1, written(1)), Operation { key: 8, ..read(3, 4, ABSENT) },
         Operation { key: 8, ..put(5, 6, 2, written(2)) }, read(7, 8, found(1, 1)),
     ];
-    /// A write of another key has the version between, but there are more above.
+    /// A write of another key has the version between, but higher versions are free.
     a_delete_takes_a_free_version = [
         put(1, 2, 1, written(1)), Operation { key: 8, ..put(3, 4, 2, written(2)) },
         delete(5, 6, UNKNOWN), read(7, 8, ABSENT), put(9, 10, 3, written(4)),
@@ -129,7 +129,7 @@ fn a_delete_takes_no_version_of_another_key() {
     assert_eq!(checked(&operations).expect_err("accepted").kind, Kind::NotLinearizable);
 }
 
-/// Only the order of calls and answers counts, not that in the list.
+/// Only the order of calls and answers counts, not the order in the list.
 #[test]
 fn the_order_of_the_list_does_not_matter() {
     let mut operations =

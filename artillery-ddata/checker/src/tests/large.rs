@@ -12,11 +12,11 @@ struct Load {
     operations: usize,
     keys: u32,
     clients: u32,
-    /// Of a hundred writes so many have an unknown outcome.
+    /// Percentage of the writes with an unknown outcome.
     unknown: u32,
 }
 
-/// What the clients of true registers see, if each asks again as soon as it has its answer.
+/// What clients of correct registers see, if each calls again as soon as it has its answer.
 fn recorded(seed: u64, load: &Load) -> Vec<Operation> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut registers: BTreeMap<u32, (Version, Value)> = BTreeMap::new();
@@ -28,7 +28,7 @@ fn recorded(seed: u64, load: &Load) -> Vec<Operation> {
         let client = at % free.len();
         let called = free[client];
         let moment = called + random.random_range(1..1_000);
-        // Times stay different: each client has its own remainder.
+        // No two times are equal: each client has a remainder of its own.
         let returned = moment + random.random_range(1..1_000);
         let returned = (returned / u64::from(load.clients) + 1) * u64::from(load.clients) + client as u64;
         free[client] = returned + u64::from(load.clients);
@@ -94,7 +94,7 @@ fn true_registers_are_accepted_with_little_work() {
     }
 }
 
-/// Near the end one read is answered with what had been there some writes before.
+/// Near the end one read is answered with the value of some writes before.
 #[test]
 fn one_wrong_answer_is_found_and_cut_down() {
     for (seed, load) in LOADS.iter().enumerate() {
@@ -112,7 +112,7 @@ fn one_wrong_answer_is_found_and_cut_down() {
     }
 }
 
-/// One delete too few for the absences, and more places for it than can be tried one after the other without memory.
+/// One delete too few for the absences, and more places for it than a search without memory can try.
 #[test]
 fn a_missing_delete_among_many_is_found() {
     let mut operations = Vec::new();
@@ -137,7 +137,7 @@ fn a_missing_delete_among_many_is_found() {
 }
 
 #[test]
-fn what_is_not_decided_is_a_violation() {
+fn undecided_history_is_a_violation() {
     let history = history(recorded(1, &LOADS[0]));
     for states in [0, 1, 100] {
         let violation = check(&history, Budget { states }).expect_err("decided");
@@ -149,7 +149,7 @@ fn what_is_not_decided_is_a_violation() {
     }
 }
 
-/// The one trap that is left: many latent swaps, each of which may have made what another one expected.
+/// The one costly case that is left: many latent swaps, each of which may have made the version that another one expected.
 #[test]
 fn a_search_without_end_is_stopped() {
     let latent = (0..40).map(|index| swap(index, index, 100 + index, index, UNKNOWN));

@@ -12,10 +12,10 @@ use super::*;
 /// One operation before times are given out.
 #[derive(Clone, Debug)]
 struct Draft {
-    /// 0 put, 1 delete, 2 compare-and-swap, 6 delete that tells what was there, others read.
+    /// 0 put, 1 delete, 2 compare-and-swap, 6 delete that returns the value, others read.
     call: u8,
     expected: u64,
-    /// When it takes effect among the others, and how long before and after that it is under way.
+    /// When it takes effect among the others. It is under way from `before` that moment until `after` it.
     moment: u64,
     before: u64,
     after: u64,
@@ -30,7 +30,7 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     prop::collection::vec(draft, 1..=7)
 }
 
-/// What a true register answers.
+/// The answers of a correct register.
 fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     drafts.sort_by_key(|draft| draft.moment);
     let mut current: Option<(Version, Value)> = None;
@@ -38,7 +38,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     let mut operations = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         let value = Value(index as u64 + 1);
-        // Half of the time what is there is expected.
+        // Half of the time the current version is expected.
         let expected =
             if draft.expected > 2 { current.map_or(Version::NONE, |(now, _)| now) } else { version(draft.expected) };
         let call = match draft.call {
@@ -54,7 +54,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
             (_, 2) => Answer::Refused,
             (Call::Read, _) => Answer::Found(current),
             (Call::GetDelete, _) if current.is_none() => Answer::Found(None),
-            // Retries don't always tell the value.
+            // Retries don't always report the value.
             (Call::CompareAndSwap { .. }, 3) if !matches => {
                 Answer::Failed(current.map_or(Version::NONE, |(now, _)| now))
             }
@@ -78,7 +78,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     by_key(&operations).remove(&7).unwrap_or_default()
 }
 
-/// A change of one operation: which, and what to do with it.
+/// A change of one operation: its index, and what to change.
 type Mutation = (prop::sample::Index, u8, u64, u64);
 
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
@@ -139,7 +139,7 @@ fn run<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value)) {
 }
 
 #[test]
-fn what_a_register_answers_is_accepted() {
+fn answers_of_a_register_are_accepted() {
     run(20_000, &drafts(), |drafts| {
         let operations = from_register(drafts);
         assert!(is_linearizable(&operations), "the exhaustive check refuses {operations:#?}");
@@ -160,7 +160,7 @@ fn the_exhaustive_check_agrees() {
     tally.assert_healthy();
 }
 
-/// Deletes of unknown outcome and absences are what gives the search a choice.
+/// Deletes of unknown outcome and absences give the search its choices.
 #[test]
 fn the_exhaustive_check_agrees_about_unknown_deletes() {
     let tally = Tally::default();
@@ -188,7 +188,7 @@ fn the_exhaustive_check_agrees_about_unknown_deletes() {
     assert!(tally.searched.get() > tally.cases() / 200, "the search alone found {}", tally.searched.get());
 }
 
-/// Versions of which nobody told, and writes of unknown outcome that may have made them.
+/// Versions that no answer reported, and writes of unknown outcome that may have made them.
 #[test]
 fn the_exhaustive_check_agrees_about_orphans() {
     let tally = Tally::default();
@@ -218,14 +218,14 @@ fn the_exhaustive_check_agrees_about_orphans() {
     assert!(orphans > tally.cases() / 100, "only {orphans} good histories with an orphan");
 }
 
-/// How often which verdict was reached.
+/// How often each verdict was reached.
 #[derive(Default, Debug)]
 struct Tally {
     good: Cell<u32>,
     bad: Cell<u32>,
-    /// Bad ones that broke no rule.
+    /// Bad histories that broke no rule.
     searched: Cell<u32>,
-    /// Good ones where somebody expected a version of which nobody told.
+    /// Good histories in which an operation expected a version that no answer reported.
     orphans: Cell<u32>,
 }
 
@@ -270,15 +270,15 @@ impl Tally {
     }
 }
 
-/// What the search says without the rules before it; `None` if what it works on cannot be made.
+/// The verdict of the search without the rules before it. `None` if its input cannot be made.
 fn search_alone(operations: &[Operation]) -> Option<bool> {
     let versions = form::check(operations).ok()?;
     let register = register::Register::new(7, operations).ok()?;
     Some(search::search(&register, &versions, &mut 1_000_000).is_ok())
 }
 
-/// Whether a compare-and-swap failed on a version of which nobody else told as that of a value: the checker makes nothing
-/// of that.
+/// Whether a compare-and-swap failed on a version that no other answer reports as that of a value. The checker draws no
+/// conclusion from that.
 fn tells_of_nothing(operations: &[Operation]) -> bool {
     let values = |version: Version| {
         operations.iter().any(|operation| match (operation.call, operation.answer) {

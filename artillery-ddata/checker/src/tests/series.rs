@@ -1,4 +1,4 @@
-//! Lists, counters, cuts and sessions: good histories, bad ones, and small random ones held against every order.
+//! Lists, counters, cuts and sessions: good histories, bad ones, and small random ones compared with every order.
 
 use artillery_proto::{Sequence, Version};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn true_lists_are_accepted() {
         list(24, 25, 9, &[1, 3, 2, 5]),
     ])
     .unwrap();
-    // Of unknown outcome, and late; and one that was never seen.
+    // An append of unknown outcome takes effect late; another one was never seen.
     verdict(vec![append(1, 2, 1, UNKNOWN), append(3, 4, 2, counted(5, 1)), append(5, 6, 3, counted(8, 3))]).unwrap();
 }
 
@@ -167,7 +167,7 @@ fn versions_are_shared_by_parts_of_a_batch_alone() {
     assert_eq!(check(&history, Budget::default()).unwrap_err().kind, Kind::VersionReused);
     let mut history = batches(vec![]);
     history.operations.push(of_batch(3, 70, 71, 12, written(5)));
-    check(&history, Budget::default()).expect("it wasn't written as one, and nobody saw that");
+    check(&history, Budget::default()).expect("no cut shows that the batch was not one write");
     history.operations.push(of_batch(1, 72, 73, 12, written(6)));
     assert_eq!(check(&history, Budget::default()).unwrap_err().kind, Kind::Malformed);
 }
@@ -189,7 +189,7 @@ fn sessions_never_go_back() {
     assert_eq!(look(2, 9, 4), Err(Rule::WentBack), "what was gone is back");
 }
 
-/// What a counter or a list answers when it is used in this order: who is applied, and what is told of it.
+/// What a counter or a list answers when it is used in this order: which writes are applied, and what is reported of them.
 fn recorded(drafts: &[(u8, u64, u64, u8)], is_list: bool) -> Vec<SeriesOperation> {
     let (mut sequence, mut items) = (0, Vec::new());
     let mut last = 0;
@@ -220,7 +220,7 @@ fn recorded(drafts: &[(u8, u64, u64, u8)], is_list: bool) -> Vec<SeriesOperation
     operations
 }
 
-/// Whether some order explains all: tried on every one, without a look at the rules.
+/// Whether some order explains all answers. Tries every order, independently of the rules.
 fn is_linearizable(operations: &[SeriesOperation], placed: &mut Vec<usize>) -> bool {
     let must = |at: &usize| !matches!(operations[*at].answer, SeriesAnswer::Unknown | SeriesAnswer::Refused);
     let left: Vec<usize> = (0..operations.len()).filter(|at| !placed.contains(at)).collect();
@@ -242,7 +242,7 @@ fn is_linearizable(operations: &[SeriesOperation], placed: &mut Vec<usize>) -> b
 }
 
 fn explains(operations: &[SeriesOperation], order: &[usize]) -> bool {
-    // The version of each write, as far as it is told.
+    // The version of each write, where it is reported.
     let (mut items, mut versions): (Vec<Value>, Vec<Option<Version>>) = (Vec::new(), Vec::new());
     for at in order {
         let operation = &operations[*at];
@@ -291,13 +291,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_a_series_answers_is_accepted(drafts in drafts(), is_list: bool) {
+    fn answers_of_a_series_are_accepted(drafts in drafts(), is_list: bool) {
         let operations = recorded(&drafts, is_list);
         prop_assert!(is_linearizable(&operations, &mut Vec::new()), "{operations:#?}");
         prop_assert_eq!(verdict(operations), Ok(()));
     }
 
-    /// Whatever is found wrong is wrong; and of counters without increments of unknown outcome all that is wrong is found.
+    /// Each violation found is a real one. In counters without increments of unknown outcome every violation is found.
     #[test]
     fn every_order_agrees(
         drafts in drafts(), is_list: bool, which: prop::sample::Index, what in 0..5u8, by in 0..4u64,

@@ -3,7 +3,7 @@
 use super::brute::is_linearizable;
 use super::*;
 
-/// Asserts that what a violation shows, and what is left after shortening, is wrong in the way that it says.
+/// Asserts that the operations of a violation, and the shortened history, are wrong in the way that the violation says.
 pub(super) fn explains_itself(whole: &History, violation: &Violation) {
     let again = verdict(&violation.operations, Budget::default())
         .err()
@@ -21,7 +21,7 @@ pub(super) fn explains_itself(whole: &History, violation: &Violation) {
     }
 }
 
-/// Asserts that nothing is dropped from a good history that its goodness rests upon.
+/// Asserts that a good history stays good when operations are dropped from it.
 pub(super) fn stays_good_without_what_can_go(operations: &[Operation]) {
     let all = operations.len();
     let ranges = (0..all).map(|at| at..at + 1).chain([0..all / 2, all / 2..all, 0..all]);
@@ -33,7 +33,7 @@ pub(super) fn stays_good_without_what_can_go(operations: &[Operation]) {
     }
 }
 
-/// What a reader of a violation sees.
+/// The text of a violation.
 #[test]
 fn a_violation_is_shown_one_operation_a_line() {
     let operations =
@@ -51,7 +51,7 @@ key 7: a value was seen after a newer one had been seen
     assert_eq!(shortest(&history, &violation).operations, operations);
 }
 
-/// The search's explanation ends with the first answer that cannot be explained, and shows nothing that came later.
+/// The search's explanation ends with the first answer that cannot be explained, and shows no later operation.
 #[test]
 fn the_explanation_of_the_search_is_the_shortest_prefix() {
     let bad = [

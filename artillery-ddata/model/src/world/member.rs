@@ -1,12 +1,12 @@
-//! A node: what decides in it, its chain over a store, and the gate before that.
+//! A node: its [`Decider`], its chain over a store, and the gate of the chain.
 
 use std::{fmt, sync::Arc};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Sequence,
-    control::{Configs, Founder},
-    node::{self, Node as Decider},
-    replica::{Gate, Replica, Settings},
+    control::{Configs, NodeInfo},
+    node::{self, NodeMachine as Decider},
+    replica::{Gate, Replica, ReplicaSettings},
     runner::ChainRunner,
     store::{MemoryStore, Store, StoreBatch, StoreOp},
 };
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::bounds::Bounds;
 
-/// How a node is.
+/// The health of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Health {
-    /// It works, and reaches all others.
+    /// The node works, and reaches all others.
     Well,
-    /// It stopped for good.
+    /// The node stopped for good.
     Crashed,
-    /// It works, and reaches nobody but its clients.
+    /// The node works, and reaches only its clients.
     CutOff,
 }
 
@@ -41,18 +41,23 @@ pub(crate) struct Node {
 
 pub(crate) const CHAIN: ChainId = ChainId(0);
 
-pub(crate) fn founder(index: usize) -> Founder {
+pub(crate) fn founder(index: usize) -> NodeInfo {
     let name = format!("n{index}");
     let incarnation = Incarnation { store: index as u128 + 1, starts: 1 };
-    Founder { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new() }
+    NodeInfo { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new() }
 }
 
 impl Node {
-    pub(crate) fn new(founder: Founder, configs: Arc<Configs>, settings: node::Settings, bounds: &Bounds) -> Self {
+    pub(crate) fn new(
+        founder: NodeInfo,
+        configs: Arc<Configs>,
+        settings: node::CoordinatorSettings,
+        bounds: &Bounds,
+    ) -> Self {
         let id = founder.id;
         let store = Arc::new(MemoryStore::small(0));
         let gate = Arc::new(Gate::new(CHAIN).with_guards(bounds.replica));
-        let replica = Settings { heartbeat: UNIT, guards: bounds.replica, ..Settings::default() };
+        let replica = ReplicaSettings { heartbeat: UNIT, guards: bounds.replica, ..ReplicaSettings::default() };
         let runner = ChainRunner::new(id, CHAIN, replica, store.clone(), gate.clone());
         let decider = Part::new(Decider::new(founder, configs, settings));
         Self { id, health: Health::Well, runner, store, gate, decider }
@@ -70,7 +75,7 @@ impl Node {
         self.health != Health::Crashed
     }
 
-    /// The versions of the key that it holds, newest first.
+    /// The versions of the key in the store, newest first.
     fn versions(&self) -> Vec<artillery_proto::store::Held> {
         let mut versions = Vec::new();
         let mut at_most = Sequence::MAX;
@@ -81,14 +86,14 @@ impl Node {
         versions
     }
 
-    /// All versions of the key are all that there is in a store that keeps no point of its history for a scan: below which
-    /// sequence none is wanted any more is said with each batch.
+    /// A copy of all versions of the key. The store has no other state: it keeps no point of its history for a scan, and each
+    /// batch says below which sequence versions are no longer needed.
     fn copy_store(&self) -> Arc<MemoryStore> {
         let store = MemoryStore::small(0);
         let key = bytes::Bytes::from_static(KEY);
         let ops = self.versions().into_iter().rev().map(|held| StoreOp::Put { key: key.clone(), held });
         let batch = StoreBatch { chain: CHAIN, keep_from: Sequence::ZERO, ops: ops.collect() };
-        // A store in memory takes everything.
+        // A memory store accepts every batch.
         let _ = store.apply(&batch);
         Arc::new(store)
     }
@@ -104,7 +109,7 @@ impl Clone for Node {
 }
 
 impl Piece for Node {
-    /// Of one that crashed, what the rules look at.
+    /// Of a crashed node only the state that the rules check.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let Self { id: _, health, runner, store: _, gate, decider } = self;
         write!(out, "{health:?}{:?}", gate.watermark())?;

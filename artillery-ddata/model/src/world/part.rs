@@ -1,5 +1,5 @@
-//! Parts of a world: most steps change one or two of them, the rest is shared with the world before, and what it is known
-//! by as well.
+//! Parts of a world. Most steps change one or two of them; the others are shared with the world before, and so are their
+//! fingerprints.
 
 use std::{
     fmt,
@@ -8,21 +8,21 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use artillery_proto::node::Node;
+use artillery_proto::node::NodeMachine;
 
-/// What a world is made of. A clone is the same once more, and shares nothing with it that changes.
+/// A component of a world. A clone is equal to the original, and shares nothing with it that changes.
 pub(crate) trait Piece: Clone {
-    /// Writes down all that what it does next depends on.
+    /// Writes down everything on which the later steps of the piece depend.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 }
 
-impl Piece for Node {
+impl Piece for NodeMachine {
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         self.describe(out)
     }
 }
 
-/// A piece that is copied when it is about to change.
+/// A piece with copy on write.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     piece: Arc<T>,
@@ -34,7 +34,7 @@ impl<T: Piece> Part<T> {
         Self { piece: Arc::new(piece), fingerprint: OnceLock::new() }
     }
 
-    /// 64 bits of its description.
+    /// 64 bits of the description of the piece.
     pub(crate) fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| fingerprint(|out| self.piece.describe(out)))
     }
@@ -64,7 +64,7 @@ impl<T: Piece> DerefMut for Part<T> {
 /// 64 bits of a description.
 pub(crate) fn fingerprint(describe: impl FnOnce(&mut String) -> fmt::Result) -> u64 {
     let mut out = String::with_capacity(1 << 12);
-    // A string takes whatever is written.
+    // Writing to a string never fails.
     let _ = describe(&mut out);
     let mut hasher = DefaultHasher::new();
     hasher.write(out.as_bytes());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_not_changed_and_what_is_changed_is_known_by_something_else() {
+    fn changed_part_is_copied_and_gets_another_fingerprint() {
         let mut one = Part::new(Number(1));
         let before = one.fingerprint();
         let other = one.clone();
@@ -94,6 +94,6 @@ mod tests {
         assert_ne!(one.fingerprint(), before);
         assert_eq!(other.fingerprint(), before);
         one.0 = 1;
-        assert_eq!(one.fingerprint(), before, "it says the same");
+        assert_eq!(one.fingerprint(), before, "equal pieces have equal fingerprints");
     }
 }

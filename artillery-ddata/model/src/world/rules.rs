@@ -1,6 +1,6 @@
-//! What must always be true (docs/DESIGN.md §3 and §4), and what must happen in some run.
+//! Properties that must always be true (docs/DESIGN.md §3 and §4), and those that some run must show.
 
-use artillery_proto::{Sequence, update::Update};
+use artillery_proto::{Sequence, types::update::Update};
 
 use super::{Node, World};
 use crate::{
@@ -20,7 +20,7 @@ impl World {
         (0..WRITES).filter(acknowledged).all(|which| self.serving().all(|node| holds(node, which)))
     }
 
-    /// What any two members take to be committed is the same.
+    /// Any two members agree on what is committed.
     pub fn has_one_history(&self) -> bool {
         self.nodes.iter().all(|one| {
             self.nodes.iter().all(|other| {
@@ -30,7 +30,7 @@ impl World {
         })
     }
 
-    /// What any member takes to be committed is held by every serving member of the newest configuration.
+    /// Every serving member of the newest configuration holds what any member takes for committed.
     pub fn committed_is_held(&self) -> bool {
         self.nodes.iter().all(|one| {
             let upto = one.gate.watermark();
@@ -38,17 +38,17 @@ impl World {
         })
     }
 
-    /// No member has found that something is as it should never be.
+    /// No member has halted on a broken invariant.
     pub fn nobody_halted(&self) -> bool {
         self.nodes.iter().all(|node| node.replica().status().halted.is_none())
     }
 
-    /// Nobody is to catch up: how fast things go, which the conduct towards a joiner depends on, is no part of a state.
+    /// No member is syncing. How a chain treats a joiner depends on speed, which is no part of a state.
     pub fn nobody_joins(&self) -> bool {
         self.configs.iter().all(|config| config.syncing().is_none())
     }
 
-    /// A write was acknowledged when somebody had been removed.
+    /// A write was acknowledged after a member had been removed.
     pub fn acknowledged_after_change(&self) -> bool {
         self.seen.acknowledged_after_change
     }
@@ -65,7 +65,7 @@ impl World {
         self.seen.read_at == Some((node, at_gate))
     }
 
-    /// One who is cut off served the read by its lease.
+    /// A node that is cut off served the read under its lease.
     pub fn read_cut_off(&self) -> bool {
         let cut_off = |at: u8| self.nodes[usize::from(at)].health == super::Health::CutOff;
         self.seen.read_at.is_some_and(|(at, at_gate)| at_gate && cut_off(at))

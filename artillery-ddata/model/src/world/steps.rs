@@ -1,13 +1,13 @@
-//! What happens, step by step.
+//! The steps of the world.
 
 use std::sync::Arc;
 
 use artillery_proto::{
     ReadMode, Timestamp,
+    api::{Query, Reply, Write},
     control::{Configs, log::LogEntry},
-    node::{Fate, Input, Output as Says},
-    replica::{Query, Reply, Write},
-    runner::{Link, Order, Output, ReadRequest, Turn, Word, WriteRequest},
+    node::{NodeInput, NodeOutput as Says, ProposalFate},
+    runner::{ChainOrder, LinkChange, ReadRequest, RunnerOutput, Turn, Word, WriteRequest},
     store::Held,
 };
 use bytes::Bytes;
@@ -22,16 +22,16 @@ use crate::{
     history::{Outcome, READ},
 };
 
-/// What a chain takes in at once.
+/// The input of one turn of a chain.
 type Received = Turn<ReadRequest<usize>, WriteRequest<usize>>;
 
-/// What a link takes of updates at once, in bytes: all that there are.
+/// Room for updates on a link, in bytes: enough for all that exist.
 const ROOM: usize = 1 << 20;
-/// When clients give up: behind all that is explored.
+/// The deadline of clients: after the end of every exploration.
 const NEVER: Timestamp = Timestamp::from_nanos(1 << 50);
 
 impl World {
-    /// Lets this happen.
+    /// Performs a step.
     pub fn step(&mut self, action: Action) {
         match action {
             Action::Deliver { from, to } => self.deliver(from.into(), to.into()),
@@ -56,7 +56,7 @@ impl World {
     fn reorder(&mut self, order: usize) {
         self.reorders += 1;
         let order = super::ORDERS[order].map(|at| self.nodes[at].id).to_vec();
-        self.tell(Input::Reorder { token: 0, chain: CHAIN, order });
+        self.tell(NodeInput::Reorder { token: 0, chain: CHAIN, order });
     }
 
     fn deliver(&mut self, from: usize, to: usize) {
@@ -66,7 +66,7 @@ impl World {
         self.send(from);
     }
 
-    /// The chain of a node takes in what is received for it.
+    /// The chain of a node processes the input that `receive` adds.
     pub(super) fn take_in(&mut self, node: usize, receive: impl FnOnce(&mut Received)) {
         let clock = moment(self.now);
         let mut turn = Turn::default();
@@ -76,27 +76,27 @@ impl World {
         self.send(node);
     }
 
-    /// Hands out what a chain says.
+    /// Carries out the outputs of a chain.
     fn settle(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].runner.poll_output() {
             match output {
-                Output::Reply(which, reply) => self.answer(node, which, reply),
-                Output::Event(_) => {}
+                RunnerOutput::Reply(which, reply) => self.answer(node, which, reply),
+                RunnerOutput::Event(_) => {}
             }
         }
         while let Some(word) = self.nodes[node].runner.poll_word() {
-            self.hand_in(node, Input::Word { chain: CHAIN, word });
+            self.hand_in(node, NodeInput::Word { chain: CHAIN, word });
         }
     }
 
-    /// Hands a node an input and does what it says.
-    pub(super) fn hand_in(&mut self, node: usize, input: Input) {
+    /// Hands an input to a node and carries out its outputs.
+    pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = moment(self.now);
         self.nodes[node].decider.handle(clock, input);
         self.obey(node);
     }
 
-    /// None of these nodes ever leads, so that there is nothing else to do.
+    /// Carries out the outputs of a node. None of these nodes ever leads, so no other output needs anything.
     pub(super) fn obey(&mut self, node: usize) {
         while let Some(says) = self.nodes[node].decider.poll_output() {
             match says {
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Fills the links that a node has to others, each as far as it takes frames.
+    /// Fills the links from a node to the others, each as far as it has room for frames.
     fn send(&mut self, node: usize) {
         let clock = moment(self.now);
         for to in (0..NODES).filter(|&to| to != node) {
@@ -122,7 +122,7 @@ impl World {
                 self.links[link(node, to)].push_back(frame);
             }
         }
-        // In between no client reads here without coming to the chain: the simulator looks at that.
+        // Reads at the gate between these two steps are not modelled: the simulator covers them.
         self.nodes[node].runner.settle(|| clock);
         self.settle(node);
     }
@@ -149,7 +149,7 @@ impl World {
         self.take_in(node, |turn| turn.writes.push(write));
     }
 
-    /// As a node does it: at the gate, and else by the replica.
+    /// Reads as a node does: at the gate if possible, else through the replica.
     fn read(&mut self, node: usize) {
         self.history.begin(READ);
         let clock = moment(self.now);
@@ -164,8 +164,8 @@ impl World {
         self.take_in(node, |turn| turn.reads.push(read));
     }
 
-    /// What was under way from and to the node is lost. That it comes in later is explored as a fault that comes later, for
-    /// who crashed or is cut off says nothing new; its leases are renewed until then.
+    /// All messages under way from and to the node are lost. A later arrival is explored as a later fault, since a crashed or
+    /// cut-off node sends nothing new; its leases are renewed until then.
     fn fault(&mut self, node: usize, health: Health) {
         self.faults += 1;
         self.nodes[node].health = health;
@@ -177,10 +177,10 @@ impl World {
             self.links[link(peer, node)].clear();
             let other = self.nodes[peer].id;
             if self.nodes[node].works() {
-                self.take_in(node, |turn| turn.links.push(Link::Down(other)));
+                self.take_in(node, |turn| turn.links.push(LinkChange::Down(other)));
             }
             if self.nodes[peer].is_well() {
-                self.take_in(peer, |turn| turn.links.push(Link::Down(id)));
+                self.take_in(peer, |turn| turn.links.push(LinkChange::Down(id)));
             }
         }
     }
@@ -194,10 +194,10 @@ impl World {
             }
             self.renew(node);
         }
-        self.tell(Input::Tick);
+        self.tell(NodeInput::Tick);
     }
 
-    /// A node asks for its lease, unless what it asked last is still on its way.
+    /// A node asks for its lease, unless its last renewal is still under way.
     fn renew(&mut self, node: usize) {
         if !self.nodes[node].is_well() || !self.renewals[node].is_empty() {
             return;
@@ -207,7 +207,7 @@ impl World {
             if to == super::leader() {
                 self.renewals[node].push_back(renewal);
             } else {
-                self.hand_in(node, Input::Renewed { from: to, renewed: None });
+                self.hand_in(node, NodeInput::Renewed { from: to, renewed: None });
             }
         }
         self.obey(node);
@@ -224,20 +224,20 @@ impl World {
     fn hear_renewal(&mut self, node: usize) {
         let Some(renewal) = self.renewals[node].pop_front() else { return };
         let from = self.nodes[node].id;
-        self.tell(Input::Renewal { from, renewal });
+        self.tell(NodeInput::Renewal { from, renewal });
     }
 
     fn hear_answer(&mut self, node: usize) {
         let Some(renewed) = self.answers[node].pop_front() else { return };
-        self.hand_in(node, Input::Renewed { from: super::leader(), renewed: Some(renewed) });
+        self.hand_in(node, NodeInput::Renewed { from: super::leader(), renewed: Some(renewed) });
     }
 
     fn learn(&mut self, node: usize) {
         self.hand_in(node, what_others_hear(self.configs.clone()));
     }
 
-    /// Hands the leader an input and does what it says. A quorum of the log answers at once.
-    fn tell(&mut self, told: Input) {
+    /// Hands an input to the leader and carries out its outputs. A quorum of the log answers at once.
+    fn tell(&mut self, told: NodeInput) {
         let mut inputs = vec![told];
         while let Some(told) = inputs.pop() {
             self.leader.handle(moment(self.now), told);
@@ -248,24 +248,24 @@ impl World {
                             self.answers[node].push_back(renewed);
                         }
                     }
-                    Says::Confirm { round, .. } => inputs.push(Input::Confirmed { round, leads: true }),
+                    Says::Confirm { round, .. } => inputs.push(NodeInput::Confirmed { round, leads: true }),
                     Says::Append { term, at, change, why: _ } => {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }
-                    // It has no chain: what it orders is done.
-                    Says::Order(chain, Order::Enter { upto, .. } | Order::Expelled { upto, .. }) => {
-                        inputs.push(Input::Word { chain, word: Word::ActsBy(upto) });
+                    // The leader has no chain, so its orders count as done at once.
+                    Says::Order(chain, ChainOrder::Enter { upto, .. } | ChainOrder::Expelled { upto, .. }) => {
+                        inputs.push(NodeInput::Word { chain, word: Word::ActsBy(upto) });
                     }
-                    // The log is kept by others than the nodes of the cluster, and the operator doesn't wait for an answer.
+                    // The log is kept outside the nodes of the cluster, and the operator doesn't wait for an answer.
                     _ => {}
                 }
             }
         }
     }
 
-    /// The log takes what comes into its next place, as long as it takes anything.
-    fn append(&mut self, entry: &LogEntry) -> [Input; 2] {
+    /// The log accepts an entry for its next index while the bounds allow changes.
+    fn append(&mut self, entry: &LogEntry) -> [NodeInput; 2] {
         let at = entry.index;
         let mut configs = Configs::clone(&self.configs);
         let fate = match configs.apply(entry) {
@@ -273,16 +273,16 @@ impl World {
                 self.changes += 1;
                 self.log.push(entry.clone());
                 self.configs = Arc::new(configs);
-                Fate::Decided
+                ProposalFate::Decided
             }
-            _ => Fate::Refused,
+            _ => ProposalFate::Refused,
         };
-        // Taken from the end: the log is known before the fate.
-        [Input::Appended { at, fate }, self.what_the_leader_hears()]
+        // Inputs are taken from the end, so the leader learns the log before the fate of the entry.
+        [NodeInput::Appended { at, fate }, self.what_the_leader_hears()]
     }
 }
 
-/// Which write made this.
+/// The number of the write that made this version.
 fn number(held: Option<&Held>) -> u8 {
     held.and_then(|held| held.value.as_ref()).and_then(|value| value.first().copied()).unwrap_or(0)
 }

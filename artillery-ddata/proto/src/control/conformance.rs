@@ -1,6 +1,6 @@
 //! What every [`ConfigLog`] must do, as checks to be run against each implementation, by any runtime.
 //!
-//! Checks panic where the log breaks its contract, as tests do.
+//! A check panics if the log breaks its contract, as a test does.
 
 mod group;
 
@@ -10,12 +10,12 @@ use std::{
 };
 
 pub use self::group::{Rig, catch_up, joint_set_stuck, unknown_then_refused, unknown_then_taken};
-use super::log::{AppendError, Change, ConfigLog, Configs, LogEntry, LogIndex, LogStream, Term};
+use super::log::{AppendError, ConfigChange, ConfigLog, Configs, LogEntry, LogIndex, LogStream, Term};
 
-/// What a log that has entries and is only read must do.
+/// Checks a log that has entries and is only read.
 ///
 /// # Panics
-/// If it doesn't.
+/// If the log breaks its contract.
 pub async fn readable(log: &dyn ConfigLog) {
     let term = log.leads().unwrap_or_default();
     let last = log.confirm(term).await.expect("a log that can be reached confirms its last entry");
@@ -33,18 +33,18 @@ pub async fn readable(log: &dyn ConfigLog) {
     let mut end = log.follow(last.next());
     assert!(poll_fn(|cx| Poll::Ready(is_waiting(&mut end, cx))).await, "behind the last entry a follower waits");
     assert!(log.confirm(term).await.expect("it is still reached") >= last, "the last entry never moves back");
-    assert!(log.configs().iter().eq(configs.iter()), "what the entries come to is the same for everybody");
+    assert!(log.configs().iter().eq(configs.iter()), "the entries make the same configurations everywhere");
 }
 
-/// What a log must do that takes changes; nobody else may append meanwhile.
+/// Checks a log that takes changes. No other task may append meanwhile.
 ///
 /// # Panics
-/// If it doesn't.
+/// If the log breaks its contract.
 pub async fn appendable(log: &dyn ConfigLog) {
     let term = log.leads().expect("the suite wants a log that this node leads");
     let last = log.confirm(term).await.expect("a log that can be reached confirms its last entry");
     let mut follower = log.follow(last.next());
-    let change = Change::Chains(Vec::new());
+    let change = ConfigChange::Chains(Vec::new());
     log.append(term, last.next(), change.clone()).await.expect("the place is free");
     let entry = follower.next_entry().await.expect("the log has not ended").expect("the log can be read");
     assert_eq!(
@@ -61,22 +61,22 @@ pub async fn appendable(log: &dyn ConfigLog) {
     for other in [Term(term.0 + 1), Term(term.0.saturating_sub(1))] {
         let result = log.append(other, confirmed.next(), change.clone()).await;
         assert_eq!(result, Err(AppendError::NotLeading), "a proposal counts only in the term that it names");
-        assert!(log.confirm(other).await.is_err(), "nobody leads in two terms");
+        assert!(log.confirm(other).await.is_err(), "a node leads in one term");
     }
     let gap = log.append(term, confirmed.next().next(), change).await;
     assert!(gap.is_err(), "no place behind a free one can be taken");
     readable(log).await;
 }
 
-/// What a log must do that never changes.
+/// Checks a log that never changes.
 ///
 /// # Panics
-/// If it doesn't.
+/// If the log breaks its contract.
 pub async fn fixed(log: &dyn ConfigLog) {
     readable(log).await;
     let last = log.confirm(Term(0)).await.expect("a fixed log confirms its last entry");
     for at in [LogIndex(1), last, last.next()] {
-        let result = log.append(Term(0), at, Change::Chains(Vec::new())).await;
+        let result = log.append(Term(0), at, ConfigChange::Chains(Vec::new())).await;
         assert_eq!(result, Err(AppendError::ReadOnly), "a fixed log takes no change");
     }
     assert_eq!(log.confirm(Term(0)).await, Ok(last), "and has none");

@@ -1,4 +1,4 @@
-//! Who may serve, and who takes the place of whom: what the leader of the configuration log's group decides. Sans-IO.
+//! What the leader of the configuration log's group decides: leases, removals, joiners and promotions. Sans-IO.
 //!
 //! Every node that keeps the log has a [`Coordinator`]; it acts while its node leads. Hand in what happened with
 //! [`Coordinator::handle`], take the outputs with [`Coordinator::poll_output`] until there are none, hand in
@@ -8,25 +8,25 @@
 //!
 //! - A lease is granted only once a quorum has confirmed, *after the renewal was received*, that this node still leads
 //!   (module `grants`).
-//! - Whoever is to be removed is *fenced* first: no lease is renewed, and the proposal waits until the last one is
-//!   certainly out, by this node's clock and the bound on drift. Until the proposal is decided nothing is renewed, and
-//!   it counts only in the term in which the fence was made.
-//! - A new leader knows nothing of the leases that others granted, so it waits for one whole lease and the drift before
-//!   it removes anybody.
-//! - Nobody is removed, but who says that it goes, until a quorum has confirmed this node in a round that began behind the
-//!   fence: it may be this node that hears nobody, and what it proposes be heard (trap 51).
-//! - Nobody is removed unless another serving member is known to live: by the word of one that has heard this leader a
-//!   moment ago. A message alone may be as old as a pause of this node, or as the network likes (trap 42).
+//! - A member that is to be removed is *fenced* first: its lease is not renewed, and the proposal waits until the last one
+//!   has certainly expired, by this node's clock and the bound on drift. Nothing is renewed until the proposal is decided,
+//!   and it counts only in the term in which the fence was made.
+//! - A new leader doesn't know the leases that others granted. So it waits for one whole lease and the drift before it
+//!   removes a member.
+//! - A member is removed only after a quorum has confirmed this node in a round that began behind the fence, unless the
+//!   member itself has resigned. It may be this node that hears no other, while its proposals are heard (trap 51).
+//! - A member is removed only while another serving member is known to live: it has shown an answer that this leader gave a
+//!   moment ago. A bare message may be as old as a pause of this node, or as long as the network delayed it (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
 mod grants;
+mod gray_failure;
+mod known_node;
 mod leave;
 mod plan;
 mod reorder;
-mod seen;
 mod settings;
 mod settled;
-mod slow;
 #[cfg(test)]
 mod tests;
 mod voters;
@@ -38,66 +38,66 @@ use std::{
 
 use self::{
     grants::Grants,
+    gray_failure::{Quarantine, Watched},
+    known_node::KnownNode,
     plan::View,
     reorder::Wish,
-    seen::Seen,
-    slow::{Outside, Watched},
 };
 pub use self::{
-    plan::{Reason, Why},
-    settings::Settings,
+    plan::{ChangeReason, Why},
+    settings::CoordinatorSettings,
 };
 use super::{
-    log::{Change, Configs, LogIndex, Term},
+    log::{ConfigChange, Configs, LogIndex, Term},
     message::{Renewal, Renewed, ReorderError},
 };
 use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Input {
-    /// What this node knows of the log's group has changed.
+pub(crate) enum CoordinatorInput {
+    /// This node's view of the log's group has changed.
     Log {
         /// The term in which this node leads, if it does.
         leads: Option<Term>,
-        /// Who leads, as far as is known.
+        /// The leader, as far as is known.
         leader: Option<MemberId>,
-        /// What the entries applied here come to.
+        /// The configurations after the last entry applied here.
         configs: Arc<Configs>,
-        /// Who keeps the log.
+        /// The voters of the log's group.
         voters: BTreeSet<MemberId>,
     },
-    /// A node renews; the driver vouches for who it is.
+    /// A node renews.
     Renewal {
-        /// Who.
+        /// The sender; the driver has checked that it is this one.
         from: MemberId,
-        /// What it says.
+        /// Its renewal.
         renewal: Renewal,
     },
-    /// What came of the round of [`Output::Confirm`]: whether this node still led after it began.
+    /// The round of [`Output::Confirm`] has ended.
     Confirmed {
         /// Which round.
         round: u64,
-        /// Whether a quorum has said so.
+        /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
     },
-    /// What came of [`Output::Append`].
+    /// [`Output::Append`] has ended.
     Appended {
-        /// The place that it was to take.
+        /// The place that the proposal was to take.
         at: LogIndex,
-        /// What became of it.
-        fate: Fate,
+        /// What became of the proposal.
+        fate: ProposalFate,
     },
     /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
     Reorder {
-        /// Names the wish.
+        /// Names the request.
         token: u64,
         /// Which chain.
         chain: ChainId,
         /// All of its serving members, head first.
         order: Vec<MemberId>,
     },
-    /// [`Output::SetVoters`] has come to its end, however.
+    /// [`Output::SetVoters`] has ended, with success or without.
     VotersSet,
     /// Time has passed.
     Tick,
@@ -105,23 +105,23 @@ pub(crate) enum Input {
 
 /// What became of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// It has its place, or another entry has: the log tells.
+pub enum ProposalFate {
+    /// The place is taken, by the proposal or by another entry: the log tells which.
     Decided,
-    /// It never will be in the log.
+    /// The proposal will never be in the log.
     Refused,
-    /// Nobody can say.
+    /// The proposal may be in the log or not.
     Unknown,
 }
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Output {
+pub(crate) enum CoordinatorOutput {
     /// Answer a renewal.
     Answer {
-        /// Whose.
+        /// The sender of the renewal.
         to: MemberId,
-        /// What.
+        /// The answer.
         renewed: Renewed,
     },
     /// Find out, beginning now, whether this node still leads in this term. One round at a time.
@@ -131,87 +131,87 @@ pub(crate) enum Output {
         /// The term.
         term: Term,
     },
-    /// Propose this. One proposal at a time.
+    /// Propose a change. One proposal at a time.
     Append {
         /// The term in which it counts.
         term: Term,
         /// The place that it must take.
         at: LogIndex,
-        /// What.
-        change: Change,
-        /// Why, for people.
-        why: Vec<Reason>,
+        /// The change.
+        change: ConfigChange,
+        /// Why, for operators.
+        why: Vec<ChangeReason>,
     },
-    /// What came of [`Input::Reorder`].
+    /// The answer to [`Input::Reorder`].
     Reordered {
-        /// Which wish.
+        /// The request's token.
         token: u64,
-        /// The epoch in which they stand in that order.
+        /// The epoch in which the members stand in that order.
         result: Result<Epoch, ReorderError>,
     },
-    /// Have the log kept by these. One such change at a time.
+    /// Replace the voters of the log's group. One such change at a time.
     SetVoters {
         /// The term in which it counts.
         term: Term,
-        /// Who.
+        /// The new voters.
         voters: BTreeSet<MemberId>,
     },
 }
 
-/// Decides, while its node leads.
+/// Grants leases and changes configurations while its node leads.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub(crate) struct Coordinator {
     me: MemberId,
-    settings: Settings,
+    settings: CoordinatorSettings,
     configs: Arc<Configs>,
     leader: Option<MemberId>,
     voters: BTreeSet<MemberId>,
-    leading: Option<Leading>,
+    leading: Option<LeaderTerm>,
     rounds: u64,
-    /// When it last took anything in: after a pause, what it knows is old.
+    /// When the last input came: after a pause all that this node knows is old.
     awake: Timestamp,
-    /// Nodes that were moved out because they held a chain up.
-    outside: BTreeMap<NodeId, Outside>,
-    outputs: VecDeque<Output>,
+    /// Quarantined nodes: they were moved out because they held a chain up.
+    outside: BTreeMap<NodeId, Quarantine>,
+    outputs: VecDeque<CoordinatorOutput>,
 }
 
-/// What is known in one term of leadership; nothing of it outlives the term.
+/// The state of one term of leadership. None of it outlives the term.
 #[derive(Clone, Debug)]
-struct Leading {
+struct LeaderTerm {
     term: Term,
     since: Timestamp,
-    nodes: BTreeMap<MemberId, Seen>,
-    /// Members that are to be removed, for whom nothing is renewed, and the last round that had begun by then.
+    nodes: BTreeMap<MemberId, KnownNode>,
+    /// Members that are to be removed and get no lease, each with the last round that had begun before its fence.
     fenced: BTreeMap<MemberId, u64>,
     watched: BTreeMap<ChainId, Watched>,
     reorder: Option<Wish>,
     grants: Grants,
-    proposal: Option<Proposal>,
-    /// After a refusal: not before then.
+    proposal: Option<PendingProposal>,
+    /// No proposal before then: the last one was refused.
     pause: Timestamp,
     sets_voters: bool,
-    /// Nodes that the last such change was to add. They may not know of it yet.
+    /// Nodes that the last change of voters was to add. They may not know of it yet.
     added: BTreeSet<MemberId>,
-    /// Not again before then, whatever came of it: the log may not have told yet.
+    /// No change of voters before then: the log may not show yet what came of the last one.
     voters_pause: Timestamp,
 }
 
 #[derive(Clone, Debug)]
-struct Proposal {
+struct PendingProposal {
     at: LogIndex,
-    change: Change,
-    why: Vec<Reason>,
-    /// It may be in the log or not: ask again then.
+    change: ConfigChange,
+    why: Vec<ChangeReason>,
+    /// The proposal may be in the log or not: append it again then.
     ask_again: Option<Timestamp>,
-    /// It may have been taken by an append whose fate was never known. A later append that is refused says nothing of that one, so
-    /// it stays unknown until its place is decided, or for the rest of the term (trap 66).
+    /// An append of unknown fate may have put the proposal into the log. The refusal of a later append says nothing of the first
+    /// one. So the proposal stays unknown until its place is decided, or for the rest of the term (trap 66).
     unknown: bool,
 }
 
 impl Coordinator {
     /// The coordinator of a node that keeps the log, or may come to keep it.
-    pub(crate) fn new(me: MemberId, settings: Settings) -> Self {
+    pub(crate) fn new(me: MemberId, settings: CoordinatorSettings) -> Self {
         Self {
             me,
             settings,
@@ -226,32 +226,32 @@ impl Coordinator {
         }
     }
 
-    /// Test-only: writes down all that its conduct depends on, but for its settings and what the entries say that it
-    /// knows of: two coordinators that write the same and share a log go on in the same way.
+    /// Test-only: writes down all that the coordinator's conduct depends on, except its settings and the content of the log's
+    /// entries. Two coordinators that write the same and share a log go on in the same way.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// The error of `out`.
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        // Names every field: a new one that is forgotten here doesn't compile.
+        // Names every field, so that a forgotten new one doesn't compile.
         let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs } = self;
-        // Only a leader goes by what it knew before it slept.
+        // Only a leader has anything to forget after a pause.
         let awake = leading.as_ref().map(|_| awake);
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
     }
 
-    /// The term in which it decides, if it does.
+    /// The term in which this node leads, if it does.
     pub(crate) fn leads(&self) -> Option<Term> {
         self.leading.as_ref().map(|leading| leading.term)
     }
 
-    /// Whether a proposal is under way: until it is decided, or known to be refused.
+    /// Whether a proposal is under way: neither decided nor known to be refused.
     pub(crate) fn proposes(&self) -> bool {
         self.leading.as_ref().is_some_and(|leading| leading.proposal.is_some())
     }
 
-    /// What the driver is to do next.
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    /// The next order to the driver.
+    pub(crate) fn poll_output(&mut self) -> Option<CoordinatorOutput> {
         self.outputs.pop_front()
     }
 
@@ -261,10 +261,10 @@ impl Coordinator {
     }
 
     /// Takes in what happened at `now`.
-    pub(crate) fn handle(&mut self, now: Timestamp, input: Input) {
+    pub(crate) fn handle(&mut self, now: Timestamp, input: CoordinatorInput) {
         self.wake(now);
         match input {
-            Input::Log { leads, leader, configs, voters } => {
+            CoordinatorInput::Log { leads, leader, configs, voters } => {
                 self.leader = leader;
                 self.voters = voters;
                 self.configs = configs;
@@ -274,23 +274,23 @@ impl Coordinator {
                 }
                 self.follow_log(now, leads);
             }
-            Input::Renewal { from, renewal } => self.renewal(now, from, renewal),
-            Input::Confirmed { round, leads } => self.confirmed(now, round, leads),
-            Input::Appended { at, fate } => self.appended(now, at, fate),
-            Input::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
-            Input::VotersSet => {
+            CoordinatorInput::Renewal { from, renewal } => self.renewal(now, from, renewal),
+            CoordinatorInput::Confirmed { round, leads } => self.confirmed(now, round, leads),
+            CoordinatorInput::Appended { at, fate } => self.appended(now, at, fate),
+            CoordinatorInput::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
+            CoordinatorInput::VotersSet => {
                 if let Some(leading) = &mut self.leading {
                     leading.sets_voters = false;
                     leading.voters_pause = now + self.settings.tick;
                 }
             }
-            Input::Tick => {}
+            CoordinatorInput::Tick => {}
         }
         self.decide(now);
     }
 
-    /// After a pause nobody can have been heard for a while, and what is heard now may be as old as the pause: all is to
-    /// be seen anew, as if this term had just begun.
+    /// After a pause of this node no member was heard for a while, and messages that come now may be as old as the pause. So
+    /// the leader starts to observe anew, as if its term had just begun (trap 42).
     fn wake(&mut self, now: Timestamp) {
         let slept = now - self.awake >= self.settings.suspect / 2;
         self.awake = now;
@@ -301,10 +301,10 @@ impl Coordinator {
     }
 
     fn follow_log(&mut self, now: Timestamp, leads: Option<Term>) {
-        let keeps = |leading: &Leading| Some(leading.term) == leads;
+        let keeps = |leading: &LeaderTerm| Some(leading.term) == leads;
         if !self.leading.as_ref().is_some_and(keeps) {
             self.end_reorder();
-            self.leading = leads.map(|term| Leading::new(term, now));
+            self.leading = leads.map(|term| LeaderTerm::new(term, now));
         }
         let applied = self.configs.applied();
         if let Some(leading) = &mut self.leading
@@ -314,29 +314,29 @@ impl Coordinator {
         }
     }
 
-    fn appended(&mut self, now: Timestamp, at: LogIndex, fate: Fate) {
+    fn appended(&mut self, now: Timestamp, at: LogIndex, fate: ProposalFate) {
         let applied = self.configs.applied();
         let Some(leading) = &mut self.leading else { return };
         let Some(proposal) = leading.proposal.as_mut().filter(|proposal| proposal.at == at) else { return };
         match fate {
-            // What it came to is known once it has been applied here.
-            Fate::Decided if at > applied => {}
-            Fate::Decided => leading.proposal = None,
-            Fate::Refused if proposal.unknown && !allows!(self.settings.guards, ForgetUnknown) => {
+            // The outcome is known once the entry at that place has been applied here.
+            ProposalFate::Decided if at > applied => {}
+            ProposalFate::Decided => leading.proposal = None,
+            ProposalFate::Refused if proposal.unknown && !allows!(self.settings.guards, ForgetUnknown) => {
                 proposal.ask_again = Some(now + self.settings.tick);
             }
-            Fate::Refused => {
+            ProposalFate::Refused => {
                 leading.proposal = None;
                 leading.pause = now + self.settings.tick;
             }
-            Fate::Unknown => {
+            ProposalFate::Unknown => {
                 proposal.unknown = true;
                 proposal.ask_again = Some(now + self.settings.tick);
             }
         }
     }
 
-    /// Fences, proposes, and sees to it that the log is kept by nodes that live.
+    /// Fences members, proposes the next change, and keeps the log's voters among living nodes.
     fn decide(&mut self, now: Timestamp) {
         let Some(term) = self.leads() else { return };
         self.follow_reorder(now);
@@ -347,7 +347,7 @@ impl Coordinator {
         if let Some(proposal) = &mut leading.proposal {
             if proposal.ask_again.take_if(|at| *at <= now).is_some() {
                 let (at, change, why) = (proposal.at, proposal.change.clone(), proposal.why.clone());
-                self.outputs.push_back(Output::Append { term, at, change, why });
+                self.outputs.push_back(CoordinatorOutput::Append { term, at, change, why });
             }
             return;
         }
@@ -358,19 +358,19 @@ impl Coordinator {
         let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal =
-            Some(Proposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false });
-        self.outputs.push_back(Output::Append { term, at, change, why });
+            Some(PendingProposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false });
+        self.outputs.push_back(CoordinatorOutput::Append { term, at, change, why });
     }
 
-    /// Stops renewing for members that are to go, and renews again for those that are there again, unless their removal
-    /// has been proposed: then nothing is renewed until that is decided (trap 35).
+    /// Fences members that are to be removed, and ends the fence of those that are back. While a proposal is under way no fence
+    /// ends: a lease renewed meanwhile could run when the removal is decided (trap 35).
     fn fence(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let proposed = leading.proposal.is_some() && !allows!(self.settings.guards, RenewWhileDeciding);
         let view = leading.view(now, self.me, &self.settings, &self.outside);
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone = serving.filter(|&id| view.is_gone(id));
-        let gone: BTreeSet<_> = gone.chain(slow::blamed(&leading.watched)).collect();
+        let gone: BTreeSet<_> = gone.chain(gray_failure::blamed(&leading.watched)).collect();
         leading.fenced.retain(|id, _| proposed || gone.contains(id));
         for id in gone {
             leading.fenced.entry(id).or_insert(self.rounds);
@@ -378,7 +378,7 @@ impl Coordinator {
     }
 }
 
-impl Leading {
+impl LeaderTerm {
     fn new(term: Term, now: Timestamp) -> Self {
         Self {
             term,
@@ -400,8 +400,8 @@ impl Leading {
         &'a self,
         now: Timestamp,
         me: MemberId,
-        settings: &'a Settings,
-        outside: &'a BTreeMap<NodeId, Outside>,
+        settings: &'a CoordinatorSettings,
+        outside: &'a BTreeMap<NodeId, Quarantine>,
     ) -> View<'a> {
         let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
         let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());

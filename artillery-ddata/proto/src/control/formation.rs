@@ -1,64 +1,65 @@
-//! Who founds a cluster: settled once, by all of its founders, without anybody to ask.
+//! Forming a cluster: settled once, by all of its founders, without a coordinator.
 //!
 //! [`Formation`] is the state machine of one node, sans-IO: hand in what happened with [`Formation::handle`], take the
-//! outputs with [`Formation::poll_output`] until there are none, hand in [`Input::Tick`] at [`Formation::next_tick`].
+//! outputs with [`Formation::poll_output`] until there are none, hand in [`FormationInput::Tick`] at [`Formation::next_tick`].
 //!
 //! # How
 //!
-//! A free node that sees [`Settings::expect`] free nodes, itself among them, proposes a [`Founding`]: a fresh random
-//! cluster id and the exact lives of that many nodes. Whoever is named and free accepts; a node accepts one proposal at
-//! a time and refuses the others for ever. Each founder tells the others, again and again, all that it knows: who has
-//! accepted, and its vote. Who knows that all accepted votes *form*; a majority of such votes forms the cluster. When
-//! that takes too long, or a founder is found to be replaced, any founder asks for votes in a ballot of its own, and
-//! *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So whatever a dead proposer
-//! began is finished by the others, one way or the other, as long as a majority of them lives and can talk.
+//! A free node that sees [`FormationSettings::expect`] free nodes, itself among them, proposes a [`Bootstrap`]: a fresh random
+//! cluster id and the exact incarnations of that many nodes, the founders. A free node that is named accepts. A node accepts
+//! one proposal at a time and refuses the others for ever. Each founder tells the others, again and again, all that it knows:
+//! which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of such votes
+//! forms the cluster. When that takes too long, or a founder is found to be replaced, any founder asks for votes in a ballot
+//! of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So the others
+//! finish what a dead proposer began, one way or the other, as long as a majority of them lives and can talk.
 //!
 //! A node gives an accepted proposal up only when it knows one of these:
 //!
 //! 1. A majority of its founders has voted to abandon it: they refuse it for ever.
 //! 2. A founder says that it has no part in it and never will ([`FormationMessage::Refused`], or that it belongs to
-//!    another cluster). A life of a node says so only of proposals that it never accepted, which then can never be
+//!    another cluster). An incarnation says so only of proposals that it never accepted, which then can never be
 //!    accepted by all, and of those that it gave up for one of these reasons.
-//! 3. So many founders' lives are over (replaced by newer lives) that no majority of them is left.
+//! 3. So many founders' incarnations are over (replaced by newer ones) that no majority of them is left.
 //!
 //! # Why two groups can't form
 //!
 //! Call a proposal *formed* when a majority of its founders has voted so in one ballot.
 //!
-//! - **All accepted.** A vote to form is first cast by somebody who knows that all accepted; later ballots take it over.
-//! - **One verdict.** By Paxos, a formed proposal is never abandoned by vote. A life of a node votes at most once in a
-//!   ballot and never below what it promised; a new life never speaks for an old one.
-//! - **A formed proposal `p` is given up by nobody, as long as a majority of its founders' lives goes on.** Not by 1 (one
-//!   verdict). Not by 2: the first who did would have met a founder that never accepted `p` (all accepted) or gave it up
-//!   before. Not by 3.
-//! - **So two proposals that are both formed share no life**, unless one of them had lost the majority of its founders,
-//!   for good, before the other was accepted by all: a life that stands in both accepted one of them after it had given
-//!   the other up. Each names `expect` lives; hence fewer than 2 × `expect` lives never form two groups that can act.
+//! - **All accepted.** The first vote to form comes from a founder that knows that all accepted; later ballots take it over.
+//! - **One verdict.** By Paxos, a formed proposal is never abandoned by vote. An incarnation votes at most once in a
+//!   ballot and never below what it promised; a new incarnation never speaks for an old one.
+//! - **No founder gives up a formed proposal `p`, as long as a majority of its founders' incarnations goes on.** Not by 1
+//!   (one verdict). Not by 2: the first to do so would have met a founder that never accepted `p` (all accepted) or gave
+//!   it up before. Not by 3.
+//! - **So two proposals that are both formed share no incarnation**, unless one of them had lost the majority of its
+//!   founders, for good, before the other was accepted by all: an incarnation named in both accepted one of them after it
+//!   had given the other up. Each names `expect` incarnations; hence fewer than 2 × `expect` of them never form two groups
+//!   that can act.
 //!
 //! Why not simply stop at the first sign of failure, or at a majority that accepted no longer? Of three founders A, B, C,
 //! A may know that all accepted, and be cut off before it says so. If forming needed no votes, A would have formed the
-//! cluster while B and C, a majority, give up: a member of a group that never is. If B, alone with C's replacement, gave up on
-//! the ground that C is gone, the same could happen with A and B of five: hence votes, and 3 only when no majority is
-//! left. Even numbers of founders need no rule of their own: of two, each is needed for any verdict, and if one is
-//! replaced no majority is left; of four, three.
+//! cluster while B and C, a majority, give up: A would be a member of a group that never exists. If B, alone with C's
+//! replacement, gave up on the ground that C is gone, the same could happen with A and B of five. Hence votes, and 3 only
+//! when no majority is left. Even numbers of founders need no rule of their own: of two, each is needed for any verdict,
+//! and if one is replaced no majority is left; of four, three are needed.
 //!
-//! What no protocol can do is remember for a node that forgot: a memory node that restarted counts as another life. And
-//! [`Input::Replaced`] must be certain: a process that was merely paused must not act again once its node has begun
-//! another life (the driver stops a process that meets a newer life of its own node).
+//! No protocol can remember for a node that forgot: a memory node that restarted counts as another incarnation. And
+//! [`FormationInput::Replaced`] must be certain: a process that was merely paused must not act again once its node has begun
+//! another incarnation (the driver stops a process that meets a newer incarnation of its own node).
 //!
 //! # Why it ends
 //!
-//! Proposals are staggered by rank and delayed at random after each failure, nodes that didn't answer are asked last, and
-//! ballots begin at random times that grow with each round: once messages arrive, a proposer or a ballot is soon alone.
+//! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last. Ballots
+//! begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon alone.
 
 mod attempt;
 mod interface;
+mod known_founders;
 mod message;
 mod poll;
 mod propose;
 mod random;
 mod receive;
-mod seen;
 mod settings;
 
 use std::{
@@ -67,48 +68,48 @@ use std::{
     sync::Arc,
 };
 
-use self::{attempt::Attempt, random::Random, seen::Seen};
+use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom};
 pub use self::{
-    interface::{Candidate, Input, Output, Phase},
-    message::{Ballot, FormationMessage, Progress, Proposal, ProposalId, Reason, Verdict, Vote},
-    settings::{After, InvalidSettings, Settings},
+    interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
+    message::{Ballot, FormationMessage, Proposal, ProposalId, ProposalProgress, ProposalVerdict, RejectReason, Vote},
+    settings::{After, FormationSettings, InvalidSettings},
 };
-use super::{Founder, Founding};
+use super::{Bootstrap, NodeInfo};
 use crate::{ClusterId, MemberId, Timestamp};
 
-/// Nodes, and lives of nodes, that are remembered while no cluster is formed.
+/// The most nodes, and incarnations, that are remembered while no cluster is formed.
 const MAX_NODES: usize = 4096;
 /// The most founders of a cluster.
 pub const MAX_FOUNDERS: u16 = 256;
-/// Members of formed clusters that are asked at a time.
-const ASKED: usize = 3;
+/// The most members of formed clusters that are asked at a time.
+const MAX_ASKED_MEMBERS: usize = 3;
 
-/// The part that one life of one node has in forming a cluster.
+/// The part of one incarnation in forming a cluster.
 #[derive(Debug)]
 pub struct Formation {
-    me: Founder,
-    settings: Settings,
-    random: Random,
-    state: State,
-    seen: Seen,
-    /// The highest attempt of each proposer's life that was accepted or refused here: none at or below it will be
-    /// accepted any more.
+    me: NodeInfo,
+    settings: FormationSettings,
+    random: SeededRandom,
+    state: FormationState,
+    seen: KnownFounders,
+    /// The highest attempt of each proposing incarnation that was accepted or refused here: no attempt up to it is accepted
+    /// any more.
     answered: BTreeMap<MemberId, u64>,
     attempts: u64,
     failures: u32,
-    refused: Option<(MemberId, Reason)>,
+    refused: Option<(MemberId, RejectReason)>,
     propose_at: Option<Timestamp>,
     ask_at: Timestamp,
-    /// This node gives way to another cluster: it tells no other node which one it belongs to.
+    /// This node gives way to another cluster: it tells no node which cluster it belongs to.
     yields: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<FormationOutput>,
 }
 
 #[derive(Debug)]
-enum State {
+enum FormationState {
     Free,
     Accepted(Box<Attempt>),
-    Settled(Arc<Founding>),
+    Settled(Arc<Bootstrap>),
     Replaced,
 }
 
@@ -117,14 +118,14 @@ impl Formation {
     ///
     /// # Errors
     /// [`InvalidSettings`].
-    pub fn new(me: Founder, settings: Settings, seed: u128) -> Result<Self, InvalidSettings> {
+    pub fn new(me: NodeInfo, settings: FormationSettings, seed: u128) -> Result<Self, InvalidSettings> {
         settings.validate()?;
         Ok(Self {
-            random: Random::new(seed, me.id),
+            random: SeededRandom::new(seed, me.id),
             me,
             settings,
-            state: State::Free,
-            seen: Seen::default(),
+            state: FormationState::Free,
+            seen: KnownFounders::default(),
             answered: BTreeMap::new(),
             attempts: 0,
             failures: 0,
@@ -136,89 +137,95 @@ impl Formation {
         })
     }
 
-    /// A node that belongs to a cluster from an earlier life: it never forms another, and tells whoever asks.
+    /// A node that belongs to a cluster since an earlier incarnation: it never forms another, and names its own when asked.
     ///
     /// # Errors
     /// [`InvalidSettings`].
-    pub fn member(me: Founder, settings: Settings, founding: Arc<Founding>) -> Result<Self, InvalidSettings> {
+    pub fn member(
+        me: NodeInfo,
+        settings: FormationSettings,
+        founding: Arc<Bootstrap>,
+    ) -> Result<Self, InvalidSettings> {
         let mut formation = Self::new(me, settings, 0)?;
-        formation.state = State::Settled(founding);
+        formation.state = FormationState::Settled(founding);
         Ok(formation)
     }
 
     /// Takes in what happened at `now`.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
         match input {
-            Input::Seen(candidate) => self.see(now, candidate),
-            Input::Gone(id) => self.seen.remove(id),
-            Input::Replaced(id) => self.replace(now, id),
-            Input::Receive { from, message } if from.node != self.me.id.node => self.receive(now, from, message),
-            Input::Yields(yields) => self.yields = yields,
-            Input::Receive { .. } | Input::Tick => {}
+            FormationInput::Seen(candidate) => self.see(now, candidate),
+            FormationInput::Gone(id) => self.seen.remove(id),
+            FormationInput::Replaced(id) => self.replace(now, id),
+            FormationInput::Receive { from, message } if from.node != self.me.id.node => {
+                self.receive(now, from, message)
+            }
+            FormationInput::Yields(yields) => self.yields = yields,
+            FormationInput::Receive { .. } | FormationInput::Tick => {}
         }
         self.advance(now);
     }
 
-    /// What is to be done, oldest first; to be emptied after each [`handle`](Self::handle).
-    pub fn poll_output(&mut self) -> Option<Output> {
+    /// The next order to the driver, oldest first. To be called until there is none after each [`handle`](Self::handle).
+    pub fn poll_output(&mut self) -> Option<FormationOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Tick`] is due, if ever.
+    /// When [`FormationInput::Tick`] is due, if ever.
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
-            State::Free if self.seen.members().next().is_some() => Some(self.ask_at),
-            State::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
-            State::Free => None,
-            State::Accepted(attempt) => Some(attempt.next_tick()),
-            State::Settled(_) | State::Replaced => None,
+            FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
+            FormationState::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
+            FormationState::Free => None,
+            FormationState::Accepted(attempt) => Some(attempt.next_tick()),
+            FormationState::Settled(_) | FormationState::Replaced => None,
         }
     }
 
     /// The cluster that this node belongs to.
-    pub fn founding(&self) -> Option<&Arc<Founding>> {
+    pub fn founding(&self) -> Option<&Arc<Bootstrap>> {
         match &self.state {
-            State::Settled(founding) => Some(founding),
+            FormationState::Settled(founding) => Some(founding),
             _ => None,
         }
     }
 
-    /// How far this node is.
-    pub fn phase(&self) -> Phase {
+    /// How far this node has come.
+    pub fn phase(&self) -> FormationPhase {
         match &self.state {
-            State::Free => {
-                Phase::Free { seen: self.seen.free() + 1, expect: self.settings.expect, refused: self.refused }
+            FormationState::Free => {
+                FormationPhase::Free { seen: self.seen.free() + 1, expect: self.settings.expect, refused: self.refused }
             }
-            State::Accepted(attempt) => Phase::Accepted(attempt.proposal().id()),
-            State::Settled(founding) => Phase::Settled(founding.clone()),
-            State::Replaced => Phase::Replaced,
+            FormationState::Accepted(attempt) => FormationPhase::Accepted(attempt.proposal().id()),
+            FormationState::Settled(founding) => FormationPhase::Settled(founding.clone()),
+            FormationState::Replaced => FormationPhase::Replaced,
         }
     }
 
-    /// The lives that the accepted proposal names: of each, the driver says when it is [`Input::Replaced`].
+    /// The incarnations that the accepted proposal names. The driver must hand in [`FormationInput::Replaced`] for each that ends.
     pub fn named(&self) -> impl Iterator<Item = MemberId> + '_ {
         let attempt = match &self.state {
-            State::Accepted(attempt) => Some(attempt),
+            FormationState::Accepted(attempt) => Some(attempt),
             _ => None,
         };
         attempt.into_iter().flat_map(|attempt| &attempt.founding().members).map(|founder| founder.id)
     }
 
-    /// Where a life of a node may be found: as seen, or as the proposal or the founding says.
+    /// The addresses of an incarnation: as seen, or as the proposal or the founding says.
     pub fn addrs(&self, id: MemberId) -> Option<&[SocketAddr]> {
         let founding = match &self.state {
-            State::Accepted(attempt) => Some(attempt.founding()),
-            State::Settled(founding) => Some(&**founding),
-            State::Free | State::Replaced => None,
+            FormationState::Accepted(attempt) => Some(attempt.founding()),
+            FormationState::Settled(founding) => Some(&**founding),
+            FormationState::Free | FormationState::Replaced => None,
         };
         let named = || founding?.members.iter().find(|founder| founder.id == id).map(|founder| &founder.addrs[..]);
         self.seen.addrs(id).or_else(named)
     }
 
-    fn see(&mut self, now: Timestamp, candidate: Candidate) {
+    fn see(&mut self, now: Timestamp, candidate: FounderCandidate) {
         let cluster = candidate.cluster;
         if cluster.is_some_and(|cluster| self.is_given_up(cluster)) {
-            // It may be free again soon, in another life.
+            // The node may be free again soon, in another incarnation.
             return self.seen.remove(candidate.founder.id);
         }
         if candidate.founder.id.node != self.me.id.node && self.seen.insert(candidate) && cluster.is_some() {
@@ -230,7 +237,7 @@ impl Formation {
         self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
     }
 
-    /// Whether this node has no part in founding a cluster, but joins the one that succeeds its former one.
+    /// Whether this node founds no cluster, but joins the one that succeeds its former one.
     fn only_joins(&self) -> bool {
         self.settings.after.as_ref().is_some_and(|after| !after.founds)
     }
@@ -246,11 +253,11 @@ impl Formation {
 
     fn replace(&mut self, now: Timestamp, id: MemberId) {
         if id == self.me.id {
-            self.state = State::Replaced;
+            self.state = FormationState::Replaced;
             return;
         }
         self.seen.replace(id);
-        if let State::Accepted(attempt) = &mut self.state {
+        if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.replaced(now, id, &mut self.random);
         }
     }
@@ -262,58 +269,64 @@ impl Formation {
                 attempt.replaced(now, founder.id, &mut self.random);
             }
         }
-        self.state = State::Accepted(attempt);
+        self.state = FormationState::Accepted(attempt);
         self.propose_at = None;
     }
 
-    fn settle(&mut self, founding: Arc<Founding>) {
+    fn settle(&mut self, founding: Arc<Bootstrap>) {
         let founder = founding.names(self.me.id);
-        self.state = State::Settled(founding.clone());
-        self.outputs.push_back(if founder { Output::Formed(founding) } else { Output::Joined(founding) });
+        self.state = FormationState::Settled(founding.clone());
+        self.outputs.push_back(if founder {
+            FormationOutput::Formed(founding)
+        } else {
+            FormationOutput::Joined(founding)
+        });
     }
 
     /// Leaves the accepted proposal, for one of the three reasons, and says so.
-    fn give_up(&mut self, refused: Option<(MemberId, Reason)>) {
-        let State::Accepted(attempt) = std::mem::replace(&mut self.state, State::Free) else { return };
+    fn give_up(&mut self, refused: Option<(MemberId, RejectReason)>) {
+        let FormationState::Accepted(attempt) = std::mem::replace(&mut self.state, FormationState::Free) else {
+            return;
+        };
         self.failures = self.failures.saturating_add(1);
         self.refused = refused;
         let id = attempt.proposal().id();
         for to in attempt.others() {
-            self.send(to, FormationMessage::Refused { id, reason: Reason::Over });
+            self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            Some((from, Reason::Settings)) => self.seen.miss(from),
+            Some((from, RejectReason::Settings)) => self.seen.miss(from),
             Some(_) => {}
             None => attempt.silent().for_each(|id| self.seen.miss(id)),
         }
     }
 
-    /// Does what is due.
+    /// Sends what is due, and carries out a verdict.
     fn advance(&mut self, now: Timestamp) {
-        if let State::Accepted(attempt) = &mut self.state {
+        if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.advance(now, &mut self.random, &mut self.outputs);
             match attempt.verdict() {
-                Some(Verdict::Form) => self.form(),
-                Some(Verdict::Abandon) => self.give_up(None),
+                Some(ProposalVerdict::Form) => self.form(),
+                Some(ProposalVerdict::Abandon) => self.give_up(None),
                 None => {}
             }
         }
-        if matches!(self.state, State::Free) {
+        if matches!(self.state, FormationState::Free) {
             self.look_around(now);
         }
     }
 
     fn form(&mut self) {
-        let State::Accepted(attempt) = &self.state else { return };
+        let FormationState::Accepted(attempt) = &self.state else { return };
         let (founding, others) = (Arc::new(attempt.founding().clone()), attempt.others());
         for to in others {
-            self.send(to, FormationMessage::Formed(Box::new(Founding::clone(&founding))));
+            self.send(to, FormationMessage::Formed(Box::new(Bootstrap::clone(&founding))));
         }
         self.settle(founding);
     }
 
     fn send(&mut self, to: MemberId, message: FormationMessage) {
-        self.outputs.push_back(Output::Send { to, message });
+        self.outputs.push_back(FormationOutput::Send { to, message });
     }
 }
 

@@ -1,51 +1,50 @@
-//! Which history a cluster's data is: the one that it was formed with, or one that was recovered (docs/DESIGN.md §5.12).
+//! The history of a cluster's data: the one that it was formed with, or a recovered one (docs/DESIGN.md §5.12).
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterId, request_id::parse_hex};
+use crate::{ClusterId, types::hex::parse_hex};
 
-/// The id of a history. A recovery begins another one; what was acknowledged in the one before may be missing in it, so
-/// nothing is compared or resent across the two. Written `GENERATION-ID`.
+/// The id of a history. A recovery begins another history, which may lack what the old one acknowledged. So nothing is
+/// compared or resent across the two. Written `GENERATION-ID`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct History {
     /// How often the cluster was recovered before.
     pub generation: u64,
-    /// Random, but for the first: that has the id of the cluster's formation.
+    /// The cluster id for the first history; random for a recovered one.
     pub id: u128,
 }
 
-/// How one history stands to another one.
+/// How one history is related to another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// They are one.
+    /// Both are the same history.
     Same,
-    /// It was recovered later: the other one is over.
+    /// This history was recovered later: the other one is over.
     Newer,
-    /// The other one was recovered later: it is over.
+    /// The other history was recovered later: this one is over.
     Older,
-    /// Both were recovered from what was left of the same one, by people who didn't know of each other. Neither knows what
-    /// the other has acknowledged.
+    /// Both were recovered from remains of the same history, by operators that didn't know of each other. Neither knows what the
+    /// other has acknowledged.
     Parted,
 }
 
-/// What a node makes of another one, by the history that this one belongs to.
+/// How a node treats another one, by the histories of both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Met {
-    /// It may be listened to.
+    /// Messages of the other node count.
     Same,
-    /// Its history is over, and it is to be told of the one of this node.
+    /// The other node's history is over: it is to be told of this node's history.
     Over(History),
-    /// This node's history is over, for good: what it has acknowledged since may not be in the other one.
+    /// This node's history is over, for good: what it has acknowledged since may be missing in the other one.
     LeftBehind,
     /// The cluster was recovered twice, from two sides: neither gives way.
     Parted,
 }
 
 impl History {
-    /// What a node whose history is `mine` makes of one whose history is `theirs`. A node that belongs to none yet
-    /// takes up `theirs`.
+    /// How a node with history `mine` treats a node with history `theirs`. A node without a history takes `theirs`.
     pub fn meet(mine: &mut Option<Self>, theirs: Self) -> Met {
         let mine = *mine.get_or_insert(theirs);
         match theirs.relation(mine) {
@@ -61,12 +60,12 @@ impl History {
         Self { generation: 0, id: cluster.0 }
     }
 
-    /// One that is recovered from this one, under a fresh random id.
+    /// The history that is recovered from this one, under a fresh random id.
     pub fn next(self, id: u128) -> Self {
         Self { generation: self.generation + 1, id }
     }
 
-    /// How it stands to `other`.
+    /// How this history is related to `other`.
     pub fn relation(self, other: Self) -> Relation {
         match self.generation.cmp(&other.generation) {
             std::cmp::Ordering::Less => Relation::Older,
@@ -76,8 +75,8 @@ impl History {
         }
     }
 
-    /// What sessions and watches remember: the id of the formation as long as nothing was recovered.
-    pub fn life(self) -> ClusterId {
+    /// The id that sessions and watches remember: the cluster's id until the first recovery.
+    pub fn cluster_id(self) -> ClusterId {
         ClusterId(self.id)
     }
 }
@@ -112,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_recovery_is_newer_whatever_its_id() {
+    fn a_later_recovery_is_newer() {
         let first = History::first(ClusterId(9));
         let (one, other) = (first.next(1), first.next(2));
         assert_eq!(first.relation(first), Relation::Same);
         assert_eq!((one.relation(first), first.relation(one)), (Relation::Newer, Relation::Older));
         assert_eq!((one.relation(other), other.relation(one)), (Relation::Parted, Relation::Parted));
         assert_eq!(other.next(0).relation(one), Relation::Newer);
-        assert_eq!(first.life(), ClusterId(9));
+        assert_eq!(first.cluster_id(), ClusterId(9));
     }
 
     #[test]

@@ -1,160 +1,160 @@
-//! What nodes say to whoever leads the configuration log's group, and what they hear.
+//! The messages between a node and the leader of the configuration log's group.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Founder,
+    NodeInfo,
     log::{Configs, LogIndex},
 };
 use crate::{ChainId, Epoch, MemberId, Sequence};
 
-/// What a node says again and again: that it lives, what it is by its own knowledge, and what it asks for. Cumulative: a
-/// later one says all that an earlier one said.
+/// A node's periodic message to the leader: it lives, this is its state, and this is what it asks for. Cumulative: a later
+/// renewal repeats all that an earlier one said.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Renewal {
-    /// Counts the renewals of this life of the node; the lease that answers it runs from the moment it was sent.
+    /// Counts the renewals of this incarnation. The lease that answers a renewal runs from the moment it was sent.
     pub number: u64,
-    /// The highest renewal that was answered: shows that this one was said after that answer came (trap 42).
+    /// The highest renewal that the receiver has answered: shows that this one was sent after that answer came (trap 42).
     pub answered: u64,
-    /// Who, in which life, and where it listens.
-    pub me: Founder,
+    /// The sender, in its incarnation, and its addresses.
+    pub me: NodeInfo,
     /// The last entry of the configuration log that all of its chains act by.
     pub applied: LogIndex,
-    /// Whether it wants to leave its chains, and how far that has come.
+    /// Whether the sender wants to leave its chains, and how far it has come.
     pub leave: Leave,
-    /// What its chains ask for as tails.
+    /// The promotions that its chains ask for as tails.
     pub promotions: Vec<Promotion>,
-    /// How the chains stand here that it is a member of.
+    /// A report on each chain that the sender is a member of.
     pub reports: Vec<Report>,
 }
 
-/// How far a node has come with leaving its chains (docs/adr/0028-leaving-and-voters.md). What a node says of this never
-/// goes back in the order of these values: a renewal that says less than an earlier one is an old message.
+/// How far a node has come with leaving its chains (docs/adr/0028-leaving-and-voters.md). A node's values never go back in
+/// their order, so a renewal with a lower value than an earlier one is an old message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Leave {
-    /// Counts the times that the node took back that it leaves, or that it has resigned.
+    /// Counts how often the node took back its wish to leave, or its resignation.
     pub number: u32,
-    /// How far it has come since.
-    pub stage: Stage,
+    /// How far the node has come since.
+    pub stage: LeaveStage,
 }
 
 /// The stages of leaving.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
-pub enum Stage {
+pub enum LeaveStage {
     /// The node stays.
     #[default]
     Stays,
-    /// It wants to leave, and serves until a leader agrees.
+    /// The node wants to leave, and serves until a leader agrees.
     Asks,
-    /// It serves nothing, and acts by no lease that was asked for before this: it may be removed without waiting for one.
+    /// The node serves nothing, and acts by no lease that it asked for before: it may be removed without waiting for one.
     Resigned,
 }
 
 impl Leave {
     /// Whether the node wants to leave, or has resigned already.
     pub fn is_asked(self) -> bool {
-        self.stage >= Stage::Asks
+        self.stage >= LeaveStage::Asks
     }
 
     /// Whether the node serves nothing.
     pub fn has_resigned(self) -> bool {
-        self.stage == Stage::Resigned
+        self.stage == LeaveStage::Resigned
     }
 
-    /// What follows a leader's agreement.
+    /// The value after the leader's agreement.
     pub fn resigned(self) -> Self {
-        Self { stage: Stage::Resigned, ..self }
+        Self { stage: LeaveStage::Resigned, ..self }
     }
 
-    /// What follows when this is taken back.
-    pub fn back(self, stage: Stage) -> Self {
+    /// The value after this one is taken back.
+    pub fn back(self, stage: LeaveStage) -> Self {
         Self { number: self.number.saturating_add(1), stage }
     }
 }
 
-/// How one chain stands at one of its members, by that member's own word and clock: what gray failures are seen by
-/// (docs/adr/0017-slow-members.md).
+/// The state of one chain at one of its members, by that member's own knowledge and clock. The leader finds gray failures by
+/// it (docs/adr/0017-slow-members.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Which chain.
     pub chain: ChainId,
-    /// The epoch that it entered last.
+    /// The epoch that the member entered last.
     pub epoch: Epoch,
-    /// Whether that is open here.
+    /// Whether that epoch is open here.
     pub open: bool,
-    /// The newest sequence that it holds.
+    /// The newest sequence that the member holds.
     pub held: Sequence,
-    /// Its commit watermark.
+    /// The member's commit watermark.
     pub watermark: Sequence,
-    /// The way to its successor and back.
-    pub hop: Way,
-    /// The way of an update from here to the tail, and of the watermark back.
-    pub commit: Way,
-    /// It is the head, and for so long far less was committed than before though something was under way all the time.
+    /// The time to the successor and back.
+    pub hop: PathDelay,
+    /// The time of an update from here to the tail, and of the watermark back.
+    pub commit: PathDelay,
+    /// At a head: for so long far less was committed than before, though something was under way all the time.
     pub slowed: Duration,
-    /// It is the head, orders nothing, and all that it ordered is committed.
+    /// At a head: it is closed, orders nothing, and all that it ordered is committed.
     pub closed: bool,
-    /// It is the tail, and has heard nothing for so long of the joiner behind it, which isn't known to follow.
+    /// At a tail: for so long it has heard nothing of the joiner behind it, which isn't known to follow.
     pub unheard: Duration,
-    /// It stopped serving this chain for good, member or not.
+    /// The node stopped serving this chain for good, whether it is a member or not.
     pub halted: bool,
 }
 
-/// How long something takes, by one probe after the other.
+/// How long a path takes, by one probe after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Way {
-    /// What is waited for now, and since how long.
+pub struct PathDelay {
+    /// The sequence that is waited for, and for how long so far.
     pub waits: Option<(Sequence, Duration)>,
-    /// How long the last one took.
+    /// How long the last probe took.
     pub took: Duration,
-    /// How long it takes at best; what was long ago counts for less.
+    /// How long a probe takes at best; old probes count for less.
     pub usual: Duration,
 }
 
-impl Way {
-    /// How long it takes now.
+impl PathDelay {
+    /// How long the path takes now.
     pub fn takes(&self) -> Duration {
         self.took.max(self.waits.map_or(Duration::ZERO, |(_, age)| age))
     }
 }
 
-/// A head is to order nothing more in this epoch, for a moment (docs/DESIGN.md §5.10).
+/// The head of a chain is to order nothing more in this epoch, for a moment (docs/DESIGN.md §5.10).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Close {
-    /// Of which chain.
+    /// Which chain.
     pub chain: ChainId,
-    /// In which epoch.
+    /// Which epoch.
     pub epoch: Epoch,
 }
 
-/// The wish of a tail to have the member behind it serve (docs/DESIGN.md §5.6).
+/// A tail's request to promote the joiner behind it (docs/DESIGN.md §5.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Promotion {
-    /// Of which chain.
+    /// Which chain.
     pub chain: ChainId,
-    /// In which epoch it was asked for: it counts in no other.
+    /// The epoch of the request: it counts in no other.
     pub epoch: Epoch,
-    /// Who is to serve.
+    /// The joiner that is to serve.
     pub member: MemberId,
 }
 
-/// What an operator wants of one node.
+/// An operator's order to one node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Arrange {
-    /// That it leaves its chains: it serves nothing more in this life, and goes on handing requests on.
+pub enum AdminCommand {
+    /// The node leaves its chains: this incarnation serves nothing more, and goes on forwarding requests.
     Leave,
-    /// That it, as the one that decides, has the serving members of a chain stand in this order.
+    /// The node, as the leader, brings the serving members of a chain into this order.
     Reorder {
         /// Which chain.
         chain: ChainId,
-        /// All of them, head first.
+        /// All serving members, head first.
         order: Vec<MemberId>,
     },
 }
 
-/// Why a node doesn't do what an operator wants.
+/// Why a node doesn't carry out an operator's order.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ArrangeError {
@@ -167,34 +167,34 @@ pub enum ArrangeError {
         /// Which chain.
         chain: ChainId,
     },
-    /// The members don't stand in another order.
+    /// The members were not reordered.
     #[error(transparent)]
     Reorder(#[from] ReorderError),
-    /// It stops.
+    /// The node stops.
     #[error("the node stops")]
     Stopped,
 }
 
-/// Why the members of a chain don't stand in another order now.
+/// Why the members of a chain were not reordered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ReorderError {
-    /// The node asked doesn't decide.
+    /// The node that was asked is not the leader.
     #[error("this node doesn't decide on configurations")]
     NotLeading {
-        /// Who does, as far as is known.
+        /// The leader, as far as is known.
         leader: Option<MemberId>,
     },
     /// There is no such chain.
     #[error("there is no chain {}", chain.0)]
     NoChain {
-        /// Which.
+        /// The named chain.
         chain: ChainId,
     },
     /// Only serving members have a place.
     #[error("{member} is no serving member of that chain")]
     NotServing {
-        /// Who isn't one.
+        /// The named node that isn't one.
         member: MemberId,
     },
     /// Each serving member must be named exactly once.
@@ -205,13 +205,13 @@ pub enum ReorderError {
         /// How many were named.
         named: u32,
     },
-    /// One reorder at a time.
+    /// Another reorder is under way: there is one at a time.
     #[error("another reorder is under way")]
     Busy,
-    /// The configuration changed otherwise meanwhile: look at it, and ask again.
+    /// The configuration was changed in another way meanwhile: look at it, and ask again.
     #[error("the configuration was changed otherwise meanwhile")]
     Overtaken,
-    /// What the head had ordered wasn't committed in time; it goes on in the order that was.
+    /// The head's updates were not all committed in time. The chain goes on in its old order.
     #[error("what was under way was not committed in time: nothing was changed")]
     NotClosed,
 }
@@ -221,23 +221,23 @@ pub enum ReorderError {
 pub struct Renewed {
     /// The number of the renewal.
     pub number: u64,
-    /// The lease, from the moment at which the renewal was sent; `None`: none is granted.
+    /// The length of the lease, from the moment at which the renewal was sent; `None`: no lease is granted.
     pub lease: Option<Duration>,
-    /// Who leads, as far as the answerer knows; `None`: it doesn't.
+    /// The leader, as far as the answering node knows; `None`: unknown.
     pub leader: Option<MemberId>,
-    /// What the log comes to, if the asker has applied less.
+    /// The configurations, if the asking node has applied fewer entries.
     pub configs: Option<Box<Configs>>,
-    /// Any one node may be stopped now, as far as the answerer knows, which leads; or why it had better not be. The asker is known
-    /// in this life, and acts by all that the log says.
+    /// `Ok`: the answering node leads, and any one node may be stopped now. It knows the asking incarnation, which acts by all
+    /// of the log. Else why no node should be stopped.
     pub settled: Result<(), Unsettled>,
-    /// The answerer leads, the asker has said that it leaves, and the log can be changed without it: it may end.
+    /// The answering node leads, the asking one leaves, and the log can be changed without it: it may end.
     pub released: bool,
-    /// The answerer leads, and the asker is to go on to this: to resign, since the change without it can be made; or to take
-    /// back that it has resigned, since that change can't be made any more.
+    /// The next step of the leaving node, from the leader: resign, since its removal can be made; or take its resignation back,
+    /// since the removal can't be made any more.
     pub leave: Option<Leave>,
-    /// The answerer leads, and this becomes of the chains of the asker, which leaves.
+    /// What becomes of the chains of the leaving node, from the leader.
     pub farewell: Option<Farewell>,
-    /// Chains whose head the asker is, and which it is to close: said again with each answer.
+    /// Chains that the asking node heads and is to close; repeated with each answer.
     pub close: Vec<Close>,
 }
 
@@ -262,11 +262,11 @@ impl Renewed {
 /// What becomes of the chains of a node that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Farewell {
-    /// They go on without it.
+    /// The chains go on without the node.
     GoesOn,
-    /// It is the last that serves one of them, or that keeps the log, and another node takes that over.
+    /// The node is the last serving member of a chain, or the last voter, and another node takes over.
     HandsOver,
-    /// It is the last that serves one of them, and there is no node that could take that over.
+    /// The node is the last serving member of a chain, and no node could take over.
     Ends,
 }
 
@@ -278,7 +278,7 @@ pub enum Unsettled {
     #[default]
     #[error("no leader has led for long enough to know all nodes")]
     Unled,
-    /// This node isn't known yet, or doesn't act by all that the log says.
+    /// This node isn't known yet, or acts by an older configuration.
     #[error("this node doesn't act by the newest configuration yet")]
     Behind,
     /// A member joins a chain.
@@ -297,14 +297,14 @@ pub enum Unsettled {
         /// The member.
         member: MemberId,
     },
-    /// A node leaves that has a place in a chain or keeps the log.
+    /// A member of a chain, or a voter, leaves.
     #[error("{member} leaves")]
     Leaves {
         /// The node.
         member: MemberId,
     },
-    /// A chain has fewer members than it is to have, and a node that lives may become one: it may have held up a chain a while
-    /// ago, and be kept away for a time.
+    /// A chain has fewer members than it should, and a living node may become one. The node may be in quarantine, because it
+    /// held up a chain a while ago.
     #[error("chain {} has fewer members than it should, and {member} may become one", chain.0)]
     Short {
         /// Which chain.
@@ -318,7 +318,7 @@ pub enum Unsettled {
         /// The node.
         member: MemberId,
     },
-    /// The log is to be kept by other nodes.
+    /// The voters of the log's group are to change.
     #[error("other nodes are to keep the configuration log")]
     Voters,
     /// A configuration is about to change.

@@ -1,5 +1,5 @@
-//! Which chain a key belongs to, and which nodes a chain lives on. Fixed for good: a cluster's data lies where these
-//! functions say.
+//! Placement: the chain of a key, and the nodes of a chain. Fixed for good, since a cluster's data lies where these functions
+//! say.
 
 mod hash;
 
@@ -7,12 +7,12 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use sha2::{Digest, Sha256};
 
-use super::Founding;
+use super::Bootstrap;
 use crate::{ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role};
 
 /// The chain that `key` belongs to, of `chains` (at least 1).
 ///
-/// What is hashed is [`hash_tag`]: XXH64 with seed 0, scaled to the number of chains by `(hash × chains) >> 64`.
+/// The hash is XXH64 with seed 0 of the key's [`hash_tag`], scaled to the number of chains by `(hash × chains) >> 64`.
 #[inline]
 pub fn chain_of(key: &[u8], chains: u32) -> ChainId {
     if chains <= 1 {
@@ -22,8 +22,8 @@ pub fn chain_of(key: &[u8], chains: u32) -> ChainId {
     ChainId(((u128::from(hash) * u128::from(chains)) >> 64) as u32)
 }
 
-/// The part of a key that settles its chain: what stands between the first `{` and the first `}` behind it, or the
-/// whole key if there are none or nothing stands between (Redis Cluster's rule).
+/// The part of a key that decides its chain: the bytes between the first `{` and the first `}` behind it, or the whole key
+/// if there are no such bytes (Redis Cluster's rule).
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -34,8 +34,8 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
 
 /// All of `nodes` in the order in which they are to hold `chain`: rendezvous hashing, highest score first.
 ///
-/// The first so many hold it, the others are its spares in this order; a node more or less moves only what it itself
-/// holds. Nodes count, not their lives: a restart moves nothing.
+/// As many as the chain has replicas hold it; the others are its spares in this order. A node more or less moves only its own
+/// share. The score depends on the node, not on its incarnation: a restart moves nothing.
 pub fn rank(cluster: ClusterId, chain: ChainId, nodes: impl IntoIterator<Item = MemberId>) -> Vec<MemberId> {
     let mut ranked: Vec<_> =
         nodes.into_iter().map(|member| (Reverse(score(cluster, chain, member.node)), member)).collect();
@@ -57,10 +57,9 @@ fn score(cluster: ClusterId, chain: ChainId, node: NodeId) -> u64 {
 
 /// The first configuration of every chain of a new cluster: epoch 1, at log index 1.
 ///
-/// The first [`replicas`](super::ChainSettings::replicas) founders by [`rank`] serve, the others are spares and aren't
-/// named. Which of those that serve is head, and which tail, is settled so that no node is it much more often than
-/// another; the rank decides where that leaves a choice.
-pub fn first_configs(founding: &Founding) -> Vec<ChainConfig> {
+/// The first [`replicas`](super::ChainSettings::replicas) founders by [`rank`] serve; the others are spares and aren't
+/// named. Heads and tails are chosen so that no node is one much more often than another; the rank decides between equals.
+pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
     let settings = founding.settings;
     let mut serving: Vec<_> = (0..settings.chains)
         .map(|chain| {
@@ -71,7 +70,7 @@ pub fn first_configs(founding: &Founding) -> Vec<ChainConfig> {
         })
         .collect();
     spread(&mut serving, 0);
-    // The tail is chosen in second place and moved to the end: so the head stays as it is.
+    // The tail is chosen at the second place, so that the head stays, and then moved to the end.
     if settings.replicas > 1 {
         spread(&mut serving, 1);
         serving.iter_mut().filter(|order| order.len() > 1).for_each(|order| order[1..].rotate_left(1));
@@ -87,8 +86,8 @@ pub fn first_configs(founding: &Founding) -> Vec<ChainConfig> {
     (0..).zip(serving).map(config).collect()
 }
 
-/// Moves a member of each chain to `place`, of those at `place` or behind it, so that each node stands there about
-/// equally often: the chains choose in turn whoever stands there least often, and choose again until none would change.
+/// Moves a member of each chain, of those at `place` or behind it, to `place`, so that each node stands there about equally
+/// often. The chains choose in turn the node that stands there least often, and choose again until no choice changes.
 fn spread(chains: &mut [Vec<MemberId>], place: usize) {
     const ROUNDS: usize = 16;
     let mut counts = BTreeMap::<MemberId, u32>::new();

@@ -1,49 +1,50 @@
 //! What becomes of a cluster whose configuration log has lost its quorum for good (docs/DESIGN.md §5.12): whether it may be
-//! recovered, from whose history, and what may be missing in it. Pure: whoever asks the nodes hands in what they said.
+//! recovered, from which node's history, and what may be missing in it. Pure: the caller asks the nodes, and hands in their
+//! answers.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Founder, History, Relation, Term, log::LogIndex};
+use super::{History, NodeInfo, Relation, Term, log::LogIndex};
 use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Sequence, Version};
 
-/// What a node says of itself when it is asked what it has.
+/// A node's answer to the question what it has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Standing {
-    /// Who, in which life.
-    pub me: Founder,
-    /// The cluster that it belongs to.
+    /// The node, in its incarnation.
+    pub me: NodeInfo,
+    /// The cluster that the node belongs to.
     pub cluster: ClusterId,
-    /// The history that it belongs to.
+    /// The history that the node belongs to.
     pub history: History,
-    /// The last entry of the configuration log that it knows of.
+    /// The last entry of the configuration log that the node knows.
     pub applied: LogIndex,
-    /// A quorum of those who keep the log has confirmed just now that this node leads.
+    /// A quorum of the voters has just confirmed that this node leads.
     pub leads: bool,
-    /// Where its copy of the log's group ends; `None`: it has none.
+    /// Where the node's copy of the log ends; `None`: it has none.
     pub log: Option<LogEnd>,
-    /// Of those who keep the log, as this node knows them; two sets while one is being exchanged for the other.
+    /// The voters, as this node knows them; two sets while one replaces the other.
     pub voters: Vec<BTreeSet<MemberId>>,
-    /// How long ago its last lease was asked for: the log certainly counted on this node then.
+    /// How long ago the node's last lease was asked for: the log certainly counted on this node then.
     pub in_touch: Option<Duration>,
-    /// How long ago a leader that a quorum had confirmed answered this node last. A spare, which gets no lease, is answered too.
+    /// How long ago a leader that a quorum had confirmed last answered this node. A spare, which gets no lease, is answered too.
     pub heard: Option<Duration>,
-    /// It has served a chain, or was named as serving one, in this life.
+    /// This incarnation has served a chain, or was named as serving one.
     pub served: bool,
     /// The cluster that succeeds this one, if one is known.
     pub successor: Option<ClusterId>,
-    /// It serves nothing, since that succeeds its own: it counts neither as a leader nor as one that a leader is in touch with.
+    /// The node serves nothing, since another cluster succeeds its own. It counts neither as a leader nor as in touch with one.
     pub yields: bool,
-    /// How long ago another life that serves a chain, as far as this node knows, was heard last.
+    /// How long ago another incarnation that serves a chain, as far as this node knows, was heard last.
     pub member_heard: Option<Duration>,
     /// Each chain, as this node knows it.
     pub chains: Vec<ChainStanding>,
 }
 
 impl Standing {
-    /// What the node said so long ago, as of now: its touch with the log lies so much further back. It may have heard other
-    /// members since, so the time of that stays.
+    /// The answer of so long ago, as of now: the node's touch with the log lies so much further back. The node may have heard
+    /// other members since, so that time stays.
     #[must_use]
     pub fn aged(self, by: Duration) -> Self {
         let aged = |ago: Option<Duration>| ago.map(|ago| ago.saturating_add(by));
@@ -51,7 +52,7 @@ impl Standing {
     }
 }
 
-/// The place of an entry among all that the log's group has written, changes or not.
+/// The place of an entry among all entries of the log's group, also those that change no configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct LogEnd {
     /// The term of the leader that wrote it.
@@ -63,13 +64,13 @@ pub struct LogEnd {
 /// What a node has of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainStanding {
-    /// The newest configuration that it knows of.
+    /// The newest configuration that the node knows.
     pub config: ChainConfig,
-    /// The epoch in which it serves, with nothing missing; `None`: it doesn't.
+    /// The epoch in which the node serves with a whole copy; `None`: it doesn't.
     pub serves: Option<Epoch>,
-    /// The newest version that it has.
+    /// The newest version that the node has.
     pub last: Version,
-    /// Up to where it knows of commits.
+    /// The commit watermark of the node.
     pub watermark: Sequence,
 }
 
@@ -78,22 +79,22 @@ pub struct ChainStanding {
 pub struct Plan {
     /// The history that ends.
     pub history: History,
-    /// Who goes on alone.
-    pub by: Founder,
-    /// Whoever is known to keep the log, and didn't answer.
+    /// The node that goes on alone.
+    pub by: NodeInfo,
+    /// Known voters that didn't answer.
     pub silent: BTreeSet<MemberId>,
     /// What is kept of each chain, and what may be missing.
-    pub chains: Vec<Kept>,
-    /// The highest epoch that anybody knows of.
+    pub chains: Vec<KeptChain>,
+    /// The highest epoch that any answering node knows.
     pub newest: Epoch,
-    /// The last entry that anybody knows of.
+    /// The last log entry that any answering node knows.
     pub upto: LogIndex,
 }
 
-/// What a recovery came to.
+/// The result of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recovered {
-    /// By what it was done.
+    /// The plan that was carried out.
     pub plan: Plan,
     /// The history that has begun.
     pub history: History,
@@ -101,22 +102,22 @@ pub struct Recovered {
 
 /// What is kept of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptChain {
     /// Which chain.
     pub chain: ChainId,
     /// The epoch in which this history was served last.
     pub epoch: Epoch,
     /// Its newest version.
     pub last: Version,
-    /// Up to where its commits were known: what lies between the two becomes committed.
+    /// Its commit watermark: the updates between this and `last` become committed.
     pub watermark: Sequence,
-    /// How long ago the log last certainly counted on this node; `None`: never.
+    /// How long ago the log last certainly counted on the node that goes on; `None`: never.
     pub in_touch: Option<Duration>,
-    /// The epoch to which the chain is known to have gone on without it.
+    /// The epoch to which the chain is known to have gone on without that node.
     pub gone_on_to: Option<Epoch>,
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeptChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { chain, epoch, last, watermark, in_touch, gone_on_to } = self;
         write!(f, "chain {}: everything up to version {last} is kept, as served in epoch {epoch}", chain.0)?;
@@ -146,29 +147,29 @@ impl fmt::Display for Kept {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotRecovered {
-    /// Nobody answered.
+    /// No node answered.
     #[error("no node answers")]
     Nobody,
-    /// Those who answered belong to another cluster.
+    /// The nodes that answered belong to another cluster.
     #[error("cluster {asked} was named, and {found} is there")]
     DifferentCluster {
-        /// Which was named.
+        /// The named cluster.
         asked: ClusterId,
-        /// Which is there.
+        /// The cluster that is there.
         found: ClusterId,
     },
-    /// The log has a leader whom a quorum follows.
+    /// The log has a leader that a quorum follows.
     #[error("nothing is lost: {leader} leads the configuration log, and a quorum has just confirmed it")]
     Leads {
-        /// Who.
+        /// The leader.
         leader: MemberId,
     },
-    /// Enough of those who keep the log answer: they can go on by themselves.
+    /// A quorum of the voters answers: they can go on by themselves.
     #[error("nothing is lost: {answer} of the {voters} nodes that keep the configuration log answer, enough to go on")]
     Quorum {
-        /// How many answer.
+        /// How many voters answer.
         answer: u64,
-        /// How many there are.
+        /// How many voters there are.
         voters: u64,
     },
     /// The cluster was recovered twice, from two sides.
@@ -179,35 +180,35 @@ pub enum NotRecovered {
         /// The other one.
         other: History,
     },
-    /// Nobody who answered holds all of this chain.
+    /// No node that answered holds all of this chain.
     #[error("no history of chain {} survives at the nodes that answer: start a new cluster", chain.0)]
     NoHistory {
         /// Which chain.
         chain: ChainId,
     },
-    /// Of several chains, no one node holds all.
+    /// No node that answered holds all chains.
     #[error("no one of the nodes that answer holds the whole of every chain: such a cluster can't be recovered")]
     Scattered,
     /// Another node than the one that was asked has the best history.
     #[error("{by} has the best history that survives")]
     Elsewhere {
-        /// Who.
+        /// The node with the best history.
         by: MemberId,
     },
-    /// Meanwhile another history was begun.
+    /// Another history has begun meanwhile.
     #[error("{found} is the history now: the cluster has been recovered already")]
     OtherHistory {
-        /// Which.
+        /// The present history.
         found: History,
     },
     /// The cluster has no log of configurations that could be lost.
     #[error("the configuration of this cluster never changes: there is nothing to recover")]
     Static,
-    /// What keeps the log failed.
+    /// The storage of the log failed.
     #[error("the log could not be begun anew: {0}")]
     Failed(String),
-    /// A node was granted a lease, or answered by a confirmed leader, since an operator gave the order: a majority of those that
-    /// keep the log lives.
+    /// A node was granted a lease, or answered by a confirmed leader, since an operator gave the order: a majority of the voters
+    /// lives.
     #[error("nothing is lost: a leader that a majority follows answered {node} {:.1} s ago", ago.as_secs_f64())]
     InTouch {
         /// Which node.
@@ -219,14 +220,14 @@ pub enum NotRecovered {
 
 /// Whether and how the named cluster can be recovered, by what these nodes say.
 ///
-/// Only nodes of the newest history count. Nothing is recovered as long as those who answer could choose a leader among
-/// themselves: then nothing is lost. Of the surviving histories the best is the one served in the newest epoch, then the
-/// longest. A serving member holds every committed update of its epoch, so nothing is missing unless the configuration went on
-/// without it.
+/// Only nodes of the newest history count. If the answering nodes could elect a leader among themselves nothing is lost, and
+/// nothing is recovered. Of the surviving histories the best is the one served in the newest epoch, then the longest. A
+/// serving member holds every committed update of its epoch, so nothing is missing unless the configuration went on without
+/// it.
 ///
-/// `waited` is the time since the order was given. A lease that was asked for since, or an answer of a confirmed leader, shows
-/// that a majority lives, even if it can't be reached from here: then it would go on beside the recovered history, and all
-/// that it acknowledges would be lost.
+/// `waited` is the time since the order was given. A lease asked for since then, or an answer of a confirmed leader, shows
+/// that a majority lives, even if it can't be reached from here. That majority would go on beside the recovered history, and
+/// all that it acknowledges would be lost.
 ///
 /// # Errors
 /// [`NotRecovered`].
@@ -270,8 +271,8 @@ fn newest_history(all: &[&Standing]) -> Result<History, NotRecovered> {
     Ok(newest)
 }
 
-/// Refuses if somebody leads, or could be elected by those who answer: a candidate needs the votes of a majority of the
-/// voters that it knows of, and gets those of voters whose log ends no later than its own.
+/// Refuses if a node leads, or could be elected by the nodes that answer. A candidate needs the votes of a majority of the
+/// voters that it knows, and gets those of voters whose log ends no later than its own.
 fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     if let Some(leader) = all.iter().find(|standing| standing.leads && !standing.yields) {
         return Err(NotRecovered::Leads { leader: leader.me.id });
@@ -289,8 +290,8 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     Ok(())
 }
 
-/// Refuses if, since the order was given, a majority has granted a lease that was asked for then, or has confirmed a leader that
-/// answered.
+/// Refuses if a majority of the voters has shown signs of life since the order was given: a lease asked for since was granted,
+/// or a confirmed leader answered a node.
 fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
     let proofs = |standing: &&Standing| {
         let id = standing.me.id;
@@ -303,7 +304,7 @@ fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
     }
 }
 
-/// Who has the best history of every chain.
+/// The node that has the best history of every chain.
 fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
     let chains: BTreeSet<_> =
         all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.chain).collect();
@@ -317,17 +318,17 @@ fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
         let best = best.ok_or(NotRecovered::NoHistory { chain })?;
         candidates.retain(|standing| rank(standing, chain) == Some(best));
     }
-    // Of equals any will do, as long as everybody chooses the same.
+    // Every node must choose the same one of equals.
     candidates.into_iter().min_by_key(|standing| standing.me.id).ok_or(NotRecovered::Scattered)
 }
 
-fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<Kept> {
+fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<KeptChain> {
     let (id, epoch) = (chain.config.chain, chain.serves?);
     let known = all.iter().flat_map(|standing| &standing.chains).filter(|other| other.config.chain == id);
-    // A newer configuration that names it as serving has committed nothing without it.
+    // A newer epoch in which the chosen node serves has committed nothing without it.
     let without = known.filter(|other| other.config.epoch > epoch);
     let without = without.filter(|other| other.config.role(chosen.me.id) != Some(Role::Serving));
-    Some(Kept {
+    Some(KeptChain {
         chain: id,
         epoch,
         last: chain.last,

@@ -1,15 +1,15 @@
-//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): no life that ever served answers. Pure: the caller asks
-//! the nodes, and hands in what they said.
+//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): only if no incarnation that ever served answers.
+//! Pure: the caller asks the nodes, and hands in their answers.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Founder, recovery::Standing};
+use super::{NodeInfo, recovery::Standing};
 use crate::{ClusterId, MemberId, Role};
 
-/// A member that was heard less than so many leases ago is there.
-pub const HEARD: u32 = 3;
+/// A member that was heard less than so many leases ago counts as alive.
+pub const ALIVE_LEASES: u32 = 3;
 
 /// Why a cluster is not given up. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -21,12 +21,12 @@ pub enum NotFounded {
     /// The nodes that answered belong to another cluster.
     #[error("cluster {asked} was named, and {found} is there")]
     DifferentCluster {
-        /// Which was named.
+        /// The named cluster.
         asked: ClusterId,
-        /// Which is there.
+        /// The cluster that is there.
         found: ClusterId,
     },
-    /// A node answers that has served a chain: it may hold what was acknowledged.
+    /// A node that has served a chain answers: it may hold acknowledged updates.
     #[error(
         "{node} has served a chain: it may hold data. If the configuration log is lost, `ctl recover` has it go on; where that finds no history, start this node again first"
     )]
@@ -42,19 +42,19 @@ pub enum NotFounded {
         /// How long ago.
         ago: Duration,
     },
-    /// Another cluster was founded in the place of this one already.
+    /// Another cluster succeeds this one already.
     #[error(
         "cluster {by} succeeds it already: start the nodes again that are to join that. If it is gone too, start them with their usual flags"
     )]
     Succeeded {
-        /// Which cluster.
+        /// The other cluster.
         by: ClusterId,
     },
     /// Another node than the one that was asked is to found the new cluster.
     #[error("{} is the node that founds the new cluster", by.name)]
     Elsewhere {
-        /// Which one.
-        by: Founder,
+        /// The founding node.
+        by: NodeInfo,
     },
     /// The cluster has no log of configurations: its members never change.
     #[error("the configuration of this cluster never changes: start its nodes again")]
@@ -64,13 +64,12 @@ pub enum NotFounded {
     Stopped,
 }
 
-/// The node that founds the cluster that succeeds the named one, by what these nodes say: of those that answer, the one with the
-/// lowest id.
+/// The node that founds the cluster that succeeds the named one: of the nodes that answer, the one with the lowest id.
 ///
-/// A life that has served may hold what was acknowledged, so the cluster isn't given up while one answers any node. A node that
-/// never served hears a member that it reaches every two leases at least, so a word of less than [`HEARD`] leases ago counts. So does
-/// every word since the order was given, `waited` ago. Where `founds` is asked for, no node may know of a cluster that succeeds
-/// this one already.
+/// An incarnation that has served may hold acknowledged updates, so the cluster isn't given up while one answers any node. A
+/// node that never served hears each reachable member every two leases at least. So a message heard less than [`ALIVE_LEASES`] leases
+/// ago counts, and every one since the order was given, `waited` ago. If `founds`, no node may know of a cluster that
+/// succeeds this one already.
 ///
 /// # Errors
 /// [`NotFounded`].
@@ -80,7 +79,7 @@ pub fn found(
     waited: Duration,
     lease: Duration,
     founds: bool,
-) -> Result<Founder, NotFounded> {
+) -> Result<NodeInfo, NotFounded> {
     let first = standings.first().ok_or(NotFounded::Nobody)?;
     let all: Vec<_> = standings.iter().filter(|standing| standing.cluster == asked).collect();
     let by = all.iter().map(|standing| &standing.me).min_by_key(|founder| founder.id);
@@ -93,7 +92,7 @@ pub fn found(
         return Err(NotFounded::Served { node: standing.me.name.clone() });
     }
     for standing in &all {
-        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * HEARD)) {
+        if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * ALIVE_LEASES)) {
             return Err(NotFounded::InTouch { node: standing.me.name.clone(), ago });
         }
     }
@@ -119,13 +118,13 @@ mod tests {
         MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store: life, starts: 1 } }
     }
 
-    /// A later life of a node: the chain is served by first lives of nodes 1 to 3.
+    /// An incarnation of a node. The first incarnations of nodes 1 to 3 serve the chain.
     fn standing(node: u8, life: u128) -> Standing {
         let members = (1..=3).map(|node| ChainMember { id: id(node, 1), role: Role::Serving }).collect();
         let config =
             ChainConfig { chain: ChainId(0), epoch: Epoch(4), index: 9, mode: Mode::Craq, min_members: 1, members };
         Standing {
-            me: Founder { id: id(node, life), name: format!("n{node}"), addrs: vec![] },
+            me: NodeInfo { id: id(node, life), name: format!("n{node}"), addrs: vec![] },
             cluster: CLUSTER,
             history: History::first(CLUSTER),
             applied: LogIndex(9),
@@ -143,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_never_served_are_enough_and_the_first_of_them_founds() {
+    fn the_lowest_node_that_never_served_founds() {
         let all = [standing(3, 2), standing(1, 2), standing(2, 2)];
         assert_eq!(found(CLUSTER, &all, WAITED, LEASE, true).unwrap().id, id(1, 2));
     }
 
     #[test]
-    fn a_life_that_served_or_is_named_as_serving_keeps_the_cluster() {
+    fn an_incarnation_that_served_keeps_the_cluster() {
         let refused = Err(NotFounded::Served { node: "n2".into() });
         let served = Standing { served: true, ..standing(2, 2) };
         assert_eq!(found(CLUSTER, &[standing(1, 2), served], WAITED, LEASE, true), refused);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_heard_of_a_member_since_the_order_keeps_the_cluster() {
+    fn a_member_heard_since_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let ago = WAITED / 2;
         let refused = Err(NotFounded::InTouch { node: "n2".into(), ago });
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_and_nobody_are_named() {
+    fn no_answer_and_another_cluster_are_refused() {
         assert_eq!(found(CLUSTER, &[], WAITED, LEASE, true), Err(NotFounded::Nobody));
         let refused = NotFounded::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
         assert_eq!(found(ClusterId(8), &[standing(1, 2)], WAITED, LEASE, true), Err(refused));
@@ -186,11 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_was_heard_a_while_before_the_order_keeps_the_cluster() {
+    fn a_member_heard_shortly_before_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let asked = |ago| found(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, true);
         assert!(asked(LEASE * 2).is_err(), "it is asked every two leases only");
-        assert!(asked(LEASE * HEARD).is_ok());
+        assert!(asked(LEASE * ALIVE_LEASES).is_ok());
     }
 
     #[test]

@@ -4,27 +4,28 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Times that a cluster settles when it is formed. Each node goes by these, not by those that it was started with: leases are
-/// safe only if the leader that grants a lease and the leader that waits for its end count alike (docs/DESIGN.md §6, trap 63).
+/// Times that a cluster fixes when it is formed. Each node goes by these, not by those that it was started with. Leases are
+/// safe only if the leader that grants a lease and the leader that waits for its end use the same times (docs/DESIGN.md §6,
+/// trap 63).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timing {
     /// How long a lease runs from the moment at which its renewal was sent.
     pub lease: Duration,
     /// By how much two clocks may differ in rate, in millionths.
     pub drift_ppm: u32,
-    /// A member that was not heard of for so long is taken to be gone.
+    /// A member that was not heard for so long is taken to be gone.
     pub suspect: Duration,
-    /// A member that holds up its chain for so long, though it lives, is moved out.
+    /// A living member that holds up its chain for so long is moved out.
     pub slow: Duration,
 }
 
-/// A shorter lease is lost by a machine that is busy for a moment.
+/// A machine that is busy for a moment would lose a shorter lease.
 const MIN_LEASE: Duration = Duration::from_millis(200);
 const MAX_LEASE: Duration = Duration::from_secs(3600);
 const LIMITS: RangeInclusive<Duration> = MIN_LEASE..=MAX_LEASE;
-/// A clock that is so wrong is broken.
+/// A clock that drifts more is broken.
 const MAX_DRIFT_PPM: u32 = 500_000;
-/// How often a lease is renewed while it runs.
+/// How often a lease is renewed during its length.
 const RENEWALS: u32 = 4;
 
 impl Default for Timing {
@@ -57,7 +58,7 @@ pub enum InvalidTiming {
 }
 
 impl InvalidTiming {
-    /// The path of the setting.
+    /// The setting's path in the configuration.
     pub fn field(self) -> &'static str {
         match self {
             Self::Lease => "lease.duration",
@@ -72,12 +73,12 @@ impl Timing {
     /// Checks each time against its limits.
     ///
     /// # Errors
-    /// The first that is out of them.
+    /// The first time that is out of its limits.
     pub fn validate(&self) -> Result<(), InvalidTiming> {
         self.problems().next().map_or(Ok(()), Err)
     }
 
-    /// All that is out of its limits.
+    /// All times that are out of their limits.
     pub fn problems(&self) -> impl Iterator<Item = InvalidTiming> + use<> {
         let found = [
             (!LIMITS.contains(&self.lease), InvalidTiming::Lease),
@@ -88,7 +89,7 @@ impl Timing {
         found.into_iter().filter_map(|(wrong, problem)| wrong.then_some(problem))
     }
 
-    /// After so long by any clock within the drift, a lease that was asked for before is out.
+    /// How long to wait until an earlier lease has certainly expired, by any clock within the drift.
     pub fn lease_and_drift(&self) -> Duration {
         self.lease + self.lease.mul_f64(f64::from(self.drift_ppm) / 1e6)
     }
@@ -99,7 +100,7 @@ impl Timing {
     }
 }
 
-/// As flags of a node set them.
+/// Names the times like a node's flags do.
 impl std::fmt::Display for Timing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lease, drift_ppm, suspect, slow } = self;

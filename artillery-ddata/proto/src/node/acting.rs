@@ -1,53 +1,53 @@
-//! Has the chains of this node act by what the log says.
+//! Makes the chains of this node act by the configurations of the log.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Node, Output};
+use super::{NodeMachine, NodeOutput};
 use crate::{
     ChainConfig, ChainId, Timestamp,
     control::{Configs, log::LogIndex},
-    runner::Order,
+    runner::ChainOrder,
 };
 
-/// What the chains have been told.
+/// The configurations that the chains have been told.
 #[derive(Clone, Debug)]
 pub(super) struct Acting {
     configs: Arc<Configs>,
-    /// The chains that have yet to say that they act by it.
+    /// The chains that have yet to report that they act by them.
     waits: BTreeSet<ChainId>,
 }
 
-impl Node {
-    /// Tells the chains what the log comes to, if they don't know it yet: one thing after the other.
+impl NodeMachine {
+    /// Tells the chains the newest configurations, once they act by the ones that they were told before.
     pub(super) fn act(&mut self) {
         let configs = self.holder.configs().clone();
         if self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
             return;
         }
         if self.state.configs.history() != configs.history() {
-            self.outputs.push_back(Output::Begins(configs.clone()));
+            self.outputs.push_back(NodeOutput::Begins(configs.clone()));
         }
         for config in configs.iter() {
             let order = self.order(&configs, config);
-            self.outputs.push_back(Output::Order(config.chain, order));
+            self.outputs.push_back(NodeOutput::Order(config.chain, order));
         }
         let waits = configs.iter().map(|config| config.chain).collect();
         self.acting = Some(Acting { configs, waits });
     }
 
-    fn order(&self, configs: &Configs, config: &ChainConfig) -> Order {
+    fn order(&self, configs: &Configs, config: &ChainConfig) -> ChainOrder {
         let upto = configs.applied();
         match config.role(self.me) {
             Some(_) => {
-                let history = configs.history().life();
-                Order::Enter { config: Arc::new(config.clone()), history, upto }
+                let history = configs.history().cluster_id();
+                ChainOrder::Enter { config: Arc::new(config.clone()), history, upto }
             }
-            None => Order::Expelled { epoch: config.epoch, upto },
+            None => ChainOrder::Expelled { epoch: config.epoch, upto },
         }
     }
 
-    /// A chain acts by this. Once all do, every node that it expels has been refused since, so the node may say that it acts
-    /// by it.
+    /// A chain acts by the log up to `upto`. Once all chains do, they refuse every member removed by it, and the node may say
+    /// that it acts by it.
     pub(super) fn chain_acts(&mut self, now: Timestamp, chain: ChainId, upto: LogIndex) {
         let Some(acting) = self.acting.as_mut().filter(|acting| acting.configs.applied() == upto) else { return };
         acting.waits.remove(&chain);
@@ -62,8 +62,8 @@ impl Node {
         self.acted = Some(configs.applied());
         self.holder.acts_by(now, configs.applied());
         self.state.configs = configs.clone();
-        self.outputs.push_back(Output::Acts(configs));
-        // The first look is a lease after the node began.
+        self.outputs.push_back(NodeOutput::Acts(configs));
+        // The node first looks for other members one lease after its beginning.
         self.begin_to_look(now);
         self.see_whether_left();
         self.act();

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use super::Node;
+use super::NodeMachine;
 
-impl Node {
-    /// Writes down all that its conduct depends on, but for what the entries of the log say that it knows of: two nodes that
-    /// write the same and share a log go on in the same way.
+impl NodeMachine {
+    /// Writes down all that the node's conduct depends on, except the content of the log's entries. Two nodes that write the same
+    /// and share a log go on in the same way.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// The error of `out`.
     pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        // Names every field: a new one that is forgotten here doesn't compile.
+        // Names every field, so that a forgotten new one doesn't compile.
         let Self {
             me,
             holder,
@@ -25,7 +25,7 @@ impl Node {
             stretch,
             leaving,
             tick,
-            // These follow from the answers, and only others look at it; but for what the chains act by.
+            // The next three follow from the answers and are only shown, except for parts of `state` that are written below.
             state,
             closed: _,
             was_ready: _,
@@ -39,7 +39,7 @@ impl Node {
         if let Some(acting) = acting {
             acting.describe(out)?;
         }
-        // A node that has served looks for others only once it knows of a successor.
+        // A node that has served looks for other members only once it knows a successor.
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, state.successor))?;
         }

@@ -1,95 +1,95 @@
-//! What a node is told, what it says, and how it stands.
+//! The inputs, outputs and state of a node.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
-use super::{Fate, Reason, Successor, Unready};
+use super::{ChangeReason, ProposalFate};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     control::{
         Configs, Term,
-        log::{Change, LogIndex},
-        message::{Renewal, Renewed, ReorderError},
+        log::{ConfigChange, LogIndex},
+        message::{Renewal, Renewed, ReorderError, Unsettled},
     },
-    runner::{Lease, Order, Word},
+    runner::{ChainOrder, Lease, Word},
 };
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// What this node knows of the log's group has changed.
+pub enum NodeInput {
+    /// This node's view of the log's group has changed.
     Log {
         /// The term in which this node leads, if it does.
         leads: Option<Term>,
-        /// Which node leads, as far as is known.
+        /// The leader, as far as is known.
         leader: Option<MemberId>,
-        /// What the entries applied here come to.
+        /// The configurations after the last entry applied here.
         configs: Arc<Configs>,
-        /// The nodes that keep the log.
+        /// The voters of the log's group.
         voters: BTreeSet<MemberId>,
     },
-    /// What came of [`Output::Confirm`].
+    /// The round of [`NodeOutput::Confirm`] has ended.
     Confirmed {
         /// Which round.
         round: u64,
-        /// Whether a quorum has said that this node still led after the round began.
+        /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
     },
-    /// What came of [`Output::Append`].
+    /// [`NodeOutput::Append`] has ended.
     Appended {
-        /// The place that it was to take.
+        /// The place that the proposal was to take.
         at: LogIndex,
-        /// What became of it.
-        fate: Fate,
+        /// What became of the proposal.
+        fate: ProposalFate,
     },
-    /// [`Output::SetVoters`] has come to its end, however.
+    /// [`NodeOutput::SetVoters`] has ended, with success or without.
     VotersSet,
-    /// Another node renews; the driver vouches for its identity. Answered by [`Output::Answer`], or never.
+    /// Another node renews. Answered by [`NodeOutput::Answer`], or never.
     Renewal {
-        /// Which node.
+        /// The sender; the driver has checked that it is this one.
         from: MemberId,
-        /// What it says.
+        /// Its renewal.
         renewal: Renewal,
     },
-    /// What came of a renewal of this node; `None`: there is no answer, and none will come.
+    /// A renewal of this node has ended.
     Renewed {
         /// The node that was asked.
         from: MemberId,
-        /// Its answer.
+        /// Its answer; `None`: none will come.
         renewed: Option<Renewed>,
     },
-    /// A chain of this node says something.
+    /// A chain of this node reports something.
     Word {
         /// Which chain.
         chain: ChainId,
-        /// What.
+        /// The report.
         word: Word,
     },
-    /// The membership tells of a node of this cluster. It only suggests a node that may be asked.
+    /// The membership has found a node of this cluster: a candidate to ask, no more.
     Met {
-        /// Which life of it.
+        /// The incarnation.
         id: MemberId,
         /// Where it listens.
         addr: SocketAddr,
     },
-    /// The membership tells of it no more.
+    /// The membership has lost this incarnation.
     Gone(MemberId),
-    /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
+    /// An operator wants the serving members of a chain in this order. Answered by [`NodeOutput::Reordered`].
     Reorder {
-        /// Names the wish.
+        /// Names the request.
         token: u64,
         /// Which chain.
         chain: ChainId,
         /// All of its serving members, head first.
         order: Vec<MemberId>,
     },
-    /// The node is to leave its chains as soon as a leader agrees. Answered by [`Output::Left`], if that comes about.
+    /// The node is to leave its chains as soon as a leader agrees. Answered by [`NodeOutput::Left`] once it has left.
     Leave {
-        /// If the node couldn't leave until then it stays; `None`: it is to stop, and asks on until it may.
+        /// When the node gives leaving up and stays; `None`: it is to stop, and asks on until it may.
         until: Option<Timestamp>,
     },
-    /// A node of another cluster, which names this one as one that it succeeds, was met.
+    /// A node of another cluster was met, which names this cluster as one that it succeeds.
     Succeeded {
-        /// Which cluster.
+        /// The other cluster.
         by: ClusterId,
     },
     /// Time has passed.
@@ -98,14 +98,14 @@ pub enum Input {
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Hand this to a chain. The orders to one chain keep their order.
-    Order(ChainId, Order),
-    /// Hand this lease to every chain: only the newest one counts.
+pub enum NodeOutput {
+    /// Pass an order to a chain. The orders to one chain keep their order.
+    Order(ChainId, ChainOrder),
+    /// Pass a lease to every chain: only the newest one counts.
     Lease(Lease),
-    /// Another history begins, of which the chains are about to hear: local readers must know it first (trap 58).
+    /// Another history begins, and the chains are told next. Local readers must know it first (trap 58).
     Begins(Arc<Configs>),
-    /// All chains act by this.
+    /// All chains act by these configurations.
     Acts(Arc<Configs>),
     /// Find out, beginning now, whether this node still leads in this term. One round at a time.
     Confirm {
@@ -114,109 +114,157 @@ pub enum Output {
         /// The term.
         term: Term,
     },
-    /// Propose this to the log. One proposal at a time.
+    /// Propose a change to the log. One proposal at a time.
     Append {
         /// The term in which it counts.
         term: Term,
         /// The place that it must take.
         at: LogIndex,
-        /// What.
-        change: Change,
-        /// Why, for people.
-        why: Vec<Reason>,
+        /// The change.
+        change: ConfigChange,
+        /// Why, for operators.
+        why: Vec<ChangeReason>,
     },
-    /// Have the log kept by these nodes. One such change at a time.
+    /// Replace the voters of the log's group. One such change at a time.
     SetVoters {
         /// The term in which it counts.
         term: Term,
-        /// The nodes.
+        /// The new voters.
         voters: BTreeSet<MemberId>,
     },
     /// Answer a renewal of another node.
     Answer {
-        /// Which node's.
+        /// The sender of the renewal.
         to: MemberId,
-        /// What.
+        /// The answer.
         renewed: Renewed,
     },
-    /// What came of [`Input::Reorder`].
+    /// The answer to [`NodeInput::Reorder`].
     Reordered {
-        /// Which wish.
+        /// The request's token.
         token: u64,
-        /// The epoch in which they stand in that order.
+        /// The epoch in which the members stand in that order.
         result: Result<Epoch, ReorderError>,
     },
-    /// The node may end: no configuration names it any more and the log can do without it, or nothing is gained by waiting on.
+    /// The node may end: no configuration names it any more and the log can spare it, or waiting on gains nothing.
     Left,
-    /// The node is ready, for the first time: any other one may be stopped now ([`State::unready`]).
+    /// The node is ready, for the first time: any other node may be stopped now ([`NodeState::unready`]).
     Ready,
-    /// The cluster was given up for this one, and the node, which never served, hears no member of its cluster: it may end, and its
-    /// next life join that one.
+    /// The cluster was given up, and the node, which never served, hears no member of it. The node may end; its next incarnation
+    /// is to join the successor.
     Succeeded {
-        /// Which cluster.
+        /// The successor.
         by: ClusterId,
     },
-    /// For people to know.
-    Event(Event),
+    /// Tell operators of an event.
+    Event(NodeEvent),
 }
 
-/// Something worth telling.
+/// Something that operators should know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum NodeEvent {
     /// The node can't leave its chains now: it stays.
     Stays,
     /// The node has resigned and can't be removed from its chains now: it serves again.
     ServesAgain,
-    /// The node is to stop, is the last that serves a chain or keeps the log, and hands that over to another one first.
+    /// The stopping node is the last serving member of a chain, or the last voter, and hands over to another node first.
     HandsOver,
-    /// The node is to stop, is the last that serves a chain, and there is no node that could take that over.
+    /// The stopping node is the last serving member of a chain, and no node could take over.
     EndsChain,
-    /// The node is to stop, and ends though its chains may not go on without it yet: that took too long.
+    /// The stopping node ends though its chains may not go on without it yet: that took too long.
     GivesUp,
-    /// The node is to stop, is the last that serves a chain or keeps the log, and waits: no leader has another one take over.
+    /// The stopping node is the last serving member of a chain, or the last voter, and waits: no leader has another node take
+    /// over.
     Waits,
-    /// No life of a member that serves answers, and this node never served: what the cluster held may be lost.
+    /// No serving member answers in any incarnation, and this node never served: the cluster's data may be lost.
     Orphaned,
-    /// A cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other.
+    /// Another cluster succeeds this one, whose nodes are there: this node goes on, and refuses the other cluster.
     Refuses {
-        /// Which cluster.
+        /// The other cluster.
         by: ClusterId,
     },
-    /// A cluster was founded in the place of this one, of which no other node answers: this node serves nothing any more, and
-    /// keeps what it holds.
+    /// Another cluster succeeds this one, of which no other node answers: this node serves nothing any more, and keeps its data.
     Yields {
-        /// Which cluster.
+        /// The other cluster.
         by: ClusterId,
     },
-    /// Another node of its cluster was heard: this node serves again, although another cluster was founded in the place of this one.
+    /// This node has heard another node of its cluster: it serves again, although another cluster succeeds this one.
     GoesOn {
-        /// Which cluster.
+        /// The other cluster.
         by: ClusterId,
     },
 }
 
-/// How the node stands, for others to see.
+/// The node's state, for status and metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
-    /// What all chains of the node act by.
+pub struct NodeState {
+    /// The configurations that all chains of the node act by.
     pub configs: Arc<Configs>,
-    /// Until when its lease runs, by its own clock.
+    /// When its lease ends, by its own clock.
     pub lease: Timestamp,
     /// The node that leads the log's group, as far as is known.
     pub leader: Option<MemberId>,
-    /// Some node that knows a leader has answered.
+    /// A node that knows a leader has answered.
     pub answered: bool,
     /// Why the node isn't ready now; `None`: it is.
     pub unready: Option<Unready>,
     /// When a leader, confirmed by a quorum, answered last.
     pub heard: Timestamp,
-    /// The node has served a chain, or was to serve one by the log, in this life.
+    /// This incarnation has served a chain, or was to serve one by the log.
     pub served: bool,
     /// When another node that serves a chain was heard last.
     pub member_heard: Timestamp,
-    /// No life of a member that serves answers, and this node never served.
+    /// No serving member answers in any incarnation, and this node never served.
     pub orphaned: bool,
     /// The cluster that succeeds this one, if one does.
     pub successor: Option<Successor>,
+}
+
+/// Why a node isn't ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unready {
+    /// The node joins a chain, and doesn't serve yet.
+    #[error("this node joins chain {}", chain.0)]
+    Joins {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// A chain that the node serves isn't open here.
+    #[error("chain {} is not open at this node", chain.0)]
+    Closed {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// The node is to serve, and has no lease.
+    #[error("this node has no lease")]
+    NoLease,
+    /// No serving member answers in any incarnation, and this node never served.
+    #[error("no life of a node that served answers")]
+    Orphaned,
+    /// The node's cluster was given up for another one, and the node hears no other node of its own.
+    #[error("cluster {by} succeeds this node's, of which no other node answers")]
+    Yields {
+        /// The other cluster.
+        by: ClusterId,
+    },
+    /// By the leader's newest answer no other node should be stopped.
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
+}
+
+impl Default for Unready {
+    fn default() -> Self {
+        Self::Unsettled(Unsettled::Unled)
+    }
+}
+
+/// The cluster that succeeds the one of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Successor {
+    /// The succeeding cluster.
+    pub by: ClusterId,
+    /// True: the node gives way, keeps its data, and serves nothing. False: it goes on, and refuses the other cluster.
+    pub yields: bool,
 }

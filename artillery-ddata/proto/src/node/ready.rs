@@ -1,52 +1,13 @@
-//! When a node is ready: any other one may be stopped, and this one does what its place is for (docs/DESIGN.md §5.3).
+//! When a node is ready: it fills its place, and any other node may be stopped (docs/DESIGN.md §5.3).
 
-use super::{Node, Output, Successor};
+use super::{NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
-    ChainConfig, ChainId, ClusterId, Role, Timestamp,
+    ChainConfig, Role, Timestamp,
     control::message::{Report, Unsettled},
 };
 
-/// Why a node isn't ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unready {
-    /// It joins a chain, and doesn't serve yet.
-    #[error("this node joins chain {}", chain.0)]
-    Joins {
-        /// Which chain.
-        chain: ChainId,
-    },
-    /// A chain that it serves isn't open here.
-    #[error("chain {} is not open at this node", chain.0)]
-    Closed {
-        /// Which chain.
-        chain: ChainId,
-    },
-    /// It is to serve, and has no lease.
-    #[error("this node has no lease")]
-    NoLease,
-    /// No life of a member that serves answers, and this node never served.
-    #[error("no life of a node that served answers")]
-    Orphaned,
-    /// Its cluster was given up for another one, and it hears no other node of its own.
-    #[error("cluster {by} succeeds this node's, of which no other node answers")]
-    Yields {
-        /// Which cluster.
-        by: ClusterId,
-    },
-    /// By the newest answer to it no other node should be stopped.
-    #[error(transparent)]
-    Unsettled(#[from] Unsettled),
-}
-
-impl Default for Unready {
-    fn default() -> Self {
-        Self::Unsettled(Unsettled::Unled)
-    }
-}
-
-impl Node {
-    /// Keeps what the chains say of themselves with a renewal: the answer to it finds them so, or better.
+impl NodeMachine {
+    /// Notes which chains are closed by the reports of a renewal. When its answer comes they are in that state, or a better one.
     pub(super) fn look_at_chains(&mut self, reports: &[Report]) {
         let is_open = |config: &&ChainConfig| {
             let report = reports.iter().find(|report| report.chain == config.chain);
@@ -56,13 +17,13 @@ impl Node {
         self.closed = closed.map(|config| config.chain).collect();
     }
 
-    /// Takes in the word of the leader, which is about the moment of its answer.
+    /// Updates readiness by the leader's statement, which holds for the moment of its answer.
     pub(super) fn see_whether_ready(&mut self, now: Timestamp, settled: Result<(), Unsettled>) {
         let unready = self.unready(now, settled).err();
         self.state.unready = unready;
         if unready.is_none() && !self.was_ready {
             self.was_ready = true;
-            self.outputs.push_back(Output::Ready);
+            self.outputs.push_back(NodeOutput::Ready);
         }
     }
 

@@ -1,22 +1,22 @@
-//! What a node says of itself when an operator asks what is left of a cluster.
+//! A node's statement on itself, for an operator that asks what is left of a cluster.
 
-use super::{State, Successor};
+use super::{NodeState, Successor};
 use crate::{
     ChainConfig, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::{
-        Configs, Founder,
+        Configs, NodeInfo,
         recovery::{ChainStanding, Standing},
     },
     replica::Status,
 };
 
-impl State {
-    /// The standing of a node whose configurations come to this. The caller adds what the log says: whether the node leads, where
-    /// its copy of the log ends, and which nodes keep it. `chains` says how a chain stands here.
+impl NodeState {
+    /// The standing of a node with these configurations. The caller adds what the log knows: whether the node leads, where its
+    /// copy of the log ends, and the voters. `chains` gives the status of a chain here.
     pub fn standing<'a>(
         &self,
         now: Timestamp,
-        (me, cluster): (Founder, ClusterId),
+        (me, cluster): (NodeInfo, ClusterId),
         configs: &Configs,
         chains: impl Fn(&ChainConfig) -> Option<&'a Status>,
     ) -> Standing {
@@ -43,7 +43,7 @@ impl State {
 }
 
 impl ChainStanding {
-    /// How a chain stands at this node. `status` is what its replica says of itself, if the node has one.
+    /// The standing of a chain at this node. `status` is that of its replica, if the node has one.
     pub fn new(me: MemberId, config: &ChainConfig, status: Option<&Status>) -> Self {
         Self {
             config: config.clone(),
@@ -55,7 +55,7 @@ impl ChainStanding {
 }
 
 impl Status {
-    /// The epoch in which this replica, which belongs to node `me`, serves with nothing missing.
+    /// The epoch in which this replica of node `me` serves with a whole copy.
     pub fn serves(&self, me: MemberId) -> Option<Epoch> {
         let is_whole = self.halted.is_none() && self.receiving.is_none();
         let entered = self.config.as_ref().filter(|entered| is_whole && entered.role(me) == Some(Role::Serving));

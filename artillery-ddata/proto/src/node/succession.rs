@@ -1,50 +1,41 @@
-//! What a node does when no life answers that ever served, and when its cluster was given up for another one
+//! What a node does when no incarnation that ever served answers, and when its cluster was given up for another one
 //! (docs/DESIGN.md §5.13).
 //!
-//! A node that hears no serving member for a while asks those that it knows. A node that has served itself doesn't, until it is
-//! told of a cluster that succeeds its own.
+//! A node that never served, and hears no serving member for a while, asks those that it knows. A node that has served asks
+//! only once it hears of a cluster that succeeds its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Event, Node, Output, Unready};
+use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
     ClusterId, MemberId, Role, Timestamp,
     control::{Configs, MAX_LINEAGE},
-    runner::Order,
+    runner::ChainOrder,
 };
 
-/// Without a word of a serving member for so many leases, a node that never served takes them for gone.
-const ORPHANED: u32 = 3;
+/// A node that never served takes the serving members for gone after so many leases without a message of any.
+const ORPHANED_LEASES: u32 = 3;
 
-/// So many nodes are asked at a time whether they are there.
-const ASKS: usize = 4;
+/// The most nodes that are asked at a time whether they are there.
+const MAX_ASKED_NODES: usize = 4;
 
-/// The cluster that succeeds the one of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Successor {
-    /// Which cluster.
-    pub by: ClusterId,
-    /// The node gives way to it: it keeps what it holds, and serves nothing. Otherwise it goes on, and refuses the other.
-    pub yields: bool,
-}
-
-/// What a node knows of the lives that serve, and of clusters that succeed its own.
+/// What a node knows of the other serving members, and of clusters that succeed its own.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Company {
-    /// Since then no other serving member has been heard: from the last word of one, or from the beginning of this node.
+    /// When another serving member was last heard, or this node began.
     quiet_since: Option<Timestamp>,
-    /// The latest question that each of them has answered: when it was asked.
+    /// For each serving member, when the latest question that it has answered was asked.
     answered: BTreeMap<MemberId, Timestamp>,
-    /// When to look next whether they are there.
+    /// When to look next whether the serving members are there.
     look_at: Option<Timestamp>,
-    /// The serving member that was asked last by itself.
+    /// The serving member that was last asked alone.
     probed: Option<MemberId>,
-    /// The nodes that were asked and haven't answered, for which there is still hope.
+    /// The nodes that were asked and may still answer.
     asked: BTreeSet<MemberId>,
     succession: Option<Succession>,
-    /// Clusters that this node refuses for good: it has heard a node of its own since it heard of them.
+    /// Clusters that this node refuses for good: it has heard a node of its own cluster since it heard of them.
     refused: BTreeSet<ClusterId>,
-    /// The node has said that it may end, since another cluster succeeds its own.
+    /// The node has reported that it may end, since another cluster succeeds its own.
     is_over: bool,
 }
 
@@ -52,26 +43,26 @@ pub(super) struct Company {
 #[derive(Clone, Debug)]
 struct Succession {
     by: ClusterId,
-    /// Only answers to what was asked since then tell that a node is there: others may have been long on their way.
+    /// Only answers to questions asked since then show that a node is there: others may have been long on their way.
     since: Timestamp,
-    /// When to look again.
+    /// When to decide, or look again.
     look_at: Timestamp,
-    /// How often all have been asked.
+    /// How often all nodes have been asked.
     rounds: u32,
-    /// Those of them for which there is still hope.
+    /// The nodes that may still answer in this round.
     waits: BTreeSet<MemberId>,
 }
 
 impl Company {
-    /// When the latest question was asked that another serving member has answered. The member lived then, however long its
-    /// answer took.
+    /// When the latest question that the serving member `id` has answered was asked. The member lived after that, however
+    /// long its answer took.
     pub(super) fn answered(&self, id: MemberId) -> Option<Timestamp> {
         self.answered.get(&id).copied()
     }
 }
 
-impl Node {
-    /// Another cluster says that it succeeds this one: this node has to give way, unless another node of this one is there.
+impl NodeMachine {
+    /// Another cluster claims to succeed this one: this node has to give way, unless another node of its own cluster is there.
     pub(super) fn succeeded(&mut self, now: Timestamp, by: ClusterId) {
         if self.company.succession.is_some() || self.company.refused.contains(&by) {
             return;
@@ -89,7 +80,7 @@ impl Node {
         self.state.successor.is_some_and(|successor| successor.yields)
     }
 
-    /// Whether a node has a part in the present configuration: it serves, joins, or keeps the log.
+    /// Whether another node has a part in the present configuration: it serves, joins, or is a voter.
     pub(super) fn is_own(&self, id: MemberId) -> bool {
         id != self.me && self.has_part(id)
     }
@@ -102,7 +93,7 @@ impl Node {
         self.holder.configs().iter().flat_map(|config| config.serving()).filter(|&id| id != self.me).collect()
     }
 
-    /// Asks all that have a part, and looks again when they have had a lease to answer.
+    /// Asks all nodes that have a part, and looks again when they have had a lease to answer.
     fn ask_own(&mut self, now: Timestamp) {
         let configs = self.holder.configs();
         let named = configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
@@ -114,17 +105,17 @@ impl Node {
         }
     }
 
-    /// Whether another node may be asked now, beside those that haven't answered yet.
+    /// Whether another node may be asked now, beside the unanswered ones.
     pub(super) fn may_ask(&self) -> bool {
-        self.company.asked.len() < ASKS
+        self.company.asked.len() < MAX_ASKED_NODES
     }
 
-    /// This node is asked whether it is there.
+    /// Notes that node `id` is asked whether it is there.
     pub(super) fn asks(&mut self, id: MemberId) {
         self.company.asked.insert(id);
     }
 
-    /// A renewal to this node has come to its end. Whether it was such a question.
+    /// A renewal to node `id` has ended. Returns whether it was such a question.
     pub(super) fn was_asked(&mut self, id: MemberId) -> bool {
         if let Some(succession) = &mut self.company.succession {
             succession.waits.remove(&id);
@@ -132,7 +123,7 @@ impl Node {
         self.company.asked.remove(&id)
     }
 
-    /// Another node has said something to this one.
+    /// A message of another node has come.
     pub(super) fn hear_company(&mut self, now: Timestamp, from: MemberId) {
         if self.serving().contains(&from) {
             self.company.quiet_since = Some(now);
@@ -142,8 +133,8 @@ impl Node {
         }
     }
 
-    /// A node has answered what was asked at `sent`. A leader that a quorum has confirmed belongs to this cluster, even if this node
-    /// doesn't know it as a node that keeps the log.
+    /// A node has answered the question asked at `sent`. A leader that a quorum has confirmed belongs to this cluster, even if
+    /// this node doesn't know it as a voter.
     pub(super) fn hear_answer(&mut self, from: MemberId, sent: Timestamp, leads: bool) {
         let serving = self.serving();
         self.company.answered.retain(|id, _| serving.contains(id));
@@ -158,28 +149,28 @@ impl Node {
         }
     }
 
-    /// From now on this node goes on: the other cluster was founded though this one lives. What becomes of either later changes
-    /// nothing about that.
+    /// Refuses the other cluster for good: it was founded though this one lives. What becomes of either later changes nothing
+    /// about that.
     fn refuse(&mut self, by: ClusterId) {
         if allows!(self.guards, YieldAtOnce) {
             return;
         }
         self.company.succession = None;
-        // So many clusters aren't founded. If they were, the node would decide once more on one that it has forgotten.
+        // So many clusters aren't founded. If they were, the node would decide once more on a forgotten one.
         if self.company.refused.len() >= MAX_LINEAGE {
             self.company.refused.pop_first();
         }
         self.company.refused.insert(by);
         let yielded = self.yields();
         self.state.successor = Some(Successor { by, yields: false });
-        self.outputs.push_back(Output::Event(Event::Refuses { by }));
+        self.outputs.push_back(NodeOutput::Event(NodeEvent::Refuses { by }));
         if yielded {
-            self.order_all(&Order::Proceed);
-            self.outputs.push_back(Output::Event(Event::GoesOn { by }));
+            self.order_all(&ChainOrder::Proceed);
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::GoesOn { by }));
         }
     }
 
-    /// An operator has this node go on under a new history: operators know more than a node has heard, and want what it holds.
+    /// An operator has this node go on under a new history: the operator knows more than the node, and wants its data.
     pub(super) fn begin_history(&mut self) {
         self.leaving.goes_on_alone();
         if let Some(Successor { by, .. }) = self.state.successor {
@@ -187,13 +178,13 @@ impl Node {
         }
     }
 
-    /// A node that has just begun has heard no other one yet: the time without a word runs from now.
+    /// A new node has heard no other node yet: its time without a message begins now.
     pub(super) fn begin_to_look(&mut self, now: Timestamp) {
         self.company.quiet_since.get_or_insert(now);
         self.company.look_at.get_or_insert(now + self.holder.configs().timing().lease);
     }
 
-    /// When to look at this next.
+    /// When [`look_for_company`](Self::look_for_company) is due.
     pub(super) fn company_at(&self) -> Option<Timestamp> {
         let looks = self.company.look_at.filter(|_| !self.state.served);
         [looks, self.decides_at()].into_iter().flatten().min()
@@ -203,7 +194,7 @@ impl Node {
         self.company.succession.as_ref().filter(|_| !self.company.is_over).map(|succession| succession.look_at)
     }
 
-    /// Looks whether members that serve are there, and what becomes of this node if another cluster succeeds its own.
+    /// Looks for serving members, and decides what becomes of this node if another cluster succeeds its own.
     pub(super) fn look_for_company(&mut self, now: Timestamp) {
         if self.decides_at().is_some_and(|at| at <= now) {
             self.decide_on_successor(now);
@@ -213,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Asks one member after a lease without a word of any, all after two, and after three calls them gone.
+    /// After one lease without a message of a serving member, asks one of them; after two, all; after three, calls them gone.
     fn look_for_members(&mut self, now: Timestamp) {
         let lease = self.holder.configs().timing().lease;
         if self.is_late(now, self.company.look_at) {
@@ -232,9 +223,9 @@ impl Node {
             return self.holder.ask(now, probed);
         }
         self.ask_members(now);
-        if now - since >= lease * ORPHANED && !std::mem::replace(&mut self.state.orphaned, true) {
+        if now - since >= lease * ORPHANED_LEASES && !std::mem::replace(&mut self.state.orphaned, true) {
             self.state.unready = Some(Unready::Orphaned);
-            self.outputs.push_back(Output::Event(Event::Orphaned));
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::Orphaned));
         }
     }
 
@@ -244,15 +235,15 @@ impl Node {
         self.holder.ask(now, serving.into_iter().filter(|id| !self.company.asked.contains(id)));
     }
 
-    /// Whether this node looks so late that it was paused: what others said meanwhile may still be on its way.
+    /// Whether this node looks so late that it was paused: messages sent meanwhile may still be on their way.
     fn is_late(&self, now: Timestamp, due: Option<Timestamp>) -> bool {
         due.is_some_and(|due| now - due > self.holder.configs().timing().lease / 2)
     }
 
-    /// Gives way once all have been asked and none has answered. A node that yields already goes on asking.
+    /// Gives way once all nodes have been asked and none has answered. A node that yields already goes on asking.
     fn decide_on_successor(&mut self, now: Timestamp) {
         let Some(Succession { by, look_at, rounds, waits, .. }) = self.company.succession.clone() else { return };
-        // A pause spoils one round at most. What can't be taken back is asked for once more.
+        // A pause spoils one round at most. A node that never served can't come back from ending, so it asks once more.
         let rounds_wanted = if self.state.served { 2 } else { 3 };
         if self.yields() || self.is_late(now, Some(look_at)) || (waits.is_empty() && rounds < rounds_wanted) {
             self.ask_own(now);
@@ -264,9 +255,9 @@ impl Node {
         }
     }
 
-    /// A node that has served keeps what it holds, and serves nothing: it goes on when it hears a node of its own cluster. A node
-    /// that never served holds nothing: it may end, and join the successor. But if its cluster has a part for it, only an operator
-    /// may send it there: it may just be cut off, and wouldn't come back.
+    /// Gives way to the successor. A node that has served keeps its data, and serves nothing; it goes on when it hears a node of
+    /// its own cluster. A node that never served holds no data: it may end, and join the successor. But if its cluster has a
+    /// part for it, only an operator may send it there: it may just be cut off, and wouldn't come back.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
         if allows!(self.guards, NeverYield) || (!self.state.served && self.has_part(self.me)) {
             self.company.succession = None;
@@ -274,16 +265,16 @@ impl Node {
             self.state.successor = Some(Successor { by, yields: true });
             self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });
-            self.order_all(&Order::Yield { by });
-            self.outputs.push_back(Output::Event(Event::Yields { by }));
+            self.order_all(&ChainOrder::Yield { by });
+            self.outputs.push_back(NodeOutput::Event(NodeEvent::Yields { by }));
             self.ask_own(now);
         } else {
             self.company.is_over = true;
-            self.outputs.push_back(Output::Succeeded { by });
+            self.outputs.push_back(NodeOutput::Succeeded { by });
         }
     }
 
-    /// From now on the node counts as one that has served, if the log says so.
+    /// Notes that this incarnation serves, if the log says so: from then on it counts as one that has served.
     pub(super) fn see_whether_serves(&mut self) {
         let serves = |configs: &Configs| configs.iter().any(|config| config.role(self.me) == Some(Role::Serving));
         self.state.served |= serves(self.holder.configs());

@@ -1,4 +1,4 @@
-//! What a node says, and when, while its chains lag.
+//! The messages of a node while its chains lag.
 
 mod leaving;
 
@@ -8,9 +8,9 @@ use super::*;
 use crate::{
     ChainConfig, ClusterId, Epoch, Incarnation,
     control::{
-        ChainSettings, Founding,
-        log::{Change, LogEntry},
-        message::{Farewell, Leave, Stage},
+        Bootstrap, ChainSettings,
+        log::{ConfigChange, LogEntry},
+        message::{Farewell, Leave, LeaveStage},
     },
     guards::Mutant,
 };
@@ -21,8 +21,8 @@ fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-fn founder(n: u8) -> Founder {
-    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+fn founder(n: u8) -> NodeInfo {
+    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -31,10 +31,10 @@ fn at(millis: u64) -> Timestamp {
 
 /// Node 3 of three with two chains, told that node 1 leads.
 struct Rig {
-    node: Node,
+    node: NodeMachine,
     now: Timestamp,
     configs: Arc<Configs>,
-    /// What the chains say of themselves.
+    /// Whether the chains report that they are open.
     open: bool,
 }
 
@@ -42,13 +42,13 @@ impl Rig {
     fn new() -> Self {
         let settings = ChainSettings { chains: 2, ..ChainSettings::default() };
         let members = (1..4).map(founder).collect();
-        let founding = Founding { settings, ..Founding::new(ClusterId(5), "shop", members) };
+        let founding = Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) };
         let configs = Arc::new(Configs::of(&founding));
-        let node = Node::new(founder(3), configs.clone(), Settings::default());
+        let node = NodeMachine::new(founder(3), configs.clone(), CoordinatorSettings::default());
         Self { node, now: at(1), configs, open: true }
     }
 
-    /// One whose chains act by what it has begun with.
+    /// A node whose chains act by its first configurations.
     fn acting() -> Self {
         let mut rig = Self::new();
         let upto = rig.configs.applied();
@@ -59,26 +59,26 @@ impl Rig {
         rig
     }
 
-    fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: NodeInput) {
         self.node.handle(self.now, input);
     }
 
     fn says(&mut self, chain: u32, word: Word) {
-        self.handle(Input::Word { chain: ChainId(chain), word });
+        self.handle(NodeInput::Word { chain: ChainId(chain), word });
     }
 
     fn hear(&mut self, configs: Arc<Configs>) {
         let voters = (1..4).map(id).collect();
-        self.handle(Input::Log { leads: None, leader: Some(id(1)), configs, voters });
+        self.handle(NodeInput::Log { leads: None, leader: Some(id(1)), configs, voters });
     }
 
-    fn outputs(&mut self) -> Vec<Output> {
+    fn outputs(&mut self) -> Vec<NodeOutput> {
         std::iter::from_fn(|| self.node.poll_output()).collect()
     }
 
-    fn orders(&mut self) -> Vec<(u32, Order)> {
+    fn orders(&mut self) -> Vec<(u32, ChainOrder)> {
         let orders = self.outputs().into_iter().filter_map(|output| match output {
-            Output::Order(chain, order) => Some((chain.0, order)),
+            NodeOutput::Order(chain, order) => Some((chain.0, order)),
             _ => None,
         });
         orders.collect()
@@ -88,7 +88,7 @@ impl Rig {
     fn renewals(&mut self) -> Vec<Renewal> {
         self.now = self.now.max(self.node.next_tick().unwrap_or_default());
         let (now, open) = (self.now, self.open);
-        let config = |chain| self.configs.get(chain).map(|config| Progress::for_a_test(config.epoch, open));
+        let config = |chain| self.configs.get(chain).map(|config| ChainProgress::for_a_test(config.epoch, open));
         std::iter::from_fn(|| self.node.poll_renewal(now, config)).map(|(_, _, renewal)| renewal).collect()
     }
 
@@ -97,15 +97,15 @@ impl Rig {
         let number = self.renewals().pop().expect("a renewal is due").number;
         let mut renewed = Renewed { lease: Some(LEASE), settled: Ok(()), ..Renewed::bare(number, Some(id(1))) };
         change(&mut renewed);
-        self.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
+        self.handle(NodeInput::Renewed { from: id(1), renewed: Some(renewed) });
     }
 
-    /// The same configurations, and one of chain 0 that doesn't name node 3.
+    /// The same configurations, with a newer one of chain 0 that doesn't name node 3.
     fn without_me(&self) -> Arc<Configs> {
         self.naming(|other| other != id(3))
     }
 
-    /// The same configurations, and one of chain 0 that names node 3 alone.
+    /// The same configurations, with a newer one of chain 0 that names node 3 alone.
     fn only_me(&self) -> Arc<Configs> {
         self.naming(|other| other == id(3))
     }
@@ -117,16 +117,16 @@ impl Rig {
         let change = crate::control::log::ChainChange { replaces: before.epoch, config };
         let index = self.configs.applied().next();
         let mut configs = Configs::clone(&self.configs);
-        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+        configs.apply(&LogEntry { index, term: Term(1), change: ConfigChange::Chains(vec![change]) }).unwrap();
         Arc::new(configs)
     }
 }
 
-/// What the next renewals say that the chains act by, when one of two does.
+/// The log index that the next renewal claims, when one of two chains acts by a newer one.
 fn said_when_one_acts(mut rig: Rig) -> LogIndex {
     let newer = rig.without_me();
     rig.hear(newer.clone());
-    let expelled = |(chain, order): &(u32, Order)| *chain == 0 && matches!(order, Order::Expelled { .. });
+    let expelled = |(chain, order): &(u32, ChainOrder)| *chain == 0 && matches!(order, ChainOrder::Expelled { .. });
     assert!(rig.orders().iter().any(expelled));
     rig.says(1, Word::ActsBy(newer.applied()));
     rig.renewals().pop().expect("a renewal is due").applied
@@ -140,12 +140,12 @@ fn a_node_says_that_it_acts_by_a_configuration_once_all_its_chains_do() {
     let newer = rig.without_me();
     rig.hear(newer.clone());
     (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(newer.applied())));
-    assert!(rig.outputs().contains(&Output::Acts(newer.clone())));
+    assert!(rig.outputs().contains(&NodeOutput::Acts(newer.clone())));
     assert_eq!(rig.renewals().pop().unwrap().applied, newer.applied());
 }
 
 #[test]
-fn nothing_is_said_before_the_chains_act_by_what_is_known_at_first() {
+fn no_renewal_before_the_chains_act_by_the_first_configurations() {
     let mut rig = Rig::new();
     rig.hear(rig.configs.clone());
     assert_eq!(rig.orders().len(), 2);
@@ -156,7 +156,7 @@ fn nothing_is_said_before_the_chains_act_by_what_is_known_at_first() {
 }
 
 #[test]
-fn a_word_about_an_older_order_counts_for_nothing() {
+fn a_report_on_an_older_order_is_ignored() {
     let mut rig = Rig::acting();
     let (old, newer) = (rig.configs.applied(), rig.without_me());
     rig.hear(newer.clone());
@@ -165,11 +165,11 @@ fn a_word_about_an_older_order_counts_for_nothing() {
 }
 
 #[test]
-fn only_so_many_renewals_wait_for_answers() {
+fn renewals_in_flight_are_bounded() {
     let mut rig = Rig::acting();
     let sent: usize = (0..100).map(|_| rig.renewals().len()).sum();
-    assert_eq!(sent, RENEWALS);
-    rig.handle(Input::Renewed { from: id(1), renewed: None });
+    assert_eq!(sent, MAX_PENDING_RENEWALS);
+    rig.handle(NodeInput::Renewed { from: id(1), renewed: None });
     assert_eq!(rig.renewals().len(), 1, "an answer that will never come makes room");
 }
 
@@ -181,13 +181,13 @@ fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration(
     assert!(said_when_one_acts(rig) > before);
 }
 
-/// What the node says about being ready once its chains stand like this and the leader answers like that.
+/// Whether the node reports that it is ready, after the leader has answered so.
 fn told(rig: &mut Rig, settled: Result<(), Unsettled>, change: impl FnOnce(&mut Renewed)) -> bool {
     rig.answer(|renewed| {
         renewed.settled = settled;
         change(renewed);
     });
-    rig.outputs().contains(&Output::Ready)
+    rig.outputs().contains(&NodeOutput::Ready)
 }
 
 #[test]
@@ -225,8 +225,8 @@ fn a_member_is_ready_only_with_a_lease_and_open_chains() {
 }
 
 #[test]
-fn another_node_than_the_leader_says_nothing_about_being_ready() {
+fn only_the_leader_makes_a_node_ready() {
     let mut rig = Rig::acting();
     rig.answer(|renewed| renewed.leader = Some(id(2)));
-    assert!(!rig.outputs().contains(&Output::Ready));
+    assert!(!rig.outputs().contains(&NodeOutput::Ready));
 }

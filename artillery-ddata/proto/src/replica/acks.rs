@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Place, Replica};
+use super::{ChainPosition, Replica};
 use crate::{MemberId, Sequence, Timestamp};
 
 /// A member between head and tail withholds an acknowledgement for so long at most.
@@ -79,7 +79,7 @@ impl Replica {
 
     /// How long the successor may have withheld an acknowledgement.
     pub(super) fn ack_delay(&self) -> Duration {
-        let Place { is_tail, successor, tail, .. } = self.place;
+        let ChainPosition { is_tail, successor, tail, .. } = self.place;
         let withholds = self.place.serves() && !is_tail && successor != tail;
         if withholds { ACK_DELAY } else { Duration::ZERO }
     }

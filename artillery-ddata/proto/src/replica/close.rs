@@ -1,8 +1,8 @@
 //! A head that orders nothing for a moment, so that all members come to the same last version before they change places
 //! (docs/DESIGN.md §5.10).
 
-use super::{Event, Refusal, Replica};
-use crate::{Epoch, Timestamp};
+use super::{Replica, ReplicaEvent};
+use crate::{Epoch, Timestamp, api::Refusal};
 
 /// For how long nothing is ordered.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,6 @@ impl Replica {
         let done = self.history.last().sequence == self.watermark;
         let Some(closing) = self.closing.as_mut().filter(|closing| done && !closing.said) else { return };
         closing.said = true;
-        self.event(Event::Closed(self.newest));
+        self.event(ReplicaEvent::Closed(self.newest));
     }
 }

@@ -6,7 +6,7 @@ use super::{Halt, Replica};
 use crate::{
     Sequence, Timestamp,
     store::{Held, StoreBatch, StoreOp},
-    update::Update,
+    types::update::Update,
 };
 
 impl Replica {
@@ -51,7 +51,7 @@ impl Replica {
 
     /// Takes in a watermark of this epoch. Not before it is known that our history is the chain's: what a returning
     /// member holds beyond that stands under sequences that the watermark means otherwise.
-    pub(super) fn learn(&mut self, now: Timestamp, watermark: Sequence) {
+    pub(super) fn advance_commit(&mut self, now: Timestamp, watermark: Sequence) {
         if !self.is_prefix {
             return;
         }

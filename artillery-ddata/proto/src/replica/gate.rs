@@ -30,7 +30,7 @@ pub struct Gate {
 }
 
 /// Of the word that holds the epoch.
-const HELD: u64 = 1 << 63;
+const HELD_BIT: u64 = 1 << 63;
 
 /// What a local reader has found, which it may not tell yet.
 #[derive(Debug)]
@@ -132,10 +132,10 @@ impl Gate {
 
     fn look(&self, store: &dyn Store, key: &[u8]) -> Result<Looked, NotLocal> {
         let epoch = self.serving.load(Ordering::Acquire);
-        if epoch & !HELD == 0 {
+        if epoch & !HELD_BIT == 0 {
             return Err(NotLocal::NotHere);
         }
-        if epoch & HELD != 0 {
+        if epoch & HELD_BIT != 0 {
             return Err(NotLocal::Dirty);
         }
         // Before the lookup: a version that is found, then dropped by a cut, could otherwise pass for the one that has been
@@ -159,7 +159,7 @@ impl Gate {
         // The lookup must not sink below this load.
         fence(Ordering::SeqCst);
         let serving = self.serving.load(Ordering::Relaxed);
-        if serving & !HELD != looked.epoch && !allows!(self.guards, LookOnce) {
+        if serving & !HELD_BIT != looked.epoch && !allows!(self.guards, LookOnce) {
             return Err(NotLocal::NotHere);
         }
         self.counters.add();
@@ -168,7 +168,7 @@ impl Gate {
 
     /// The epoch in which this member may serve, if it may.
     pub fn serving(&self) -> Option<Epoch> {
-        Some(Epoch(self.serving.load(Ordering::Acquire) & !HELD)).filter(|&epoch| epoch != Epoch(0))
+        Some(Epoch(self.serving.load(Ordering::Acquire) & !HELD_BIT)).filter(|&epoch| epoch != Epoch(0))
     }
 
     /// The commit watermark.
@@ -189,7 +189,7 @@ impl Gate {
     /// Opens the gate in `epoch`, or closes it: then nobody reads locally once this has returned and the reader has
     /// looked again.
     pub(crate) fn serve(&self, epoch: Option<Epoch>) {
-        let held = self.serving.load(Ordering::Relaxed) & HELD;
+        let held = self.serving.load(Ordering::Relaxed) & HELD_BIT;
         self.serving.store(epoch.map_or(0, |epoch| epoch.0) | held, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
@@ -197,18 +197,18 @@ impl Gate {
     /// Sends all who come from now on to the replica, until [`release`](Self::release). Whoever has looked before may leave:
     /// it came before others hear of what the store lacks.
     pub(crate) fn hold(&self) {
-        self.serving.store(self.serving.load(Ordering::Relaxed) | HELD, Ordering::SeqCst);
+        self.serving.store(self.serving.load(Ordering::Relaxed) | HELD_BIT, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     #[cfg(feature = "mutants")]
     pub(super) fn is_held(&self) -> bool {
-        self.serving.load(Ordering::Relaxed) & HELD != 0
+        self.serving.load(Ordering::Relaxed) & HELD_BIT != 0
     }
 
     /// The store holds all that others know of.
     pub(crate) fn release(&self) {
-        self.serving.store(self.serving.load(Ordering::Relaxed) & !HELD, Ordering::Release);
+        self.serving.store(self.serving.load(Ordering::Relaxed) & !HELD_BIT, Ordering::Release);
     }
 
     /// Raises the watermark; to be called after the update that it covers is wholly in the store.

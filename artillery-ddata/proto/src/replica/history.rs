@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::{Epoch, Sequence, Version, update::Update, wire::message::Position};
+use crate::{Epoch, Sequence, Version, message::Position, types::update::Update};
 
 /// A contiguous tail end of the chain's history, and the table of its epochs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct UpdateHistory {
     last: Version,
     /// First sequence of each epoch, oldest first.
     epochs: Vec<(Epoch, Sequence)>,
@@ -17,7 +17,7 @@ pub(super) struct History {
     backlog: usize,
 }
 
-impl History {
+impl UpdateHistory {
     pub(super) fn last(&self) -> Version {
         self.last
     }
@@ -143,22 +143,22 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::update::{Change, Outcome, UpdateKind};
+    use crate::types::update::{KeyChange, RequestOutcome, UpdateKind};
 
     fn update(version: Version) -> Update {
-        let change = Change { key: "k".into(), value: Some("value".into()) };
+        let change = KeyChange { key: "k".into(), value: Some("value".into()) };
         Update {
             version,
             kind: UpdateKind::WRITE,
             request: None,
-            outcome: Outcome::Done,
+            outcome: RequestOutcome::Done,
             chain_time: 0,
             changes: smallvec![change],
         }
     }
 
-    fn history(epochs: &[u64]) -> History {
-        let mut history = History::default();
+    fn history(epochs: &[u64]) -> UpdateHistory {
+        let mut history = UpdateHistory::default();
         for (n, &epoch) in epochs.iter().enumerate() {
             history.push(update(Version::new(epoch, n as u64 + 1)));
         }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::{
     Version,
-    update::Update,
-    wire::message::{Outline, Partial},
+    message::{Outline, Partial},
+    types::update::Update,
 };
 
 /// An update that comes in pieces.
@@ -101,14 +101,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::update::{Change, Outcome, UpdateKind};
+    use crate::types::update::{KeyChange, RequestOutcome, UpdateKind};
 
-    fn update(changes: Vec<Change>) -> Update {
+    fn update(changes: Vec<KeyChange>) -> Update {
         Update {
             version: Version::new(1, 1),
             kind: UpdateKind::WRITE,
             request: None,
-            outcome: Outcome::Done,
+            outcome: RequestOutcome::Done,
             chain_time: 9,
             changes: changes.into(),
         }
@@ -116,7 +116,7 @@ mod tests {
 
     fn large() -> (Update, Bytes) {
         let value = Bytes::from((0..=255).cycle().take(1000).collect::<Vec<u8>>());
-        (update(vec![Change { key: "key".into(), value: Some(value.clone()) }]), value)
+        (update(vec![KeyChange { key: "key".into(), value: Some(value.clone()) }]), value)
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn memory_grows_with_what_has_come() {
         let outline = Outline {
-            changes: vec![crate::wire::message::Lengths { key: 0, value: Some(u32::MAX) }],
+            changes: vec![crate::message::Lengths { key: 0, value: Some(u32::MAX) }],
             ..Outline::of(&update(vec![]))
         };
         let mut incoming = Incoming::new(Version::new(1, 1), outline);
@@ -164,7 +164,7 @@ mod tests {
         ) {
             let mut byte = 0_u8;
             let mut bytes = |len| (0..len).map(|_| { byte = byte.wrapping_add(7); byte }).collect::<Vec<u8>>().into();
-            let changes = lengths.iter().map(|&(key, value)| Change { key: bytes(key), value: value.map(&mut bytes) });
+            let changes = lengths.iter().map(|&(key, value)| KeyChange { key: bytes(key), value: value.map(&mut bytes) });
             let update = update(changes.collect());
             let mut incoming = Incoming::new(update.version, Outline::of(&update));
             let mut handed_on = Vec::new();

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 
 use crate::{
     Epoch, MemberId, Sequence, Timestamp,
-    wire::message::{Answer, ChainFrame, ChainMessage, Control, Cut, Partial},
+    message::{ChainFrame, ChainMessage, Control, Partial, Truncate, VersionAnswer},
 };
 
 /// Another member of the configuration, as this one knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(super) struct PeerLink {
     pub(super) connected: bool,
     /// It should get a control frame.
     pub(super) due: bool,
@@ -27,7 +27,7 @@ pub(super) struct Peer {
     /// It is the successor: when `acknowledged` last rose, or sending began anew.
     pub(super) progress: Timestamp,
     /// It is the successor: what it has to drop first.
-    pub(super) cut: Option<Cut>,
+    pub(super) cut: Option<Truncate>,
     /// It is the successor: what it said last of its history, which can't be followed yet.
     pub(super) heard: Option<Box<Control>>,
     /// The highest version query that it asked us, and whether that waits for an answer.
@@ -35,7 +35,7 @@ pub(super) struct Peer {
     pub(super) owed: bool,
     /// The highest barrier that it asked us for, and the last one ordered for it.
     barrier_asked: u64,
-    ordered: Option<Answer>,
+    ordered: Option<VersionAnswer>,
 }
 
 /// Where sending goes on.
@@ -68,7 +68,7 @@ enum Unsure {
     Other,
 }
 
-impl Peer {
+impl PeerLink {
     pub(super) fn new(connected: bool) -> Self {
         Self {
             connected,
@@ -94,7 +94,7 @@ impl Peer {
     }
 
     pub(super) fn barrier_ordered(&mut self, sequence: Sequence) {
-        self.ordered = Some(Answer { number: self.barrier_asked, sequence });
+        self.ordered = Some(VersionAnswer { number: self.barrier_asked, sequence });
         self.due = true;
     }
 }
@@ -164,7 +164,7 @@ impl Replica {
         if place.is_tail && peer.owed && answers && (now < self.lease || allows!(self.settings.guards, AnswerUnleased))
         {
             peer.owed = false;
-            control.answer = Some(Answer { number: peer.asked, sequence: watermark });
+            control.answer = Some(VersionAnswer { number: peer.asked, sequence: watermark });
         }
         if place.is_head {
             control.ordered = peer.ordered;
@@ -244,7 +244,7 @@ impl Replica {
     pub(super) fn learn_from(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.watermark = peer.watermark.max(watermark);
-        self.learn(now, watermark);
+        self.advance_commit(now, watermark);
     }
 
     /// The successor says where its history stands.
@@ -344,7 +344,7 @@ impl Replica {
 
     fn unsure_peers(&self) -> SmallVec<[(MemberId, Unsure); 4]> {
         let place = &self.place;
-        let unsure = |(&id, peer): (&MemberId, &Peer)| {
+        let unsure = |(&id, peer): (&MemberId, &PeerLink)| {
             let (before, behind) = (place.predecessor == Some(id), place.successor == Some(id));
             let asks = (place.tail == Some(id) && self.reads.queries.is_waiting())
                 || (place.head == Some(id) && self.reads.barriers.is_waiting());

@@ -4,12 +4,12 @@
 //! nothing that the joiner doesn't hold. Once the joiner holds all that had been committed before, the tail asks for its
 //! promotion, again and again; whatever becomes of that, whoever stands in the log as serving holds what is committed.
 
-use super::{Output, Replica};
+use super::{Replica, ReplicaOutput};
 use crate::{MemberId, Sequence, Timestamp};
 
 /// Who counts as the tail in the rest of this epoch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Promotion {
+pub(super) struct PromotedTail {
     member: MemberId,
     /// It was asked for.
     asked: bool,
@@ -34,21 +34,21 @@ impl Replica {
     /// The joiner, or this member, has come on.
     pub(super) fn consider_promotion(&mut self, now: Timestamp) {
         if self.promotion.is_none() {
-            self.promotion = self.close_behind().map(|member| Promotion { member, asked: false });
+            self.promotion = self.close_behind().map(|member| PromotedTail { member, asked: false });
         }
         let Some(promotion) = self.promotion else { return };
         self.commit_as_tail(now);
         let holds_committed = self.acknowledged_by(promotion.member) >= self.watermark;
         if !promotion.asked && (holds_committed || allows!(self.settings.guards, PromoteTooEarly)) {
-            self.promotion = Some(Promotion { asked: true, ..promotion });
+            self.promotion = Some(PromotedTail { asked: true, ..promotion });
             self.ask_promotion();
         }
     }
 
     /// Says that promotion is wanted, again with each heartbeat: nobody answers but by a new configuration.
     pub(super) fn ask_promotion(&mut self) {
-        if let (Some(Promotion { member, asked: true }), Some(config)) = (self.promotion, &self.config) {
-            self.outputs.push_back(Output::Promote { epoch: config.epoch, member });
+        if let (Some(PromotedTail { member, asked: true }), Some(config)) = (self.promotion, &self.config) {
+            self.outputs.push_back(ReplicaOutput::Promote { epoch: config.epoch, member });
         }
     }
 

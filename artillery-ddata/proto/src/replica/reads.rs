@@ -11,10 +11,16 @@ use bytes::Bytes;
 use rounds::Rounds;
 
 use super::{
-    Output, Query, ReadCounts, ReadMode, Refusal, Replica, Reply, Snapshot, Token, Way,
-    look::{Apart, Seen},
+    ReadCounts, Replica, ReplicaOutput, Token,
+    snapshot_reads::{Apart, Lookup},
 };
-use crate::{Mode, Sequence, Timestamp, store::StoreError, update::MAX_KEY, wire::message::Answer};
+use crate::{
+    Mode, Sequence, Timestamp,
+    api::{Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
+    message::VersionAnswer,
+    store::StoreError,
+    types::update::MAX_KEY,
+};
 
 /// Keys that are read together at most.
 const MAX_KEYS: usize = 4096;
@@ -37,7 +43,7 @@ pub(super) struct Reads {
 
 /// A read as it arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRead {
     pub(super) token: Token,
     pub(super) query: Query,
     pub(super) mode: ReadMode,
@@ -47,7 +53,7 @@ pub(super) struct Asked {
 
 #[derive(Clone, Debug)]
 struct Parked {
-    asked: Asked,
+    asked: PendingRead,
     /// It waits for a barrier rather than a query.
     through_chain: bool,
     apart: Apart,
@@ -100,7 +106,7 @@ impl Reads {
 }
 
 impl Replica {
-    pub(super) fn read(&mut self, now: Timestamp, asked: Asked) {
+    pub(super) fn read(&mut self, now: Timestamp, asked: PendingRead) {
         if let Some(refusal) = self.refuses_read(&asked) {
             self.reply(asked.token, Reply::Refused(refusal));
             return;
@@ -111,7 +117,7 @@ impl Replica {
         }
     }
 
-    fn try_read(&mut self, now: Timestamp, asked: Asked) -> Result<(), StoreError> {
+    fn try_read(&mut self, now: Timestamp, asked: PendingRead) -> Result<(), StoreError> {
         if let Query::Changes(watch) = &asked.query {
             let watch = watch.clone();
             self.watch(asked, watch);
@@ -127,7 +133,7 @@ impl Replica {
         let seen = self.seen(&asked.query)?;
         if let Some(at_most) = self.is_served_loosely(now, &asked, &seen)? {
             let clean = at_most != Sequence::MAX || seen.newest <= self.watermark;
-            let reply = self.look(now, &asked.query, at_most, clean, Way::Local)?;
+            let reply = self.read_at(now, &asked.query, at_most, clean, ReadPath::Local)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
@@ -147,7 +153,12 @@ impl Replica {
 
     /// Whether a read that may be served less than strongly is so now, and at which sequence; [`Sequence::MAX`]: the
     /// newest versions, whether committed or not.
-    fn is_served_loosely(&self, now: Timestamp, asked: &Asked, seen: &Seen) -> Result<Option<Sequence>, StoreError> {
+    fn is_served_loosely(
+        &self,
+        now: Timestamp,
+        asked: &PendingRead,
+        seen: &Lookup,
+    ) -> Result<Option<Sequence>, StoreError> {
         let is_close = match asked.mode {
             ReadMode::Eventual => true,
             ReadMode::Bounded { versions, age } => {
@@ -168,7 +179,7 @@ impl Replica {
         })
     }
 
-    fn read_strongly(&mut self, now: Timestamp, asked: Asked, seen: &Seen) -> Result<(), StoreError> {
+    fn read_strongly(&mut self, now: Timestamp, asked: PendingRead, seen: &Lookup) -> Result<(), StoreError> {
         let is_classic = self.config.as_ref().is_some_and(|config| config.mode == Mode::Classic);
         if is_classic && !self.place.is_tail && asked.mode != ReadMode::ThroughChain {
             self.reply(asked.token, Reply::Refused(Refusal::NotTail(self.place.tail)));
@@ -179,12 +190,12 @@ impl Replica {
         let through_chain = asked.mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
         if !through_chain && clean && leased {
             let at_most = if allows!(self.settings.guards, DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
-            let reply = self.look(now, &asked.query, at_most, true, Way::Local)?;
+            let reply = self.read_at(now, &asked.query, at_most, true, ReadPath::Local)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
         if through_chain && self.place.is_head && self.place.is_tail && allows!(self.settings.guards, AnswerAlone) {
-            let reply = self.look(now, &asked.query, self.watermark, true, Way::Chain)?;
+            let reply = self.read_at(now, &asked.query, self.watermark, true, ReadPath::Chain)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
@@ -221,7 +232,7 @@ impl Replica {
         }
     }
 
-    fn refuses_read(&self, asked: &Asked) -> Option<Refusal> {
+    fn refuses_read(&self, asked: &PendingRead) -> Option<Refusal> {
         if self.halted.is_some() || self.filling.is_some() || (self.config.is_none() && !self.is_expelled()) {
             return Some(Refusal::NoChain);
         }
@@ -249,7 +260,7 @@ impl Replica {
     }
 
     /// The tail answered: so were all reads that waited before the question was sent.
-    pub(super) fn answered(&mut self, now: Timestamp, answer: Answer) {
+    pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let sent_at = self.reads.queries.sent_at;
         let Some(ids) = self.reads.queries.answer(answer.number) else { return };
         self.reads.shown = self.reads.shown.max(Some(sent_at));
@@ -269,7 +280,7 @@ impl Replica {
     }
 
     /// The head ordered a barrier: its reads now wait for the watermark to reach it.
-    pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: Answer) {
+    pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let Some(ids) = self.reads.barriers.answer(answer.number) else { return };
         for id in ids {
             if let Some(mut parked) = self.reads.take(id) {
@@ -298,16 +309,16 @@ impl Replica {
         let Some(parked) = self.reads.take(id) else { return };
         let way = match parked.asked.mode {
             // It waited for the watermark, and asked nobody.
-            ReadMode::Eventual => Way::Local,
-            _ if parked.through_chain => Way::Chain,
-            _ => Way::Query,
+            ReadMode::Eventual => ReadPath::Local,
+            _ if parked.through_chain => ReadPath::Chain,
+            _ => ReadPath::Query,
         };
         match way {
-            Way::Chain => self.reads.counters.through_chain += 1,
-            Way::Query => self.reads.counters.dirty += 1,
-            Way::Local => {}
+            ReadPath::Chain => self.reads.counters.through_chain += 1,
+            ReadPath::Query => self.reads.counters.dirty += 1,
+            ReadPath::Local => {}
         }
-        match self.look(now, &parked.asked.query, at_most, true, way) {
+        match self.read_at(now, &parked.asked.query, at_most, true, way) {
             Ok(reply) => self.reply(parked.asked.token, parked.apart.over(reply)),
             Err(error) => self.read_failed(parked.asked.token, error),
         }
@@ -339,7 +350,7 @@ impl Replica {
 
     pub(super) fn reply_all_reads(&mut self, reply: &Reply) {
         for read in self.reads.take_all() {
-            self.outputs.push_back(Output::Reply(read.asked.token, reply.clone()));
+            self.outputs.push_back(ReplicaOutput::Reply(read.asked.token, reply.clone()));
         }
     }
 
@@ -360,7 +371,7 @@ impl Replica {
             let Some(sequence) = self.order_barrier(now) else { return };
             self.reads.own_barrier = sequence;
             let number = self.reads.barriers.ask(now);
-            self.barrier_ordered(now, Answer { number, sequence });
+            self.barrier_ordered(now, VersionAnswer { number, sequence });
         }
     }
 }

@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use draft::{Drafts, Joins};
 
-use super::{Expected, GroupOutcome, Step, Write, bytes_of};
 use crate::{
     Version,
+    api::{Expected, GroupOutcome, Step, Write, bytes_of},
     store::{Held, StoreError},
-    update::{Change, Failure, MAX_KEY, Outcome},
+    types::update::{KeyChange, MAX_KEY, RequestFailure, RequestOutcome},
 };
 
 /// Steps of a batch or of a script at most.
@@ -21,15 +21,15 @@ pub(super) const MAX_STEPS: usize = 4096;
 /// A write, resolved.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resolved {
-    pub(super) changes: SmallVec<[Change; 1]>,
+    pub(super) changes: SmallVec<[KeyChange; 1]>,
     joins: Joins,
-    pub(super) outcome: Outcome,
-    pub(super) seen: Seen,
+    pub(super) outcome: RequestOutcome,
+    pub(super) seen: WriteResult,
 }
 
 /// What is told of a write beside what stands in its record, and only to those who wait for its commit.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Seen {
+pub(super) enum WriteResult {
     /// Nothing.
     #[default]
     Nothing,
@@ -39,7 +39,7 @@ pub(super) enum Seen {
     Results(Vec<GroupOutcome>),
 }
 
-impl Seen {
+impl WriteResult {
     fn of(held: Option<Held>) -> Self {
         held.map_or(Self::Nothing, Self::Held)
     }
@@ -68,19 +68,19 @@ pub(super) struct Terms {
 }
 
 impl Resolved {
-    fn change(key: Bytes, value: Option<Bytes>, outcome: Outcome) -> Self {
-        Self { changes: smallvec::smallvec![Change { key, value }], outcome, ..Self::default() }
+    fn change(key: Bytes, value: Option<Bytes>, outcome: RequestOutcome) -> Self {
+        Self { changes: smallvec::smallvec![KeyChange { key, value }], outcome, ..Self::default() }
     }
 
-    fn failed(failure: Failure) -> Self {
-        Self { outcome: Outcome::Failed(failure), ..Self::default() }
+    fn failed(failure: RequestFailure) -> Self {
+        Self { outcome: RequestOutcome::Failed(failure), ..Self::default() }
     }
 
     /// What the drafts come to, unless that is too much.
-    fn made(drafts: Drafts<impl Reader>, most: usize, outcome: Outcome, seen: Seen) -> Self {
+    fn made(drafts: Drafts<impl ReadKey>, most: usize, outcome: RequestOutcome, seen: WriteResult) -> Self {
         match drafts.finish(most) {
             Ok((changes, joins)) => Self { changes, joins, outcome, seen },
-            Err(len) => Self::failed(Failure::UpdateTooLarge(len as u64)),
+            Err(len) => Self::failed(RequestFailure::UpdateTooLarge(len as u64)),
         }
     }
 
@@ -96,9 +96,9 @@ impl Resolved {
 }
 
 /// Says what a key holds, tombstones being shown as `None`.
-pub(super) trait Reader: Fn(&Bytes) -> Result<Option<Held>, StoreError> {}
+pub(super) trait ReadKey: Fn(&Bytes) -> Result<Option<Held>, StoreError> {}
 
-impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> Reader for R {}
+impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> ReadKey for R {}
 
 /// The length of the longest key in `write`, and of its largest value, in bytes.
 pub(super) fn lengths(write: &Write) -> (usize, usize) {
@@ -107,57 +107,61 @@ pub(super) fn lengths(write: &Write) -> (usize, usize) {
 }
 
 /// Resolves `write` against what `read` says. Keys have [`MAX_KEY`] bytes at most.
-pub(super) fn resolve(write: Write, terms: Terms, read: impl Reader) -> Result<Resolved, StoreError> {
+pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
     debug_assert!(lengths(&write).0 <= MAX_KEY);
     Ok(match write {
-        Write::Put { key, value } => Resolved::change(key, Some(value), Outcome::Done),
-        Write::Delete { key } => Resolved::change(key, None, Outcome::Done),
+        Write::Put { key, value } => Resolved::change(key, Some(value), RequestOutcome::Done),
+        Write::Delete { key } => Resolved::change(key, None, RequestOutcome::Done),
         Write::CompareAndSwap { key, expected, value } => {
             let newest = read(&key)?;
             let version = version_of(&newest);
             if version == expected {
-                Resolved::change(key, value, Outcome::Done)
+                Resolved::change(key, value, RequestOutcome::Done)
             } else {
-                Resolved { outcome: Outcome::Conflict(version), seen: Seen::of(newest), ..Resolved::default() }
+                Resolved {
+                    outcome: RequestOutcome::Conflict(version),
+                    seen: WriteResult::of(newest),
+                    ..Resolved::default()
+                }
             }
         }
         Write::Append { key, value } => {
             let before = read(&key)?.and_then(|held| held.value).unwrap_or_default();
             let length = before.len() + value.len();
             if length > terms.limit {
-                return Ok(Resolved::failed(Failure::TooLarge(length as u64)));
+                return Ok(Resolved::failed(RequestFailure::TooLarge(length as u64)));
             }
             let (value, joins) =
                 if before.is_empty() { (value, Joins::default()) } else { Joins::of_one(before, value) };
-            Resolved { joins, ..Resolved::change(key, Some(value), Outcome::Length(length as u64)) }
+            Resolved { joins, ..Resolved::change(key, Some(value), RequestOutcome::Length(length as u64)) }
         }
         Write::Increment { key, by } => match incremented(read(&key)?.and_then(|held| held.value), by) {
-            Ok(number) => Resolved::change(key, Some(decimal(number)), Outcome::Number(number)),
+            Ok(number) => Resolved::change(key, Some(decimal(number)), RequestOutcome::Number(number)),
             Err(failure) => Resolved::failed(failure),
         },
         Write::GetDelete { key } => match read(&key)? {
-            None => Resolved { outcome: Outcome::Took(Version::NONE), ..Resolved::default() },
+            None => Resolved { outcome: RequestOutcome::Took(Version::NONE), ..Resolved::default() },
             Some(held) => {
-                let outcome = Outcome::Took(held.version);
-                Resolved { seen: Seen::Held(held), ..Resolved::change(key, None, outcome) }
+                let outcome = RequestOutcome::Took(held.version);
+                Resolved { seen: WriteResult::Held(held), ..Resolved::change(key, None, outcome) }
             }
         },
         Write::Batch(steps) => batch(steps, terms, read)?,
         Write::Script(steps) => script::script(steps, terms, read)?,
         Write::OpenSession => Resolved::default(),
-        Write::Resolve => Resolved { outcome: Outcome::Barred, ..Resolved::default() },
+        Write::Resolve => Resolved { outcome: RequestOutcome::Barred, ..Resolved::default() },
     })
 }
 
-fn batch(steps: Vec<Step>, terms: Terms, read: impl Reader) -> Result<Resolved, StoreError> {
+fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
     // Requirements are about what was there before the batch, whatever steps stand before them.
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;
         let version = version_of(&newest);
         if !holds(*expected, version) {
-            let outcome = Outcome::Unmet { step: at as u32, version };
-            return Ok(Resolved { outcome, seen: Seen::of(newest), ..Resolved::default() });
+            let outcome = RequestOutcome::Unmet { step: at as u32, version };
+            return Ok(Resolved { outcome, seen: WriteResult::of(newest), ..Resolved::default() });
         }
     }
     // One change for each key: the last one.
@@ -180,7 +184,7 @@ fn batch(steps: Vec<Step>, terms: Terms, read: impl Reader) -> Result<Resolved, 
             return Ok(Resolved::failed(failure));
         }
     }
-    Ok(Resolved::made(drafts, terms.most, Outcome::Done, Seen::Nothing))
+    Ok(Resolved::made(drafts, terms.most, RequestOutcome::Done, WriteResult::Nothing))
 }
 
 fn version_of(held: &Option<Held>) -> Version {
@@ -196,12 +200,12 @@ fn holds(expected: Expected, version: Version) -> bool {
     }
 }
 
-fn incremented(before: Option<Bytes>, by: i64) -> Result<i64, Failure> {
+fn incremented(before: Option<Bytes>, by: i64) -> Result<i64, RequestFailure> {
     let before = match &before {
         None => 0,
-        Some(bytes) => parse(bytes).ok_or(Failure::NotANumber)?,
+        Some(bytes) => parse(bytes).ok_or(RequestFailure::NotANumber)?,
     };
-    before.checked_add(by).ok_or(Failure::Overflow)
+    before.checked_add(by).ok_or(RequestFailure::Overflow)
 }
 
 /// A number in its one decimal form, as [`decimal`] writes it: no sign but `-`, no leading zeros.
@@ -234,7 +238,7 @@ mod tests {
 
     const TERMS: Terms = Terms { at: Version::new(1, 9), limit: 8, most: 24, keeps_failed_groups: false };
 
-    fn resolved(write: Write) -> (Vec<(Bytes, Option<Bytes>)>, Outcome) {
+    fn resolved(write: Write) -> (Vec<(Bytes, Option<Bytes>)>, RequestOutcome) {
         let mut resolved = resolve(write, TERMS, read).unwrap();
         resolved.join_some(usize::MAX);
         (resolved.changes.into_iter().map(|change| (change.key, change.value)).collect(), resolved.outcome)
@@ -243,10 +247,10 @@ mod tests {
     #[test]
     fn numbers_are_counted_in_decimal() {
         let by = |key, by| resolved(Write::Increment { key: b(key), by });
-        assert_eq!(by("number", 1), (vec![(b("number"), Some(b("42")))], Outcome::Number(42)));
-        assert_eq!(by("new", -5), (vec![(b("new"), Some(b("-5")))], Outcome::Number(-5)));
-        assert_eq!(by("text", 1), (vec![], Outcome::Failed(Failure::NotANumber)));
-        assert_eq!(by("number", i64::MAX), (vec![], Outcome::Failed(Failure::Overflow)));
+        assert_eq!(by("number", 1), (vec![(b("number"), Some(b("42")))], RequestOutcome::Number(42)));
+        assert_eq!(by("new", -5), (vec![(b("new"), Some(b("-5")))], RequestOutcome::Number(-5)));
+        assert_eq!(by("text", 1), (vec![], RequestOutcome::Failed(RequestFailure::NotANumber)));
+        assert_eq!(by("number", i64::MAX), (vec![], RequestOutcome::Failed(RequestFailure::Overflow)));
         for odd in ["", "+1", "01", "-0", " 1", "1 ", "9223372036854775808", "1.0"] {
             assert_eq!(parse(odd.as_bytes()), None, "{odd:?}");
         }
@@ -256,20 +260,20 @@ mod tests {
     #[test]
     fn appends_stop_at_the_limit() {
         let append = |key, value| resolved(Write::Append { key: b(key), value: b(value) });
-        assert_eq!(append("text", "de"), (vec![(b("text"), Some(b("abcde")))], Outcome::Length(5)));
-        assert_eq!(append("new", ""), (vec![(b("new"), Some(b("")))], Outcome::Length(0)));
-        assert_eq!(append("text", "123456"), (vec![], Outcome::Failed(Failure::TooLarge(9))));
+        assert_eq!(append("text", "de"), (vec![(b("text"), Some(b("abcde")))], RequestOutcome::Length(5)));
+        assert_eq!(append("new", ""), (vec![(b("new"), Some(b("")))], RequestOutcome::Length(0)));
+        assert_eq!(append("text", "123456"), (vec![], RequestOutcome::Failed(RequestFailure::TooLarge(9))));
     }
 
     #[test]
     fn what_is_taken_is_seen() {
         let taken = resolve(Write::GetDelete { key: b("text") }, TERMS, read).unwrap();
-        assert_eq!(taken.outcome, Outcome::Took(Version::new(1, 2)));
+        assert_eq!(taken.outcome, RequestOutcome::Took(Version::new(1, 2)));
         assert_eq!(taken.seen.value(), Some(b("abc")));
         assert_eq!(taken.changes[0].value, None);
         let absent = resolve(Write::GetDelete { key: b("new") }, TERMS, read).unwrap();
-        assert_eq!((absent.outcome, absent.changes.len()), (Outcome::Took(Version::NONE), 0));
-        assert!(matches!(absent.seen, Seen::Nothing));
+        assert_eq!((absent.outcome, absent.changes.len()), (RequestOutcome::Took(Version::NONE), 0));
+        assert!(matches!(absent.seen, WriteResult::Nothing));
     }
 
     #[test]
@@ -284,16 +288,19 @@ mod tests {
             Step::Require { key: b("number"), expected: Expected::Version(Version::new(1, 1)) },
         ];
         let expected = vec![(b("new"), None), (b("number"), Some(b("8"))), (b("text"), Some(b("abcde")))];
-        assert_eq!(resolved(Write::Batch(batch.clone())), (expected, Outcome::Done));
+        assert_eq!(resolved(Write::Batch(batch.clone())), (expected, RequestOutcome::Done));
 
         let mut unmet = batch.clone();
         unmet.push(Step::Require { key: b("text"), expected: Expected::Absent });
-        assert_eq!(resolved(Write::Batch(unmet)), (vec![], Outcome::Unmet { step: 7, version: Version::new(1, 2) }));
+        assert_eq!(
+            resolved(Write::Batch(unmet)),
+            (vec![], RequestOutcome::Unmet { step: 7, version: Version::new(1, 2) })
+        );
         let mut unmet = batch.clone();
         unmet.push(Step::Require { key: b("new"), expected: Expected::Present });
-        assert_eq!(resolved(Write::Batch(unmet)), (vec![], Outcome::Unmet { step: 7, version: Version::NONE }));
+        assert_eq!(resolved(Write::Batch(unmet)), (vec![], RequestOutcome::Unmet { step: 7, version: Version::NONE }));
         let mut failing = batch;
         failing.push(Step::Increment { key: b("text"), by: 1 });
-        assert_eq!(resolved(Write::Batch(failing)), (vec![], Outcome::Failed(Failure::NotANumber)));
+        assert_eq!(resolved(Write::Batch(failing)), (vec![], RequestOutcome::Failed(RequestFailure::NotANumber)));
     }
 }

@@ -9,8 +9,8 @@ mod clearing;
 mod joiner;
 mod source;
 
-pub(super) use joiner::Filling;
-pub(super) use source::Outgoing;
+pub(super) use joiner::SnapshotReceiver;
+pub(super) use source::SnapshotSender;
 
 /// How far a snapshot has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! on the pieces of an update that is still coming in: a large value is on all hops of the chain at the same time.
 
 use super::{
-    Filling, Halt, Replica,
+    Halt, Replica, SnapshotReceiver,
     incoming::{Incoming, Misplaced, piece_of},
     links::Cursor,
 };
@@ -12,20 +12,20 @@ use bytes::Bytes;
 
 use crate::{
     MemberId, Sequence, Timestamp, Version,
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage, Chunk, MAX_CHUNK, Outline, Part, Partial, Updates},
+    message::{ChainFrame, ChainMessage, Chunk, ChunkPart, MAX_CHUNK, Outline, Partial, Updates},
+    types::update::Update,
 };
 
 /// The most updates in one frame: their headers must stay far below the limit for headers.
 const MAX_UPDATES: usize = 4096;
 
 /// A large update, of which all is here, or only a part.
-enum Large<'a> {
+enum LargeUpdate<'a> {
     Whole(&'a Update),
     Incoming(&'a Incoming),
 }
 
-impl Large<'_> {
+impl LargeUpdate<'_> {
     fn version(&self) -> Version {
         match self {
             Self::Whole(update) => update.version,
@@ -107,15 +107,15 @@ impl Replica {
         let end = at + bytes.len() as u64;
         let begun = Some(Partial { version, bytes: end });
         let next = if end < len { Cursor { begun, ..cursor } } else { Cursor::at(cursor.next.next()) };
-        let part = if at == 0 { Part::First(large.outline()) } else { Part::Behind(at) };
+        let part = if at == 0 { ChunkPart::First(large.outline()) } else { ChunkPart::Behind(at) };
         let after = self.version_before(version.sequence);
         Some((ChainMessage::Chunk(Chunk { watermark: self.watermark, after, version, part, bytes }), next))
     }
 
-    fn large_at(&self, sequence: Sequence) -> Option<Large<'_>> {
+    fn large_at(&self, sequence: Sequence) -> Option<LargeUpdate<'_>> {
         let incoming = || self.incoming.as_ref().filter(|incoming| incoming.version().sequence == sequence);
-        let whole = self.history.from(sequence).next().map(Large::Whole);
-        whole.or_else(|| incoming().map(Large::Incoming))
+        let whole = self.history.from(sequence).next().map(LargeUpdate::Whole);
+        whole.or_else(|| incoming().map(LargeUpdate::Incoming))
     }
 
     pub(super) fn chunk(&self) -> usize {
@@ -164,7 +164,7 @@ impl Replica {
     /// each heartbeat.
     fn is_next(&mut self, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let reached = self.reached();
-        let keeps = |filling: &Filling| !allows!(self.settings.guards, KeepNothing) || filling.has_ended();
+        let keeps = |filling: &SnapshotReceiver| !allows!(self.settings.guards, KeepNothing) || filling.has_ended();
         if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
             return false;
         }
@@ -225,24 +225,24 @@ impl Replica {
     }
 
     /// A large update that the joiner has no room for isn't begun.
-    fn make_room_for(&mut self, part: &Part) {
-        if let (Some(filling), Part::First(outline)) = (&mut self.filling, part) {
+    fn make_room_for(&mut self, part: &ChunkPart) {
+        if let (Some(filling), ChunkPart::First(outline)) = (&mut self.filling, part) {
             let bytes = usize::try_from(outline.bytes()).unwrap_or(usize::MAX);
             filling.has_room(bytes, self.settings.joiner_buffer);
         }
     }
 
     /// Takes in a piece of the update behind our history; the update, once that is whole.
-    fn take_piece(&mut self, version: Version, part: Part, bytes: &[u8]) -> Result<Option<Update>, Misplaced> {
+    fn take_piece(&mut self, version: Version, part: ChunkPart, bytes: &[u8]) -> Result<Option<Update>, Misplaced> {
         let offset = match part {
-            Part::First(outline) => {
+            ChunkPart::First(outline) => {
                 // What has come of the very same update is kept: it may be on its way to the successor.
                 if self.incoming.as_ref().is_none_or(|incoming| incoming.version() != version) {
                     self.incoming = Some(Incoming::new(version, outline));
                 }
                 0
             }
-            Part::Behind(offset) => offset,
+            ChunkPart::Behind(offset) => offset,
         };
         let incoming = self.incoming.as_mut().filter(|incoming| incoming.version() == version);
         let incoming = incoming.ok_or(Misplaced)?;

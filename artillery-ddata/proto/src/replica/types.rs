@@ -1,26 +1,15 @@
 //! What a replica is told and what it says: plain data.
 
-mod read;
-mod reply;
-mod script;
-mod write;
-
 use std::{sync::Arc, time::Duration};
 
-pub use self::script::bytes_of;
-pub use self::{
-    read::{Hashed, Query, ReadMode, Scan, Snapshot, Watch},
-    reply::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Refusal, Reply, Way},
-    script::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
-    write::{Expected, Step, Write},
-};
 use super::ResyncProgress;
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
+    api::{Query, ReadMode, Reply, Write},
     guards::Guards,
+    message::{ChainFrame, MAX_CHUNK},
     store::{Size, StoreError},
-    update::RequestKey,
-    wire::message::{ChainFrame, MAX_CHUNK},
+    types::update::RequestKey,
 };
 
 /// Names a request of the driver's own; given back with its reply.
@@ -29,8 +18,8 @@ pub(crate) struct Token(pub u64);
 
 /// Settings of a replica.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`].
+pub struct ReplicaSettings {
+    /// Bytes of updates above the watermark that a head takes in before it answers [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
     /// Bytes of committed updates that are kept for resends.
     pub backlog: usize,
@@ -48,7 +37,7 @@ pub struct Settings {
     /// least. What it has no room for is asked for by the next question.
     pub answer: usize,
     /// Bytes of watches that may wait for changes at a time; beyond them, another one is answered
-    /// [`Busy`](Refusal::Busy).
+    /// [`Busy`](crate::Refusal::Busy).
     pub watches: usize,
     /// So many changes are looked at for one question of a watch, and those of one update more: however long the history is, others
     /// have their turn.
@@ -76,7 +65,7 @@ pub struct Settings {
     pub guards: Guards,
 }
 
-impl Settings {
+impl ReplicaSettings {
     /// What the values of one update may come to, in bytes.
     pub(super) fn largest_update(&self) -> usize {
         self.max_value.max(self.window / 2)
@@ -88,7 +77,7 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for ReplicaSettings {
     fn default() -> Self {
         Self {
             window: 64 << 20,
@@ -114,7 +103,7 @@ impl Default for Settings {
 
 /// What happened.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
     /// A newer configuration, the one of this epoch, doesn't name this member. It serves nothing but eventual reads until
@@ -177,11 +166,11 @@ pub(crate) enum Input {
 /// What the driver is to do.
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
-pub(crate) enum Output {
+pub(crate) enum ReplicaOutput {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),
     /// Tell whoever watches.
-    Event(Event),
+    Event(ReplicaEvent),
     /// Have the configuration that replaces this epoch's name this member, which is syncing now, as serving. Said with
     /// each heartbeat until the epoch is over.
     Promote {
@@ -195,7 +184,7 @@ pub(crate) enum Output {
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ReplicaEvent {
     /// The member entered this epoch.
     Entered(Epoch),
     /// The epoch is open here.

@@ -8,11 +8,12 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-use super::{Changes, Output, Refusal, Replica, Reply, Token, Watch, portion::Portion, reads::Asked};
+use super::{Replica, ReplicaOutput, Token, portion::Portion, reads::PendingRead};
 use crate::{
     Sequence, Timestamp,
-    store::{Held, Record},
-    update::{Change, Update},
+    api::{Refusal, Reply, WatchQuery, WatchReply},
+    store::{Held, ScanRecord},
+    types::update::{KeyChange, Update},
 };
 
 /// What a question that waits takes beside its prefix, in bytes.
@@ -21,13 +22,13 @@ const QUESTION: usize = 256;
 /// The questions that wait, by their prefix: a change is looked at once, however many they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchers {
-    by_prefix: BTreeMap<Bytes, Vec<Waiting>>,
+    by_prefix: BTreeMap<Bytes, Vec<PendingWatch>>,
     len: usize,
     bytes: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct PendingWatch {
     token: Token,
     deadline: Timestamp,
     after: Sequence,
@@ -39,13 +40,13 @@ impl Watchers {
         self.len
     }
 
-    fn wait(&mut self, prefix: Bytes, waiting: Waiting) {
+    fn wait(&mut self, prefix: Bytes, waiting: PendingWatch) {
         self.len += 1;
         self.bytes += QUESTION + prefix.len();
         self.by_prefix.entry(prefix).or_default().push(waiting);
     }
 
-    fn take(&mut self, prefix: &Bytes) -> Vec<Waiting> {
+    fn take(&mut self, prefix: &Bytes) -> Vec<PendingWatch> {
         let taken = self.by_prefix.remove(prefix).unwrap_or_default();
         self.len -= taken.len();
         self.bytes -= taken.len() * (QUESTION + prefix.len());
@@ -53,7 +54,7 @@ impl Watchers {
     }
 
     /// Takes out those whose time is up.
-    fn take_late(&mut self, now: Timestamp) -> Vec<Waiting> {
+    fn take_late(&mut self, now: Timestamp) -> Vec<PendingWatch> {
         let (mut late, mut bytes) = (Vec::new(), 0);
         self.by_prefix.retain(|prefix, all| {
             let before = late.len();
@@ -67,7 +68,7 @@ impl Watchers {
     }
 
     /// Takes all out.
-    fn take_all(&mut self) -> impl Iterator<Item = Waiting> + use<> {
+    fn take_all(&mut self) -> impl Iterator<Item = PendingWatch> + use<> {
         std::mem::take(self).by_prefix.into_values().flatten()
     }
 
@@ -93,11 +94,11 @@ impl Watchers {
 }
 
 impl Replica {
-    pub(super) fn watch(&mut self, asked: Asked, watch: Watch) {
-        let Asked { token, floor, deadline, .. } = asked;
+    pub(super) fn watch(&mut self, asked: PendingRead, watch: WatchQuery) {
+        let PendingRead { token, floor, deadline, .. } = asked;
         let now_is = self.watermark.max(floor.unwrap_or_default());
-        let Watch { prefix, after: Some(after), shown } = watch else {
-            return self.reply(token, Reply::Changes(Changes { records: Vec::new(), upto: now_is, shown: 0 }));
+        let WatchQuery { prefix, after: Some(after), shown } = watch else {
+            return self.reply(token, Reply::Changes(WatchReply { records: Vec::new(), upto: now_is, shown: 0 }));
         };
         let first = self.history.first();
         if after.saturating_next() < first {
@@ -111,14 +112,14 @@ impl Replica {
         if self.watchers.bytes + QUESTION + prefix.len() > self.settings.watches {
             return self.reply(token, Reply::Refused(Refusal::Busy));
         }
-        let Changes { upto: after, shown, .. } = changes;
-        self.watchers.wait(prefix, Waiting { token, deadline, after, shown });
+        let WatchReply { upto: after, shown, .. } = changes;
+        self.watchers.wait(prefix, PendingWatch { token, deadline, after, shown });
     }
 
     /// Committed changes behind `after`, without the first `shown` of the update there: as many as an answer holds. They take steps;
     /// the last update may take more of them than there are.
-    fn changes(&self, prefix: &Bytes, after: Sequence, shown: u32, steps: &mut usize) -> Changes {
-        let mut changes = Changes { records: Vec::new(), upto: after, shown };
+    fn changes(&self, prefix: &Bytes, after: Sequence, shown: u32, steps: &mut usize) -> WatchReply {
+        let mut changes = WatchReply { records: Vec::new(), upto: after, shown };
         let mut portion = Portion::new(self.settings.answer);
         for update in self.history.from(after.saturating_next()).take_while(|update| self.is_shown(update)) {
             if *steps == 0 {
@@ -176,24 +177,25 @@ impl Replica {
         }
     }
 
-    fn answer_watcher(&mut self, prefix: &Bytes, waiting: Waiting, before: Sequence, steps: &mut usize) {
-        let Waiting { token, deadline, after, shown } = waiting;
+    fn answer_watcher(&mut self, prefix: &Bytes, waiting: PendingWatch, before: Sequence, steps: &mut usize) {
+        let PendingWatch { token, deadline, after, shown } = waiting;
         let (after, shown) = if after < before { (before, 0) } else { (after, shown) };
         let changes = self.changes(prefix, after, shown, steps);
         if changes.records.is_empty() && changes.upto >= self.watermark {
             // It had seen them elsewhere.
-            let Changes { upto: after, shown, .. } = changes;
-            self.watchers.wait(prefix.clone(), Waiting { token, deadline, after, shown });
+            let WatchReply { upto: after, shown, .. } = changes;
+            self.watchers.wait(prefix.clone(), PendingWatch { token, deadline, after, shown });
         } else {
-            self.outputs.push_back(Output::Reply(token, Reply::Changes(changes)));
+            self.outputs.push_back(ReplicaOutput::Reply(token, Reply::Changes(changes)));
         }
     }
 
     /// Answers one that waits by how far there certainly was nothing for it.
-    fn tell_so_far(&mut self, waiting: Waiting, before: Sequence) {
-        let Waiting { token, after, shown, .. } = waiting;
+    fn tell_so_far(&mut self, waiting: PendingWatch, before: Sequence) {
+        let PendingWatch { token, after, shown, .. } = waiting;
         let (upto, shown) = if after < before { (before, 0) } else { (after, shown) };
-        self.outputs.push_back(Output::Reply(token, Reply::Changes(Changes { records: Vec::new(), upto, shown })));
+        self.outputs
+            .push_back(ReplicaOutput::Reply(token, Reply::Changes(WatchReply { records: Vec::new(), upto, shown })));
     }
 
     /// A question whose time is up is answered by how far there was nothing: that needn't be asked for again.
@@ -205,13 +207,13 @@ impl Replica {
 
     pub(super) fn refuse_watchers(&mut self) {
         for waiting in self.watchers.take_all() {
-            self.outputs.push_back(Output::Reply(waiting.token, Reply::Refused(Refusal::NoChain)));
+            self.outputs.push_back(ReplicaOutput::Reply(waiting.token, Reply::Refused(Refusal::NoChain)));
         }
     }
 }
 
-fn record(update: &Update, change: &Change) -> Record {
-    Record { key: change.key.clone(), held: Held { version: update.version, value: change.value.clone() } }
+fn record(update: &Update, change: &KeyChange) -> ScanRecord {
+    ScanRecord { key: change.key.clone(), held: Held { version: update.version, value: change.value.clone() } }
 }
 
 #[cfg(test)]
@@ -228,7 +230,7 @@ mod tests {
         ) {
             let mut watchers = Watchers::default();
             for (n, prefix) in prefixes.iter().enumerate() {
-                let waiting = Waiting { token: Token(n as u64), deadline: Timestamp::MAX, after: Sequence::ZERO, shown: 0 };
+                let waiting = PendingWatch { token: Token(n as u64), deadline: Timestamp::MAX, after: Sequence::ZERO, shown: 0 };
                 watchers.wait(prefix.clone().into(), waiting);
             }
             let mut expected: Vec<_> = prefixes.iter().filter(|prefix| key.starts_with(*prefix)).cloned().collect();

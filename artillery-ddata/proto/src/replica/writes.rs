@@ -6,21 +6,22 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Committed, Computed, Output, Refusal, Replica, Reply, Token, Write,
-    resolve::Seen,
-    sessions::{Known, Record},
+    Replica, ReplicaOutput, Token,
+    client_sessions::{KnownRequest, RequestRecord},
+    resolve::WriteResult,
 };
 use crate::{
     Sequence, Timestamp, Version,
+    api::{Computed, Refusal, Reply, Write, WriteReply},
     store::StoreError,
-    update::{Failure, MAX_TAKEN, Outcome, RequestKey, Update},
+    types::update::{MAX_TAKEN, RequestFailure, RequestKey, RequestOutcome, Update},
 };
 
 /// Writes that wait for their commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     /// By the sequence of their update, rising.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingWrite>,
     /// Bytes of the results that are held for them.
     results: usize,
     /// The newest large update.
@@ -30,14 +31,14 @@ pub(super) struct Writes {
 
 /// Who waits for the commit of one update.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct PendingWrite {
     sequence: Sequence,
-    seen: Seen,
-    askers: SmallVec<[Asker; 1]>,
+    seen: WriteResult,
+    askers: SmallVec<[Waiter; 1]>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Asker {
+pub(super) struct Waiter {
     pub(super) token: Token,
     pub(super) deadline: Timestamp,
     /// It asked after the update had been ordered for an earlier attempt.
@@ -61,25 +62,25 @@ impl Writes {
         self.chain_time = self.chain_time.max(stamp);
     }
 
-    pub(super) fn wait(&mut self, sequence: Sequence, seen: Seen, asker: Asker) {
+    pub(super) fn wait(&mut self, sequence: Sequence, seen: WriteResult, asker: Waiter) {
         match self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence) {
             Ok(at) => self.waiting[at].askers.push(asker),
             Err(at) => {
                 self.results += seen.results();
-                self.waiting.insert(at, Waiting { sequence, seen, askers: smallvec![asker] });
+                self.waiting.insert(at, PendingWrite { sequence, seen, askers: smallvec![asker] });
             }
         }
     }
 
     /// The first ones, as long as their updates aren't above `watermark`.
-    fn next_done(&mut self, watermark: Sequence) -> Option<Waiting> {
+    fn next_done(&mut self, watermark: Sequence) -> Option<PendingWrite> {
         let done = self.waiting.pop_front_if(|waiting| waiting.sequence <= watermark)?;
         self.results -= done.seen.results();
         Some(done)
     }
 
     /// The last ones, as long as their updates are above `keep`.
-    fn next_above(&mut self, keep: Sequence) -> Option<Waiting> {
+    fn next_above(&mut self, keep: Sequence) -> Option<PendingWrite> {
         let cut = self.waiting.pop_back_if(|waiting| waiting.sequence > keep)?;
         self.results -= cut.seen.results();
         Some(cut)
@@ -108,25 +109,25 @@ impl Replica {
     pub(super) fn write(
         &mut self,
         now: Timestamp,
-        mut asker: Asker,
+        mut asker: Waiter,
         request: Option<RequestKey>,
         write: Write,
         wall_clock: u64,
     ) {
         let token = asker.token;
         match self.known(request, matches!(write, Write::Resolve)) {
-            Ok(Known::Nothing) => {}
-            Ok(Known::Pending(sequence)) => {
+            Ok(KnownRequest::Nothing) => {}
+            Ok(KnownRequest::Pending(sequence)) => {
                 asker.replayed = true;
-                return self.writes.wait(sequence, Seen::Nothing, asker);
+                return self.writes.wait(sequence, WriteResult::Nothing, asker);
             }
-            Ok(Known::Done(record)) => {
+            Ok(KnownRequest::Done(record)) => {
                 asker.replayed = true;
-                return self.answer(&record, &Seen::Nothing, asker);
+                return self.answer(&record, &WriteResult::Nothing, asker);
             }
-            Ok(Known::NoSession) => return self.reply(token, Reply::Refused(Refusal::SessionExpired)),
-            Ok(Known::Answered) => return self.reply(token, Reply::Refused(Refusal::Forgotten)),
-            Ok(Known::Full) => return self.reply(token, Reply::Refused(Refusal::SessionFull)),
+            Ok(KnownRequest::NoSession) => return self.reply(token, Reply::Refused(Refusal::SessionExpired)),
+            Ok(KnownRequest::Answered) => return self.reply(token, Reply::Refused(Refusal::Forgotten)),
+            Ok(KnownRequest::Full) => return self.reply(token, Reply::Refused(Refusal::SessionFull)),
             Err(refusal) => return self.reply(token, Reply::Refused(refusal)),
         }
         if let Err(not_ordered) = self.order(now, asker, request, write, wall_clock) {
@@ -135,15 +136,17 @@ impl Replica {
     }
 
     /// What is known of a request; only a head says so.
-    fn known(&self, request: Option<RequestKey>, settles: bool) -> Result<Known, Refusal> {
+    fn known(&self, request: Option<RequestKey>, settles: bool) -> Result<KnownRequest, Refusal> {
         self.may_know()?;
-        let Some(request) = request else { return Ok(Known::Nothing) };
+        let Some(request) = request else { return Ok(KnownRequest::Nothing) };
         let known = self.sessions.look_up(request, settles, self.settings.sessions);
         Ok(match known {
-            Known::Pending(_) | Known::Done(_) if allows!(self.settings.guards, ForgetRecords) => Known::Nothing,
-            Known::NoSession if allows!(self.settings.guards, RunEvicted) => Known::Nothing,
-            Known::Pending(sequence) if allows!(self.settings.guards, AnswerPendingRecord) => {
-                self.record_at(sequence).map_or(known, Known::Done)
+            KnownRequest::Pending(_) | KnownRequest::Done(_) if allows!(self.settings.guards, ForgetRecords) => {
+                KnownRequest::Nothing
+            }
+            KnownRequest::NoSession if allows!(self.settings.guards, RunEvicted) => KnownRequest::Nothing,
+            KnownRequest::Pending(sequence) if allows!(self.settings.guards, AnswerPendingRecord) => {
+                self.record_at(sequence).map_or(known, KnownRequest::Done)
             }
             known => known,
         })
@@ -167,54 +170,54 @@ impl Replica {
     }
 
     /// What stands in the update with this sequence, which is kept.
-    pub(super) fn record_at(&self, sequence: Sequence) -> Option<Record> {
+    pub(super) fn record_at(&self, sequence: Sequence) -> Option<RequestRecord> {
         let update = self.history.from(sequence).next()?;
-        Some(Record::of(update, self.sessions.taken(update)))
+        Some(RequestRecord::of(update, self.sessions.taken(update)))
     }
 
     /// Answers with what stands in a committed update, and with what was seen when that was ordered, if it was here.
-    pub(super) fn answer(&mut self, record: &Record, seen: &Seen, asker: Asker) {
-        let Asker { token, replayed, .. } = asker;
+    pub(super) fn answer(&mut self, record: &RequestRecord, seen: &WriteResult, asker: Waiter) {
+        let Waiter { token, replayed, .. } = asker;
         let reply = self.reply_of(record, seen, replayed);
         self.reply(token, reply);
     }
 
-    fn reply_of(&self, record: &Record, seen: &Seen, replayed: bool) -> Reply {
+    fn reply_of(&self, record: &RequestRecord, seen: &WriteResult, replayed: bool) -> Reply {
         let copies = self.config.as_ref().map_or(0, |config| config.serving().count() as u32);
         let at = record.version;
         let result = match record.outcome {
-            Outcome::Done => Computed::Nothing,
-            Outcome::Length(length) => Computed::Length(length),
-            Outcome::Number(number) => Computed::Number(number),
-            Outcome::Took(version) if version.is_none() => Computed::Took(None),
-            Outcome::Took(version) => match seen.value().or_else(|| record.taken.clone()) {
+            RequestOutcome::Done => Computed::Nothing,
+            RequestOutcome::Length(length) => Computed::Length(length),
+            RequestOutcome::Number(number) => Computed::Number(number),
+            RequestOutcome::Took(version) if version.is_none() => Computed::Took(None),
+            RequestOutcome::Took(version) => match seen.value().or_else(|| record.taken.clone()) {
                 Some(value) => Computed::Took(Some((version, value))),
                 None => Computed::TookForgotten(version),
             },
-            Outcome::Conflict(version) => return self.conflict(at, 0, version, seen, replayed),
-            Outcome::Unmet { step, version } => return self.conflict(at, step, version, seen, replayed),
-            Outcome::Failed(failure) => return Reply::Refused(self.failed(failure)),
-            Outcome::Barred => return Reply::Refused(Refusal::Barred),
-            Outcome::Ran => match seen {
-                Seen::Results(outcomes) => Computed::Ran(outcomes.clone()),
-                Seen::Nothing | Seen::Held(_) => Computed::RanForgotten,
+            RequestOutcome::Conflict(version) => return self.conflict(at, 0, version, seen, replayed),
+            RequestOutcome::Unmet { step, version } => return self.conflict(at, step, version, seen, replayed),
+            RequestOutcome::Failed(failure) => return Reply::Refused(self.failed(failure)),
+            RequestOutcome::Barred => return Reply::Refused(Refusal::Barred),
+            RequestOutcome::Ran => match seen {
+                WriteResult::Results(outcomes) => Computed::Ran(outcomes.clone()),
+                WriteResult::Nothing | WriteResult::Held(_) => Computed::RanForgotten,
             },
         };
-        Reply::Committed(Committed { version: at, copies, replayed, result })
+        Reply::Committed(WriteReply { version: at, copies, replayed, result })
     }
 
-    fn conflict(&self, at: Version, step: u32, version: Version, seen: &Seen, replayed: bool) -> Reply {
+    fn conflict(&self, at: Version, step: u32, version: Version, seen: &WriteResult, replayed: bool) -> Reply {
         Reply::Conflict { at, step, version, value: seen.value(), replayed }
     }
 
-    fn failed(&self, failure: Failure) -> Refusal {
+    fn failed(&self, failure: RequestFailure) -> Refusal {
         let limit = self.settings.max_value as u64;
         match failure {
-            Failure::NotANumber => Refusal::NotANumber,
-            Failure::Overflow => Refusal::Overflow,
-            Failure::TooLarge(len) => Refusal::ValueTooLarge { len, limit },
-            Failure::ResultsTooLarge(len) => Refusal::ResultsTooLarge { len, limit },
-            Failure::UpdateTooLarge(len) => {
+            RequestFailure::NotANumber => Refusal::NotANumber,
+            RequestFailure::Overflow => Refusal::Overflow,
+            RequestFailure::TooLarge(len) => Refusal::ValueTooLarge { len, limit },
+            RequestFailure::ResultsTooLarge(len) => Refusal::ResultsTooLarge { len, limit },
+            RequestFailure::UpdateTooLarge(len) => {
                 Refusal::UpdateTooLarge { len, limit: self.settings.largest_update() as u64 }
             }
         }
@@ -226,7 +229,7 @@ impl Replica {
             waiting.askers.retain(|asker| {
                 let is_late = asker.deadline <= now;
                 if is_late {
-                    self.outputs.push_back(Output::Reply(asker.token, Reply::Expired));
+                    self.outputs.push_back(ReplicaOutput::Reply(asker.token, Reply::Expired));
                 }
                 !is_late
             });
@@ -238,7 +241,7 @@ impl Replica {
         self.writes.large = self.writes.large.min(keep.sequence);
         while let Some(cut) = self.writes.next_above(keep.sequence) {
             for asker in cut.askers {
-                self.outputs.push_back(Output::Reply(asker.token, Reply::Expired));
+                self.outputs.push_back(ReplicaOutput::Reply(asker.token, Reply::Expired));
             }
         }
     }
@@ -255,7 +258,7 @@ impl Replica {
 
     /// The value that an update took away, if it is small enough to be kept: looked up while it is still there.
     pub(super) fn taken_by(&self, update: &Update) -> Result<Option<Bytes>, StoreError> {
-        let (Outcome::Took(version), [change]) = (update.outcome, &update.changes[..]) else { return Ok(None) };
+        let (RequestOutcome::Took(version), [change]) = (update.outcome, &update.changes[..]) else { return Ok(None) };
         let held = self.store.read(self.chain, &change.key, version.sequence)?;
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }

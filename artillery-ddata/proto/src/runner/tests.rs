@@ -5,8 +5,8 @@ use std::cell::Cell;
 use super::*;
 use crate::{
     ChainConfig, ChainMember, Incarnation, Mode, NodeId, ReadMode, Role, Sequence,
+    api::{Query, ReadPath, ReadReply, WatchQuery, Write},
     control::log::LogIndex,
-    replica::{Query, Read, Watch, Way, Write},
     store::MemoryStore,
 };
 
@@ -37,7 +37,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let (chain, store) = (ChainId(0), Arc::new(MemoryStore::with_seed(7)));
-        let runner = ChainRunner::new(me(), chain, Settings::default(), store, Arc::new(Gate::new(chain)));
+        let runner = ChainRunner::new(me(), chain, ReplicaSettings::default(), store, Arc::new(Gate::new(chain)));
         let mut rig = Self {
             runner,
             turn: Turn::default(),
@@ -55,7 +55,7 @@ impl Rig {
         let (chain, epoch_id) = (ChainId(0), Epoch(epoch));
         let config = ChainConfig { chain, epoch: epoch_id, index: epoch, mode: Mode::Craq, min_members: 1, members };
         let upto = LogIndex(epoch);
-        self.turn.orders.push(Order::Enter { config: Arc::new(config), history, upto });
+        self.turn.orders.push(ChainOrder::Enter { config: Arc::new(config), history, upto });
         self.take(2 * epoch);
         assert_eq!(self.words.pop(), Some(Word::ActsBy(upto)));
     }
@@ -84,24 +84,24 @@ impl Rig {
         self.runner.settle(|| at(now));
         while let Some(output) = self.runner.poll_output() {
             match output {
-                Output::Reply(caller, reply) => self.replies.push((caller, reply)),
-                Output::Event(_) => {}
+                RunnerOutput::Reply(caller, reply) => self.replies.push((caller, reply)),
+                RunnerOutput::Event(_) => {}
             }
         }
         self.words.extend(std::iter::from_fn(|| self.runner.poll_word()));
     }
 
-    fn way(&mut self, caller: u64) -> Option<Way> {
+    fn way(&mut self, caller: u64) -> Option<ReadPath> {
         let place = self.replies.iter().position(|(to, _)| *to == caller)?;
         match self.replies.remove(place).1 {
-            Reply::Read(Read { way, .. }) => Some(way),
+            Reply::Read(ReadReply { way, .. }) => Some(way),
             other => panic!("{other:?}"),
         }
     }
 }
 
 /// How a strong read is served that is received when the lease is over, in the turn after one that began before.
-fn served_after_the_lease(mut rig: Rig) -> Option<Way> {
+fn served_after_the_lease(mut rig: Rig) -> Option<ReadPath> {
     rig.lease(100, 0);
     rig.later.set(120);
     rig.take(90);
@@ -112,7 +112,7 @@ fn served_after_the_lease(mut rig: Rig) -> Option<Way> {
 
 #[test]
 fn an_input_received_after_a_reading_is_decided_by_a_later_one() {
-    assert_eq!(served_after_the_lease(Rig::new()), Some(Way::Chain));
+    assert_eq!(served_after_the_lease(Rig::new()), Some(ReadPath::Chain));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_lease_is_taken_however_many_requests_come() {
         rig.lease(1_000 + caller, 0);
         rig.ask(caller, None);
         rig.take(10 + caller);
-        assert_eq!(rig.way(caller), Some(Way::Local));
+        assert_eq!(rig.way(caller), Some(ReadPath::Local));
     }
 }
 
@@ -131,22 +131,22 @@ fn orders_come_before_the_requests_that_they_decide_about() {
     let mut rig = Rig::new();
     rig.lease(1_000, 0);
     rig.take(5);
-    rig.turn.orders.push(Order::Resign);
+    rig.turn.orders.push(ChainOrder::Resign);
     rig.ask(1, None);
     rig.take(6);
-    assert_eq!((rig.way(1), rig.words.pop()), (Some(Way::Chain), Some(Word::Resigned)));
+    assert_eq!((rig.way(1), rig.words.pop()), (Some(ReadPath::Chain), Some(Word::Resigned)));
 }
 
 /// Whether a chain that has resigned and resumed acts by a lease of before.
 fn acts_by_an_old_lease(mut rig: Rig) -> bool {
-    rig.turn.orders.push(Order::Resign);
+    rig.turn.orders.push(ChainOrder::Resign);
     rig.take(5);
     rig.lease(1_000, 0);
     rig.take(6);
-    rig.turn.orders.push(Order::Resume { stretch: 1 });
+    rig.turn.orders.push(ChainOrder::Resume { stretch: 1 });
     rig.ask(1, None);
     rig.take(7);
-    rig.way(1) == Some(Way::Local)
+    rig.way(1) == Some(ReadPath::Local)
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn a_lease_of_before_a_resignation_counts_no_more() {
 #[test]
 fn a_lease_that_came_before_the_order_to_take_it_counts_from_then_on() {
     let mut rig = Rig::new();
-    rig.turn.orders.push(Order::Resign);
+    rig.turn.orders.push(ChainOrder::Resign);
     rig.lease(1_000, 1);
     rig.take(5);
-    rig.turn.orders.push(Order::Resume { stretch: 1 });
+    rig.turn.orders.push(ChainOrder::Resume { stretch: 1 });
     rig.ask(1, None);
     rig.take(6);
-    assert_eq!(rig.way(1), Some(Way::Local));
+    assert_eq!(rig.way(1), Some(ReadPath::Local));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_chain_that_gives_way_serves_nothing_and_keeps_all_until_it_proceeds() {
     rig.put(0, None);
     rig.take(5);
     rig.replies.clear();
-    rig.turn.orders.push(Order::Yield { by });
+    rig.turn.orders.push(ChainOrder::Yield { by });
     rig.take(6);
     rig.lease(2_000, 0);
     for caller in 1..=3 {
@@ -189,10 +189,10 @@ fn a_chain_that_gives_way_serves_nothing_and_keeps_all_until_it_proceeds() {
         assert_eq!(rig.reply(), Reply::Refused(Refusal::Succeeded { by }));
     }
     assert_eq!(rig.runner.replica().status().last.sequence, Sequence(1), "nothing was ordered, and nothing went");
-    rig.turn.orders.push(Order::Proceed);
+    rig.turn.orders.push(ChainOrder::Proceed);
     rig.ask(4, None);
     rig.take(8);
-    assert_eq!(rig.way(4), Some(Way::Local), "by the lease that came meanwhile");
+    assert_eq!(rig.way(4), Some(ReadPath::Local), "by the lease that came meanwhile");
 }
 
 impl Rig {
@@ -263,7 +263,7 @@ fn heard_of_the_fourth_change(mut rig: Rig) -> Reply {
     rig.take(5);
     rig.ask(1, Some(FIRST));
     let watch = rig.turn.reads.last_mut().unwrap();
-    watch.query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(3)), shown: 0 });
+    watch.query = Query::Changes(WatchQuery { prefix: "".into(), after: Some(Sequence(3)), shown: 0 });
     watch.mode = ReadMode::Eventual;
     rig.take(6);
     rig.recover_and_write();
@@ -277,7 +277,7 @@ fn a_watch_that_waits_while_another_history_begins_is_refused() {
 
 mod without {
     use super::*;
-    use crate::{guards::Mutant, replica::Changes};
+    use crate::{api::WatchReply, guards::Mutant};
 
     fn without(mutant: Mutant) -> Rig {
         let mut rig = Rig::new();
@@ -287,7 +287,7 @@ mod without {
 
     #[test]
     fn a_reading_that_is_kept_serves_a_read_behind_the_lease() {
-        assert_eq!(served_after_the_lease(without(Mutant::KeepReading)), Some(Way::Local));
+        assert_eq!(served_after_the_lease(without(Mutant::KeepReading)), Some(ReadPath::Local));
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod without {
         rig.lease(1_000, 0);
         rig.ask(1, None);
         rig.take(10);
-        assert_ne!(rig.way(1), Some(Way::Local));
+        assert_ne!(rig.way(1), Some(ReadPath::Local));
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod without {
         }
         let passed_over = heard_of_the_fourth_change(without(Mutant::MixHistories));
         assert!(
-            matches!(&passed_over, Reply::Changes(Changes { records, .. }) if records.len() == 1),
+            matches!(&passed_over, Reply::Changes(WatchReply { records, .. }) if records.len() == 1),
             "{passed_over:?}"
         );
     }
@@ -330,11 +330,11 @@ fn small_writes_pass_large_ones_that_never_end() {
     for n in 0..60 {
         let more = |line| {
             Some(match line {
-                Line::Large => {
+                WriteLine::Large => {
                     large.set(large.get() + 1);
                     write(2, Write::Append { key: "long".into(), value: "x".into() })
                 }
-                Line::Small => {
+                WriteLine::Small => {
                     small.set(small.get() + 1);
                     write(3, Write::Put { key: "k".into(), value: "v".into() })
                 }

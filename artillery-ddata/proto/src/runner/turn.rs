@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     ChainConfig, ClusterId, Epoch, MemberId, Sequence, Timestamp,
+    api::{Query, ReadMode, Write},
     control::log::LogIndex,
-    replica::{Query, ReadMode, Write},
-    update::RequestKey,
-    wire::message::ChainFrame,
+    message::ChainFrame,
+    types::update::RequestKey,
 };
 
 /// A lease of this node, by its own clock.
@@ -24,7 +24,7 @@ pub struct Lease {
 
 /// What the node orders a chain to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum ChainOrder {
     /// This configuration names this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
     Enter {
         /// The configuration.
@@ -60,13 +60,13 @@ pub enum Order {
         /// Which cluster.
         by: ClusterId,
     },
-    /// Serve again after [`Order::Yield`].
+    /// Serve again after [`ChainOrder::Yield`].
     Proceed,
 }
 
 /// What is new about the way to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Link {
+pub enum LinkChange {
     /// Frames can be sent from now on; what was sent before may be lost.
     Up(MemberId),
     /// Frames go nowhere from now on.
@@ -111,14 +111,14 @@ pub struct Turn<R, W> {
     /// The newest lease, if another one than before.
     pub lease: Option<Lease>,
     /// What is new about the ways to peers.
-    pub links: Vec<Link>,
+    pub links: Vec<LinkChange>,
     /// What the node orders.
-    pub orders: Vec<Order>,
+    pub orders: Vec<ChainOrder>,
     /// What peers said; the driver vouches for who it was.
     pub frames: Vec<(MemberId, ChainFrame)>,
     /// Reads.
     pub reads: Vec<R>,
-    /// Writes, but for those of the [line](super::Line) of large ones.
+    /// Writes, but for those of the [line](super::WriteLine) of large ones.
     pub writes: Vec<W>,
     /// Large writes.
     pub large_writes: Vec<W>,

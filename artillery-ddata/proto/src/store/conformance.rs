@@ -134,7 +134,7 @@ pub fn a_deleted_key_is_a_version(store: &dyn Store) {
 
 /// No byte has a meaning in a key, and values come back as they were.
 pub fn any_bytes_are_a_key(store: &dyn Store) {
-    let long = vec![0xff; crate::update::MAX_KEY];
+    let long = vec![0xff; crate::types::update::MAX_KEY];
     let all: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\xff", &long];
     let big = "x".repeat(1 << 20);
     apply(store, CHAIN, 0, all.iter().zip(1..).map(|(key, sequence)| put(key, sequence, &big[sequence as usize..])));
@@ -366,7 +366,7 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
                 }
             });
         }
-        let _ending = Ending(&done);
+        let _ending = StopsReaders(&done);
         for n in STEADY + 1..ROUNDS {
             let passing = format!("passing/{}", n % 3000).into_bytes();
             let around = if n / 3000 % 2 == 0 { put(&passing, n, "x") } else { delete(&passing, n) };
@@ -377,9 +377,9 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
 }
 
 /// Has readers end also when their writer panics.
-pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
+pub(crate) struct StopsReaders<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopsReaders<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -30,9 +30,9 @@ use bytes::Bytes;
 
 use self::{
     chains::{Chain, Chains, lock},
-    hashed::{FILL, HashedScan, Placed},
+    hashed::{FILL, HashedKey, HashedScan},
     key::{Key, KeyRef},
-    scan::Scan,
+    scan::MemoryScan,
     slot::Slot,
     slots::{PARTS, Slots},
     sorted::SortedIndex,
@@ -42,7 +42,7 @@ use crate::{
     ChainId, Sequence, Version,
     guards::Guards,
     store::{
-        Applied, HashedIter, Held, Persisted, RecordIter, Recovered, Size, Store, StoreBatch, StoreError, StoreOp,
+        Applied, HashedIter, Held, Persisted, RecordIter, RecoveredChain, Size, Store, StoreBatch, StoreError, StoreOp,
         position,
     },
 };
@@ -51,7 +51,7 @@ use crate::{
 pub struct MemoryStore {
     slots: Slots,
     ordered: SortedIndex<Key>,
-    hashed: SortedIndex<Placed>,
+    hashed: SortedIndex<HashedKey>,
     position: fn(&[u8]) -> u64,
     /// Keys put into hash order by one call at most.
     fill: usize,
@@ -226,7 +226,7 @@ impl Store for MemoryStore {
     }
 
     fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_> {
-        Box::new(Scan::new(self, chain, from, at_most))
+        Box::new(MemoryScan::new(self, chain, from, at_most))
     }
 
     fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>> {
@@ -256,7 +256,7 @@ impl Store for MemoryStore {
         done(Ok(()));
     }
 
-    fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
+    fn recover(&self) -> Result<Vec<RecoveredChain>, StoreError> {
         let newest = |chain| {
             let versions = self.all_keys(chain).filter_map(|key| self.find(key.borrow(), Sequence::MAX));
             versions.map(|held| held.version).max().unwrap_or(Version::NONE)
@@ -264,7 +264,7 @@ impl Store for MemoryStore {
         let chains = self.chains.ids().into_iter().map(|chain| {
             let last: Version = newest(chain);
             let watermark = lock(&self.chains.get(chain)).keep_from.min(last.sequence);
-            Recovered { chain, last, watermark }
+            RecoveredChain { chain, last, watermark }
         });
         Ok(chains.filter(|found| !found.last.is_none()).collect())
     }

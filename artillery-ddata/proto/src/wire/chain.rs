@@ -1,20 +1,17 @@
 //! Messages between the members of a chain, as frames.
 
 use artillery_core::{
-    codec::{self, CodecError, MAX_HEADER},
-    frame::Frame,
+    Frame,
+    internal::codec::{self, CodecError, MAX_HEADER},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
-use super::{
-    message::{ChainFrame, ChainMessage, Chunk, Control, Lengths, MAX_CHUNK, Part, Updates},
-    outline::Pieces,
-};
 use crate::{
     ChainId, Epoch, Sequence, Version,
-    update::{Change, MAX_KEY, Outcome, RequestKey, Update, UpdateKind},
+    message::{BodyReader, ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Lengths, MAX_CHUNK, Updates},
+    types::update::{KeyChange, MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 mod snapshot;
@@ -27,61 +24,61 @@ use snapshot::{HeardSnapshot, SaidSnapshot, check_mark, decode_snapshot, encode_
 
 /// The most updates in one frame.
 ///
-/// Whatever their numbers are, the header of updates that have one change each takes less than [`Update::cost`] says;
-/// so a sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
+/// The header of updates with one change each takes less than [`Update::cost`] says, however large their numbers are. So a
+/// sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
 pub const MAX_UPDATES: usize = 1 << 16;
 
 /// A message ready to be framed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
-    /// An encoding by [`artillery_core::codec`].
+    /// An encoding by [`artillery_core::internal::codec`].
     pub header: EncodedHeader,
     /// Pieces of the body, in order: the keys and values of the message, shared with it.
     pub body: EncodedBody,
 }
 
 impl Encoded {
-    /// As it is received: for tests, since it copies.
+    /// The frame that the receiver gets. For tests: it copies the body.
     pub fn to_frame(&self) -> Frame {
         Frame { header: Bytes::copy_from_slice(&self.header), body: self.body.concat().into() }
     }
 }
 
-/// An encoded header. Up to 64 bytes take no allocation.
+/// An encoded header. Up to 64 bytes need no allocation.
 pub type EncodedHeader = SmallVec<[u8; 64]>;
 
-/// The pieces of a body, in order. Up to two, as a key and a value, take no allocation.
+/// The pieces of a body, in order. Up to two, a key and a value, need no allocation.
 pub type EncodedBody = SmallVec<[Bytes; 2]>;
 
 /// A message that can't be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// No history may stand like this in a frame.
+    /// The message's history breaks a rule.
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The header can't be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The frame would be longer than its length field can say.
+    /// The frame is longer than its length field can express.
     #[error("a frame of {0} bytes")]
     TooLong(u64),
 }
 
-/// A frame that holds no message.
+/// A frame that holds no valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The header is none.
+    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The header says what it says in another way than every sender does.
+    /// The header is encoded in another form than every sender uses.
     #[error("the header isn't in its shortest form")]
     NotCanonical,
-    /// No history may stand like this in a frame.
+    /// The message's history breaks a rule.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The updates have another number of changes than the frame.
+    /// The updates claim another number of changes than the frame lists.
     #[error("the updates have {counted} changes, the frame has {listed}")]
     Changes {
         /// Changes that the updates claim.
@@ -92,7 +89,7 @@ pub enum DecodeError {
     /// Keys and values don't fill the body.
     #[error("keys and values of {stated} bytes in a body of {actual}")]
     BodyLength {
-        /// What the header says, in bytes.
+        /// The length by the header, in bytes.
         stated: u64,
         /// The length of the body in bytes.
         actual: u64,
@@ -103,18 +100,18 @@ pub enum DecodeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// There are none.
+    /// There is no update.
     #[error("a frame without updates")]
     Empty,
     /// There are more than [`MAX_UPDATES`].
     #[error("{0} updates in a frame, at most {MAX_UPDATES} are allowed")]
     TooMany(u64),
-    /// Their sequences aren't consecutive, or not numbers that an update can have.
+    /// The sequences aren't consecutive, or not numbers that an update can have.
     #[error("an update with sequence {found} in the place of {expected}")]
     Sequence {
-        /// What should have stood there.
+        /// The sequence that should stand there.
         expected: Sequence,
-        /// What stood there.
+        /// The sequence that stands there.
         found: Sequence,
     },
     /// The epoch of an update is below that of the one before it.
@@ -122,7 +119,7 @@ pub enum HistoryError {
     Epoch {
         /// The epoch of the update before.
         before: Epoch,
-        /// Its own.
+        /// The update's own epoch.
         found: Epoch,
     },
     /// A key is longer than [`MAX_KEY`].
@@ -131,20 +128,20 @@ pub enum HistoryError {
     /// A piece of an update has no bytes, or more than [`MAX_CHUNK`].
     #[error("a piece of {0} bytes, 1 to {MAX_CHUNK} are allowed")]
     PieceLength(u64),
-    /// A piece doesn't lie within its update.
+    /// A piece ends behind its update.
     #[error("a piece that ends at byte {end} of an update of {len}")]
     PieceTooFar {
-        /// Where it ends.
+        /// Where the piece ends.
         end: u64,
         /// The bytes of all keys and values.
         len: u64,
     },
-    /// No snapshot has such a part.
+    /// The part of a snapshot breaks a rule.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
 }
 
-/// The header of every frame between members. `M` borrows on the way out.
+/// The header of every frame between members. `M` is borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 struct Header<M> {
     chain: ChainId,
@@ -154,28 +151,28 @@ struct Header<M> {
 }
 
 #[derive(Serialize)]
-enum Said<'a> {
+enum EncodedMessage<'a> {
     Updates(UpdatesHeader),
     Control(&'a Control),
-    Chunk(ChunkHeader<&'a Part>),
+    Chunk(ChunkHeader<&'a ChunkPart>),
     Snapshot(SaidSnapshot<'a>),
 }
 
 #[derive(Serialize, Deserialize)]
-enum Heard {
+enum DecodedMessage {
     Updates(UpdatesHeader),
     Control(Control),
-    Chunk(ChunkHeader<Part>),
+    Chunk(ChunkHeader<ChunkPart>),
     Snapshot(HeardSnapshot),
 }
 
 #[derive(Serialize, Deserialize)]
 struct UpdatesHeader {
     watermark: Sequence,
-    /// Of the update before the first; the sequences of the others follow.
+    /// The version before the first update; the sequences of the updates follow from it.
     after: Version,
     updates: Vec<UpdateHeader>,
-    /// Of all updates, in order.
+    /// The lengths of the changes of all updates, in order.
     changes: Vec<Lengths>,
 }
 
@@ -184,12 +181,12 @@ struct UpdateHeader {
     epoch: Epoch,
     kind: UpdateKind,
     request: Option<RequestKey>,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     chain_time: u64,
     changes: u32,
 }
 
-/// `P` borrows on the way out.
+/// The header of a chunk. `P` is borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 struct ChunkHeader<P> {
     watermark: Sequence,
@@ -198,28 +195,28 @@ struct ChunkHeader<P> {
     part: P,
 }
 
-/// What a frame that carries `message` is made of. Keys and values are shared, not copied.
+/// Encodes `message`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: the message is none that [`decode`] would take in.
+/// [`EncodeError`]: [`decode`] would refuse the message.
 pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {
             let (header, body) = encode_updates(updates)?;
-            (Said::Updates(header), body)
+            (EncodedMessage::Updates(header), body)
         }
         ChainMessage::Control(control) => {
             check_control(control)?;
-            (Said::Control(control), EncodedBody::new())
+            (EncodedMessage::Control(control), EncodedBody::new())
         }
         ChainMessage::Chunk(chunk) => {
             let Chunk { watermark, after, version, ref part, ref bytes } = *chunk;
             check_chunk(after, version, part, bytes)?;
-            (Said::Chunk(ChunkHeader { watermark, after, version, part }), smallvec![bytes.clone()])
+            (EncodedMessage::Chunk(ChunkHeader { watermark, after, version, part }), smallvec![bytes.clone()])
         }
         ChainMessage::Snapshot(part) => {
             let (header, body) = encode_snapshot(part)?;
-            (Said::Snapshot(header), body)
+            (EncodedMessage::Snapshot(header), body)
         }
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
@@ -240,7 +237,7 @@ fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, EncodedBody), Enc
     let mut updates = Vec::with_capacity(message.updates.len());
     let mut changes = Vec::with_capacity(message.updates.len());
     let mut body = EncodedBody::with_capacity(message.updates.len() * 2);
-    let mut order = Order::behind(message.after);
+    let mut order = VersionOrder::behind(message.after);
     for update in &message.updates {
         order.next(update.version)?;
         for change in &update.changes {
@@ -284,13 +281,13 @@ fn check_control(control: &Control) -> Result<(), HistoryError> {
     control.snapshot.as_ref().map_or(Ok(()), |progress| check_mark(&progress.mark))
 }
 
-fn check_chunk(after: Version, version: Version, part: &Part, bytes: &Bytes) -> Result<(), HistoryError> {
-    Order::behind(after).next(version)?;
+fn check_chunk(after: Version, version: Version, part: &ChunkPart, bytes: &Bytes) -> Result<(), HistoryError> {
+    VersionOrder::behind(after).next(version)?;
     let piece = bytes.len() as u64;
     if bytes.is_empty() || bytes.len() > MAX_CHUNK {
         return Err(HistoryError::PieceLength(piece));
     }
-    let Part::First(outline) = part else { return Ok(()) };
+    let ChunkPart::First(outline) = part else { return Ok(()) };
     for change in &outline.changes {
         checked_key(change.key.into())?;
     }
@@ -299,18 +296,18 @@ fn check_chunk(after: Version, version: Version, part: &Part, bytes: &Bytes) -> 
 }
 
 /// Checks that versions follow each other as in a history.
-struct Order {
+struct VersionOrder {
     expected: Sequence,
     epoch: Epoch,
 }
 
-impl Order {
+impl VersionOrder {
     fn behind(after: Version) -> Self {
         Self { expected: Sequence(after.sequence.0.saturating_add(1)), epoch: after.epoch }
     }
 
     fn next(&mut self, version: Version) -> Result<(), HistoryError> {
-        // The last number is left out, so that there always is a next one.
+        // The highest number is never used, so that there always is a next one.
         if version.sequence != self.expected || version.sequence == Sequence::MAX {
             return Err(HistoryError::Sequence { expected: self.expected, found: version.sequence });
         }
@@ -323,29 +320,29 @@ impl Order {
     }
 }
 
-/// The message that a frame carries. Update kinds that this release doesn't know are kept as they are.
+/// Decodes the message that a frame carries. Update kinds that this release doesn't know are kept as they are.
 ///
-/// Large values are slices of the frame's memory, all others are copied (see the source for where the line is drawn).
+/// Large values are slices of the frame's memory; small ones are copied, so that they don't keep the frame.
 ///
 /// # Errors
-/// [`DecodeError`]. Whatever is taken in encodes to the same frame again.
+/// [`DecodeError`]. A decoded message encodes to the same frame again.
 pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
-    let header: Header<Heard> = codec::decode(&frame.header)?;
+    let header: Header<DecodedMessage> = codec::decode(&frame.header)?;
     if !codec::is_encoding(&header, &frame.header) {
         return Err(DecodeError::NotCanonical);
     }
     let message = match header.message {
-        Heard::Updates(updates) => ChainMessage::Updates(decode_updates(updates, &frame.body)?),
-        Heard::Control(control) => {
+        DecodedMessage::Updates(updates) => ChainMessage::Updates(decode_updates(updates, &frame.body)?),
+        DecodedMessage::Control(control) => {
             check_body(0, &frame.body)?;
             check_control(&control)?;
             ChainMessage::Control(control)
         }
-        Heard::Chunk(ChunkHeader { watermark, after, version, part }) => {
+        DecodedMessage::Chunk(ChunkHeader { watermark, after, version, part }) => {
             check_chunk(after, version, &part, &frame.body)?;
             ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: frame.body.clone() })
         }
-        Heard::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
+        DecodedMessage::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })
 }
@@ -367,14 +364,14 @@ fn decode_updates(header: UpdatesHeader, body: &Bytes) -> Result<Updates, Decode
     }
     check_body(header.changes.iter().map(Lengths::sum).sum(), body)?;
 
-    let mut pieces = Pieces::of(body);
+    let mut pieces = BodyReader::of(body);
     let mut changes = header.changes.iter();
-    let mut order = Order::behind(header.after);
+    let mut order = VersionOrder::behind(header.after);
     let mut updates = Vec::with_capacity(header.updates.len());
     for update in header.updates {
         let version = Version { epoch: update.epoch, sequence: order.expected };
         order.next(version)?;
-        let changes: SmallVec<[Change; 1]> =
+        let changes: SmallVec<[KeyChange; 1]> =
             changes.by_ref().take(update.changes as usize).map(|change| pieces.next(change)).collect();
         let UpdateHeader { kind, request, outcome, chain_time, .. } = update;
         updates.push(Update { version, kind, request, outcome, chain_time, changes });

@@ -1,59 +1,36 @@
 //! Calls between nodes about the configuration, and their answers: one frame each.
 //!
-//! Messages of the group that keeps the log stand in the body, as that group encodes them.
+//! Messages of the log's group stand in the body, as that group encodes them.
 
 use artillery_core::{
-    codec::{self, CodecError, MAX_HEADER},
-    frame::Frame,
+    Frame,
+    internal::codec::{self, CodecError, MAX_HEADER},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{
-    Founder, History, InvalidTiming,
+    History, InvalidTiming, NodeInfo,
     message::{Renewal, Renewed},
     recovery::Standing,
 };
+use crate::message::control::{ControlAnswer, ControlCall};
 
 /// The longest message of the log's group, in bytes.
 pub const MAX_LOG_MESSAGE: usize = MAX_HEADER;
-/// The most addresses that a node may say it has.
+/// The most addresses that a node may claim.
 pub const MAX_ADDRS: usize = 16;
 /// The longest name of a node, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// What one node asks of another one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Call {
-    /// It lives, and asks for a lease; of which history it is, if of any yet.
-    Renewal(Option<History>, Renewal),
-    /// A message of the group that keeps the log.
-    Log(Bytes),
-    /// What has it, in case that others are lost for good?
-    Survey,
-}
-
-/// What the other one says to it. Who has nothing to say ends the stream instead.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// To [`Call::Renewal`], and of which history the one is who says it, if of any yet.
-    Renewed(Option<History>, Box<Renewed>),
-    /// To [`Call::Log`].
-    Log(Bytes),
-    /// To [`Call::Survey`].
-    Surveyed(Box<Standing>),
-    /// To whoever belongs to a history that is over: the cluster was recovered as this one.
-    OtherHistory(History),
-}
-
-/// A frame that holds no call, or no answer.
+/// A frame that holds no valid call or answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
-    /// The header is none.
+pub enum ControlDecodeError {
+    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A body where there is none.
+    /// A body behind a message that has none.
     #[error("{0} bytes of body behind a message that has none")]
     Body(usize),
     /// A header whose numbers could be shorter.
@@ -68,7 +45,7 @@ pub enum DecodeError {
     /// A cluster's times make no sense.
     #[error("{field}: {0}", field = .0.field())]
     Timing(#[from] InvalidTiming),
-    /// A node says that it has a longer name or more addresses than nodes have.
+    /// A node claims a longer name or more addresses than are allowed.
     #[error("a node with a name of {name} bytes and {addrs} addresses")]
     Founder {
         /// Bytes of the name.
@@ -79,7 +56,7 @@ pub enum DecodeError {
 }
 
 #[derive(Serialize)]
-enum Said<'a, T> {
+enum EncodedCall<'a, T> {
     Lease(Option<History>, &'a T),
     Log,
     Survey,
@@ -88,7 +65,7 @@ enum Said<'a, T> {
 }
 
 #[derive(Deserialize)]
-enum Heard<T> {
+enum DecodedCall<T> {
     Lease(Option<History>, T),
     Log,
     Survey,
@@ -98,117 +75,121 @@ enum Heard<T> {
 
 /// A call or an answer as a frame: its header, and its body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Encoded {
+pub struct EncodedControl {
     /// The header.
     pub header: Bytes,
     /// The body, often empty.
     pub body: Bytes,
 }
 
+/// Encodes a call.
+///
 /// # Errors
-/// [`CodecError`]: it is larger than the other side takes in.
-pub fn encode_call(call: &Call) -> Result<Encoded, CodecError> {
+/// [`CodecError`]: the call is larger than the receiver accepts.
+pub fn encode_call(call: &ControlCall) -> Result<EncodedControl, CodecError> {
     match call {
-        Call::Renewal(history, renewal) => encode(&Said::Lease(*history, renewal), Bytes::new()),
-        Call::Log(message) => encode(&Said::<Renewal>::Log, message.clone()),
-        Call::Survey => encode(&Said::<Renewal>::Survey, Bytes::new()),
+        ControlCall::Renewal(history, renewal) => encode(&EncodedCall::Lease(*history, renewal), Bytes::new()),
+        ControlCall::Log(message) => encode(&EncodedCall::<Renewal>::Log, message.clone()),
+        ControlCall::Survey => encode(&EncodedCall::<Renewal>::Survey, Bytes::new()),
     }
 }
 
+/// Encodes an answer.
+///
 /// # Errors
-/// [`CodecError`]: it is larger than the other side takes in.
-pub fn encode_answer(answer: &Answer) -> Result<Encoded, CodecError> {
+/// [`CodecError`]: the answer is larger than the receiver accepts.
+pub fn encode_answer(answer: &ControlAnswer) -> Result<EncodedControl, CodecError> {
     match answer {
-        Answer::Renewed(history, renewed) => encode(&Said::Lease(*history, renewed), Bytes::new()),
-        Answer::Log(message) => encode(&Said::<Renewed>::Log, message.clone()),
-        Answer::Surveyed(standing) => encode(&Said::<Renewed>::Surveyed(standing), Bytes::new()),
-        Answer::OtherHistory(history) => encode(&Said::<Renewed>::OtherHistory(*history), Bytes::new()),
+        ControlAnswer::Renewed(history, renewed) => encode(&EncodedCall::Lease(*history, renewed), Bytes::new()),
+        ControlAnswer::Log(message) => encode(&EncodedCall::<Renewed>::Log, message.clone()),
+        ControlAnswer::Surveyed(standing) => encode(&EncodedCall::<Renewed>::Surveyed(standing), Bytes::new()),
+        ControlAnswer::OtherHistory(history) => encode(&EncodedCall::<Renewed>::OtherHistory(*history), Bytes::new()),
     }
 }
 
-fn encode<T: Serialize>(said: &Said<'_, T>, body: Bytes) -> Result<Encoded, CodecError> {
+fn encode<T: Serialize>(said: &EncodedCall<'_, T>, body: Bytes) -> Result<EncodedControl, CodecError> {
     let mut header = Vec::new();
     codec::encode(said, &mut header)?;
     if let Some(len) = [header.len(), body.len()].into_iter().find(|&len| len > MAX_HEADER) {
         return Err(CodecError::TooLarge(len));
     }
-    Ok(Encoded { header: header.into(), body })
+    Ok(EncodedControl { header: header.into(), body })
 }
 
 /// The call that a frame carries.
 ///
 /// # Errors
-/// [`DecodeError`].
-pub fn decode_call(frame: &Frame) -> Result<Call, DecodeError> {
+/// [`ControlDecodeError`].
+pub fn decode_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
     let call = heard_call(frame)?;
     one_form(frame, &encode_call(&call)?)?;
     Ok(call)
 }
 
-fn heard_call(frame: &Frame) -> Result<Call, DecodeError> {
-    match codec::decode::<Heard<Renewal>>(&frame.header)? {
-        Heard::Lease(history, renewal) => {
+fn heard_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
+    match codec::decode::<DecodedCall<Renewal>>(&frame.header)? {
+        DecodedCall::Lease(history, renewal) => {
             no_body(frame)?;
             check(&renewal.me)?;
-            Ok(Call::Renewal(history, renewal))
+            Ok(ControlCall::Renewal(history, renewal))
         }
-        Heard::Log => Ok(Call::Log(log_message(frame)?)),
-        Heard::Survey => {
+        DecodedCall::Log => Ok(ControlCall::Log(log_message(frame)?)),
+        DecodedCall::Survey => {
             no_body(frame)?;
-            Ok(Call::Survey)
+            Ok(ControlCall::Survey)
         }
-        Heard::Surveyed(_) | Heard::OtherHistory(_) => Err(DecodeError::Direction),
+        DecodedCall::Surveyed(_) | DecodedCall::OtherHistory(_) => Err(ControlDecodeError::Direction),
     }
 }
 
 /// The answer that a frame carries.
 ///
 /// # Errors
-/// [`DecodeError`].
-pub fn decode_answer(frame: &Frame) -> Result<Answer, DecodeError> {
+/// [`ControlDecodeError`].
+pub fn decode_answer(frame: &Frame) -> Result<ControlAnswer, ControlDecodeError> {
     let answer = heard_answer(frame)?;
     one_form(frame, &encode_answer(&answer)?)?;
     Ok(answer)
 }
 
-fn heard_answer(frame: &Frame) -> Result<Answer, DecodeError> {
-    match codec::decode::<Heard<Renewed>>(&frame.header)? {
-        Heard::Lease(history, renewed) => {
+fn heard_answer(frame: &Frame) -> Result<ControlAnswer, ControlDecodeError> {
+    match codec::decode::<DecodedCall<Renewed>>(&frame.header)? {
+        DecodedCall::Lease(history, renewed) => {
             no_body(frame)?;
             renewed.configs.iter().flat_map(|configs| configs.nodes()).try_for_each(check)?;
             renewed.configs.iter().try_for_each(|configs| configs.timing().validate())?;
-            Ok(Answer::Renewed(history, Box::new(renewed)))
+            Ok(ControlAnswer::Renewed(history, Box::new(renewed)))
         }
-        Heard::Log => Ok(Answer::Log(log_message(frame)?)),
-        Heard::Surveyed(standing) => {
+        DecodedCall::Log => Ok(ControlAnswer::Log(log_message(frame)?)),
+        DecodedCall::Surveyed(standing) => {
             no_body(frame)?;
             check(&standing.me)?;
-            Ok(Answer::Surveyed(standing))
+            Ok(ControlAnswer::Surveyed(standing))
         }
-        Heard::OtherHistory(history) => {
+        DecodedCall::OtherHistory(history) => {
             no_body(frame)?;
-            Ok(Answer::OtherHistory(history))
+            Ok(ControlAnswer::OtherHistory(history))
         }
-        Heard::Survey => Err(DecodeError::Direction),
+        DecodedCall::Survey => Err(ControlDecodeError::Direction),
     }
 }
 
-fn one_form(frame: &Frame, encoded: &Encoded) -> Result<(), DecodeError> {
-    if frame.header == encoded.header { Ok(()) } else { Err(DecodeError::Form(frame.header.len())) }
+fn one_form(frame: &Frame, encoded: &EncodedControl) -> Result<(), ControlDecodeError> {
+    if frame.header == encoded.header { Ok(()) } else { Err(ControlDecodeError::Form(frame.header.len())) }
 }
 
-fn no_body(frame: &Frame) -> Result<(), DecodeError> {
-    if frame.body.is_empty() { Ok(()) } else { Err(DecodeError::Body(frame.body.len())) }
+fn no_body(frame: &Frame) -> Result<(), ControlDecodeError> {
+    if frame.body.is_empty() { Ok(()) } else { Err(ControlDecodeError::Body(frame.body.len())) }
 }
 
-fn log_message(frame: &Frame) -> Result<Bytes, DecodeError> {
+fn log_message(frame: &Frame) -> Result<Bytes, ControlDecodeError> {
     let len = frame.body.len();
-    if len > MAX_LOG_MESSAGE { Err(DecodeError::Long(len)) } else { Ok(frame.body.clone()) }
+    if len > MAX_LOG_MESSAGE { Err(ControlDecodeError::Long(len)) } else { Ok(frame.body.clone()) }
 }
 
-fn check(founder: &Founder) -> Result<(), DecodeError> {
+fn check(founder: &NodeInfo) -> Result<(), ControlDecodeError> {
     let (name, addrs) = (founder.name.len(), founder.addrs.len());
-    if name > MAX_NAME || addrs > MAX_ADDRS { Err(DecodeError::Founder { name, addrs }) } else { Ok(()) }
+    if name > MAX_NAME || addrs > MAX_ADDRS { Err(ControlDecodeError::Founder { name, addrs }) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -221,39 +202,39 @@ mod tests {
     use crate::{
         ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence,
         control::{
-            Configs, Founding, Timing,
+            Bootstrap, Configs, Timing,
             log::LogIndex,
-            message::{Close, Farewell, Leave, Promotion, Report, Stage, Unsettled, Way},
+            message::{Close, Farewell, Leave, LeaveStage, PathDelay, Promotion, Report, Unsettled},
         },
     };
 
-    fn founder(n: u8) -> Founder {
+    fn founder(n: u8) -> NodeInfo {
         let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };
-        Founder { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], u16::from(n) + 1).into()] }
+        NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], u16::from(n) + 1).into()] }
     }
 
-    fn renewal(me: Founder) -> Renewal {
+    fn renewal(me: NodeInfo) -> Renewal {
         let promotion = Promotion { chain: ChainId(3), epoch: Epoch(4), member: founder(9).id };
         Renewal {
             number: 7,
             answered: 6,
             me,
             applied: LogIndex(2),
-            leave: Leave { number: 3, stage: Stage::Resigned },
+            leave: Leave { number: 3, stage: LeaveStage::Resigned },
             promotions: vec![promotion],
             reports: vec![report()],
         }
     }
 
     fn report() -> Report {
-        let way = |millis| Way { waits: None, took: Duration::from_millis(millis), usual: Duration::ZERO };
+        let way = |millis| PathDelay { waits: None, took: Duration::from_millis(millis), usual: Duration::ZERO };
         Report {
             chain: ChainId(3),
             epoch: Epoch(4),
             open: true,
             held: Sequence(9),
             watermark: Sequence(8),
-            hop: Way { waits: Some((Sequence(9), Duration::from_millis(5))), ..way(3) },
+            hop: PathDelay { waits: Some((Sequence(9), Duration::from_millis(5))), ..way(3) },
             commit: way(4),
             slowed: Duration::ZERO,
             closed: false,
@@ -263,9 +244,9 @@ mod tests {
     }
 
     fn renewed() -> Renewed {
-        let founding = Founding {
+        let founding = Bootstrap {
             timing: Timing { drift_ppm: 7, ..Timing::default() },
-            ..Founding::new(ClusterId(1), "test", (0..3).map(founder).collect())
+            ..Bootstrap::new(ClusterId(1), "test", (0..3).map(founder).collect())
         };
         let configs = Some(Box::new(Configs::of(&founding)));
         Renewed {
@@ -275,23 +256,23 @@ mod tests {
             configs,
             settled: Ok(()),
             released: true,
-            leave: Some(Leave { number: 4, stage: Stage::Asks }),
+            leave: Some(Leave { number: 4, stage: LeaveStage::Asks }),
             farewell: Some(Farewell::HandsOver),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
         }
     }
 
-    fn frame(encoded: Encoded) -> Frame {
+    fn frame(encoded: EncodedControl) -> Frame {
         Frame { header: encoded.header, body: encoded.body }
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_survive_encoding() {
         let history = History::first(ClusterId(1)).next(7);
         for call in [
-            Call::Renewal(Some(history), renewal(founder(1))),
-            Call::Log(Bytes::from_static(b"vote for me")),
-            Call::Survey,
+            ControlCall::Renewal(Some(history), renewal(founder(1))),
+            ControlCall::Log(Bytes::from_static(b"vote for me")),
+            ControlCall::Survey,
         ] {
             assert_eq!(decode_call(&frame(encode_call(&call).unwrap())), Ok(call));
         }
@@ -306,53 +287,53 @@ mod tests {
             ..renewed()
         };
         for answer in [
-            Answer::Renewed(Some(history), Box::new(renewed())),
-            Answer::Renewed(None, Box::new(empty)),
-            Answer::Log(Bytes::new()),
-            Answer::OtherHistory(history),
+            ControlAnswer::Renewed(Some(history), Box::new(renewed())),
+            ControlAnswer::Renewed(None, Box::new(empty)),
+            ControlAnswer::Log(Bytes::new()),
+            ControlAnswer::OtherHistory(history),
         ] {
             assert_eq!(decode_answer(&frame(encode_answer(&answer).unwrap())), Ok(answer));
         }
     }
 
     #[test]
-    fn what_no_node_says_is_refused() {
-        let mut with_body = frame(encode_call(&Call::Renewal(None, renewal(founder(1)))).unwrap());
+    fn invalid_messages_are_refused() {
+        let mut with_body = frame(encode_call(&ControlCall::Renewal(None, renewal(founder(1)))).unwrap());
         with_body.body = Bytes::from_static(b"x");
-        assert_eq!(decode_call(&with_body), Err(DecodeError::Body(1)));
-        let mut long = frame(encode_call(&Call::Log(Bytes::new())).unwrap());
+        assert_eq!(decode_call(&with_body), Err(ControlDecodeError::Body(1)));
+        let mut long = frame(encode_call(&ControlCall::Log(Bytes::new())).unwrap());
         long.body = vec![0; MAX_LOG_MESSAGE + 1].into();
-        assert_eq!(decode_call(&long), Err(DecodeError::Long(MAX_LOG_MESSAGE + 1)));
-        assert_eq!(decode_answer(&long), Err(DecodeError::Long(MAX_LOG_MESSAGE + 1)));
-        let many = Founder { addrs: vec![([127, 0, 0, 1], 1).into(); MAX_ADDRS + 1], ..founder(1) };
-        let many = frame(encode_call(&Call::Renewal(None, renewal(many))).unwrap());
-        assert_eq!(decode_call(&many), Err(DecodeError::Founder { name: 2, addrs: MAX_ADDRS + 1 }));
+        assert_eq!(decode_call(&long), Err(ControlDecodeError::Long(MAX_LOG_MESSAGE + 1)));
+        assert_eq!(decode_answer(&long), Err(ControlDecodeError::Long(MAX_LOG_MESSAGE + 1)));
+        let many = NodeInfo { addrs: vec![([127, 0, 0, 1], 1).into(); MAX_ADDRS + 1], ..founder(1) };
+        let many = frame(encode_call(&ControlCall::Renewal(None, renewal(many))).unwrap());
+        assert_eq!(decode_call(&many), Err(ControlDecodeError::Founder { name: 2, addrs: MAX_ADDRS + 1 }));
         let timing = Timing { lease: Duration::MAX, ..Timing::default() };
-        let founding = Founding { timing, ..Founding::new(ClusterId(1), "test", vec![]) };
+        let founding = Bootstrap { timing, ..Bootstrap::new(ClusterId(1), "test", vec![]) };
         let endless = Renewed { configs: Some(Box::new(Configs::of(&founding))), ..renewed() };
-        let endless = frame(encode_answer(&Answer::Renewed(None, Box::new(endless))).unwrap());
-        assert_eq!(decode_answer(&endless), Err(DecodeError::Timing(InvalidTiming::Lease)));
-        let named = Founder { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
-        let named = frame(encode_call(&Call::Renewal(None, renewal(named))).unwrap());
-        assert_eq!(decode_call(&named), Err(DecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));
+        let endless = frame(encode_answer(&ControlAnswer::Renewed(None, Box::new(endless))).unwrap());
+        assert_eq!(decode_answer(&endless), Err(ControlDecodeError::Timing(InvalidTiming::Lease)));
+        let named = NodeInfo { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
+        let named = frame(encode_call(&ControlCall::Renewal(None, renewal(named))).unwrap());
+        assert_eq!(decode_call(&named), Err(ControlDecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));
     }
 
     #[test]
     fn a_message_has_one_form() {
         let long = Frame { header: Bytes::from_static(&[0xfb, 1, 0]), body: Bytes::new() };
-        assert_eq!(decode_call(&long), Err(DecodeError::Form(3)));
-        assert_eq!(decode_answer(&long), Err(DecodeError::Form(3)));
+        assert_eq!(decode_call(&long), Err(ControlDecodeError::Form(3)));
+        assert_eq!(decode_answer(&long), Err(ControlDecodeError::Form(3)));
     }
 
     #[test]
-    fn what_is_too_large_is_not_sent() {
-        let long = Call::Log(vec![0; MAX_LOG_MESSAGE + 1].into());
+    fn oversized_calls_are_not_sent() {
+        let long = ControlCall::Log(vec![0; MAX_LOG_MESSAGE + 1].into());
         assert_eq!(encode_call(&long), Err(CodecError::TooLarge(MAX_LOG_MESSAGE + 1)));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_can_be_heard(header: Vec<u8>, body: Vec<u8>) {
+        fn any_bytes_can_be_decoded(header: Vec<u8>, body: Vec<u8>) {
             let frame = Frame { header: header.into(), body: body.into() };
             drop(decode_call(&frame));
             drop(decode_answer(&frame));

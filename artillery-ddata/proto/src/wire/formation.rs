@@ -1,8 +1,8 @@
 //! Messages of formation as frames: a header, no body.
 
 use artillery_core::{
-    codec::{self, CodecError},
-    frame::Frame,
+    Frame,
+    internal::codec::{self, CodecError},
 };
 use bytes::Bytes;
 
@@ -11,11 +11,11 @@ use crate::control::formation::FormationMessage;
 /// A frame that holds no message of formation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
-    /// The header is none.
+pub enum FormationDecodeError {
+    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// These messages have no body.
+    /// A body behind a message that has none.
     #[error("{0} bytes of body behind a message that has none")]
     Body(usize),
 }
@@ -33,10 +33,10 @@ pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
 /// The message that a frame carries.
 ///
 /// # Errors
-/// [`DecodeError`].
-pub fn decode(frame: &Frame) -> Result<FormationMessage, DecodeError> {
+/// [`FormationDecodeError`].
+pub fn decode(frame: &Frame) -> Result<FormationMessage, FormationDecodeError> {
     if !frame.body.is_empty() {
-        return Err(DecodeError::Body(frame.body.len()));
+        return Err(FormationDecodeError::Body(frame.body.len()));
     }
     Ok(codec::decode(&frame.header)?)
 }

@@ -1,4 +1,4 @@
-//! What the streams between nodes are for: their first byte, as `artillery_core` counts them from 16 on.
+//! The kinds of streams between nodes, by their first byte: `artillery_core` leaves the numbers from 16 on to this crate.
 
 /// Control frames of chains, to a member.
 pub const CHAIN_CONTROL: u8 = 16;
@@ -8,7 +8,7 @@ pub const CHAIN_UPDATES: u8 = 17;
 pub const FORMATION: u8 = 18;
 /// Requests of clients and their responses; bidirectional.
 pub const REQUESTS: u8 = 19;
-/// One large response to a request that came by another stream of the same connection; unidirectional, opened by the side
+/// One large response to a request that came on another stream of the same connection; unidirectional, opened by the side
 /// that was dialled.
 pub const ANSWERS: u8 = 20;
 /// Parts of snapshots of chains, to a joiner.

@@ -1,5 +1,5 @@
-//! Requests of clients, out of any bytes, at a replica that runs: a chain of one, or the head of a chain whose other member
-//! is silent. What they may not do: end it, hold more than is bounded, or have an answer that can't be sent.
+//! Client requests from any bytes, at a running replica: a chain of one, or the head of a chain whose other member is silent.
+//! They must not end the replica, hold more than is bounded, or get a reply that can't be sent.
 
 mod requests;
 mod seen;
@@ -10,18 +10,17 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{codec::MAX_HEADER, frame::Frame};
+use artillery_core::{Frame, internal::codec::MAX_HEADER};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Sequence, Timestamp,
+    api::{Query, Reply, Write},
     control::log::LogIndex,
-    replica::{Event, Gate, Query, Reply, Settings, Write},
-    runner::{ChainRunner, Lease, Line, Link, Order, Output, ReadRequest, Turn, WriteRequest},
+    message::request::{Operation, Request, Response, ResponseAnswer},
+    replica::{Gate, ReplicaEvent, ReplicaSettings},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteLine, WriteRequest},
     store::{MemoryStore, Store},
-    update::MAX_KEY,
-    wire::request::{
-        Encoded, Operation, Request, Response, ResponseAnswer, decode_request, decode_response, encode_request,
-        encode_response,
-    },
+    types::update::MAX_KEY,
+    wire::request::{Encoded, decode_request, decode_response, encode_request, encode_response},
 };
 use bytes::Bytes;
 
@@ -33,21 +32,21 @@ use self::{
 
 const CHAIN: ChainId = ChainId(0);
 const MAX_VALUE: usize = 4 << 10;
-/// The longest frame between client and node, as a node's configuration has it at least.
+/// The longest frame between client and node: the least that a node's configuration allows.
 const MAX_FRAME: usize = MAX_VALUE + 2 * MAX_KEY + (256 << 10);
-/// What a record of a request takes with a value that was taken away, or its session without records.
+/// The bytes of a request's record with a value that was taken away, or of a session without records.
 const RECORD: usize = 160 + MAX_KEY;
-/// Snapshots of scans that a member keeps.
+/// The most snapshots of scans that a member keeps.
 const SNAPSHOTS: usize = 64;
-/// What a watch takes beside its prefix.
+/// The bytes of a watch beside its prefix.
 const QUESTION: usize = 256;
-/// Steps of one input at most: it is to end.
+/// The most steps of one input, so that a run ends.
 const STEPS: usize = 512;
-/// A longer frame isn't repeated often.
+/// A frame longer than this, in bytes, is repeated only a few times.
 const LONG: usize = 6 << 10;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ReplicaSettings {
+    ReplicaSettings {
         window: 64 << 10,
         backlog: 64 << 10,
         sessions: 64 << 10,
@@ -56,7 +55,7 @@ fn settings() -> Settings {
         watches: 8 << 10,
         join: 512,
         snapshot_bytes: 64 << 10,
-        ..Settings::default()
+        ..ReplicaSettings::default()
     }
 }
 
@@ -64,11 +63,11 @@ fn member(name: &str) -> MemberId {
     MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// Has a replica answer what `input` asks, and counts the replies. The first byte says in which form the rest is: frames,
-/// each behind the lengths of its header and its body, or choices of which requests are made.
+/// Gives a replica the requests of `input`, and counts the replies. The first byte chooses the form of the rest: frames, each
+/// behind the lengths of its header and its body, or choices that make requests.
 ///
 /// # Panics
-/// When something doesn't hold that must.
+/// If a check fails.
 pub(crate) fn run(input: &[u8]) -> Counts {
     let mut reader = Reader::new(input);
     let form = reader.byte();
@@ -82,7 +81,7 @@ pub(crate) fn run(input: &[u8]) -> Counts {
     live.end()
 }
 
-/// What was asked, as far as its reply must fit.
+/// The kind of a request, to check that its reply fits.
 enum Asked {
     Write { opens_session: bool },
     Key,
@@ -124,7 +123,7 @@ impl Asked {
 struct Caller {
     number: u64,
     deadline: Timestamp,
-    /// When the replica got it.
+    /// When the replica got the request.
     handed: Timestamp,
     asked: Asked,
 }
@@ -133,17 +132,17 @@ struct Live {
     runner: ChainRunner<u64>,
     turn: Turn<ReadRequest<u64>, WriteRequest<u64>>,
     store: Arc<MemoryStore>,
-    settings: Settings,
+    settings: ReplicaSettings,
     now: Timestamp,
-    /// When something was put off last.
+    /// When the replica last put work off.
     behind: Timestamp,
     epoch: u64,
     is_alone: bool,
     callers: BTreeMap<u64, Caller>,
     asked: u64,
-    /// Writes that wait until there is room, as a driver has them wait.
+    /// Writes that wait for room in the window, as in a driver.
     lines: [VecDeque<WriteRequest<u64>>; 2],
-    /// What the largest update of a write so far can have come to.
+    /// The most bytes that the largest update so far can count for.
     largest: usize,
     seen: Seen,
     counts: Counts,
@@ -169,7 +168,7 @@ impl Live {
             seen: Seen::default(),
             counts: Counts::new(),
         };
-        live.turn.links.push(Link::Up(member("silent")));
+        live.turn.links.push(LinkChange::Up(member("silent")));
         live.enter(is_alone);
         live.lease(1000);
         live.take_turn(true);
@@ -183,7 +182,7 @@ impl Live {
         let members = names.iter().map(|name| ChainMember { id: member(name), role: Role::Serving }).collect();
         let (epoch, index) = (Epoch(self.epoch), self.epoch);
         let config = ChainConfig { chain: CHAIN, epoch, index, mode: Mode::Craq, min_members: 1, members };
-        self.turn.orders.push(Order::Enter { config: Arc::new(config), history: HISTORY, upto: LogIndex(index) });
+        self.turn.orders.push(ChainOrder::Enter { config: Arc::new(config), history: HISTORY, upto: LogIndex(index) });
     }
 
     fn lease(&mut self, millis: u64) {
@@ -197,7 +196,7 @@ impl Live {
         self.take_turn(true);
     }
 
-    /// One choice out of the input: a request, or something else that happens.
+    /// One choice from the input: a request, or another event.
     fn step(&mut self, reader: &mut Reader<'_>) {
         let choice = reader.byte();
         match choice & 15 {
@@ -221,10 +220,10 @@ impl Live {
         }
     }
 
-    /// Has the same request come again and again, under new request ids; a long one not so often.
+    /// Repeats a request under new request ids; a long one less often.
     fn repeat(&mut self, mut request: Request, times: u8, in_line: bool) {
         for time in 0..times {
-            // What a client can't say, or a node refuses to read, comes to no replica.
+            // A request that can't be encoded, or that a node refuses to read, reaches no replica.
             let Some(frame) = encode_request(&request).ok().and_then(framed) else { return };
             if time >= 4 && frame.wire_len() > LONG {
                 return;
@@ -256,7 +255,7 @@ impl Live {
         }
     }
 
-    /// What the update of a write can count for at most.
+    /// The most bytes that the update of a write can count for.
     fn cost(&self, write: &Write) -> usize {
         let keys: usize = write.keys().map(|key| 112 + key.len()).sum();
         112 + keys + self.settings.max_value.max(self.settings.window / 2)
@@ -267,18 +266,18 @@ impl Live {
             let newest = self.store.read(CHAIN, key, Sequence::MAX).expect("memory doesn't fail");
             newest.and_then(|held| held.value).map_or(0, |value| value.len())
         };
-        let line = Line::of(&write.write, &self.settings, length);
+        let line = WriteLine::of(&write.write, &self.settings, length);
         self.lines[line as usize].push_back(write);
     }
 
-    /// Has everything taken in that was received, and what was put off done: all of it, or one step.
+    /// Lets the replica take all messages in, and do the work that it put off: all of it, or one step.
     fn take_turn(&mut self, settles: bool) {
         self.now = self.now + Duration::from_millis(1);
         let now = self.now;
         let (lines, turn) = (&mut self.lines, &mut self.turn);
         let mut handed: Vec<u64> = turn.reads.iter().map(|read| read.caller).collect();
         handed.extend(turn.writes.iter().map(|write| write.caller));
-        let more = |line: Line| {
+        let more = |line: WriteLine| {
             let write = lines[line as usize].pop_front()?;
             handed.push(write.caller);
             Some(write)
@@ -301,9 +300,9 @@ impl Live {
     fn poll(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
-                Output::Reply(caller, reply) => self.answer(caller, reply),
-                Output::Event(Event::Halted(why)) => panic!("halted: {why}"),
-                Output::Event(_) => {}
+                RunnerOutput::Reply(caller, reply) => self.answer(caller, reply),
+                RunnerOutput::Event(ReplicaEvent::Halted(why)) => panic!("halted: {why}"),
+                RunnerOutput::Event(_) => {}
             }
         }
         while self.runner.poll_word().is_some() {}
@@ -328,7 +327,7 @@ impl Live {
         assert_eq!(decode_response(&frame), Ok(response));
     }
 
-    /// What a replica holds for its callers is bounded.
+    /// Checks the bounds on what a replica holds for its callers.
     fn check(&self) {
         let (status, settings) = (self.runner.replica().status(), &self.settings);
         let in_line: usize = self.lines.iter().map(VecDeque::len).sum();
@@ -346,7 +345,7 @@ impl Live {
         self.check_deadlines();
     }
 
-    /// A caller isn't left waiting for longer than it takes to notice, once the values of its write are put together.
+    /// Checks that no caller waits longer beyond its deadline than one heartbeat, unless the replica is still assembling a write.
     fn check_deadlines(&self) {
         for caller in self.runner.callers().filter(|_| !self.runner.is_behind()) {
             let &Caller { deadline, handed, .. } = &self.callers[caller];
@@ -355,7 +354,7 @@ impl Live {
         }
     }
 
-    /// In the end nothing is left of what was asked.
+    /// Ends the run, and checks that no request is left.
     fn end(mut self) -> Counts {
         for _ in 0..=self.lines.iter().map(VecDeque::len).sum() {
             self.take_turn(true);
@@ -373,7 +372,7 @@ impl Live {
     }
 }
 
-/// The frame as it is received, if it may be so long.
+/// The frame that the receiver gets, unless it is too long.
 fn framed(encoded: Encoded) -> Option<Frame> {
     let len = encoded.body.iter().fold(encoded.header.len(), |len, piece| len + piece.len());
     (len <= MAX_FRAME).then(|| encoded.to_frame())

@@ -1,21 +1,24 @@
-//! Requests out of any bytes: every choice takes the next byte, and behind the end all of them are 0.
+//! Requests from any bytes: every choice takes the next byte, and behind the end all bytes are 0.
 
 use std::time::Duration;
 
 use artillery_proto::{
     ChainId, ClusterId, Expected, ReadMode, Sequence, Version,
-    replica::{Group, Hashed, Query, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Watch, Write},
-    update::{MAX_KEY, RequestKey},
-    wire::request::{Operation, Request},
+    api::{
+        HashedQuery, Query, Requirement, ScanQuery, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, WatchQuery,
+        Write,
+    },
+    message::request::{Operation, Request},
+    types::update::{MAX_KEY, RequestKey},
 };
 use bytes::Bytes;
 
 use super::seen::Seen;
 
-/// The history to which the chain belongs: that of the vectors of requests, `wire-1/request-*.hex`.
+/// The chain's history: that of the vectors of requests, `wire-1/request-*.hex`.
 pub(super) const HISTORY: ClusterId = ClusterId(1 << 100);
 
-/// With one of the last four bytes, the number of items is that many above this: about the 4,096 that are allowed.
+/// For the four highest bytes the number of items is this plus the byte: around the 4,096 that are allowed.
 const ABOUT_THE_MOST: usize = 3844;
 
 pub(super) struct Reader<'a> {
@@ -39,7 +42,7 @@ impl<'a> Reader<'a> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// As many of the next bytes as are there, at most `len`.
+    /// The next bytes, at most `len`.
     pub(super) fn take(&mut self, len: usize) -> &'a [u8] {
         self.left.split_off(..len.min(self.left.len())).unwrap_or_default()
     }
@@ -52,7 +55,7 @@ impl<'a> Reader<'a> {
         self.is().then(|| make(self))
     }
 
-    /// Mostly small, sometimes at an end of the range.
+    /// A number: mostly small, sometimes at an end of the range.
     fn number(&mut self) -> u64 {
         match self.byte() {
             255 => u64::MAX,
@@ -73,7 +76,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One letter, repeated: a short key is a prefix of many others.
+    /// A key of one repeated letter: a short key is a prefix of many others.
     fn key(&mut self) -> Bytes {
         let byte = self.byte();
         let len = match byte >> 2 {
@@ -86,7 +89,7 @@ impl<'a> Reader<'a> {
         vec![b'a' + (byte & 3); len].into()
     }
 
-    /// Many different ones, of one byte more each.
+    /// Many different keys, each one byte longer than the last.
     fn rising_keys(&mut self) -> impl Iterator<Item = Bytes> + use<> {
         let (letter, most) = (b'a' + (self.byte() & 3), usize::from(self.byte()));
         (0..most).map(move |len| vec![letter; len].into())
@@ -110,7 +113,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A few of them, or the same few so often that they are many, or about the most that are allowed.
+    /// A few items, the same few repeated many times, or about as many as are allowed.
     fn many<T: Clone>(&mut self, make: impl Fn(&mut Self) -> T) -> Vec<T> {
         let byte = self.byte();
         let few: Vec<T> = (0..byte % 12).map(|_| make(self)).collect();
@@ -185,16 +188,16 @@ impl<'a> Reader<'a> {
             2 => Query::Scan(self.scan(seen)),
             3 | 4 => {
                 let (prefix, after) = (self.key(), self.some(|reader| reader.sequence(seen)));
-                Query::Changes(Watch { prefix, after, shown: self.count() })
+                Query::Changes(WatchQuery { prefix, after, shown: self.count() })
             }
             _ => {
                 let from = if self.is() { seen.position() } else { self.number() };
-                Query::Hashed(Hashed { from, limit: self.count() })
+                Query::Hashed(HashedQuery { from, limit: self.count() })
             }
         }
     }
 
-    fn scan(&mut self, seen: &Seen) -> Scan {
+    fn scan(&mut self, seen: &Seen) -> ScanQuery {
         let prefix = self.key();
         let after = self.some(|reader| if reader.is() { seen.next_key() } else { reader.key() });
         let snapshot = match self.byte() % 5 {
@@ -203,7 +206,7 @@ impl<'a> Reader<'a> {
             3 => Snapshot::Of(seen.snapshot(self.byte())),
             _ => Snapshot::Of(self.number()),
         };
-        Scan { prefix, after, limit: self.count(), snapshot }
+        ScanQuery { prefix, after, limit: self.count(), snapshot }
     }
 
     fn write_operation(&mut self, seen: &Seen) -> Operation {
@@ -237,7 +240,7 @@ impl<'a> Reader<'a> {
             9 => Write::Batch(self.many(|reader| reader.step(seen))),
             10..13 => {
                 let require = self.many(|reader| reader.requirement(seen));
-                Write::Script(Script { require, groups: self.groups(seen) })
+                Write::Script(ScriptWrite { require, groups: self.groups(seen) })
             }
             13 | 14 => Write::OpenSession,
             _ => Write::Resolve,
@@ -259,21 +262,21 @@ impl<'a> Reader<'a> {
         Requirement { key: self.key(), expected: self.expected(seen) }
     }
 
-    /// Many ones are empty: each could be about as large as a request may be.
-    fn groups(&mut self, seen: &Seen) -> Vec<Group> {
+    /// Groups of a script. Many groups are empty ones: each could be about as large as a request may be.
+    fn groups(&mut self, seen: &Seen) -> Vec<ScriptGroup> {
         match self.byte() {
-            byte @ 252.. => vec![Group::default(); ABOUT_THE_MOST + usize::from(byte)],
+            byte @ 252.. => vec![ScriptGroup::default(); ABOUT_THE_MOST + usize::from(byte)],
             240..252 => {
                 let steps = self.rising_keys().map(|key| ScriptStep::Get { key }).collect();
-                vec![Group { require: Vec::new(), steps }]
+                vec![ScriptGroup { require: Vec::new(), steps }]
             }
             byte => (0..byte % 4).map(|_| self.group(seen)).collect(),
         }
     }
 
-    fn group(&mut self, seen: &Seen) -> Group {
+    fn group(&mut self, seen: &Seen) -> ScriptGroup {
         let require = self.many(|reader| reader.requirement(seen));
-        Group { require, steps: self.many(Self::script_step) }
+        ScriptGroup { require, steps: self.many(Self::script_step) }
     }
 
     fn script_step(&mut self) -> ScriptStep {

@@ -1,53 +1,55 @@
-//! What clients ask for, and how it is said.
+//! The operations of clients, and the requests that express them.
 
 use std::ops::Bound;
 
 use artillery_proto::{
     Sequence, Version,
-    replica::{Expected, Group, Hashed, Query, ReadMode, Requirement, Scan, Script, ScriptStep, Snapshot, Step, Write},
-    tries::Repeat,
+    api::{
+        Expected, HashedQuery, Query, ReadMode, Requirement, ScanQuery, ScriptGroup, ScriptStep, ScriptWrite, Snapshot,
+        Step, Write, retry::Repeat,
+    },
 };
 
 use super::keys::{Keys, PREFIX, encode, key_bytes, place};
 use crate::history::{Call, SeriesCall, Value};
 
-/// What is done to one key.
+/// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartCall {
-    /// To a register.
+    /// On a register.
     Register(Call),
-    /// To a list or a counter.
+    /// On a list or a counter.
     Series(SeriesCall),
 }
 
 /// A write, or one of the writes of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// To which key.
+    /// The key.
     pub key: u32,
-    /// What.
+    /// The operation on it.
     pub call: PartCall,
 }
 
-/// What an operation is.
+/// An operation of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Opens a session.
     Open,
-    /// Writes: one thing, or a batch of this number.
+    /// Writes: a single write or a batch.
     Write {
-        /// What.
+        /// The writes.
         parts: Vec<Part>,
-        /// The batch; 0: none.
+        /// The number of the batch; 0: none.
         batch: u64,
     },
-    /// Runs a script of this number, each of whose groups reads a key and writes it.
+    /// Runs a script. Each of its groups reads a key and writes it.
     Script {
-        /// What, in groups of their own.
+        /// The writes, each in a group of its own.
         parts: Vec<Part>,
-        /// A put in a group before them which fails behind it, always.
+        /// A put in an additional first group, which always fails after the put.
         fails: Option<Part>,
-        /// Its number.
+        /// The number of the script.
         batch: u64,
     },
     /// Reads one key.
@@ -56,27 +58,27 @@ pub enum Ask {
     Keys(Vec<u32>, ReadMode),
     /// Reads a page of the keys behind this one.
     Page {
-        /// Behind which; `None`: from the first.
+        /// The key behind which the page begins; `None`: at the first key.
         after: Option<u32>,
         /// Entries at most.
         limit: u32,
-        /// As part of a snapshot or not.
+        /// The snapshot to read from, if any.
         snapshot: Snapshot,
-        /// How.
+        /// The mode of the read.
         mode: ReadMode,
     },
     /// Reads a page of keys in hash order.
     Hashed {
-        /// From which position on; 0: from the first.
+        /// The position at which the page begins; 0: at the first.
         from: u64,
         /// Keys at most.
         limit: u32,
-        /// How.
+        /// The mode of the read.
         mode: ReadMode,
     },
 }
 
-/// What a node is asked to do.
+/// A request to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// A write.
@@ -85,25 +87,25 @@ pub enum Request {
     Read(Query, ReadMode),
 }
 
-/// An operation with all that goes with it.
+/// An operation with everything that belongs to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// What.
+    /// The operation.
     pub ask: Ask,
-    /// Of which chain.
+    /// The chain.
     pub chain: usize,
-    /// What is sent.
+    /// The request that is sent.
     pub request: Request,
-    /// The session and the number in it by which it is known again.
+    /// The request id: a session and a number in it. Nodes recognize a repetition by it.
     pub id: Option<(Version, u64)>,
-    /// The floor of the session that it is in.
+    /// The floor of its session.
     pub floor: Option<Sequence>,
-    /// Whether nodes are told that.
+    /// Whether the request carries the floor.
     pub tells_floor: bool,
 }
 
 impl Asked {
-    /// What it does to ask twice.
+    /// The effect of asking twice.
     pub fn repeat(&self) -> Repeat {
         match (&self.request, self.id) {
             (Request::Read(..) | Request::Write(Write::OpenSession), _) => Repeat::Harmless,
@@ -139,12 +141,12 @@ impl Ask {
         }
     }
 
-    /// Whether its answer must be that of a moment while it was under way.
+    /// Whether its answer must be that of one moment between its call and its return.
     pub fn is_linearizable(&self) -> bool {
         matches!(self.mode(), Some(ReadMode::Strong | ReadMode::ThroughChain))
     }
 
-    /// The keys behind `after` and, if there are more, up to `next`: what a page speaks of.
+    /// The keys that a page covers: those behind `after` and, if there are more pages, up to `next`.
     pub fn range(
         keys: &Keys,
         chain: usize,
@@ -157,14 +159,14 @@ impl Ask {
 }
 
 impl Ask {
-    /// The keys at `from` or behind it and, if there are more, before `next`: what a page in hash order speaks of.
+    /// The keys that a page in hash order covers: those at `from` or behind it and, if there are more pages, before `next`.
     pub fn placed(keys: &Keys, chain: usize, from: u64, next: u64) -> impl Iterator<Item = u32> + use<> {
         let is_in = move |at: u64| at >= from && (next == 0 || at < next);
         keys.of_chain(chain).filter(move |&key| is_in(place(&key_bytes(key))))
     }
 }
 
-/// The request that asks for `ask`; a value gets `padding` bytes more than it needs.
+/// The request for `ask`. Values get `padding` more bytes than they need.
 pub fn request(ask: &Ask, padding: usize) -> Request {
     match ask {
         Ask::Open => Request::Write(Write::OpenSession),
@@ -177,10 +179,10 @@ pub fn request(ask: &Ask, padding: usize) -> Request {
         Ask::Keys(keys, mode) => Request::Read(Query::Keys(keys.iter().map(|&key| key_bytes(key)).collect()), *mode),
         Ask::Page { after, limit, snapshot, mode } => {
             let after = after.map(key_bytes);
-            let scan = Scan { prefix: PREFIX.into(), after, limit: *limit, snapshot: *snapshot };
+            let scan = ScanQuery { prefix: PREFIX.into(), after, limit: *limit, snapshot: *snapshot };
             Request::Read(Query::Scan(scan), *mode)
         }
-        &Ask::Hashed { from, limit, mode } => Request::Read(Query::Hashed(Hashed { from, limit }), mode),
+        &Ask::Hashed { from, limit, mode } => Request::Read(Query::Hashed(HashedQuery { from, limit }), mode),
     }
 }
 
@@ -199,12 +201,12 @@ fn alone(part: &Part, padding: usize) -> Write {
     }
 }
 
-fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> Script {
+fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> ScriptWrite {
     let require = conditions(parts).map(|(part, expected)| Requirement {
         key: key_bytes(part.key),
         expected: if expected.is_none() { Expected::Absent } else { Expected::Version(expected) },
     });
-    // What a register holds is no number.
+    // Fails always: the value of a register is not a number.
     let failing = fails.map(|part| {
         let key = key_bytes(part.key);
         group(vec![script_step(part, padding), ScriptStep::Increment { key, by: 1 }])
@@ -213,11 +215,11 @@ fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> Script {
         let key = key_bytes(part.key);
         group(vec![ScriptStep::Get { key }, script_step(part, padding)])
     });
-    Script { require: require.collect(), groups: failing.into_iter().chain(done).collect() }
+    ScriptWrite { require: require.collect(), groups: failing.into_iter().chain(done).collect() }
 }
 
-fn group(steps: Vec<ScriptStep>) -> Group {
-    Group { require: Vec::new(), steps }
+fn group(steps: Vec<ScriptStep>) -> ScriptGroup {
+    ScriptGroup { require: Vec::new(), steps }
 }
 
 fn script_step(part: &Part, padding: usize) -> ScriptStep {
@@ -231,7 +233,7 @@ fn script_step(part: &Part, padding: usize) -> ScriptStep {
     }
 }
 
-/// Conditions first, each of a part of its own, in the order of the parts.
+/// The steps of a batch: first the conditions of all parts, then their writes, both in the order of the parts.
 fn steps(parts: &[Part], padding: usize) -> Vec<Step> {
     let required = conditions(parts).map(|(part, expected)| Step::Require {
         key: key_bytes(part.key),
@@ -246,7 +248,7 @@ fn steps(parts: &[Part], padding: usize) -> Vec<Step> {
     required.chain(done).collect()
 }
 
-/// The parts of a batch that expect something, by the steps that say so.
+/// The parts of a batch that expect a version, in the order of the steps that require it.
 pub(super) fn conditions(parts: &[Part]) -> impl Iterator<Item = (&Part, Version)> {
     parts.iter().filter_map(|part| match part.call {
         PartCall::Register(Call::CompareAndSwap { expected, .. }) => Some((part, expected)),

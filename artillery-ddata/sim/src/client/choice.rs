@@ -1,8 +1,8 @@
-//! What clients choose to do.
+//! How clients choose their operations.
 
 use std::time::Duration;
 
-use artillery_proto::replica::{ReadMode, Snapshot};
+use artillery_proto::api::{ReadMode, Snapshot};
 
 use super::{
     Client, Mix, Walking,
@@ -14,21 +14,21 @@ use crate::history::{Call, SeriesCall, Value};
 /// An operation, its chain, and the node to ask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// What.
+    /// The operation.
     pub ask: Ask,
-    /// Of which chain.
+    /// The chain.
     pub chain: usize,
-    /// Whom.
+    /// The node to ask.
     pub node: usize,
-    /// Whether no other node will do.
+    /// Whether only this node may be asked.
     pub pinned: bool,
 }
 
-/// Marks the values of groups that fail: nobody may ever see one.
+/// Marks the values of groups that fail. No read may ever show one.
 const FAILS: u64 = 1 << 62;
 
 impl Client {
-    /// Chooses what to do next. `value` is for a write, if it becomes one.
+    /// Chooses the next operation. If it is a write, it writes `value`.
     pub fn choose(&mut self, mix: &Mix, keys: &Keys, nodes: usize, value: Value) -> Choice {
         if let Some(scan) = &self.scan {
             let (chain, pinned) = (scan.chain, scan.snapshot.is_some());

@@ -1,11 +1,11 @@
-//! Which keys there are, what each is for, and how values are told apart.
+//! The keys of a world, their kinds, and the encoding of values.
 
 use artillery_proto::store::position;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::history::Value;
 
-/// What a key is for.
+/// The kind of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// Put, swapped, deleted.
@@ -29,24 +29,24 @@ pub struct Keys {
     pub chains: usize,
 }
 
-/// What all keys begin with.
+/// The common prefix of all keys.
 pub(super) const PREFIX: &str = "key-";
 
-/// Bytes of an item of a list.
+/// Length of an item of a list, in bytes.
 const ITEM: usize = 12;
 
 impl Keys {
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         (self.registers + self.lists + self.counters) as usize
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What a key is for.
+    /// The kind of a key.
     pub fn kind(&self, key: u32) -> KeyKind {
         match key {
             key if key < self.registers => KeyKind::Register,
@@ -78,12 +78,12 @@ pub fn key_of(bytes: &[u8]) -> Option<u32> {
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// The position of a key in hash order: of few, so that keys share them.
+/// The position of a key in hash order: one of a few, so that keys share positions.
 pub fn place(key: &[u8]) -> u64 {
     position(key) % 5 + 1
 }
 
-/// A value says which it is and to which key it belongs; its padding too can be told from any other.
+/// The bytes of a value. They name the value and its key; the padding too differs from that of any other value.
 pub(super) fn encode(key: u32, value: Value, padding: usize) -> Bytes {
     let mut bytes = BytesMut::with_capacity(ITEM + padding);
     bytes.put_u64_le(value.0);
@@ -92,7 +92,7 @@ pub(super) fn encode(key: u32, value: Value, padding: usize) -> Bytes {
     bytes.freeze()
 }
 
-/// The value that `bytes` of `key` stand for, if they are whole and belong to it.
+/// The value that `bytes` encode, if they are whole and belong to `key`.
 pub(super) fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
     let (value, rest) = bytes.split_first_chunk::<8>()?;
     let (owner, padding) = rest.split_first_chunk::<4>()?;
@@ -105,7 +105,7 @@ pub(super) fn decode_list(key: u32, bytes: &[u8]) -> Option<Vec<Value>> {
     bytes.chunks(ITEM).map(|item| decode(key, item)).collect()
 }
 
-/// How many items a list of so many bytes has.
+/// The number of items in a list of this length in bytes.
 pub(super) fn items(length: u64) -> Option<u64> {
     length.is_multiple_of(ITEM as u64).then_some(length / ITEM as u64)
 }

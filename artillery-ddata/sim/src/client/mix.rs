@@ -1,8 +1,8 @@
-//! How often clients ask for what.
+//! The mix of operations of clients.
 
 use crate::rng::Rng;
 
-/// How often clients ask for what, in parts of a thousand.
+/// How often clients choose each operation, in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mix {
     /// Writes among all operations.
@@ -11,23 +11,23 @@ pub struct Mix {
     pub deletes: u32,
     /// Compare-and-swaps among writes of registers.
     pub swaps: u32,
-    /// Deletes that tell what was there among writes of registers.
+    /// Deletes that return the value, among writes of registers.
     pub takes: u32,
     /// Batches among writes.
     pub batches: u32,
     /// Scripts among writes.
     pub scripts: u32,
-    /// Whether every batch writes all registers of its chain, and nothing else does.
+    /// Whether every batch writes all registers of its chain, and registers get no other writes.
     pub whole_batches: bool,
     /// Writes that carry a request id.
     pub numbered: u32,
-    /// Answered writes that are asked for once more, late.
+    /// Answered writes that are repeated once more, late.
     pub duplicates: u32,
-    /// Unanswered writes that are settled rather than asked for again.
+    /// Unanswered writes that are settled rather than repeated.
     pub settled: u32,
     /// Reads that may show uncommitted versions, among reads.
     pub eventual: u32,
-    /// Reads that may do so within bounds, among reads.
+    /// Reads that may show uncommitted versions within bounds, among reads.
     pub bounded: u32,
     /// Reads behind a barrier, among reads.
     pub through_chain: u32,
@@ -39,7 +39,7 @@ pub struct Mix {
     pub walks: u32,
     /// Reads in the session of their application.
     pub sessions: u32,
-    /// So many clients write and do little else, the others read; 0: all do both.
+    /// Number of clients that mostly write; the others read. 0: all clients do both.
     pub writers: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: by what numbers requests are known again, and how far their owner has seen.
+//! Sessions: the numbers by which repeated requests are recognized, and how far their application has seen the history.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ pub struct Session {
     open: BTreeSet<u64>,
 }
 
-/// What an application knows of one chain. Its clients share it.
+/// What an application knows of one chain, shared by its clients.
 #[derive(Clone, Default, Debug)]
 pub struct Standing {
     session: Option<Session>,
-    /// Whether somebody is opening a session.
+    /// Whether a client is opening a session.
     pub opening: bool,
-    /// Up to where the history was seen or written.
+    /// The sequence up to which the application has seen or written the history.
     pub floor: Sequence,
 }
 
@@ -29,7 +29,7 @@ impl Standing {
         self.session = Some(Session { id, next: 1, open: BTreeSet::new() });
     }
 
-    /// The session `id` is no more.
+    /// The session `id` has been evicted.
     pub fn expired(&mut self, id: Version) {
         if self.session.as_ref().is_some_and(|session| session.id == id) {
             self.session = None;
@@ -41,7 +41,7 @@ impl Standing {
         self.session.is_some()
     }
 
-    /// A new request.
+    /// The id of a new request.
     pub fn number(&mut self) -> Option<(Version, u64)> {
         let session = self.session.as_mut()?;
         let number = session.next;
@@ -50,14 +50,14 @@ impl Standing {
         Some((session.id, number))
     }
 
-    /// The request is over.
+    /// The request has ended.
     pub fn close(&mut self, (id, number): (Version, u64)) {
         if let Some(session) = self.session.as_mut().filter(|session| session.id == id) {
             session.open.remove(&number);
         }
     }
 
-    /// The lowest number still unanswered; of a session that is no more, 0 says nothing.
+    /// The lowest unanswered number. 0, which confirms nothing, if the session has been evicted.
     pub fn lowest(&self, id: Version) -> u64 {
         match &self.session {
             Some(session) if session.id == id => session.open.first().copied().unwrap_or(session.next),
@@ -65,7 +65,7 @@ impl Standing {
         }
     }
 
-    /// The history was seen up to here.
+    /// The application has seen the history up to `seen`.
     pub fn rise(&mut self, seen: Sequence) {
         self.floor = self.floor.max(seen);
     }

@@ -1,8 +1,8 @@
-//! What clients make of answers.
+//! How clients interpret answers.
 
 use artillery_proto::{
     Incarnation, NodeId, Sequence,
-    replica::{Committed, Computed, Read, Way},
+    api::{Computed, ReadPath, ReadReply, WriteReply},
     store::Held,
 };
 
@@ -30,7 +30,7 @@ fn client(ask: Ask, id: Option<(Version, u64)>) -> Client {
     let asked = Asked { ask, chain: 0, request, id, floor: None, tells_floor: false };
     client.pending = Some(Pending {
         number: 1,
-        tries: Tries::new(asked.repeat()),
+        tries: RetryState::new(asked.repeat()),
         asked: Arc::new(asked),
         called: 1,
         since: 1,
@@ -62,7 +62,7 @@ fn an_unanswered_write_is_unknown_a_refused_one_is_not() {
 }
 
 #[test]
-fn a_numbered_write_is_asked_again() {
+fn numbered_write_is_repeated() {
     let mut numbered = client(write(Call::Put(Value(1))), Some((Version::new(1, 1), 1)));
     assert!(matches!(numbered.unanswered(3, 0), Some(Next::Again(..))));
     assert!(matches!(reply(&mut numbered, Reply::Refused(Refusal::Busy)), Next::Again(..)));
@@ -74,7 +74,7 @@ fn a_numbered_write_is_asked_again() {
 }
 
 #[test]
-fn a_batch_tells_of_each_part() {
+fn batch_reports_each_part() {
     let part = |key, call| Part { key, call: PartCall::Register(call) };
     let swap = Call::CompareAndSwap { expected: Version::NONE, value: Value(5) };
     let count = Part { key: 3, call: PartCall::Series(crate::history::SeriesCall::Increment) };
@@ -85,7 +85,7 @@ fn a_batch_tells_of_each_part() {
     let answers: Vec<Answer> = told.operations.iter().map(|(.., answer)| *answer).collect();
     assert_eq!(answers, [Answer::Refused, Answer::Failed(was)]);
     assert_eq!(told.series[0].2, SeriesAnswer::Refused);
-    let committed = Committed { version: at, copies: 3, replayed: false, result: Computed::Nothing };
+    let committed = WriteReply { version: at, copies: 3, replayed: false, result: Computed::Nothing };
     let Next::Done(told, _) = reply(&mut client(batch, None), Reply::Committed(committed)) else {
         panic!("it is over")
     };
@@ -94,9 +94,9 @@ fn a_batch_tells_of_each_part() {
 }
 
 #[test]
-fn nonsense_is_noticed() {
+fn senseless_reply_is_a_failure() {
     let held = Held { version: Version::new(1, 1), value: Some(encode(0, Value(1), 0)) };
-    let read = Read { held: Some(held), clean: true, way: Way::Local, as_of: Sequence(1) };
+    let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: Sequence(1) };
     let mut reader = client(Ask::Read(1, ReadMode::Strong), None);
     let failure = reader.reply(Reply::Read(read.clone()), &KEYS, &ids()).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Claims, "a value of another key");

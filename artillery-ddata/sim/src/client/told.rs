@@ -1,10 +1,10 @@
-//! What a client makes of an answer.
+//! How a client interprets an answer.
 
 use artillery_proto::{
     Sequence, Version,
-    replica::{Committed, Computed, GroupFailure, HashedPage, Page, Reply, StepOutcome},
+    api::{Computed, GroupFailure, HashedReply, Reply, ScanReply, StepOutcome, WriteReply},
     store::Held,
-    update,
+    types::update,
 };
 use bytes::Bytes;
 
@@ -17,29 +17,29 @@ use crate::{
     oracle::{Failure, Oracle},
 };
 
-/// What belongs into the history.
+/// What an answer adds to the history.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Told {
-    /// Of registers.
+    /// Operations on registers.
     pub operations: Vec<(u32, Call, Answer)>,
-    /// Of lists and counters.
+    /// Operations on lists and counters.
     pub series: Vec<(u32, SeriesCall, SeriesAnswer)>,
-    /// Keys seen together, and the versions of their values.
+    /// Keys that were seen together, and the versions of their values.
     pub seen: Vec<(u32, Option<Version>)>,
-    /// Up to where the history was seen.
+    /// The sequence up to which the answer shows the history.
     pub as_of: Option<Sequence>,
-    /// The update that answers.
+    /// The version of the update that answered.
     pub version: Option<Version>,
-    /// Behind which key a page ends, if it isn't the last, and its snapshot.
+    /// The key behind which a page ends, unless it is the last one, and its snapshot.
     pub page: Option<(Option<u32>, Option<u64>)>,
-    /// Keys of a page in hash order, and the position at which it goes on.
+    /// Keys of a page in hash order, and the position at which the next page begins.
     pub hashed: Option<(Vec<u32>, u64)>,
 }
 
-/// What the answer `reply` to `asked` tells.
+/// What the answer `reply` to `asked` adds to the history.
 ///
 /// # Errors
-/// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if a value is none that anybody wrote.
+/// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if no client wrote a value in it.
 pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> {
     match (&asked.ask, reply) {
         (Ask::Open, Reply::Committed(committed)) => Ok(Told { version: Some(committed.version), ..Told::default() }),
@@ -79,7 +79,7 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
     }
 }
 
-/// What is left of a write without an outcome: refused, or unknown.
+/// What a write without an outcome adds to the history: refused, or unknown.
 pub fn ended(asked: &Asked, refused: bool) -> Told {
     let mut told = Told::default();
     let (Ask::Write { parts, .. } | Ask::Script { parts, .. }) = &asked.ask else { return told };
@@ -104,7 +104,7 @@ fn nonsense(asked: &Asked, reply: &Reply) -> Failure {
     Failure::new(Oracle::Answers, format!("{:?} was answered with {reply:?}", asked.ask))
 }
 
-fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told, Failure> {
+fn written(parts: &[Part], is_batch: bool, committed: &WriteReply) -> Result<Told, Failure> {
     let version = committed.version;
     let mut told = Told { version: Some(version), ..Told::default() };
     let wrong = || Failure::new(Oracle::Answers, format!("{parts:?} was answered with {committed:?}"));
@@ -118,7 +118,8 @@ fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told
                 let found = (*was, value_of(key, bytes)?);
                 told.operations.push((key, call, Answer::Took { version, found }));
             }
-            // Who answers a retry was joining when the value was taken, and never had it: this tells of a delete.
+            // The member that answers this retry was joining when the key was deleted, and never had the value. So the
+            // answer reports only a delete.
             (PartCall::Register(Call::GetDelete), Computed::TookForgotten(_)) => {
                 told.operations.push((key, Call::Delete, Answer::Written(version)));
             }
@@ -143,13 +144,13 @@ fn written(parts: &[Part], is_batch: bool, committed: &Committed) -> Result<Told
     Ok(told)
 }
 
-/// A put that no outcome of its script lets stand.
+/// A put that no outcome of its script may apply.
 fn never(part: &Part) -> Option<(u32, Call, Answer)> {
     if let PartCall::Register(call) = part.call { Some((part.key, call, Answer::Refused)) } else { None }
 }
 
-/// What the groups of a script read and wrote. Read together, it is a cut.
-fn ran(parts: &[Part], fails: bool, committed: &Committed, keys: &Keys) -> Result<Told, Failure> {
+/// What the groups of a script read and wrote. Their reads together are a cut.
+fn ran(parts: &[Part], fails: bool, committed: &WriteReply, keys: &Keys) -> Result<Told, Failure> {
     let version = committed.version;
     let mut told = Told { version: Some(version), ..Told::default() };
     let wrong = || Failure::new(Oracle::Answers, format!("{parts:?} was answered with {committed:?}"));
@@ -158,7 +159,7 @@ fn ran(parts: &[Part], fails: bool, committed: &Committed, keys: &Keys) -> Resul
         Computed::RanForgotten => None,
         _ => return Err(wrong()),
     };
-    let failed = Err(GroupFailure::Failed { step: 1, failure: update::Failure::NotANumber });
+    let failed = Err(GroupFailure::Failed { step: 1, failure: update::RequestFailure::NotANumber });
     if fails && outcomes.as_mut().is_some_and(|outcomes| outcomes.next() != Some(&failed)) {
         return Err(wrong());
     }
@@ -188,7 +189,7 @@ fn ran(parts: &[Part], fails: bool, committed: &Committed, keys: &Keys) -> Resul
     if outcomes.is_some_and(|mut left| left.next().is_some()) { Err(wrong()) } else { Ok(told) }
 }
 
-/// One part saw something else than it expected: none of them was applied.
+/// One part did not find the version that it expected, so no part was applied.
 fn conflict(
     parts: &[Part],
     is_batch: bool,
@@ -217,8 +218,8 @@ fn conflict(
     Some(told)
 }
 
-/// A page speaks of every key between its ends.
-fn shown(asked: &Asked, after: Option<u32>, page: &Page, keys: &Keys) -> Result<Told, Failure> {
+/// What a page shows: each key between its ends, present or absent.
+fn shown(asked: &Asked, after: Option<u32>, page: &ScanReply, keys: &Keys) -> Result<Told, Failure> {
     let unknown = |key: &Bytes| Failure::new(Oracle::Claims, format!("{key:?} was never asked for"));
     let next = page.next.as_ref().map(|key| key_of(key).ok_or_else(|| unknown(key))).transpose()?;
     let mut told = Told { as_of: Some(page.as_of), page: Some((next, page.snapshot)), ..Told::default() };
@@ -233,8 +234,8 @@ fn shown(asked: &Asked, after: Option<u32>, page: &Page, keys: &Keys) -> Result<
     }
 }
 
-/// A page in hash order names keys of its chain, none of them twice.
-fn listed(asked: &Asked, page: &HashedPage, keys: &Keys) -> Result<Told, Failure> {
+/// What a page in hash order shows. It must name keys of its chain, each at most once.
+fn listed(asked: &Asked, page: &HashedReply, keys: &Keys) -> Result<Told, Failure> {
     let mut met = Vec::new();
     for bytes in &page.keys {
         let key = key_of(bytes).filter(|&key| (key as usize) < keys.len() && keys.chain(key) == asked.chain);
@@ -246,7 +247,7 @@ fn listed(asked: &Asked, page: &HashedPage, keys: &Keys) -> Result<Told, Failure
     Ok(Told { as_of: Some(page.as_of), hashed: Some((met, page.next)), ..Told::default() })
 }
 
-/// Notes what was found of a key.
+/// Records what was found of a key.
 fn found(told: &mut Told, keys: &Keys, key: u32, held: Option<&Held>) -> Result<(), Failure> {
     let held = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
     told.seen.push((key, held.map(|(version, _)| version)));

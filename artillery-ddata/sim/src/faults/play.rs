@@ -1,4 +1,4 @@
-//! Faults that are meant for whoever has a role when they begin, not for a node of a given number.
+//! Faults for the members that have a role when the fault begins, rather than for given nodes.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use crate::rng::Rng;
 
 const MILLI: u64 = 1_000_000;
 
-/// A fault of the members that have these roles in the first chain when it begins.
+/// A fault for members by their role in the first chain when it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Play {
     /// Only the head hears the tail.
     WhisperingTail,
-    /// The tail is cut off, and the head isn't heard by the member behind it.
+    /// The tail is cut off, and the successor of the head does not hear the head.
     LostTail,
-    /// All members but the head are cut off together from everybody else.
+    /// All members but the head are cut off together from all other nodes.
     LostRest,
     /// The head is cut off.
     LostHead,
-    /// The head hears nobody, and all hear it.
+    /// The head hears no other node, and all hear it.
     DeafHead,
 }
 
 impl Play {
-    /// What it counts as.
+    /// The kind that it counts as.
     pub const fn kind(self) -> Kind {
         match self {
             Self::WhisperingTail | Self::LostRest | Self::DeafHead => Kind::Cut,
@@ -44,10 +44,10 @@ impl fmt::Display for Play {
     }
 }
 
-/// Adds the plays that begin at a moment to a plan; when all of them are over.
+/// Adds the plays that begin at a moment to a plan. Returns when all of them are over.
 type Plot = fn(&mut Rng, u64, &mut Vec<Planned>) -> u64;
 
-/// The same again and again between `from` and `until`, with time to heal.
+/// Repeats a plot between `from` and `until`, with time to heal in between.
 pub fn plays(rng: &mut Rng, plot: Plot, from: u64, until: u64) -> Vec<Planned> {
     let (mut at, mut plan) = (from, Vec::new());
     while at < until {
@@ -61,7 +61,7 @@ fn play(play: Play, start: u64, end: u64) -> Planned {
     Planned { fault: Fault::Play(play), start, end }
 }
 
-/// The tail has committed what only the head knows, and is lost; the others know it late.
+/// The tail is lost after a commit of which only the head knows. The other members learn of the loss late.
 pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let lost = at + rng.between(50, 300) * MILLI;
     let end = lost + rng.between(600, 1500) * MILLI;

@@ -1,16 +1,16 @@
-//! What clients are told, held against the log.
+//! Checks the answers to clients against the log.
 
 use artillery_proto::{
     Sequence, Version,
-    replica::Changes,
-    store::{Held, Record},
+    api::WatchReply,
+    store::{Held, ScanRecord},
 };
 use bytes::Bytes;
 
 use super::{ChainOracle, Failure, Oracle};
 
 impl ChainOracle {
-    /// Checks what somebody was told of `key`: that the update exists, says so, and is committed if that was claimed.
+    /// Checks an answer about `key`: the update exists, wrote that value, and is committed if the answer claims so.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -43,7 +43,7 @@ impl ChainOracle {
         Ok(())
     }
 
-    /// Checks that somebody who was told of the history up to `as_of` was shown no older state of `key`.
+    /// Checks that an answer that shows the history up to `as_of` shows no older state of `key`.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -53,7 +53,7 @@ impl ChainOracle {
             Some(held) => held.version >= newest,
             None => {
                 let later = self.places(key).iter().filter_map(|&at| self.log.get(at));
-                let deleted = |update: &artillery_proto::update::Update| {
+                let deleted = |update: &artillery_proto::types::update::Update| {
                     update.changes.iter().any(|change| change.key == key && change.value.is_none())
                 };
                 newest.is_none()
@@ -68,7 +68,7 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
-    /// Checks that `key` was shown as it was right after the update `as_of`.
+    /// Checks that an answer shows `key` as it was right after the update `as_of`.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -82,7 +82,7 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
-    /// Checks that `key` was listed right after the update `as_of` if it was there, and only then.
+    /// Checks that `key` was listed if and only if it was there right after the update `as_of`.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
@@ -95,20 +95,20 @@ impl ChainOracle {
         Err(Failure::new(Oracle::Claims, what))
     }
 
-    /// Whether `key` has been there all the time since `since`.
+    /// Whether `key` has been present all the time since `since`.
     pub fn was_there_throughout(&self, key: &[u8], since: Sequence) -> bool {
         let later = self.places(key).iter().filter(|&&at| at as u64 >= since.0).filter_map(|&at| self.log.get(at));
-        let deletes = |update: &artillery_proto::update::Update| {
+        let deletes = |update: &artillery_proto::types::update::Update| {
             update.changes.iter().any(|change| change.key == key && change.value.is_none())
         };
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
     }
 
-    /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as it was told.
+    /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as its answer goes.
     ///
     /// # Errors
     /// [`Oracle::Claims`].
-    pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &Changes) -> Result<(), Failure> {
+    pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &WatchReply) -> Result<(), Failure> {
         let behind = self.log.iter().skip(from.0 as usize);
         let upto = behind.take_while(|update| update.version.sequence <= shown.upto.next());
         let expected = upto.flat_map(|update| {
@@ -118,7 +118,7 @@ impl ChainOracle {
             update.changes.iter().take(upto).skip(seen).map(move |change| (update.version, change))
         });
         let mut expected = expected.filter(|(_, change)| change.key.starts_with(prefix));
-        let same = |record: &Record| {
+        let same = |record: &ScanRecord| {
             expected.next().is_some_and(|(version, change)| {
                 (&record.key, record.held.version, &record.held.value) == (&change.key, version, &change.value)
             })
@@ -128,7 +128,7 @@ impl ChainOracle {
             return Ok(());
         }
         let what = format!(
-            "who watched {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, which isn't what was changed"
+            "a watcher of {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, not what was changed"
         );
         Err(Failure::new(Oracle::Claims, what))
     }

@@ -1,22 +1,22 @@
-//! A chain whose members come and go: what is committed is settled by whoever commits it first, and by nobody otherwise
-//! afterwards; what isn't may vanish.
+//! A chain whose members come and go. The first member that commits a sequence settles its update, and no member may
+//! commit another one there. Uncommitted updates may vanish.
 
 use std::collections::BTreeMap;
 
-use artillery_proto::{MemberId, Sequence, Version, replica::Status, update::Update};
+use artillery_proto::{MemberId, Sequence, Version, replica::Status, types::update::Update};
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
-/// What was seen of a chain whose members come and go.
+/// Observations of a chain whose members come and go.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     /// Every update that any member ever had.
     versions: BTreeMap<Version, Update>,
-    /// By node: its present life.
+    /// The present incarnation of each node.
     lives: BTreeMap<usize, Life>,
 }
 
-/// One life of a node, as it was seen last.
+/// One incarnation of a node, as last observed.
 #[derive(Debug)]
 struct Life {
     id: MemberId,
@@ -32,10 +32,10 @@ impl ChainOracle {
         Self { moving: Some(Moving::default()), ..Self::new(0) }
     }
 
-    /// Looks at a node's replica after a step of it.
+    /// Checks the replica of a node after its step.
     ///
     /// # Errors
-    /// The rule that its present state breaks.
+    /// The rule that the present state of the replica breaks.
     pub fn observe_life<'a>(
         &mut self,
         node: usize,
@@ -57,7 +57,7 @@ impl ChainOracle {
             return Err(Failure::new(Oracle::Watermark, what));
         }
         if status.watermark < life.watermark {
-            // Only a full resync begins anew, and from nothing.
+            // Only a full resync begins anew, and does so from nothing.
             if status.watermark != Sequence::ZERO {
                 let what = format!("n{node}: watermark {} went back from {}", status.watermark, life.watermark);
                 return Err(Failure::new(Oracle::Watermark, what));
@@ -83,7 +83,7 @@ impl ChainOracle {
         self.commit_life(node, status)
     }
 
-    /// What a member has committed now is what others have committed, or the first word of it.
+    /// Checks what a member has newly committed: other members have committed the same, or this one is the first.
     fn commit_life(&mut self, node: usize, status: &Status) -> Result<(), Failure> {
         let Some(moving) = &mut self.moving else { return Ok(()) };
         let Some(life) = moving.lives.get_mut(&node) else { return Ok(()) };
@@ -100,12 +100,12 @@ impl ChainOracle {
                 }
                 (Some(_), _) => {}
                 (None, Some(version)) => new.extend(moving.versions.get(&version).cloned()),
-                // It came, was committed and left the backlog in one step. Once it could be committed nobody orders
-                // anything else under its number, so it is the newest that anybody ever had.
+                // The update came, was committed and left the backlog in one step. Once it could be committed, no head
+                // orders another one under its sequence. So it is the newest one there that any member ever had.
                 (None, None) => match newest_at(&moving.versions, sequence) {
                     Some(update) => new.push(update.clone()),
                     None => {
-                        let what = format!("n{node} has committed {sequence}, which nobody ever ordered");
+                        let what = format!("n{node} has committed {sequence}, which no head ever ordered");
                         return Err(Failure::new(Oracle::Prefix, what));
                     }
                 },

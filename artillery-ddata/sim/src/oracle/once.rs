@@ -1,11 +1,11 @@
-//! Every request stands in the log once, in a session that is open; and the table that knows them stays within its bytes.
+//! Every request is in the log once, in an open session, and the table of sessions stays within its bytes.
 
 use std::collections::BTreeSet;
 
 use artillery_proto::{
     Sequence, Version,
     replica::Status,
-    update::{MAX_TAKEN, Outcome, Update, UpdateKind},
+    types::update::{MAX_TAKEN, RequestOutcome, Update, UpdateKind},
 };
 
 use super::{ChainOracle, Failure, Oracle};
@@ -15,12 +15,12 @@ use super::{ChainOracle, Failure, Oracle};
 pub struct Requests {
     known: BTreeSet<(Version, u64)>,
     open: BTreeSet<Version>,
-    /// What all updates up to each have added to the table, in bytes, at most.
+    /// For each update, the most bytes that all updates up to it have added to the table.
     added: Vec<usize>,
 }
 
 impl Requests {
-    /// Takes in the next update of the log.
+    /// Adds the next update of the log.
     ///
     /// # Errors
     /// [`Oracle::Once`].
@@ -42,7 +42,7 @@ impl Requests {
         Ok(())
     }
 
-    /// What the updates up to this one have added.
+    /// The bytes that the updates up to this one have added.
     fn added_upto(&self, sequence: Sequence) -> usize {
         let upto = self.added.len().min(sequence.0 as usize);
         upto.checked_sub(1).map_or(0, |at| self.added[at])
@@ -55,12 +55,12 @@ impl Requests {
 }
 
 impl ChainOracle {
-    /// Checks the bytes of a member's table, which may have `limit`.
+    /// Checks that the table of a member stays within `limit` bytes.
     ///
-    /// The head orders an eviction right behind the update that makes one necessary, before anything else: evictions under
-    /// way left out, the table is within its bytes then. So what is committed exceeds them by what the last update added,
-    /// and only until the evictions behind it are committed too. What is pending comes on top; it is bounded as the updates
-    /// are that it belongs to, by the window.
+    /// The head orders an eviction right behind the update that makes it necessary, before any other update. Without the
+    /// evictions under way the table is within its bytes then. So the committed part exceeds them at most by what the last
+    /// update added, and only until the evictions behind it are committed too. Pending records come on top. The window bounds
+    /// them, as it bounds the updates that they belong to.
     ///
     /// # Errors
     /// [`Oracle::Bounds`].
@@ -70,7 +70,7 @@ impl ChainOracle {
         let mut below = self.log.iter().take(status.watermark.0 as usize);
         let last = below.rfind(|update| update.kind != UpdateKind::SESSION_EVICT);
         let added = |upto| self.requests.added_upto(upto);
-        // What isn't committed may vanish where members come and go: it stands in no log.
+        // Where members come and go, uncommitted updates may vanish, so the log does not contain them.
         let adds_pending = match self.moving {
             Some(_) => pending,
             None => added(status.last.sequence) - added(status.watermark),
@@ -85,12 +85,12 @@ impl ChainOracle {
     }
 }
 
-/// What an update adds to the table, at most.
+/// The most bytes that an update adds to the table.
 fn adds(update: &Update) -> usize {
     match (update.kind, update.request, update.outcome) {
         (UpdateKind::SESSION_OPEN, ..) => 160,
         (UpdateKind::SESSION_EVICT, ..) | (_, None, _) => 0,
-        (_, Some(_), Outcome::Took(version)) if !version.is_none() => 96 + MAX_TAKEN,
+        (_, Some(_), RequestOutcome::Took(version)) if !version.is_none() => 96 + MAX_TAKEN,
         (_, Some(_), _) => 96,
     }
 }

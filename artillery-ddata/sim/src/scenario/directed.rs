@@ -1,4 +1,4 @@
-//! Worlds in which one thing happens all the time that is rare elsewhere.
+//! Worlds in which one event that is rare elsewhere happens all the time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{client::Mix, rng::Rng};
 
 const MILLI: u64 = 1_000_000;
 
-/// One key, leases that run out soon, and nothing else to wait for.
+/// One key, short leases, and nothing else to wait for.
 fn brisk(rng: &mut Rng, setup: &mut Setup, members: usize, founders: usize, replicas: u64) {
     setup.members = members;
     controlled(rng, setup, founders, replicas);
@@ -41,7 +41,7 @@ pub(super) fn stalls(rng: &mut Rng, setup: &mut Setup) {
     setup.stalls = 300;
     setup.clients = 20;
     setup.pace = 3;
-    // Nobody asks again while a read takes its time.
+    // No client repeats a read that takes long.
     setup.attempt = (3000 * MILLI, 4000 * MILLI);
     setup.patience = (3500 * MILLI, 5000 * MILLI);
 }
@@ -103,7 +103,7 @@ pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
 pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {
     let members = rng.between(3, 4) as usize;
     brisk(rng, setup, members, 3, 3);
-    // So many that few of those that the lost head changes are changed by the others.
+    // So many that the other members change few of the keys that the lost head changes.
     setup.keys.registers = 150;
     setup.backlog = 64 << 20;
 }

@@ -1,4 +1,4 @@
-//! What is drawn from the seed for each kind of world.
+//! The setup that is drawn from the seed for each kind of world.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
     let mut setup = Setup {
         members: 3,
         chains: 1,
-        // Far away, more clients are needed for as many operations.
+        // With long delays it takes more clients to make as many operations.
         clients: (rng.between(4, 9) + delay / (2 * MILLI)) as usize,
         lanes: rng.pick(&[1, 1, 1, 3]),
         keys: Keys {
@@ -90,15 +90,15 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         audited: false,
         guards: Guards::ALL,
     };
-    // A piece at a time on a far link would be all that a run sees.
+    // On a far link with room for one piece at a time a run would see nothing else.
     if setup.profile.room < 16 << 10 {
         setup.chunk = 64 << 10;
     }
     setup
 }
 
-/// An append weighs as much as its whole list, which soon fills a small window for as long as it takes to commit: far away
-/// most of what clients write would hear `Busy` until they gave up, as no queue stands before these heads.
+/// An append counts for its whole list, which soon fills a small window until it commits. With long delays most writes would
+/// get `Busy` until their clients gave up, since these heads have no queue in front of the window.
 pub(super) fn hold_lists(setup: &mut Setup) {
     if setup.keys.lists > 0 && setup.profile.delay >= 2 * MILLI {
         setup.window = setup.window.max(16 << 10);
@@ -123,9 +123,9 @@ pub(super) fn retries(rng: &mut Rng, setup: &mut Setup) {
         settled: rng.between(0, 200) as u32,
         ..setup.mix
     };
-    // Records of what all of them have under way fit into half of the table.
+    // The records of all requests under way fit into half of the table.
     setup.session_bytes = setup.session_bytes.max(16 << 10);
-    // An append weighs as much as its whole list.
+    // An append counts for its whole list.
     setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
 }
 
@@ -133,10 +133,10 @@ pub(super) fn evictions(rng: &mut Rng, setup: &mut Setup) {
     setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
     setup.clients += rng.between(4, 8) as usize;
     setup.lanes = 1;
-    // Room for two of five of them with a record each, at least: of fewer sessions each is evicted before its client comes
-    // to use it, and all that anybody does is to open another one.
+    // Room for the sessions of two fifths of the clients at least, with a record each. With less room each session is evicted
+    // before its client can use it, and clients only open further ones.
     setup.session_bytes = (rng.between(900, 3000) as usize).max(setup.clients * 256 * 2 / 5);
-    // For the same reason nobody asks again before an answer can be there: each time opens one more session.
+    // For the same reason no client repeats a request before an answer can have come: each attempt opens one more session.
     let far = 12 * setup.profile.delay;
     setup.attempt = (setup.attempt.0.max(far), setup.attempt.1.max(2 * far));
     setup.patience = (setup.patience.0.max(4 * far), setup.patience.1.max(8 * far));
@@ -190,7 +190,7 @@ pub(super) fn readers(setup: &mut Setup) {
     setup.clients = 65;
     setup.lanes = 1;
     setup.mix = Mix { writers: 1, eventual: 0, bounded: 0, through_chain: 0, cuts: 0, scans: 0, ..setup.mix };
-    // At the same node, which isn't always the same one.
+    // All reads go to the same node, which changes over time.
     setup.favourite = 1000;
     setup.bursts = Some(30 * setup.profile.delay);
 }
@@ -200,9 +200,9 @@ pub(super) fn large(rng: &mut Rng, setup: &mut Setup) {
     setup.chains = rng.between(1, 2) as usize;
     setup.chunk = rng.between(10, 60) as usize;
     setup.padding = rng.between(200, 600);
-    // A list travels whole with each append: it would never get through.
+    // A list travels whole with each append, and would never get through.
     setup.keys.lists = 0;
-    // Room for a few pieces, and for more of them the farther away the others are.
+    // Room for a few pieces, and for more of them with longer delays.
     let far = 1 + setup.profile.delay / MILLI;
     setup.profile.room = rng.between(4, 16) as usize * far as usize * (64 + setup.chunk);
 }
@@ -212,9 +212,9 @@ pub(super) fn watches(rng: &mut Rng, setup: &mut Setup) {
     setup.chains = rng.between(1, 2) as usize;
     setup.keys.registers = rng.between(3, 6) as u32;
     setup.mix = Mix { writes: rng.between(400, 700) as u32, batches: 300, ..setup.mix };
-    // Now and then so little is kept that whoever was cut off for a while has fallen behind.
+    // With a small backlog a watcher that was cut off for a while has fallen behind.
     setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
-    // Some hold so little that updates are shown in parts.
+    // Some answers hold so little that updates are shown in parts.
     setup.answer = rng.pick(&[700, 1 << 10, 4 << 10, 256 << 10]);
     setup.watch_steps = rng.pick(&[20, 300, 16 << 10]);
 }
@@ -238,7 +238,7 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
     }
     setup.watchers = rng.below(3) as usize;
     setup.answer = rng.pick(&[1 << 10, 4 << 10, 256 << 10]);
-    // Some put what is appended to together in many steps.
+    // Some heads join the values of appends in many steps.
     setup.join = rng.pick(&[40, 300, 4 << 20]);
 }
 
@@ -251,7 +251,7 @@ pub(super) fn moving(rng: &mut Rng, setup: &mut Setup) {
 }
 
 pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) {
-    // Answers to renewals must come before leases are out, or nothing is ever served.
+    // Answers to renewals must come before leases expire, or nothing is ever served.
     if setup.profile.delay > 2 * MILLI {
         setup.profile.delay = 2 * MILLI;
         setup.profile.jitter = 2 * MILLI;
@@ -332,7 +332,7 @@ pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.keys.registers = rng.between(3, 12) as u32;
     setup.mix.deletes = 300;
-    // A batch of all registers fits.
+    // Room for a batch of all registers.
     setup.backlog = rng.pick(&[16 << 10, 48 << 10]);
     setup.padding = rng.pick(&[0, 300, 600]);
 }

@@ -1,4 +1,4 @@
-//! Members that live and yet hold their chain up, and changes that an operator wants.
+//! Live members that hold up their chain (gray failures), and changes that an operator orders.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::{
 
 const MILLI: u64 = 1_000_000;
 
-/// One member holds its chain up for so long.
+/// The time for which one member holds up its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gray {
-    /// What writes there are is measured from here on, until it begins.
+    /// From here until `start` the normal rate of writes is measured.
     pub quiet: u64,
-    /// When it begins.
+    /// When the member begins to hold up the chain.
     pub start: u64,
-    /// When it ends.
+    /// When the member stops doing so.
     pub end: u64,
 }
 
-/// Writes are back after so many virtual nanoseconds.
+/// Writes must be back within this time, in virtual nanoseconds.
 pub const BACK: u64 = 5 * SECOND;
 
 /// Three members with much to do, and perhaps a spare.
@@ -48,22 +48,22 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
     setup.attempt = (300 * MILLI, 600 * MILLI);
     if let Some(control) = &mut setup.control {
         control.founders = 3;
-        // Another leader would have to see it all anew.
+        // No elections: another leader would have to observe everything anew.
         (control.whims, control.cut_off) = (0, 0);
     }
 }
 
 pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
-    // Whoever asks the slow node itself waits for it, wherever it stands: were there as many reads as writes, it would
-    // have all that it can do with them alone, and clients that wait for a read write nothing.
+    // A client that asks the slow node itself waits for it, whatever its place. With as many reads as writes these alone would
+    // keep the node busy, and clients that wait for a read write nothing.
     setup.mix.writes = 800;
     setup.favourite = 0;
     setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
 }
 
-/// Three members, one of which holds its chain up again and again: the third and the fourth time it is kept away for 20 times
-/// `slow`, 12 s here, and would be for twice that if this had no end. Or a head that hears nobody any more, and a spare.
+/// Three members, one of which repeatedly holds up its chain. The third and fourth time it is kept away for 20 times `slow`,
+/// 12 s here; with unbounded backoff it would be twice that. Or a head that no longer hears other nodes, and a spare.
 pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.mix.writes = 800;
@@ -71,7 +71,7 @@ pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     setup.excused = false;
     setup.members = if rng.chance(300) { 3 } else { 4 };
     if setup.members > 3 {
-        // Nobody has to be found slow.
+        // No member has to be found slow.
         (setup.clients, setup.pace) = (4, 1);
         (setup.healed, setup.stop) = (14 * SECOND, 31 * SECOND);
     } else {
@@ -87,7 +87,7 @@ pub(super) fn orders(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.pace = 2;
     setup.peaceful = true;
-    // Far enough that something is under way when places are changed.
+    // Long delays, so that updates are under way when members change places.
     setup.profile.delay *= 4;
     setup.mix.numbered = 500;
 }
@@ -104,7 +104,7 @@ pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     }
 }
 
-/// One member holds its chain up: it hears nothing from another, or is not heard, or it is far from all, or slow.
+/// One member holds up its chain: it does not hear another member, or is not heard by it, or is far from all, or slow.
 pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec<Planned>> {
     let gray = setup.gray?;
     let node = rng.index(3);
@@ -120,8 +120,8 @@ pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec
     Some(plan)
 }
 
-/// Without a spare one member is far or slow four times, each time when it is back. With one the head is deaf from once on,
-/// until long after all should be well.
+/// Without a spare one member is far or slow four times, each time after it is back. With a spare the head is deaf from some
+/// moment until long after the chain should have recovered.
 pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     if setup.members > 3 {
         let start = rng.between(4000, 8000) * MILLI;
@@ -150,7 +150,7 @@ pub(super) fn new_orders(rng: &mut Rng) -> Vec<Planned> {
     plan
 }
 
-/// Orders by a clock of their own.
+/// Reorders at random times.
 pub(super) fn orders_at(rng: &mut Rng) -> Vec<Planned> {
     let mut plan = Vec::new();
     let mut at = 2 * SECOND;
@@ -182,7 +182,7 @@ fn short_delays(rng: &mut Rng, from: u64) -> impl Iterator<Item = Planned> + use
     delays.into_iter()
 }
 
-/// A calm world for a test that wants its own fault.
+/// A calm world for a test with a fault of its own.
 pub fn gray_setup(seed: u64, faults: Vec<Planned>) -> Setup {
     let mut rng = Rng::new(seed, Concern::Setup);
     let mut setup = common(&mut rng);

@@ -1,4 +1,4 @@
-//! Members that leave, until one or two are left, often a moment after one was killed; one comes back much later.
+//! Members leave until one or two are left, often right after one was killed. One comes back much later.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MILLI: u64 = 1_000_000;
 
 pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
-    // No spare that would have to take over from members of which none is left.
+    // No spare: it would have to take over from members of which none is left.
     controlled(rng, setup, setup.members, 5);
     if let Some(control) = &mut setup.control {
         (control.whims, control.cut_off) = (0, 0);
@@ -20,7 +20,7 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.closes = true;
 }
 
-/// All nodes but one or two are told to stop, some of them together, often a moment after another one was killed.
+/// All nodes but one or two are told to stop, some of them together, often right after another one was killed.
 pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let farewell = setup.control.map_or(0, |control| control.lease.as_nanos() as u64 * 3);
     let mut nodes: Vec<usize> = (0..setup.members).collect();
@@ -50,24 +50,25 @@ pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     plan
 }
 
-/// Two to five nodes, of which an operator restarts one after the other; a joiner often needs a while for what there is.
+/// Two to five nodes, which an operator restarts one after the other. A joiner often needs a while for its resync.
 pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
-    // Clients of many spares hear of no chain too often.
+    // With many spares clients would get `NoChain` too often.
     let least = if setup.members > 3 { 2 } else { 1 };
     let replicas = rng.between(least, 3.min(setup.members as u64));
     controlled(rng, setup, setup.members, replicas);
     setup.chains = rng.between(1, 2) as usize;
     setup.keys.registers = rng.pick(&[2, 12, 60]);
     setup.padding = rng.pick(&[0, 300, 600]);
-    // More than the largest batch: what a sole member orders and commits in one step is seen by that alone.
+    // More than the largest batch: the oracle sees an update that a sole member orders and commits in one step only
+    // in its backlog.
     setup.backlog = rng.pick(&[128 << 10, 1 << 20]);
     if let Some(control) = &mut setup.control {
         control.rolls = true;
     }
 }
 
-/// Five or six nodes, of which some never serve: as soon as one of these hears no member, an operator has it found another
+/// Five or six nodes, of which some never serve. When one of these hears no member, an operator has it found another
 /// cluster.
 pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(5, 6) as usize;
@@ -79,7 +80,8 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     }
 }
 
-/// Three to six nodes, of which most that keep the log are lost at once, beside other faults; they start other lives later.
+/// Three to six nodes. Most of those that keep the log are lost at once, beside other faults, and start other incarnations
+/// later.
 pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(3, 6) as usize;
     let replicas = rng.between(2, 3);
@@ -88,11 +90,11 @@ pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     if let Some(control) = &mut setup.control {
         control.loses = true;
     }
-    // A node that takes all in anew isn't held up by the number of pieces.
+    // The number of pieces does not slow down a node that receives everything anew.
     setup.chunk = 64 << 10;
 }
 
-/// Nodes form a cluster beside all faults, and go on through others, with failover.
+/// Nodes form a cluster among all faults, and go on among others, with failover.
 pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     let expect = rng.between(3, 5);
     setup.members = (expect + rng.below(2)) as usize;
@@ -102,7 +104,7 @@ pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: replicas as u32 });
 }
 
-/// Nodes that are cut off for long enough that those of them that never served take the members for gone.
+/// Nodes are cut off for so long that those of them that never served take the members for lost.
 pub(super) fn cut_off(rng: &mut Rng, nodes: usize) -> Vec<Planned> {
     let one = |rng: &mut Rng| {
         let start = rng.between(2 * SECOND, HEALED - 6 * SECOND);

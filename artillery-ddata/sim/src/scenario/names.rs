@@ -1,9 +1,9 @@
-//! What scenarios are called, and what they are.
+//! Names and descriptions of scenarios.
 
 use super::Scenario;
 
 impl Scenario {
-    /// All of them.
+    /// All scenarios.
     pub const ALL: [Self; 53] = [
         Self::Calm,
         Self::Lossy,
@@ -119,7 +119,7 @@ impl Scenario {
         }
     }
 
-    /// What it is, in a few words.
+    /// A short description.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Calm => "three members, nothing worse than delays",

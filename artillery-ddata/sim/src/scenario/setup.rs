@@ -1,4 +1,4 @@
-//! What a run depends on, besides its seed.
+//! The setup of a run.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::{
     world::Boundary,
 };
 
-/// All that a run depends on, besides the seed's streams.
+/// Everything on which a run depends, besides the random streams of its seed.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Nodes. Each is a member of every chain, unless the cluster is formed first.
     pub members: usize,
-    /// Chains; each begins at another node.
+    /// Chains. Each has another node as its head.
     pub chains: usize,
     /// Clients.
     pub clients: usize,
-    /// So many of them are one application and share its sessions.
+    /// Clients of one application, which share its sessions.
     pub lanes: usize,
     /// Keys, shared by all chains.
     pub keys: Keys,
-    /// Where strong reads are served.
+    /// The mode of the chains: which members serve strong reads.
     pub mode: Mode,
-    /// What clients ask for.
+    /// The mix of operations.
     pub mix: Mix,
     /// Window of a head, in bytes.
     pub window: usize,
@@ -35,21 +35,21 @@ pub struct Setup {
     pub backlog: usize,
     /// Bytes of updates that a joiner keeps beside a snapshot.
     pub joiner_buffer: usize,
-    /// What client sessions and their records may take up, in bytes.
+    /// Bound on client sessions and their records, in bytes.
     pub session_bytes: usize,
-    /// What an answer of many entries holds, in bytes.
+    /// Bound on an answer of many entries, in bytes.
     pub answer: usize,
-    /// How many changes are looked at for one question of a watch.
+    /// Number of changes that one request of a watch examines.
     pub watch_steps: usize,
-    /// How many bytes of values a head puts together in one go.
+    /// Bytes of values that a head joins in one step.
     pub join: usize,
-    /// How long a snapshot is kept that nobody asks for.
+    /// How long an unused snapshot is kept.
     pub snapshot_age: Duration,
-    /// How much may be written while a snapshot is kept, in bytes.
+    /// Bytes that may be written while a snapshot is kept.
     pub snapshot_bytes: usize,
     /// The replica's heartbeat.
     pub heartbeat: Duration,
-    /// After how long a replica sends again what isn't acknowledged.
+    /// How long a replica waits for an acknowledgement before it sends again.
     pub resend: Option<Duration>,
     /// Links between nodes.
     pub profile: Profile,
@@ -61,60 +61,60 @@ pub struct Setup {
     pub patience: (u64, u64),
     /// Shortest and longest patience for one attempt, in nanoseconds.
     pub attempt: (u64, u64),
-    /// How often an operation that isn't answered is tried again; then its client waits for the last attempt.
+    /// How often an unanswered operation is retried. Then its client waits for the last attempt.
     pub retries: u32,
-    /// For how many nanoseconds of each second clients work, as fast as they can; `None`: evenly, at a pace.
+    /// For how many nanoseconds of each second clients work, as fast as they can. `None`: evenly, at a pace.
     pub bursts: Option<u64>,
-    /// How many times as many operations as usual clients aim at.
+    /// Factor of the number of operations that clients aim at.
     pub pace: u64,
-    /// How many of a thousand reads go to the node that is everybody's favourite for a second.
+    /// How many of a thousand reads go to one node, the same for all clients, which changes every second.
     pub favourite: u32,
-    /// Whether reads in sessions tell their floor.
+    /// Whether reads in sessions carry their floor.
     pub floors: bool,
     /// How many of a thousand polls of a replica's messages are late.
     pub late_polls: u32,
-    /// How many of a thousand turns are taken in a while after they were received.
+    /// How many of a thousand turns are processed a while after they were received.
     pub late_turns: u32,
-    /// Nanoseconds that a node takes over an input.
+    /// Time that a node takes for an input, in nanoseconds.
     pub cost: u64,
-    /// One member holds its chain up for long: writes are to be back soon.
+    /// Set if one member holds up its chain for long. Writes must be back soon.
     pub gray: Option<Gray>,
-    /// Whether who is kept away for what it did before needn't be a member after healing.
+    /// Whether a node that is still kept away for an earlier gray failure may be missing from its chain after healing.
     pub excused: bool,
-    /// Nothing fails: nobody is to be told of an unknown outcome.
+    /// Whether nothing fails. Then no client may get an unknown outcome.
     pub peaceful: bool,
-    /// Most inputs that a node takes in before it polls.
+    /// Most inputs that a node processes before it polls.
     pub batch: usize,
-    /// Whether nodes hold leases that run out now and then.
+    /// Whether nodes hold leases that expire now and then.
     pub leases: bool,
-    /// How many of a thousand local reads take long, because their thread isn't run for a while; and of ten thousand times
-    /// that a member hands on what it hasn't put into its store.
+    /// How many of a thousand local reads take long because their thread isn't run for a while. Also, how many of ten thousand
+    /// times a member stalls after it has sent updates on and before it puts them into its store.
     pub stalls: u32,
-    /// From when on all is to be well but for crashes: what still fails is somebody's who needn't serve.
+    /// From when on everything must work, but for crashes. Later faults may only hit nodes that need not serve.
     pub healed: u64,
     /// When clients stop, if they did enough.
     pub stop: u64,
-    /// Operations at least.
+    /// Fewest operations.
     pub fewest: u64,
-    /// Operations at most.
+    /// Most operations.
     pub most: u64,
-    /// Clients that watch the changes of a chain, for each of them.
+    /// Number of watchers of each chain.
     pub watchers: usize,
-    /// Whether what nodes say to each other goes through bytes.
+    /// Whether messages between nodes are encoded and decoded.
     pub wired: bool,
-    /// How the cluster is formed; `None`: it is there from the start.
+    /// How the cluster is formed. `None`: it exists from the start.
     pub founding: Option<FoundingSetup>,
-    /// How its configuration changes; `None`: never.
+    /// How its configuration changes. `None`: never.
     pub control: Option<ControlSetup>,
-    /// What goes wrong.
+    /// The planned faults.
     pub faults: Vec<Planned>,
     /// Whether all nodes are told to stop at the end.
     pub closes: bool,
     /// Whether a member crashes at the end.
     pub crash: Option<Planned>,
-    /// How a resync is ended, if one is to be watched.
+    /// How a resync is ended, in a run that watches one.
     pub boundary: Option<Boundary>,
-    /// Whether to tell what became of each operation.
+    /// Whether to report the outcome of each operation.
     pub audited: bool,
     /// The guard taken out.
     pub guards: Guards,
@@ -123,7 +123,7 @@ pub struct Setup {
 /// How a cluster is formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundingSetup {
-    /// Founders; further nodes become spares.
+    /// Number of founders. Further nodes become spares.
     pub expect: u16,
     /// Members of each chain.
     pub replicas: u32,
@@ -132,32 +132,32 @@ pub struct FoundingSetup {
 /// How a cluster's configuration changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ControlSetup {
-    /// Founders; further nodes are spares.
+    /// Number of founders. Further nodes are spares.
     pub founders: usize,
     /// Members of each chain.
     pub replicas: u32,
-    /// How long a lease runs.
+    /// The length of a lease.
     pub lease: Duration,
-    /// After how long a silent node is suspected.
+    /// How long a node may be silent before it is suspected.
     pub suspect: Duration,
-    /// A member that holds its chain up for so long is moved out.
+    /// How long a member may hold up its chain before it is moved out.
     pub slow: Duration,
-    /// By how many millionths a clock may be fast or slow.
+    /// Bound on the rate error of a clock, in millionths.
     pub drift: u32,
-    /// How many of a thousand times there is an election for no reason.
+    /// Chance of an election without cause, in thousandths.
     pub whims: u32,
-    /// How many of a thousand wishes for a promotion are followed by a broken link to the joiner.
+    /// How many of a thousand requests for a promotion are followed by a broken link to the joiner.
     pub cut_off: u32,
-    /// How many of a thousand of them are the last thing that is heard of who wishes, for a while.
+    /// How many of a thousand requests for a promotion are followed by an isolation of the member that made it.
     pub last_words: u32,
-    /// How many of a thousand snapshots are disturbed, at the source or on their way.
+    /// How many of a thousand snapshots are disturbed, at the source or on the way.
     pub disturbed: u32,
-    /// How many of a thousand times a chain hears very late of what its node is told.
+    /// How many of a thousand times a chain learns very late what its node was told.
     pub lags: u32,
     /// Whether an operator restarts one node after the other.
     pub rolls: bool,
     /// Whether an operator founds another cluster wherever no member is heard.
     pub founds: bool,
-    /// Whether most of those that keep the log are lost, and an operator has what is left go on.
+    /// Whether most nodes that keep the log are lost, and an operator recovers the cluster from the rest.
     pub loses: bool,
 }

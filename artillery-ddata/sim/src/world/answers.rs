@@ -1,10 +1,10 @@
-//! What nodes answer, and what that is held against.
+//! Answers of nodes, and the checks on them.
 
 use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    replica::{Computed, HashedPage, Page, Read, ReadMode, Refusal, Reply},
+    api::{Computed, HashedReply, ReadMode, ReadReply, Refusal, Reply, ScanReply},
     store::Held,
 };
 
@@ -35,7 +35,7 @@ impl World {
         Ok(())
     }
 
-    /// Holds an answer against what the tail has committed, and against an earlier answer to the same request.
+    /// Checks an answer against what the tail has committed, and against an earlier answer to the same request.
     pub(super) fn check_reply(&mut self, origin: &Origin, reply: &Reply) {
         let oracle = &self.oracles[origin.asked.chain];
         let checked = checked(oracle, &self.setup.keys, origin, reply);
@@ -44,10 +44,10 @@ impl World {
         }
     }
 
-    /// Where nothing fails nobody is told of an unknown outcome before time is up.
+    /// Where nothing fails, no client gets an unknown outcome before its deadline.
     fn check_peace(&mut self, origin: &Origin, reply: &Reply) {
         let pending = self.clients[origin.client].pending.as_ref();
-        // Clocks differ a little.
+        // Allows for the drift of clocks.
         let in_time = |pending: &Pending| pending.number == origin.number && self.now + SECOND / 10 < pending.until;
         if self.setup.peaceful && *reply == Reply::Expired && pending.is_some_and(in_time) {
             let what = format!("{:?} was told of an unknown outcome, though nothing failed", origin.asked.ask);
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// What is wrong is kept for the end, so that the history can show it too.
+    /// Keeps a failure for the end of the run, so that the history can show it too.
     pub(super) fn claim(&mut self, failure: Failure) {
         if self.claim.is_none() {
             self.trace.line(self.now, |out| write!(out, "claim: {failure}"));
@@ -64,7 +64,7 @@ impl World {
     }
 
     pub(super) fn respond(&mut self, origin: Origin, reply: Reply) {
-        // Nobody waits for the answer to a duplicate.
+        // No client waits for the answer to a duplicate.
         if origin.expected.is_none()
             && let Some(delay) = self.network.client_delay(origin.client)
         {
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A reply reaches its client, if that still waits for it.
+    /// A reply reaches its client, which may no longer wait for it.
     pub(super) fn reply(&mut self, origin: Origin, reply: Reply) -> Result<(), Failure> {
         let Origin { client: index, number, attempt, .. } = origin;
         let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.waits;
@@ -98,7 +98,7 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     };
     let seen = |as_of: Sequence| {
         ahead("a read as of", as_of)?;
-        // A strong read shows all that is committed, whatever it says of that.
+        // A strong read shows all that is committed, even if its `as_of` is lower.
         let is_loose = asked.ask.mode() == Some(ReadMode::Eventual);
         match asked.floor.filter(|&floor| asked.tells_floor && is_loose && as_of < floor) {
             Some(floor) => {
@@ -109,7 +109,7 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
         }
     };
     match (&asked.ask, reply) {
-        (Ask::Read(key, mode), Reply::Read(Read { held, clean, as_of, .. })) => {
+        (Ask::Read(key, mode), Reply::Read(ReadReply { held, clean, as_of, .. })) => {
             seen(*as_of)?;
             let key = key_bytes(*key);
             if let Some(Held { version, value }) = held {
@@ -122,7 +122,7 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
             let found = asked.iter().zip(&cut.found);
             found.into_iter().try_for_each(|(key, held)| oracle.check_exact(&key_bytes(*key), held.as_ref(), cut.as_of))
         }
-        (Ask::Page { after, .. }, Reply::Page(Page { records, next, as_of, snapshot, .. })) => {
+        (Ask::Page { after, .. }, Reply::Page(ScanReply { records, next, as_of, snapshot, .. })) => {
             match snapshot {
                 Some(_) => ahead("a snapshot at", *as_of)?,
                 None => seen(*as_of)?,
@@ -134,7 +134,7 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
                 oracle.check_exact(&key, held, *as_of)
             })
         }
-        (Ask::Hashed { from, .. }, Reply::Hashed(HashedPage { keys: listed, next, as_of, .. })) => {
+        (Ask::Hashed { from, .. }, Reply::Hashed(HashedReply { keys: listed, next, as_of, .. })) => {
             seen(*as_of)?;
             Ask::placed(keys, asked.chain, *from, *next).try_for_each(|key| {
                 let key = key_bytes(key);
@@ -147,18 +147,18 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     }
 }
 
-/// A value that was taken away may be forgotten, but is never another one.
+/// Whether a repeated answer agrees with the first. A deleted value may be forgotten, but must not change.
 fn is_the_same_result(first: &Computed, again: &Computed) -> bool {
     match (first, again) {
         (Computed::Took(Some((taken, _))), Computed::TookForgotten(version))
         | (Computed::TookForgotten(version), Computed::Took(Some((taken, _)))) => taken == version,
-        // What a script told is told once.
+        // The results of a script are returned only once.
         (Computed::Ran(_), Computed::RanForgotten) => true,
         _ => first == again,
     }
 }
 
-/// One request has one outcome, however often it is asked for.
+/// Checks that a repeated request gets the same outcome.
 fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
     let fine = match (expected, reply) {
         (Reply::Committed(first), Reply::Committed(again)) => {

@@ -1,67 +1,67 @@
-//! One resync, message by message: who takes part in it dies between two of them, or the link between them breaks.
+//! One resync, message by message. Between two messages the source or the joiner dies, or the link between them breaks.
 
 use std::fmt::Write as _;
 
-use artillery_proto::{ChainId, MemberId, wire::message::ChainMessage};
+use artillery_proto::{ChainId, MemberId, message::ChainMessage};
 
 use super::{Event, World};
 use crate::faults::Fault;
 
-/// What happens, and behind which message of a resync.
+/// How a resync is ended, and behind which of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Boundary {
-    /// Behind so many messages between source and joiner, counted from 0.
+    /// The number of the message between source and joiner behind which the resync is ended, from 0.
     pub behind: u64,
-    /// What.
+    /// How it is ended.
     pub end: ResyncEnd,
 }
 
-/// How a resync may be ended.
+/// A way to end a resync.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ResyncEnd {
-    /// The source stops, and starts another life later.
+    /// The source stops, and starts another incarnation later.
     SourceDies,
-    /// The joiner does.
+    /// The joiner stops, and starts another incarnation later.
     JoinerDies,
     /// Their connection breaks, and comes back later.
     LinkBreaks,
 }
 
-/// What source and joiner of the resyncs of the first chain have said to each other, and about it.
+/// Counts of the messages between source and joiner in the resyncs of the first chain, and related events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ResyncCounts {
     /// Parts of snapshots.
     pub parts: u64,
     /// Frames with updates.
     pub updates: u64,
-    /// Controls of the joiner, with what it has taken in.
+    /// Control frames of the joiner, which acknowledge what it has received.
     pub acknowledgements: u64,
-    /// Controls of the source.
+    /// Control frames of the source.
     pub controls: u64,
     /// Requests for a promotion.
     pub promotions: u64,
-    /// Snapshots that a joiner has begun to take in.
+    /// Snapshots that a joiner has begun to receive.
     pub begun: u64,
-    /// Joiners that came through one.
+    /// Joiners that finished one.
     pub through: u64,
-    /// When it was ended, in virtual nanoseconds.
+    /// When the resync was ended, in virtual nanoseconds.
     pub ended: Option<u64>,
-    /// When the chain had all its members after that.
+    /// When the chain had all its members again, in virtual nanoseconds.
     pub whole: Option<u64>,
 }
 
 impl ResyncCounts {
-    /// All messages.
+    /// The number of all messages.
     pub const fn messages(&self) -> u64 {
         self.parts + self.updates + self.acknowledgements + self.controls + self.promotions
     }
 }
 
-/// How long whoever died stays away, or the link down.
+/// How long the stopped node stays away, or the link down, in nanoseconds.
 const AWAY: u64 = 400_000_000;
 
 impl World {
-    /// Source and joiner of the first chain, if there is a resync.
+    /// Source and joiner of the present resync of the first chain.
     fn resync(&self) -> Option<(usize, usize)> {
         let config = self.control.as_ref()?.configs().get(ChainId(0))?;
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id);
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Ends it, if it is time, before anything else happens.
+    /// Ends the resync, if it has come to the boundary, before any other event.
     fn end_resync(&mut self, source: usize, joiner: usize) {
         let Some(Boundary { behind, end }) = self.setup.boundary else { return };
         let counts = &mut self.counts.resync;
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Whether the chain has all its members again after a resync was ended.
+    /// Notes when the chain has all its members again after a resync was ended.
     pub(super) fn watch_boundary(&mut self) {
         let ResyncCounts { ended, whole, .. } = self.counts.resync;
         if ended.is_some_and(|ended| self.now > ended) && whole.is_none() && self.is_settled() {

@@ -1,13 +1,13 @@
-//! What clients do.
+//! The actions of clients.
 
 use std::{fmt::Write as _, sync::Arc};
 
 use artillery_proto::{
     MemberId, Sequence,
-    replica::{Begun, NotLocal, Query, Read, ReadMode, Reply, Snapshot, Way},
+    api::{Query, ReadMode, ReadPath, ReadReply, Reply, Snapshot, retry::RetryState},
+    replica::{Begun, NotLocal},
     runner::{ReadRequest, WriteRequest},
-    tries::Tries,
-    update::RequestKey,
+    types::update::RequestKey,
 };
 
 use super::{Arrival, Event, Phase, World};
@@ -26,7 +26,7 @@ pub(crate) struct Stalled {
     arrival: Arrival,
 }
 
-/// Operations that clients aim at, so that enough are done when time is up.
+/// Number of operations that clients aim at, so that enough are done in time.
 const AIM: u64 = OPERATIONS + OPERATIONS / 5;
 
 impl World {
@@ -49,11 +49,11 @@ impl World {
         if let Some(burst) = self.setup.bursts
             && self.now % SECOND > burst
         {
-            // All at once again with the next second.
+            // All clients begin again together in the next second.
             let after = SECOND - self.now % SECOND + self.clients[index].rng.below(self.setup.profile.delay);
             return self.queue.push(self.now + after, Event::Think(index));
         }
-        // All clients pause when they are ahead of their schedule, and hurry together when they are behind.
+        // All clients pause while they are ahead of their schedule, and hurry together while they are behind.
         if self.setup.bursts.is_none() && self.counts.operations > AIM * self.setup.pace * self.now / STOP {
             let after = self.clients[index].rng.below(600_000_000 / self.setup.pace);
             self.queue.push(self.now + after, Event::Think(index));
@@ -63,13 +63,13 @@ impl World {
         let mut choice = self.clients[index].choose(&self.setup.mix, &self.setup.keys, self.nodes.len(), value);
         let is_write = choice.ask.is_write();
         if !is_write && !choice.pinned && self.clients[index].rng.chance(self.setup.favourite) {
-            // Everybody's favourite for a while, so that reads meet there.
+            // The same node for all clients for a second, so that reads meet there.
             choice.node = (self.now / SECOND) as usize % self.nodes.len();
         }
         self.start(index, choice);
     }
 
-    /// A refused or unanswered operation is tried again, if its client still waits.
+    /// A refused or unanswered operation is retried, if its client still waits.
     pub(super) fn retry(&mut self, index: usize, number: u64) {
         if self.clients[index].pending.as_ref().is_some_and(|pending| pending.number == number) {
             self.attempt(index);
@@ -78,7 +78,7 @@ impl World {
 
     fn start(&mut self, index: usize, choice: Choice) {
         let Some(Choice { ask, chain, node, pinned }) = self.opening(index, choice) else {
-            // Somebody else opens the session that is needed.
+            // Another client opens the session that is needed.
             let after = 1 + self.clients[index].rng.below(10 * self.setup.profile.delay);
             self.queue.push(self.now + after, Event::Think(index));
             return;
@@ -97,7 +97,7 @@ impl World {
         });
         client.pending = Some(Pending {
             number,
-            tries: Tries::new(asked.repeat()).with_guards(self.setup.guards),
+            tries: RetryState::new(asked.repeat()).with_guards(self.setup.guards),
             asked: Arc::new(asked),
             called,
             since: self.now,
@@ -118,7 +118,7 @@ impl World {
         self.attempt(index);
     }
 
-    /// Before a numbered write comes the opening of a session. `None`: somebody else opens it.
+    /// The opening of a session, which must precede a numbered write. `None`: another client is opening it.
     fn opening(&mut self, index: usize, choice: Choice) -> Option<Choice> {
         let is_write = choice.ask.is_write();
         self.clients[index].numbers = is_write && self.clients[index].rng.chance(self.setup.mix.numbered);
@@ -137,7 +137,7 @@ impl World {
         let standing = &mut self.standings[index / self.setup.lanes][chain];
         let padding = client.rng.between(0, self.setup.padding) as usize;
         let id = if client.numbers && ask != Ask::Open { standing.number() } else { None };
-        // What a snapshot shows doesn't change any more.
+        // A snapshot doesn't change, so it may be below the floor.
         let is_old = matches!(ask, Ask::Page { snapshot: Snapshot::Of(_), .. });
         let floor =
             (ask.mode().is_some() && !is_old && client.rng.chance(self.setup.mix.sessions)).then_some(standing.floor);
@@ -145,7 +145,7 @@ impl World {
         Asked { ask, chain, request, id, floor, tells_floor: self.setup.floors }
     }
 
-    /// Whether an operation begun then is to be served: all has healed, and nobody crashes before its client gives up.
+    /// Whether an operation begun then must be served: all faults are over, and no member crashes before its client gives up.
     pub(super) fn is_measured(&self, since: u64) -> bool {
         since >= self.setup.healed && (self.setup.crash.is_none() || since + self.setup.patience.1 < CRASHES)
     }
@@ -156,7 +156,7 @@ impl World {
         let gone_over = self.clients[index].pending.as_ref().is_some_and(|pending| self.has_gone_over(pending.node));
         let client = &mut self.clients[index];
         let Some(pending) = &mut client.pending else { return };
-        // A node that has left, or belongs to another cluster, is asked no more.
+        // Clients no longer ask a node that has left or belongs to another cluster.
         if (self.leaves > 0 || gone_over) && !self.nodes[pending.node].is_alive() {
             let next = (1..count).map(|step| (pending.node + step) % count).find(|&at| self.nodes[at].is_alive());
             pending.node = next.unwrap_or(pending.node);
@@ -167,7 +167,7 @@ impl World {
         let (asked, request) = (pending.asked.clone(), pending.request());
         self.counts.retries += u64::from(pending.tries.is_open());
         let key = asked.id.map(|(session, number)| {
-            // Confirmed a little late now and then, so that records outlive their answers.
+            // Confirm some answers late, so that records outlive their answers.
             let lowest = self.standings[index / self.setup.lanes][asked.chain].lowest(session).min(number);
             RequestKey { session, number, lowest: lowest.saturating_sub(client.rng.below(4)) }
         });
@@ -204,7 +204,7 @@ impl World {
         let gate = &node.slots[slot].gate;
         match gate.begin(&*node.store, key) {
             Ok(begun) => {
-                // What is shown is what was there then.
+                // The read shows the state at this moment.
                 let read = Stalled { begun, as_of: gate.watermark(), arrival };
                 if stalls {
                     let event = Event::Leave { node: index, id: self.ids[index], read: Box::new(read) };
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// A local read goes on, in the same life of its node.
+    /// A local read goes on, in the same incarnation of its node.
     pub(super) fn leave(&mut self, index: usize, id: MemberId, read: Stalled) -> Result<(), Failure> {
         let Stalled { begun, as_of, arrival } = read;
         let node = &self.nodes[index];
@@ -233,7 +233,7 @@ impl World {
                     write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
                 });
                 let held = held.filter(|held| held.value.is_some());
-                let reply = Reply::Read(Read { held, clean: true, way: Way::Local, as_of });
+                let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of });
                 self.note_served(index, &reply);
                 self.check_reply(&origin, &reply);
                 self.respond(origin, reply);
@@ -266,7 +266,7 @@ impl World {
         self.enqueue(index, Work { slot, input, flight: None });
     }
 
-    /// An attempt was not answered for too long.
+    /// An attempt got no answer in time.
     pub(super) fn unanswered(&mut self, index: usize, number: u64, attempt: u32) {
         let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.waits;
         if !self.clients[index].pending.as_ref().is_some_and(waits) {
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// A client's patience is at its end.
+    /// A client stops waiting for an operation.
     pub(super) fn give_up(&mut self, index: usize, number: u64) {
         if self.clients[index].pending.as_ref().is_none_or(|pending| pending.number != number) {
             return;

@@ -1,7 +1,7 @@
-//! Clusters whose configuration changes: what decides in the nodes, and a log that they agree on.
+//! Clusters whose configuration changes: the deciders of the nodes, and the log that they agree on.
 //!
 //! The log itself is not under test here: [`group`] is a model of what a consensus log promises, as unfriendly as it
-//! may be. Leaders come and go, old ones go on believing that they lead, proposals are lost, or come into the log late.
+//! may be. Leaders come and go, old ones still believe that they lead, proposals are lost, or reach the log late.
 
 mod close;
 mod disaster;
@@ -21,9 +21,9 @@ use std::{
 
 use artillery_proto::{
     ChainId, ClusterId, MemberId,
-    control::{ChainSettings, Founding, History, Timing, log::Configs, message::Promotion},
-    node::{Input, Node as Decider, Output, Settings},
-    runner::{Lease, Order, Word},
+    control::{Bootstrap, ChainSettings, History, Timing, log::Configs, message::Promotion},
+    node::{CoordinatorSettings, NodeInput, NodeMachine as Decider, NodeOutput},
+    runner::{ChainOrder, Lease, Word},
 };
 
 pub(crate) use self::event::Event;
@@ -37,7 +37,7 @@ use crate::{
     scenario::{ControlSetup, HEALED, SECOND, Setup},
 };
 
-/// As a rule a task hears of something within so many nanoseconds.
+/// The time within which a task usually learns of something, in nanoseconds.
 const QUICK: u64 = 500_000;
 
 /// The control half of all nodes.
@@ -45,43 +45,43 @@ const QUICK: u64 = 500_000;
 pub(super) struct Control {
     seed: u64,
     rng: Rng,
-    /// The operator's own randomness.
+    /// The operator's own stream of random numbers.
     operator: Rng,
     rolling: Rolling,
-    /// The cluster that was founded in the place of this one.
+    /// The cluster that was founded in place of this one.
     successor: Option<Successor>,
-    /// When each node has last received a renewal of each life, and whether that wanted to leave.
+    /// When each node last received a renewal of each incarnation, and whether that incarnation was leaving.
     heard: BTreeMap<(usize, MemberId), (u64, bool)>,
-    founding: Founding,
-    settings: Settings,
+    founding: Bootstrap,
+    settings: CoordinatorSettings,
     group: Group,
     nodes: Vec<Half>,
     lives: Vec<u64>,
-    /// Proposals under way.
+    /// The number of proposals under way.
     appends: u64,
-    /// What a paused node has to take in when it goes on.
+    /// The events that each paused node has to handle when it goes on.
     held: Vec<Vec<super::Event>>,
 }
 
-/// What decides in one life of a node, and what its driver would keep.
+/// The decider of one incarnation of a node, and the state that its driver would keep.
 #[derive(Debug)]
 struct Half {
     decider: Decider,
-    /// Names the newest of its scheduled looks at the clock, and when that is.
+    /// The number of the newest scheduled tick, and its time.
     tick: (u64, Option<u64>),
     /// Renewals that wait for their answers.
     asked: BTreeSet<(MemberId, u64)>,
     lease: Lease,
-    /// When each chain has had its last order.
+    /// When each chain gets its last order.
     ordered: BTreeMap<usize, u64>,
-    /// When the node has heard the last word of each chain.
+    /// When the node receives the last word of each chain.
     said: BTreeMap<usize, u64>,
-    /// The history that it takes part in; none yet, if it was told nothing.
+    /// The history that the node belongs to. None until it learns of one.
     history: Option<History>,
 }
 
 impl Control {
-    /// Of a cluster that is there from the start.
+    /// The control half of a cluster that exists from the start.
     pub(super) fn new(seed: u64, control: &ControlSetup, setup: &Setup, ids: &[MemberId]) -> Self {
         let mut rng = Rng::new(seed, Concern::Control);
         let settings =
@@ -90,17 +90,17 @@ impl Control {
         let members = founders.map(|(index, &id)| Founders::founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
         let timing = control.timing();
-        let founding = Founding { settings, timing, ..Founding::new(cluster, "simulated", members) };
+        let founding = Bootstrap { settings, timing, ..Bootstrap::new(cluster, "simulated", members) };
         Self::founded(seed, control, setup, ids, founding, rng)
     }
 
-    /// Of a cluster that these founders have formed, now.
+    /// The control half of a cluster that these founders have just formed.
     pub(super) fn formed(
         seed: u64,
         setup: &Setup,
         ids: &[MemberId],
         lives: &[u64],
-        founding: Founding,
+        founding: Bootstrap,
     ) -> Option<Self> {
         let control = setup.control.as_ref()?;
         let mut formed = Self::founded(seed, control, setup, ids, founding, Rng::new(seed, Concern::Control));
@@ -113,16 +113,16 @@ impl Control {
         control: &ControlSetup,
         setup: &Setup,
         ids: &[MemberId],
-        founding: Founding,
+        founding: Bootstrap,
         rng: Rng,
     ) -> Self {
         let cluster = founding.cluster;
-        let settings = Settings {
+        let settings = CoordinatorSettings {
             cluster,
             replicas: control.replicas as usize,
             tick: control.suspect / 10,
             guards: setup.guards,
-            ..Settings::default()
+            ..CoordinatorSettings::default()
         };
         let group = Group::new(&founding, Rng::new(seed, Concern::Group));
         let mut new = Self {
@@ -158,39 +158,40 @@ impl Control {
         }
     }
 
-    /// As node `index` was started: with times of its own, which count for nothing in a cluster (trap 63).
-    fn own_times(&self, index: usize) -> Settings {
+    /// The settings with which node `index` was started. They have times of their own, which must not count in a cluster
+    /// (trap 63).
+    fn own_times(&self, index: usize) -> CoordinatorSettings {
         let factor = [4, 1][index % 2];
         let Timing { lease, drift_ppm, suspect, slow } = self.founding.timing;
-        Settings { lease: lease * factor, drift_ppm, suspect: suspect * factor, slow, ..self.settings }
+        CoordinatorSettings { lease: lease * factor, drift_ppm, suspect: suspect * factor, slow, ..self.settings }
     }
 
-    /// Whether such nodes are a majority of those that keep the log.
+    /// Whether the nodes for which `counts` holds are a majority of those that keep the log.
     pub(super) fn majority_in(&self, counts: impl Fn(MemberId) -> bool) -> bool {
         self.group.has_majority_of(counts)
     }
 
-    /// What the log comes to.
+    /// The configurations of the log.
     pub(super) fn configs(&self) -> &Configs {
         self.group.configs()
     }
 }
 
 impl ControlSetup {
-    /// The times that the cluster goes by.
+    /// The timing of the cluster.
     pub(super) fn timing(&self) -> Timing {
         Timing {
             lease: self.lease,
             suspect: self.suspect,
             slow: self.slow,
-            // Of two clocks, one fast and one slow; and a little.
+            // The drift between a fast clock and a slow one, and a margin.
             drift_ppm: 2 * self.drift + 2 * self.drift / 10 + 200,
         }
     }
 }
 
 impl World {
-    /// No clock goes right.
+    /// Gives each clock a rate of its own.
     pub(super) fn set_clocks(&mut self) {
         let Some(control) = &mut self.control else { return };
         let most = i64::from(self.setup.control.as_ref().map_or(0, |control| control.drift));
@@ -225,7 +226,7 @@ impl World {
         self.begin_clients();
     }
 
-    /// A life of a node enters the chains that name it, and begins to renew.
+    /// An incarnation enters the chains that name it, and begins to renew.
     fn begin_half(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         let at = self.now + control.rng.below(50_000_000);
@@ -249,7 +250,7 @@ impl World {
             Event::Found { node, id, since } if lives(node, id) => self.found_another(node, since),
             Event::Greet => self.greet(),
             Event::Greeted { node, id, by } if lives(node, id) => self.greeted(node, by),
-            // Its chains hear of what it has begun with.
+            // Its chains get the orders with which it has begun.
             Event::Begin { node, id } if lives(node, id) => self.obey(node),
             Event::Log { node, id } if lives(node, id) => self.hear_of_log(node, id),
             Event::Tick { node, id, number } if lives(node, id) => self.look_at_clock(node, number),
@@ -262,21 +263,21 @@ impl World {
                 self.enqueue(node, Work { slot, input, flight: None });
             }
             Event::Word { node, id, slot, word } if lives(node, id) => {
-                self.hand_in(node, Input::Word { chain: ChainId(slot as u32), word });
+                self.hand_in(node, NodeInput::Word { chain: ChainId(slot as u32), word });
             }
             Event::Unanswered { node, id, to, number } if lives(node, id) => self.unheard(node, to, number),
             Event::Confirmed { node, id, round, leads } if lives(node, id) => {
-                self.hand_in(node, Input::Confirmed { round, leads });
+                self.hand_in(node, NodeInput::Confirmed { round, leads });
             }
             Event::Append { node, id, term, at, change } => self.append(node, id, term, at, *change),
             Event::Appended { node, id, at, fate } if lives(node, id) => {
-                self.hand_in(node, Input::Appended { at, fate });
+                self.hand_in(node, NodeInput::Appended { at, fate });
             }
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => self.heard(from, to, ends, flight, *message),
             Event::Start(node) => self.start_again(node),
             Event::Reorder { node, id, order } if lives(node, id) => {
-                self.hand_in(node, Input::Reorder { token: 0, chain: ChainId(0), order });
+                self.hand_in(node, NodeInput::Reorder { token: 0, chain: ChainId(0), order });
             }
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
@@ -284,22 +285,22 @@ impl World {
         Ok(())
     }
 
-    /// What is new about the log as of now, if the leader can still be heard.
+    /// A node learns the present state of the log, if it can still hear the leader.
     fn hear_of_log(&mut self, node: usize, id: MemberId) {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return };
         let Some(control) = &self.control else { return };
         let voters = control.group.voters();
-        self.hand_in(node, Input::Log { leads, leader: Some(leader), configs, voters });
+        self.hand_in(node, NodeInput::Log { leads, leader: Some(leader), configs, voters });
     }
 
     pub(super) fn meets(&mut self, node: usize, id: MemberId) {
         if self.control.is_some() {
             let addr = ([127, 0, 0, 1], 1).into();
-            self.hand_in(node, Input::Met { id, addr });
+            self.hand_in(node, NodeInput::Met { id, addr });
         }
     }
 
-    /// Something happens to a snapshot for this joiner: its source is lost for a while, or the link between them.
+    /// Perhaps disturbs the snapshot for this joiner: its source is lost for a while, or the link between them.
     pub(super) fn disturb(&mut self, joiner: usize, slot: usize) {
         let disturbed = self.setup.control.map_or(0, |control| control.disturbed);
         let (Some(control), true) = (&mut self.control, disturbed > 0) else { return };
@@ -314,7 +315,7 @@ impl World {
         self.strike(fault, start, start + length);
     }
 
-    /// A chain says something, which its node hears a little later, in the same order.
+    /// A chain sends a word to its node, which receives words a little later, in the same order.
     pub(super) fn chain_says(&mut self, node: usize, slot: usize, word: Word) {
         if self.control.is_none() {
             return;
@@ -332,7 +333,7 @@ impl World {
         self.queue.push(*said, super::Event::Control(Event::Word { node, id, slot, word }));
     }
 
-    /// A tail asks to have the member behind it serve.
+    /// A tail asks for the promotion of its successor, and may be disturbed.
     fn disturb_promotion(&mut self, node: usize, promotion: Promotion) {
         self.note_promotion(node);
         let ControlSetup { cut_off, last_words, .. } = self.setup.control.unwrap_or_default();
@@ -353,7 +354,7 @@ impl World {
         }
     }
 
-    /// Schedules the next look of a node at the clock.
+    /// Schedules the next tick of a node.
     fn schedule_look(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         let half = &mut control.nodes[node];
@@ -373,12 +374,12 @@ impl World {
         let half = &mut control.nodes[node];
         if half.tick.0 == number {
             half.tick.1 = None;
-            self.hand_in(node, Input::Tick);
+            self.hand_in(node, NodeInput::Tick);
         }
     }
 
-    /// Hands a node an input and does what it says.
-    pub(super) fn hand_in(&mut self, node: usize, input: Input) {
+    /// Hands an input to a node and carries out its outputs.
+    pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = self.nodes[node].clock(self.now);
         self.trace.line(self.now, |out| write!(out, "n{node} takes in {input:?}"));
         let Some(control) = &mut self.control else { return };
@@ -396,33 +397,33 @@ impl World {
         self.schedule_look(node);
     }
 
-    fn act(&mut self, node: usize, output: Output) {
+    fn act(&mut self, node: usize, output: NodeOutput) {
         let id = self.ids[node];
         let Some(control) = &mut self.control else { return };
         let delay = 1 + control.rng.below(2 * self.setup.profile.delay + 1_000_000);
         let event = match output {
-            Output::Order(chain, order) => return self.order(node, chain, order),
-            Output::Lease(lease) => return self.lease_all(node, lease),
-            Output::Begins(_) | Output::Acts(_) => return,
-            Output::Answer { to, renewed } => {
+            NodeOutput::Order(chain, order) => return self.order(node, chain, order),
+            NodeOutput::Lease(lease) => return self.lease_all(node, lease),
+            NodeOutput::Begins(_) | NodeOutput::Acts(_) => return,
+            NodeOutput::Answer { to, renewed } => {
                 self.check_answer(node, to, &renewed);
                 return self.say(node, to, Message::Renewed(self.history_of(node), renewed));
             }
-            Output::Left => return self.left(node),
-            Output::Ready => return self.ready(node),
-            Output::Succeeded { .. } => return self.go_over(node),
-            Output::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
-            Output::Reordered { result, .. } => return self.reordered(&result),
-            Output::Confirm { round, term } => {
-                // That it led at some moment after the question is all that is promised: at the first one, and the answer may
-                // be long on its way.
+            NodeOutput::Left => return self.left(node),
+            NodeOutput::Ready => return self.ready(node),
+            NodeOutput::Succeeded { .. } => return self.go_over(node),
+            NodeOutput::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
+            NodeOutput::Reordered { result, .. } => return self.reordered(&result),
+            NodeOutput::Confirm { round, term } => {
+                // The answer promises only that the node led at some moment after the question. Here that is the first one,
+                // and the answer may be long under way.
                 let (leads, closes) = (self.has_majority(id, term), self.is_closing());
                 let Some(control) = &mut self.control else { return };
                 let slow = if control.rng.chance(50) && !closes { control.rng.below(400_000_000) } else { 0 };
                 let event = Event::Confirmed { node, id, round, leads };
                 return self.queue.push(self.now + delay + slow, super::Event::Control(event));
             }
-            Output::Append { term, at, change, why } => {
+            NodeOutput::Append { term, at, change, why } => {
                 self.trace.line(self.now, |out| {
                     write!(out, "n{node} proposes {at} in term {term}: {change:?}")?;
                     why.iter().try_for_each(|why| write!(out, "; {why}"))
@@ -432,7 +433,7 @@ impl World {
                 }
                 Event::Append { node, id, term, at, change: Box::new(change) }
             }
-            Output::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
+            NodeOutput::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
         };
         self.queue.push(self.now + delay, super::Event::Control(event));
     }
@@ -441,8 +442,8 @@ impl World {
         self.setup.control.filter(|_| self.tasks_lag()).map_or(0, |control| control.lags)
     }
 
-    /// Each chain gets its orders in their order, and in its own time: now and then one lags.
-    fn order(&mut self, node: usize, chain: ChainId, order: Order) {
+    /// A chain gets its orders in sequence, and with a delay of its own. Now and then a chain lags.
+    fn order(&mut self, node: usize, chain: ChainId, order: ChainOrder) {
         let (now, id, slot, lags) = (self.now, self.ids[node], chain.0 as usize, self.lags());
         let Some(control) = &mut self.control else { return };
         let after = lag(&mut control.rng, lags);
@@ -451,7 +452,7 @@ impl World {
         self.queue.push(*ordered, super::Event::Control(Event::Order { node, id, slot, order }));
     }
 
-    /// Each chain looks at the newest lease in its own time.
+    /// Each chain reads the newest lease with a delay of its own.
     fn lease_all(&mut self, node: usize, lease: Lease) {
         let (now, id, lags) = (self.now, self.ids[node], self.lags());
         for slot in 0..self.setup.chains {
@@ -463,7 +464,7 @@ impl World {
     }
 }
 
-/// How long a chain's task takes to hear of something, if of a thousand times so many are very late.
+/// How long the task of a chain takes to learn of something. `late` of a thousand times it takes very long.
 fn lag(rng: &mut Rng, late: u32) -> u64 {
     let longest = match rng.below(1000) as u32 {
         draw if draw < late => SECOND,

@@ -1,9 +1,9 @@
-//! What happened in a run, in numbers.
+//! Counts of the events of a run.
 
 use super::ResyncCounts;
 use crate::faults::Kind;
 
-/// What happened in a run, in numbers.
+/// Counts of the events of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
     /// Virtual nanoseconds.
@@ -16,13 +16,13 @@ pub struct Counts {
     pub refused: u64,
     /// Operations that ended without an answer.
     pub unanswered: u64,
-    /// Operations begun after healing and before anybody crashed.
+    /// Operations begun after healing and before a member crashed.
     pub healed: u64,
-    /// Those of them that were refused or not answered.
+    /// Operations among those of `healed` that were refused or not answered.
     pub healed_refused: u64,
     /// Writes acknowledged.
     pub acknowledged: u64,
-    /// Those of each quarter of a virtual second.
+    /// Acknowledged writes in each quarter of a virtual second.
     pub writes: Vec<u32>,
     /// Compare-and-swaps whose condition failed.
     pub conflicts: u64,
@@ -30,35 +30,36 @@ pub struct Counts {
     pub local_reads: u64,
     /// Reads served after a version query.
     pub dirty_reads: u64,
-    /// Reads that shared another one's version query.
+    /// Reads that shared the version query of another read.
     pub shared_queries: u64,
-    /// Operations that were under way at the same time, at most.
+    /// Most operations under way at the same time.
     pub in_flight: u64,
-    /// Version queries that were sent.
+    /// Version queries sent.
     pub version_queries: u64,
-    /// Attempts after one that wasn't answered.
+    /// Attempts after an unanswered one.
     pub retries: u64,
-    /// Retries of one operation, at most.
+    /// Most retries of one operation.
     pub most_retries: u64,
-    /// Bytes of the table of sessions, at most.
+    /// Most bytes of the table of sessions.
     pub session_bytes: u64,
-    /// Answered writes that were asked for once more.
+    /// Answered writes that were repeated once more.
     pub duplicates: u64,
     /// Attempts refused because their session was evicted.
     pub expired_sessions: u64,
     /// Attempts refused because a window was full.
     pub busy: u64,
-    /// Changes that watchers were shown.
+    /// Changes shown to watchers.
     pub watched: u64,
     /// Answers to watchers that ended within an update.
     pub watched_parts: u64,
-    /// Times that a watcher was told that it had fallen behind.
+    /// Answers to watchers that they had fallen behind.
     pub fell_behind: u64,
-    /// Walks in hash order that came to their ends.
+    /// Walks in hash order that came to their end.
     pub walks: u64,
     /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
     pub recovery: Option<u64>,
-    /// How long writes or strong reads of a chain stayed away though all that they need was there, at most, in virtual nanoseconds.
+    /// The longest time in which no writes or no strong reads of a chain were served although all that they need was there, in
+    /// virtual nanoseconds.
     pub away: u64,
     /// How long after healing the last node was ready, in virtual nanoseconds.
     pub ready: Option<u64>,
@@ -70,22 +71,22 @@ pub struct Counts {
     pub faults: [u64; Kind::ALL.len()],
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
     /// The node that was asked first.
     pub node: usize,
-    /// When, in virtual nanoseconds.
+    /// When it began, in virtual nanoseconds.
     pub begun: u64,
-    /// When it was over.
+    /// When it ended, in virtual nanoseconds.
     pub over: u64,
     /// Whether it was done.
     pub done: bool,
-    /// Of a strong read of one key: whether that very node served it from what it holds, a version query included.
+    /// For a strong read of one key: whether that node served it from its own store, with or without a version query.
     pub itself: Option<bool>,
 }
 
-/// The length of the spans in which writes are counted, in nanoseconds.
+/// The span over which writes are counted, in nanoseconds.
 const SPAN: u64 = 250_000_000;
 
 impl Counts {
@@ -97,7 +98,7 @@ impl Counts {
         self.writes[span] += 1;
     }
 
-    /// Acknowledged writes a second between two moments.
+    /// Acknowledged writes per second between two times.
     pub fn writes_between(&self, from: u64, to: u64) -> f64 {
         let spans = (from / SPAN) as usize..(to / SPAN) as usize;
         let length = spans.len() as f64 * SPAN as f64 / 1e9;

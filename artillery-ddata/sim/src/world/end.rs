@@ -1,9 +1,10 @@
-//! How a run ends: everything is read once more, members are compared, the history is checked.
+//! The end of a run: everything is read once more, members are compared, the history is checked.
 
 use artillery_proto::{
     ChainId, Sequence,
-    replica::{ReadMode, Status},
-    store::{Record, Store, StoreError},
+    api::ReadMode,
+    replica::Status,
+    store::{ScanRecord, Store, StoreError},
 };
 
 use super::{Counts, Event, Outcome, World};
@@ -15,11 +16,11 @@ use crate::{
     scenario::BACK,
 };
 
-/// Bytes by which the table of sessions may be too large at the end.
+/// Bytes by which the table of sessions may exceed its bound at the end.
 const TABLE_SLACK: usize = 1024;
 
 impl World {
-    /// Gives the clients a list: every key, at every node.
+    /// Has the clients read every key at every node.
     pub(super) fn write_script(&mut self) {
         let mut client = 0;
         for node in 0..self.nodes.len() {
@@ -42,7 +43,7 @@ impl World {
         self.clients.iter().all(|client| client.script.is_empty() && client.pending.is_none())
     }
 
-    /// What must be true once everything has settled.
+    /// Checks what must be true once everything has settled.
     pub(super) fn check_end(&mut self) -> Result<(), Failure> {
         for index in 0..self.nodes.len() {
             self.catch_up(index)?;
@@ -71,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes are back soon, although a member that lives holds its chain up.
+    /// Checks that writes are back soon, although a live member holds up its chain.
     fn check_gray(&self) -> Result<(), Failure> {
         let Some(gray) = self.setup.gray else { return Ok(()) };
         let quiet = self.counts.writes_between(gray.quiet, gray.start);
@@ -108,7 +109,7 @@ impl World {
         self.check_acknowledged(chain)
     }
 
-    /// Each member of the last configuration holds all that was committed, and nothing else.
+    /// Checks that each member of the last configuration holds all committed updates, and nothing else.
     fn check_moving_chain(&self, chain: usize) -> Result<(), Failure> {
         let fail = |oracle: Oracle, what: String| Err(Failure::new(oracle, what));
         if !self.is_settled() {
@@ -151,7 +152,7 @@ impl World {
         }
     }
 
-    fn records(&self, index: usize, chain: usize) -> Result<impl Iterator<Item = Record> + use<>, Failure> {
+    fn records(&self, index: usize, chain: usize) -> Result<impl Iterator<Item = ScanRecord> + use<>, Failure> {
         let records = self.nodes[index].store.scan(ChainId(chain as u32), b"", Sequence::MAX);
         let records: Vec<_> = records.collect::<Result<_, StoreError>>().map_err(|error| {
             Failure::new(Oracle::Convergence, format!("n{index} of chain {chain} can't be read: {error}"))
@@ -159,7 +160,7 @@ impl World {
         Ok(records.into_iter())
     }
 
-    /// The table is what it must be, and nothing waits.
+    /// Checks the table of sessions, and that no request waits.
     fn check_settled(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         self.check_table(chain, name, status)?;
         if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
@@ -168,10 +169,10 @@ impl World {
         Ok(())
     }
 
-    /// The table of sessions is the same everywhere, and within its bytes.
+    /// Checks that the table of sessions is the same at all members, and within its bytes.
     fn check_table(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         let open = self.oracles[chain].sessions();
-        // The last update of all may have come while nothing could be evicted.
+        // The very last update may have come while nothing could be evicted.
         let limit = self.setup.session_bytes + TABLE_SLACK;
         if status.sessions != open || status.sessions > 1 && status.sessions_bytes > limit {
             let (sessions, bytes) = (status.sessions, status.sessions_bytes);
@@ -181,7 +182,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever was acknowledged is at every survivor.
+    /// Checks that every survivor holds all acknowledged writes.
     fn check_acknowledged(&self, chain: usize) -> Result<(), Failure> {
         let newest = self.newest_acknowledged(chain);
         let Some(newest) = newest else { return Ok(()) };
@@ -196,8 +197,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks the clients' histories and puts the result together. What clients saw weighs more than a broken
-    /// invariant, and that more than a poor end.
+    /// Checks the clients' histories and makes the result. A violation that clients saw comes before a broken invariant, and
+    /// that before a failed check at the end.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Outcome {
         self.count();
         let seen = self.check_histories();
@@ -209,7 +210,7 @@ impl World {
         Outcome { counts: self.counts, failure, served: self.audit, trace: self.trace.take() }
     }
 
-    /// The history of each chain for itself: sequences are numbers of one chain.
+    /// Checks the history of each chain by itself, since a sequence belongs to one chain.
     fn check_histories(&mut self) -> Option<Failure> {
         self.give_up_all();
         std::mem::take(&mut self.histories).iter().find_map(|history| {

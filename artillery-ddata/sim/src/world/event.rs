@@ -1,22 +1,22 @@
-//! What is going to happen in a world.
+//! Future events of a world.
 
-use artillery_proto::{MemberId, replica::Reply, update::RequestKey, wire::message::ChainFrame};
+use artillery_proto::{MemberId, api::Reply, message::ChainFrame, types::update::RequestKey};
 
 use super::{boundary::ResyncEnd, clients::Stalled, control, founding};
 use crate::{client::Request, faults::Fault, network::Flight, node::Origin};
 
-/// What is going to happen.
+/// A future event.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node receives what waits for it.
+    /// A node receives its waiting inputs.
     Step(usize),
-    /// A node takes in what it has received.
+    /// A node processes what it has received.
     Take(usize),
     /// Messages are taken from a node's replicas.
     Poll(usize),
-    /// A node's replicas do what they put off.
+    /// The replicas of a node do deferred work.
     CatchUp(usize),
-    /// A replica wanted a tick.
+    /// A tick that a replica requested.
     Tick { node: usize, slot: usize, number: u64 },
     /// A copy of a frame arrives.
     Land { from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>> },
@@ -30,38 +30,38 @@ pub(crate) enum Event {
     Request(Box<Arrival>),
     /// A reply reaches a client.
     Reply(Origin, Box<Reply>),
-    /// A client begins something.
+    /// A client begins an operation.
     Think(usize),
-    /// A client tries again.
+    /// A client retries.
     Retry { client: usize, number: u64 },
-    /// A client waited long enough for an attempt.
+    /// A client stops waiting for an attempt.
     Unanswered { client: usize, number: u64, attempt: u32 },
-    /// A client stops waiting.
+    /// A client stops waiting for an operation.
     GiveUp { client: usize, number: u64 },
     /// A watcher asks for changes, or asks again.
     Watch { watcher: usize, attempt: u64 },
-    /// Its question reaches a node.
+    /// The request of a watcher reaches a node.
     AskForChanges { watcher: usize, attempt: u64, node: usize },
-    /// An answer to it comes back.
+    /// An answer reaches a watcher.
     Changes { watcher: usize, attempt: u64, reply: Box<Reply> },
-    /// Something of the forming of the cluster.
+    /// An event of the formation of the cluster.
     Founding(founding::Event),
-    /// Something about the configuration.
+    /// An event of the configuration.
     Control(control::Event),
     /// The fault with this index begins or ends.
     Fault { index: usize, begins: bool },
-    /// A resync is ended, or whoever did that is over it.
+    /// A resync is ended, or the node or link that ended it is back.
     Boundary { end: ResyncEnd, source: usize, joiner: usize, over: bool },
-    /// A fault that nobody planned begins or ends.
+    /// An unplanned fault begins or ends.
     Strike { fault: Fault, begins: bool },
-    /// A local read that took long goes on.
+    /// A stalled local read goes on.
     Leave { node: usize, id: MemberId, read: Box<Stalled> },
-    /// The run enters its next part.
+    /// The run enters its next phase.
     Phase(Phase),
 }
 
 impl Event {
-    /// The node that it waits for, if that does nothing at the moment.
+    /// The node that handles the event. While that node is paused, the event waits.
     pub(super) fn waits_for(&self) -> Option<usize> {
         match self {
             Self::Step(node) | Self::Take(node) | Self::Poll(node) | Self::CatchUp(node) => Some(*node),
@@ -74,7 +74,7 @@ impl Event {
     }
 }
 
-/// A frame, and the lives of the nodes that it is from and for.
+/// A frame, and the incarnations of its sender and receiver.
 pub(crate) type Addressed = ([MemberId; 2], ChainFrame);
 
 /// A client's request on its way to a node.
@@ -88,7 +88,7 @@ pub(crate) struct Arrival {
     pub(crate) until: u64,
 }
 
-/// Parts of a run.
+/// The phases of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Phase {
     /// Clients work, things fail.
@@ -97,8 +97,8 @@ pub(crate) enum Phase {
     Quiet,
     /// Everything is read once more at every node.
     Verify,
-    /// What nobody waits for any longer comes to its end.
+    /// Requests that no client waits for come to their end.
     Drain,
-    /// Nothing is left to do.
+    /// The run is over.
     End,
 }

@@ -21,7 +21,7 @@ impl World {
         plan.get(index).or(self.setup.crash.as_ref()).map_or(0, |planned| planned.end)
     }
 
-    /// What a planned fault comes to while it is there.
+    /// The present faults that a planned one causes.
     fn now_at(&self, index: usize) -> Vec<Fault> {
         match self.planned(index) {
             Fault::Play(_) => self.plays[index].clone(),
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Tells the network what is there now.
+    /// Tells the network all present faults.
     fn set_faults(&mut self) -> Vec<Fault> {
         let planned = (0..self.active.len()).filter(|&at| self.active[at]).flat_map(|at| self.now_at(at));
         let active: Vec<Fault> = planned.chain(self.strikes.iter().copied()).collect();
@@ -37,7 +37,7 @@ impl World {
         active
     }
 
-    /// A fault that nobody planned, for somebody who is at something: from `start` on until `end`.
+    /// An unplanned fault from `start` until `end`, aimed at a node in the middle of some activity.
     pub(super) fn strike(&mut self, fault: Fault, start: u64, end: u64) {
         if start < HEALED {
             self.queue.push(start, Event::Strike { fault, begins: true });
@@ -65,7 +65,7 @@ impl World {
         use std::fmt::Write as _;
         let fault = self.planned(index);
         if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
-            // Not before the clients have done most of what they are to do.
+            // Crash only after the clients have done most of their operations.
             self.queue.push(self.now + SECOND, Event::Fault { index, begins });
             return;
         }
@@ -96,7 +96,7 @@ impl World {
             Fault::Drain(node) => self.end_drain(node),
             Fault::Leave(node) if begins => self.leave_for_good(node),
             Fault::Halt(node) if begins => self.fail_store(node),
-            // Later, if the log can't do without it now.
+            // Try again later if the chains or the log can't do without the node now.
             Fault::Halt(node) if !self.replace_store(node) => {
                 self.queue.push(self.now + SECOND / 10, Event::Fault { index, begins });
             }
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Breaks or makes a connection; each side notices in its own time.
+    /// Breaks or makes a connection. Each side notices with a delay of its own.
     pub(super) fn set_connection(&mut self, a: usize, b: usize, up: bool) {
         let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
         let Some(generation) = self.network.set_up(a, b, up) else { return };
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Puts another life of a node in the place of the last one: what it was slowed by, and how its clock goes, stays.
+    /// Replaces a node by its next incarnation. The speed of the node and the rate of its clock stay.
     pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> MemberId {
         let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
         let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
@@ -155,7 +155,7 @@ impl World {
         self.ids[index]
     }
 
-    /// Makes the connections of a node that is there again.
+    /// Makes the connections of a node that is up again.
     pub(super) fn reconnect(&mut self, index: usize) {
         for peer in 0..self.nodes.len() {
             if peer != index && self.nodes[peer].is_alive() {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The copies of a message that arrive, of those that travel beside the chain's frames and take up no room on a link.
+    /// The copies that arrive of a message that travels beside the frames of the chain and takes up no room on the link.
     pub(super) fn beside(&mut self, from: usize, to: usize) -> impl Iterator<Item = Flight> + use<> {
         let (up, generation) = self.network.connection(from, to);
         let sent = up.then(|| self.network.send(self.now, from, to, generation, 0));

@@ -1,16 +1,18 @@
-//! Before the chains: nodes start in any order, meet, restart, and form a cluster.
+//! The formation of a cluster, before there are chains: nodes start in any order, meet, restart, and agree.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use artillery_proto::{
     ClusterId, MemberId, Timestamp,
     control::{
-        ChainSettings, Founder, Founding, Timing,
-        formation::{Candidate, Formation, FormationMessage, Input, Output, Settings},
+        Bootstrap, ChainSettings, NodeInfo, Timing,
+        formation::{
+            Formation, FormationInput, FormationMessage, FormationOutput, FormationSettings, FounderCandidate,
+        },
         log::LogIndex,
         placement::first_configs,
     },
-    runner::Order,
+    runner::ChainOrder,
 };
 
 use super::{World, control::Control};
@@ -22,20 +24,20 @@ use crate::{
     scenario::{FoundingSetup, HEALED, SECOND, Setup},
 };
 
-/// What is going to happen while a cluster forms.
+/// A future event while a cluster forms.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node starts a life.
+    /// A node starts an incarnation.
     Start(usize),
-    /// A node finds out which life of a peer is there.
+    /// A node learns the present incarnation of a peer.
     Meet { node: usize, peer: usize },
-    /// A node is told that a life of a peer went away.
+    /// A node learns that an incarnation of a peer is gone.
     Lose { node: usize, peer: MemberId },
     /// A message arrives.
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<FormationMessage> },
-    /// A node wanted a tick.
+    /// A tick that a node requested.
     Tick { node: usize, number: u64 },
-    /// By now there must be a cluster.
+    /// The time by which there must be a cluster.
     Due,
 }
 
@@ -44,15 +46,15 @@ pub(crate) enum Event {
 pub(super) struct Founders {
     seed: u64,
     rng: Rng,
-    settings: Settings,
+    settings: FormationSettings,
     machines: Vec<Option<Formation>>,
-    /// The newest life of each peer that each node met.
+    /// The newest incarnation of each peer that each node met.
     met: Vec<Vec<Option<MemberId>>>,
     ticks: Vec<(Option<u64>, u64)>,
     lives: Vec<u64>,
     settled: Vec<Option<ClusterId>>,
-    /// All that was ever formed.
-    formed: Vec<Arc<Founding>>,
+    /// All clusters that were ever formed.
+    formed: Vec<Arc<Bootstrap>>,
     ready: bool,
 }
 
@@ -67,10 +69,10 @@ impl Founders {
         Self {
             seed,
             rng: Rng::new(seed, Concern::Formation),
-            settings: Settings {
+            settings: FormationSettings {
                 timing: setup.control.map_or_else(Timing::default, |control| control.timing()),
                 guards: setup.guards,
-                ..Settings::new("simulated", founding.expect, chains)
+                ..FormationSettings::new("simulated", founding.expect, chains)
             },
             machines: (0..setup.members).map(|_| None).collect(),
             met: vec![vec![None; setup.members]; setup.members],
@@ -82,8 +84,8 @@ impl Founders {
         }
     }
 
-    pub(super) fn founder(index: usize, id: MemberId) -> Founder {
-        Founder { id, name: format!("n{index}"), addrs: Vec::new() }
+    pub(super) fn founder(index: usize, id: MemberId) -> NodeInfo {
+        NodeInfo { id, name: format!("n{index}"), addrs: Vec::new() }
     }
 }
 
@@ -102,7 +104,7 @@ impl World {
         match event {
             Event::Start(node) => self.start_life(node),
             Event::Meet { node, peer } => self.meet(node, peer),
-            Event::Lose { node, peer } => self.tell(node, Input::Gone(peer)),
+            Event::Lose { node, peer } => self.tell(node, FormationInput::Gone(peer)),
             Event::Message { from, to, ends, flight, message } => self.deliver(from, to, ends, flight, *message),
             Event::Tick { node, number } => {
                 let Some(founders) = &mut self.founding else { return Ok(()) };
@@ -110,7 +112,7 @@ impl World {
                     return Ok(());
                 }
                 founders.ticks[node].0 = None;
-                self.tell(node, Input::Tick)
+                self.tell(node, FormationInput::Tick)
             }
             Event::Due => match &self.founding {
                 Some(founders) if !founders.ready => Err(Failure::new(Oracle::Progress, "no cluster was formed")),
@@ -119,7 +121,7 @@ impl World {
         }
     }
 
-    /// A node goes down, if the cluster isn't there yet: later its place would stay empty, as configurations are for good.
+    /// A node goes down, unless the cluster exists: without control configurations never change, so its place would stay empty.
     pub(super) fn stop(&mut self, index: usize) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !self.nodes[index].is_alive() {
@@ -157,10 +159,10 @@ impl World {
         let id = self.renew_node(seed, index, life);
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
-        // Started with times of its own: whichever is founded, all nodes of it agree on them.
+        // The node is started with times of its own. All nodes of a cluster agree on those of its founding.
         let own = founders.settings.timing;
         let timing = if self.setup.control.is_some() { own } else { Timing { drift_ppm: index as u32, ..own } };
-        let settings = Settings { timing, ..founders.settings.clone() };
+        let settings = FormationSettings { timing, ..founders.settings.clone() };
         let machine = Formation::new(Founders::founder(index, id), settings, seed);
         let machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
         founders.machines[index] = Some(machine);
@@ -175,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// All others meet a node, and it them, each in its own time.
+    /// A node and all others meet, in each direction with a delay of its own.
     fn introduce(&mut self, index: usize) {
         let Some(founders) = &mut self.founding else { return };
         for peer in (0..self.nodes.len()).filter(|&peer| peer != index) {
@@ -194,17 +196,17 @@ impl World {
         self.met_life(node, peer, id)?;
         let Some(founders) = &self.founding else { return Ok(()) };
         let cluster = founders.machines[peer].as_ref().and_then(|machine| Some(machine.founding()?.cluster));
-        self.tell(node, Input::Seen(Candidate { founder: Founders::founder(peer, id), cluster }))
+        self.tell(node, FormationInput::Seen(FounderCandidate { founder: Founders::founder(peer, id), cluster }))
     }
 
-    /// A node has evidence of a life of a peer: its former lives are over.
+    /// A node has evidence of an incarnation of a peer, so the former ones are over.
     fn met_life(&mut self, node: usize, peer: usize, id: MemberId) -> Result<(), Failure> {
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let met = &mut founders.met[node][peer];
         let before = *met;
         *met = before.max(Some(id));
         match before.filter(|&before| before < id) {
-            Some(before) => self.tell(node, Input::Replaced(before)),
+            Some(before) => self.tell(node, FormationInput::Replaced(before)),
             None => Ok(()),
         }
     }
@@ -223,38 +225,40 @@ impl World {
         }
         let Some(founders) = &self.founding else { return Ok(()) };
         if founders.met[to][from].is_some_and(|met| met > sender) {
-            // The receiver knows that this life is over, and has closed the door.
+            // The receiver knows that this incarnation is over, and accepts nothing from it.
             return Ok(());
         }
         self.met_life(to, from, sender)?;
-        self.tell(to, Input::Receive { from: sender, message })
+        self.tell(to, FormationInput::Receive { from: sender, message })
     }
 
-    /// Hands a node's formation an input and does what it says.
-    fn tell(&mut self, node: usize, input: Input) -> Result<(), Failure> {
+    /// Hands an input to the formation of a node and carries out its outputs.
+    fn tell(&mut self, node: usize, input: FormationInput) -> Result<(), Failure> {
         if !self.nodes[node].is_alive() {
             return Ok(());
         }
         let clock = self.nodes[node].clock(self.now);
         self.trace.line(self.now, |out| write!(out, "n{node} formation {input:?}"));
         self.handle_founding(node, clock, input);
-        // Lives that a proposal names may be over already, as this node knows.
+        // This node may know that incarnations which a proposal names are already over.
         for id in self.outlived(node) {
-            self.handle_founding(node, clock, Input::Replaced(id));
+            self.handle_founding(node, clock, FormationInput::Replaced(id));
         }
         loop {
             let Some(founders) = &mut self.founding else { return Ok(()) };
             let Some(output) = founders.machines[node].as_mut().and_then(Formation::poll_output) else { break };
             match output {
-                Output::Send { to, message } => self.send_founding(node, to, message),
-                Output::Formed(founding) | Output::Joined(founding) => self.settle_node(node, founding)?,
+                FormationOutput::Send { to, message } => self.send_founding(node, to, message),
+                FormationOutput::Formed(founding) | FormationOutput::Joined(founding) => {
+                    self.settle_node(node, founding)?
+                }
             }
         }
         self.schedule_founding_tick(node);
         Ok(())
     }
 
-    fn handle_founding(&mut self, node: usize, clock: Timestamp, input: Input) {
+    fn handle_founding(&mut self, node: usize, clock: Timestamp, input: FormationInput) {
         let Some(founders) = &mut self.founding else { return };
         if let Some(machine) = &mut founders.machines[node] {
             machine.handle(clock, input);
@@ -294,7 +298,7 @@ impl World {
     }
 
     /// A node belongs to a cluster: it enters the chains that name it.
-    fn settle_node(&mut self, index: usize, founding: Arc<Founding>) -> Result<(), Failure> {
+    fn settle_node(&mut self, index: usize, founding: Arc<Bootstrap>) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "n{index} belongs to {}", founding.cluster));
         self.check_founding(&founding)?;
         let me = self.ids[index];
@@ -302,7 +306,7 @@ impl World {
             if config.role(me).is_some() && self.setup.control.is_none() {
                 let slot = config.chain.0 as usize;
                 let (config, history, upto) = (Arc::new(config), founding.cluster, LogIndex(1));
-                let input = WorkInput::Order(Order::Enter { config, history, upto });
+                let input = WorkInput::Order(ChainOrder::Enter { config, history, upto });
                 self.enqueue(index, Work { slot, input, flight: None });
             }
         }
@@ -320,8 +324,8 @@ impl World {
         Ok(())
     }
 
-    /// Of these nodes only one cluster can be formed, as long as a majority of its founders lives on.
-    fn check_founding(&self, founding: &Arc<Founding>) -> Result<(), Failure> {
+    /// Checks that no second cluster is formed while a majority of the founders of the first is still there.
+    fn check_founding(&self, founding: &Arc<Bootstrap>) -> Result<(), Failure> {
         let Some(founders) = &self.founding else { return Ok(()) };
         let fail = |what: String| Err(Failure::new(Oracle::Formation, what));
         let lives: BTreeSet<MemberId> = founding.members.iter().map(|founder| founder.id).collect();
@@ -344,8 +348,8 @@ impl World {
         Ok(())
     }
 
-    /// A founder restarted while the cluster was formed, and its place is lost; or others formed a second one meanwhile, whose
-    /// nodes would refuse the clients of this one. Whoever runs these nodes starts all again.
+    /// The operator restarts all nodes. Either a founder restarted while the cluster was formed, and its place is lost. Or
+    /// others formed a second cluster meanwhile, whose nodes would refuse the clients of this one.
     fn restart_all(&mut self, why: &str) {
         self.trace.line(self.now, |out| write!(out, "{why}: all nodes restart"));
         for index in 0..self.nodes.len() {
@@ -356,8 +360,8 @@ impl World {
         }
     }
 
-    /// Once every node belongs to the cluster, clients come.
-    fn check_ready(&mut self, founding: &Founding) {
+    /// Starts the clients once every node belongs to the cluster.
+    fn check_ready(&mut self, founding: &Bootstrap) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !founders.settled.iter().all(Option::is_some) {
             return;

@@ -1,4 +1,4 @@
-//! What a play comes to: whom it is meant for is known when it begins.
+//! The faults of a play. The nodes that it hits are known when it begins.
 
 use artillery_proto::{ChainId, MemberId};
 

@@ -1,4 +1,4 @@
-//! What *ready* promises, judged by the state on which the leader's answer rests (docs/DESIGN.md §5.3).
+//! Checks what *ready* promises, by the state on which the leader's answer rests (docs/DESIGN.md §5.3).
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -10,11 +10,11 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// Nodes are ready within this time of healing.
+/// Time after healing within which nodes are ready.
 const READY: u64 = 10 * SECOND;
 
 impl World {
-    /// A leader says to a node how it stands.
+    /// A leader tells a node its state.
     pub(super) fn check_answer(&mut self, leader: usize, to: MemberId, renewed: &Renewed) {
         let is_settled = renewed.settled.is_ok();
         if is_settled {
@@ -25,11 +25,11 @@ impl World {
         }
     }
 
-    /// A node says that it is ready.
+    /// A node reports that it is ready.
     pub(super) fn ready(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} is ready"));
         self.nodes[node].ready = true;
-        // What it says to itself is no message.
+        // The leader's answer to itself is no message.
         if !self.nodes[node].was_told && self.is_deciding(node) {
             self.check_promise(node);
         } else if !self.nodes[node].was_told {
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// After any one node is stopped, each chain that can have two members keeps one, and the log a majority.
+    /// Checks that after any one node is stopped each chain that can have two members keeps one, and the log a majority.
     fn check_promise(&mut self, leader: usize) {
         let Some(broken) = self.broken_promise(leader) else { return };
         self.claim(Failure::new(Oracle::Ready, format!("n{leader} says that any one node may be stopped: {broken}")));
@@ -71,7 +71,7 @@ impl World {
         (!self.has_majority_among(&heard)).then(|| "most of those that keep the log weren't heard".to_owned())
     }
 
-    /// All nodes that live say that they are ready, some time after healing.
+    /// Checks that all live nodes report that they are ready, some time after healing.
     pub(super) fn check_all_ready(&self) -> Result<(), Failure> {
         if self.control.is_none() || self.now < HEALED + READY || !self.all_may_return() {
             return Ok(());

@@ -1,11 +1,10 @@
-//! What becomes of finished operations: histories, sessions, scans, and late duplicates.
+//! The bookkeeping of finished operations: histories, sessions, scans, and late duplicates.
 
 use std::sync::Arc;
 
 use artillery_proto::{
-    replica::{ReadMode, Refusal, Reply, Snapshot, Way},
-    tries::Ending,
-    update::RequestKey,
+    api::{ReadMode, ReadPath, Refusal, Reply, Snapshot, retry::Ending},
+    types::update::RequestKey,
 };
 
 use super::{Arrival, Event, Phase, Served, World};
@@ -64,7 +63,7 @@ impl World {
     fn audit(&mut self, pending: &Pending, next: &Next) {
         let by_itself = |reply: &Reply| {
             let Reply::Read(read) = reply else { return false };
-            pending.node == pending.first && matches!(read.way, Way::Local | Way::Query)
+            pending.node == pending.first && matches!(read.way, ReadPath::Local | ReadPath::Query)
         };
         let itself = matches!(pending.asked.ask, Ask::Read(_, ReadMode::Strong))
             .then(|| matches!(next, Next::Done(_, reply) if by_itself(reply)));
@@ -75,7 +74,7 @@ impl World {
     fn end_without_outcome(&mut self, index: usize, pending: &Pending, ending: Ending) {
         let asked = &pending.asked;
         if ending == Ending::NotApplied(Some(Refusal::SessionExpired)) && self.phase == Phase::Work {
-            // Nothing was applied under that id: the same again under another one.
+            // Nothing was applied under that id, so repeat the operation under another one.
             let (ask, chain, node) = (asked.ask.clone(), asked.chain, pending.node);
             self.clients[index].next = Some(Choice { ask, chain, node, pinned: false });
             return;
@@ -92,7 +91,7 @@ impl World {
         }
     }
 
-    /// Adds what an operation tells to the history.
+    /// Adds the result of an operation to the history.
     fn record(&mut self, index: usize, pending: &Pending, mut told: Told) {
         let asked = pending.asked.clone();
         let (mut called, mut returned) = (pending.called, self.moment());
@@ -158,7 +157,7 @@ impl World {
         }
     }
 
-    /// Asks for an answered write once more, late.
+    /// Repeats an answered write once more, late.
     fn duplicate(&mut self, index: usize, pending: &Pending, reply: Reply) {
         let Some((session, number)) = pending.asked.id else { return };
         let rng = &mut self.clients[index].rng;
@@ -181,7 +180,7 @@ impl World {
         self.queue.push(at, Event::Request(Box::new(Arrival { origin, node, request, key, until })));
     }
 
-    /// What was never answered may have taken effect too.
+    /// Adds the operations that were never answered to the history: they may have taken effect too.
     pub(super) fn give_up_all(&mut self) {
         for index in 0..self.clients.len() {
             self.end_scan(index);
@@ -193,7 +192,7 @@ impl World {
         }
     }
 
-    /// The newest version that a client was told of something that it wrote to this chain.
+    /// The newest version of an acknowledged write to this chain.
     pub(super) fn newest_acknowledged(&self, chain: usize) -> Option<artillery_proto::Version> {
         let history = &self.histories[chain];
         let registers = history.operations.iter().filter_map(|operation| match (operation.call, operation.answer) {

@@ -1,8 +1,8 @@
-//! How soon after healing every chain has all its members again, and each node that can serves.
+//! How soon after healing every chain has all its members again, and each node that can serve serves.
 
 use std::collections::BTreeSet;
 
-use artillery_proto::{Mode, replica::Reply};
+use artillery_proto::{Mode, api::Reply};
 
 use super::World;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     scenario::{RECOVERY, SECOND},
 };
 
-/// So many operations after healing reach every node.
+/// Number of operations after healing that certainly reach every node.
 const ASKED: u64 = 100;
 
 impl World {
@@ -22,24 +22,24 @@ impl World {
         }
     }
 
-    /// Looks whether all is well again, until it is.
+    /// Checks whether the cluster has recovered, until it has.
     ///
     /// # Errors
-    /// [`Oracle::Liveness`]: it took too long.
+    /// [`Oracle::Liveness`]: the recovery took too long.
     pub(super) fn check_recovery(&mut self) -> Result<(), Failure> {
         if self.now < self.setup.healed || self.counts.recovery.is_some() || self.unasked {
             return Ok(());
         }
         let whole = self.is_settled();
-        // Whoever isn't asked can't serve.
+        // A node that isn't asked can't serve.
         let is_asked = self.counts.operations < self.setup.most;
         let lacking = |node: &usize| is_asked && !self.served.contains(node);
         let missing: BTreeSet<usize> = self.expected_to_serve().filter(lacking).collect();
         if whole && missing.is_empty() {
             self.counts.recovery = Some(self.now - self.setup.healed);
         } else if self.now > self.setup.healed + RECOVERY {
-            // Clients that are far ahead of their schedule rest, and those that take each other's sessions away do
-            // nothing else.
+            // Clients that are far ahead of their schedule rest. Clients that evict each other's sessions do nothing
+            // else.
             let starves = self.counts.expired_sessions * 4 > self.counts.operations;
             self.unasked = whole && (self.counts.healed < ASKED || starves);
             if self.unasked {
@@ -55,7 +55,7 @@ impl World {
         Ok(())
     }
 
-    /// Members; of a chain that is read at its tail alone, those that must have been asked for something.
+    /// The members that must have served: in classic mode head and tail, else all.
     fn expected_to_serve(&self) -> impl Iterator<Item = usize> + '_ {
         let members = match &self.control {
             Some(_) => self.members_now(0),

@@ -1,8 +1,8 @@
-//! How long writes and strong reads stay away while all that they need is there.
+//! How long writes and strong reads fail while all that they need is there.
 
 use std::collections::BTreeMap;
 
-use artillery_proto::{MemberId, replica::ReadMode};
+use artillery_proto::{MemberId, api::ReadMode};
 
 use super::World;
 use crate::{
@@ -12,29 +12,29 @@ use crate::{
     scenario::SECOND,
 };
 
-/// Too few requests say nothing.
+/// Fewest requests that show anything.
 const ASKED: u32 = 20;
 
-/// What was served of one kind, in one chain.
+/// Service of one kind of request, in one chain.
 #[derive(Clone, Copy, Default, Debug)]
 struct Served {
-    /// When something was, last.
+    /// When the last request was served.
     last: u64,
-    /// Requests that came to nodes since.
+    /// Requests that reached nodes since then.
     asked: u32,
 }
 
-/// What is served, and since when it could be.
+/// The service of all chains, and since when it was possible.
 #[derive(Default, Debug)]
 pub(super) struct Service {
     /// By chain: writes, then strong reads.
     served: Vec<[Served; 2]>,
-    /// Sets of nodes that could serve all since then, as bits.
+    /// Sets of nodes, as bits, and since when each could serve all chains.
     able: BTreeMap<u32, u64>,
 }
 
 impl World {
-    /// A request reaches a node: one that could serve it, if it is to count.
+    /// A request reaches a node. It counts only if that node could serve it.
     pub(super) fn note_asked(&mut self, node: usize, origin: &Origin) {
         let ask = &origin.asked.ask;
         let counts = self.service.able.keys().any(|set| set & 1 << node != 0);
@@ -45,7 +45,7 @@ impl World {
         self.served_of(chain)[kind].asked += 1;
     }
 
-    /// A client hears that a write is done, or what a strong read found.
+    /// A client gets the acknowledgement of a write, or the answer to a strong read.
     pub(super) fn note_done(&mut self, chain: usize, is_write: bool) {
         self.look_at_service();
         let now = self.now;
@@ -60,14 +60,15 @@ impl World {
         &mut self.service.served[chain]
     }
 
-    /// How long it may take until all is served again: with what a chain's task may lag, and until a client asks again.
+    /// How long it may take until all requests are served again. Includes the lag of a chain's task, and the time until a
+    /// client asks again.
     fn bound(&self) -> u64 {
         let Some(control) = self.setup.control else { return u64::MAX };
         let lease = control.lease.as_nanos() as u64;
         3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 2 * SECOND + SECOND + self.setup.attempt.1
     }
 
-    /// Looks which nodes could serve together now, and whether they have for too long done nothing.
+    /// Determines the sets of nodes that could serve together now, and checks that they have served recently.
     pub(super) fn look_at_service(&mut self) {
         if self.control.is_none() || self.phase != super::Phase::Work {
             return;
@@ -99,7 +100,7 @@ impl World {
         }
     }
 
-    /// Sets of nodes that reach each other, with a majority of those that keep the log and a serving member of each chain.
+    /// Sets of nodes that reach each other, with a majority of the nodes that keep the log and a serving member of each chain.
     fn able(&self) -> Vec<u32> {
         let Some(control) = &self.control else { return Vec::new() };
         if self.is_disturbed() {
@@ -120,7 +121,7 @@ impl World {
         sets.filter(|&set| meets(set) && serves(set) && control.majority_in(|id| has(set, id))).collect()
     }
 
-    /// What is lost, late or slow now tells nothing of how soon a chain goes on.
+    /// Whether messages are lost, late or slow now. Then the time until a chain goes on shows nothing.
     fn is_disturbed(&self) -> bool {
         let disturbs = |kind: Kind| {
             matches!(kind, Kind::Loss | Kind::Duplication | Kind::Reorder | Kind::Delay | Kind::Slow | Kind::Far)

@@ -1,13 +1,13 @@
-//! What nodes do.
+//! The steps of nodes.
 
 use std::fmt::Write as _;
 
 use artillery_proto::{
     MemberId, Timestamp,
-    replica::Event as ReplicaEvent,
-    runner::{ChainRunner, Link, Output},
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage},
+    message::{ChainFrame, ChainMessage},
+    replica::ReplicaEvent,
+    runner::{ChainRunner, LinkChange, RunnerOutput},
+    types::update::Update,
 };
 
 use super::{Addressed, Event, World};
@@ -20,11 +20,11 @@ use crate::{
     wire,
 };
 
-/// What a frame takes up on a link besides its updates, in bytes.
+/// Size of a frame on a link without its updates, in bytes.
 const FRAME: usize = 64;
 
 impl World {
-    /// Gives a node something to take in.
+    /// Adds an input to the inbox of a node.
     pub(super) fn enqueue(&mut self, node: usize, work: Work) {
         let node_index = node;
         let node = &mut self.nodes[node];
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// A node receives what has come. Now and then time passes before it takes that in.
+    /// A node receives its waiting inputs. Sometimes time passes before it processes them.
     pub(super) fn step(&mut self, index: usize) -> Result<(), Failure> {
         if !self.nodes[index].is_alive() || self.nodes[index].pending.is_some() {
             return Ok(());
@@ -67,7 +67,7 @@ impl World {
         self.take(index)
     }
 
-    /// Whether tasks of a node may wait long for their turn: not where it is measured how soon something is done.
+    /// Whether tasks of a node may wait long for their turn. Not in runs that measure times.
     pub(super) fn tasks_lag(&self) -> bool {
         self.now < HEALED && !self.setup.peaceful && self.setup.gray.is_none()
     }
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// The chains of a node take in what it received, by the reading of its clock of then.
+    /// The chains of a node process what it received, by the reading of the clock at the time of receipt.
     pub(super) fn take(&mut self, index: usize) -> Result<(), Failure> {
         let Some(Pending { turns, reading, flights }) = self.nodes[index].pending.take() else { return Ok(()) };
         if !self.nodes[index].is_alive() {
@@ -110,7 +110,7 @@ impl World {
             let read = std::cell::Cell::new(Some(reading));
             node.slots[slot].runner.take(|| read.take().unwrap_or(now), || wall, &mut turn, |_| None);
             if self.control.is_some() {
-                // What comes and is committed may leave a small backlog before the step is over.
+                // Observe here: a new committed update may leave a small backlog before the step is over.
                 self.observe(index, slot)?;
             }
         }
@@ -143,7 +143,8 @@ impl World {
         self.send_all(index)
     }
 
-    /// What chains put off is done a moment later, after what they said was sent; a task may lose its processor in between.
+    /// Schedules the deferred work of chains for a moment later, after their messages were sent. A task may lose its processor
+    /// in between.
     fn put_off(&mut self, index: usize) {
         let (now, stalls) = (self.now, self.setup.stalls);
         let node = &mut self.nodes[index];
@@ -156,7 +157,7 @@ impl World {
         self.queue.push(node.ready_at + 2 * node.cost, Event::CatchUp(index));
     }
 
-    /// Does what was put off, if no input has had it done before.
+    /// Does deferred work, unless an input has caused it before.
     pub(super) fn catch_up(&mut self, index: usize) -> Result<(), Failure> {
         if !self.nodes[index].is_alive() {
             return Ok(());
@@ -171,7 +172,7 @@ impl World {
             slot.runner.settle(|| now);
             orders |= last(&slot.runner) != before;
         }
-        // A joiner that clears its store does so in several steps, and so does a head that puts large values together.
+        // A joiner clears its store in several steps, and a head joins large values in several steps.
         self.put_off(index);
         self.settle(index)?;
         if orders { self.send_all(index) } else { Ok(()) }
@@ -183,8 +184,8 @@ impl World {
             write!(out, "n{index} c{slot} ")?;
             match input {
                 Input::Frame(from, frame) => write!(out, "receive {}: {}", name(ids, *from), Brief(frame)),
-                Input::Link(Link::Up(peer)) => write!(out, "connected {}", name(ids, *peer)),
-                Input::Link(Link::Down(peer)) => write!(out, "disconnected {}", name(ids, *peer)),
+                Input::Link(LinkChange::Up(peer)) => write!(out, "connected {}", name(ids, *peer)),
+                Input::Link(LinkChange::Down(peer)) => write!(out, "disconnected {}", name(ids, *peer)),
                 other => write!(out, "{other:?}"),
             }
         });
@@ -200,14 +201,14 @@ impl World {
         }
     }
 
-    /// After inputs or polls: looks at the replicas, hands out what they say, and schedules their ticks.
+    /// After inputs or polls: checks the replicas, carries out their outputs, and schedules their ticks.
     pub(super) fn settle(&mut self, index: usize) -> Result<(), Failure> {
         for slot in 0..self.nodes[index].slots.len() {
             self.observe(index, slot)?;
             while let Some(output) = self.nodes[index].slots[slot].runner.poll_output() {
                 match output {
-                    Output::Reply(caller, reply) => self.answer(index, slot, caller, reply)?,
-                    Output::Event(event) => self.event(index, slot, &event)?,
+                    RunnerOutput::Reply(caller, reply) => self.answer(index, slot, caller, reply)?,
+                    RunnerOutput::Event(event) => self.event(index, slot, &event)?,
                 }
             }
             while let Some(word) = self.nodes[index].slots[slot].runner.poll_word() {
@@ -239,7 +240,7 @@ impl World {
         Ok(())
     }
 
-    /// Where in the chain of `slot` the node stands.
+    /// The place of the node in the chain of `slot`.
     pub(super) fn place(&self, index: usize, slot: usize) -> Option<usize> {
         self.orders[slot].iter().position(|&node| node == index)
     }
@@ -293,7 +294,7 @@ impl World {
         }
     }
 
-    /// Takes messages from the replicas and sends them, as far as links have room.
+    /// Polls messages from the replicas and sends them, as far as links have room.
     pub(super) fn send_all(&mut self, index: usize) -> Result<(), Failure> {
         let clock = self.nodes[index].clock(self.now);
         for slot in 0..self.nodes[index].slots.len() {
@@ -350,7 +351,7 @@ impl World {
     }
 
     pub(super) fn land(&mut self, from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>>) {
-        // A connection joins two lives of nodes: nothing gets from or to another one.
+        // A connection joins two incarnations: nothing gets from or to another one.
         let same = |[sender, receiver]: [MemberId; 2]| sender == self.ids[from] && receiver == self.ids[to];
         match frame.filter(|frame| same(frame.0) && self.network.arrives(from, to, flight)) {
             Some(frame) => {
@@ -374,13 +375,13 @@ impl World {
             self.meets(index, id);
         }
         for slot in 0..self.setup.chains {
-            let input = Input::Link(if connected { Link::Up(id) } else { Link::Down(id) });
+            let input = Input::Link(if connected { LinkChange::Up(id) } else { LinkChange::Down(id) });
             self.enqueue(index, Work { slot, input, flight: None });
         }
     }
 }
 
-/// Whether a turn for it has been begun and can take no more of its kind.
+/// Whether the present turn of the chain can still receive this input.
 fn has_room(turns: &[(usize, Received)], work: &Work) -> bool {
     let full = |turn: &Received| !turn.frames.is_empty() || !turn.writes.is_empty();
     !work.input.adds() || !turns.iter().any(|(slot, turn)| *slot == work.slot && full(turn))

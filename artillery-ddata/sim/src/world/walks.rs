@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl World {
-    /// A client begins an operation.
+    /// A client begins a walk, if the operation is the first page of one.
     pub(super) fn begin_walk(&mut self, index: usize, ask: &Ask, chain: usize) {
         let &Ask::Hashed { from: 0, limit, mode } = ask else { return };
         let since = self.oracles[chain].committed_up_to();
@@ -17,7 +17,7 @@ impl World {
         self.clients[index].walk = Some(Walking { chain, from: 0, limit, mode, since, met });
     }
 
-    /// Its operation is over. Keys that were there throughout have been met by the end.
+    /// A page of a walk has ended. By the end of the walk, all keys that were there throughout must have been met.
     pub(super) fn walked(&mut self, index: usize, ask: &Ask, told: &Told) {
         let Some((met, next)) = &told.hashed else { return };
         let Some(mut walk) = self.clients[index].walk.take() else { return };

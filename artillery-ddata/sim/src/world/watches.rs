@@ -1,10 +1,10 @@
-//! Clients that watch changes, now here, now there, and what they are shown held against the log.
+//! Clients that watch changes at changing nodes. Each answer is checked against the log.
 
 use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    replica::{Changes, Query, ReadMode, Refusal, Reply, Watch},
+    api::{Query, ReadMode, Refusal, Reply, WatchQuery, WatchReply},
     runner::ReadRequest,
 };
 use bytes::Bytes;
@@ -18,18 +18,18 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// Of a thousand questions, and answers, so many get lost while there are faults.
+/// How many of a thousand requests and answers get lost while there are faults.
 const LOST: u32 = 100;
 
-/// One who watches: asks for what comes behind its position, and knows nothing but that.
+/// A client that watches: it asks for the changes behind its position, and keeps no other state.
 #[derive(Debug)]
 pub(super) struct Watcher {
     rng: Rng,
     chain: usize,
     prefix: Bytes,
-    /// Up to where it has seen everything; `None`: it begins where the history is.
+    /// The sequence up to which it has seen everything. `None`: it begins at the present end of the history.
     position: Option<Sequence>,
-    /// And so many changes of the update behind it.
+    /// The number of changes of the next update that it has seen.
     shown: u32,
     attempt: u64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(seed: u64, index: usize, chain: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Watcher(index));
-        // Everything, some keys, or the keys of other chains too, of which there is nothing here.
+        // All keys, some keys, or a prefix that also covers keys of other chains, which do not occur here.
         let prefix = match rng.below(3) {
             0 => Bytes::new(),
             1 => Bytes::from_static(b"key-0"),
@@ -49,7 +49,7 @@ impl Watcher {
 }
 
 impl World {
-    /// Asks a node for changes, unless the attempt that wasn't answered is an old one.
+    /// Asks a node for changes, unless the unanswered attempt is an old one.
     pub(super) fn watch(&mut self, index: usize, attempt: u64) {
         let (nodes, now) = (self.nodes.len(), self.now);
         let watcher = &mut self.watchers[index];
@@ -72,10 +72,10 @@ impl World {
         if !node.is_alive() {
             return;
         }
-        // Some are told in time that there is nothing, others have asked somebody else by then.
+        // Some watchers get the answer in time that there is nothing, others have asked another node by then.
         let until = self.now + watcher.rng.below(SECOND);
         let (prefix, after, shown) = (watcher.prefix.clone(), watcher.position, watcher.shown);
-        let query = Query::Changes(Watch { prefix, after, shown });
+        let query = Query::Changes(WatchQuery { prefix, after, shown });
         let deadline = deadline(node.clock(self.now), self.now, until);
         let (mode, caller) = (ReadMode::Eventual, Caller::Watcher(index, attempt));
         let input = Input::Read(ReadRequest { query, mode, floor: None, history: None, deadline, caller });
@@ -87,7 +87,7 @@ impl World {
     pub(super) fn answer_changes(&mut self, index: usize, attempt: u64, reply: Reply) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "watcher {index} attempt {attempt} gets {reply:?}"));
         let watcher = &mut self.watchers[index];
-        if let Reply::Changes(Changes { upto, .. }) = &reply {
+        if let Reply::Changes(WatchReply { upto, .. }) = &reply {
             let committed = self.oracles[watcher.chain].committed_up_to();
             if *upto > committed {
                 let what = format!("changes up to {upto} were shown, the tail has committed up to {committed}");
@@ -102,8 +102,8 @@ impl World {
         Ok(())
     }
 
-    /// An answer reaches its watcher, if that still waits for it: it must show what the log has behind its position, all
-    /// of it, once and in order.
+    /// An answer reaches its watcher, which may no longer wait for it. It must show all that the log has behind the position of
+    /// the watcher, once and in order.
     pub(super) fn changes(&mut self, index: usize, attempt: u64, reply: Reply) -> Result<(), Failure> {
         let watcher = &mut self.watchers[index];
         if watcher.attempt != attempt {
@@ -131,7 +131,7 @@ impl World {
                 self.counts.fell_behind += 1;
             }
             Reply::Refused(Refusal::NoChain | Refusal::Busy) => {
-                // Somebody else, when this attempt's time is up.
+                // The watcher asks another node when the time of this attempt is up.
                 return Ok(());
             }
             other => return Err(Failure::new(Oracle::Answers, format!("a watcher was answered with {other:?}"))),
@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// In the end every watcher has seen all that was committed, if everybody is there.
+    /// Checks that in the end every watcher has seen all that was committed, if no node is missing.
     pub(super) fn check_watchers(&self) -> Result<(), Failure> {
         for (index, watcher) in self.watchers.iter().enumerate().filter(|_| self.crashes == 0) {
             let oracle = &self.oracles[watcher.chain];

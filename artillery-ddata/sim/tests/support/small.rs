@@ -1,43 +1,43 @@
-//! What small worlds of chains and links have in common: their members, how these begin, and what frames weigh.
+//! Shared code of small worlds of chains and links: their members, the first input of these, and the sizes of frames.
 
 use std::sync::Arc;
 
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
     control::log::LogIndex,
-    runner::{Lease, Link, Order, ReadRequest, Turn, WriteRequest},
-    update::Update,
-    wire::message::{ChainFrame, ChainMessage},
+    message::{ChainFrame, ChainMessage},
+    runner::{ChainOrder, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
+    types::update::Update,
 };
 
 pub(crate) const MEMBERS: usize = 3;
-/// As many frames wait for a stream as in the driver.
+/// Number of frames that may wait for a stream, as in the driver.
 pub(crate) const FRAMES: usize = 4;
-/// What a frame takes up besides its updates, generously.
+/// Generous size of a frame without its updates, in bytes.
 pub(crate) const FRAME: usize = 256;
 pub(crate) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
-/// What a member receives at once; callers are numbers.
+/// The input of one turn of a member. Callers are numbers.
 pub(crate) type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
 
 pub(crate) fn member(n: usize) -> MemberId {
     MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// What a member is told first: that its lease never ends, that all others are connected, and who serves the chain.
+/// The first input of a member: a lease that never ends, connections to all others, and the configuration.
 pub(crate) fn beginning(n: usize, chain: ChainId) -> Received {
     let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
     let config = ChainConfig { chain, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members };
     let (config, history, upto) = (Arc::new(config), ClusterId(1), LogIndex(1));
     Received {
         lease: Some(Lease { until: Timestamp::MAX, ..Lease::default() }),
-        links: (0..MEMBERS).filter(|&other| other != n).map(|other| Link::Up(member(other))).collect(),
-        orders: vec![Order::Enter { config, history, upto }],
+        links: (0..MEMBERS).filter(|&other| other != n).map(|other| LinkChange::Up(member(other))).collect(),
+        orders: vec![ChainOrder::Enter { config, history, upto }],
         ..Received::default()
     }
 }
 
-/// The bytes that a frame takes up on a link.
+/// The size of a frame on a link, in bytes.
 pub(crate) fn size(frame: &ChainFrame) -> usize {
     FRAME
         + match &frame.message {

@@ -64,7 +64,7 @@ impl Head {
         let (node, mut streams) = silent(&cluster);
         let seed = FakeNode::start(&cluster, "seed");
         seed.form(&routing(config(&[node.me()], 1), &[&node, &seed]));
-        let transport = TransportConfig { stream_window_bytes: 256 << 10, ..TransportConfig::default() };
+        let transport = TransportConfig::default().with_stream_window_bytes(256 << 10);
         let builder = Client::builder().cluster(&cluster).secret(SECRET).seed(seed.addr()).transport(transport);
         let client = builder.connect().await.unwrap();
         let put = tokio::spawn(client.kv().put("k", "v").into_future());
@@ -93,7 +93,7 @@ impl Head {
 }
 
 fn committed() -> Reply {
-    Reply::Committed(Committed { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing })
+    Reply::Committed(WriteReply { version: SESSION, copies: 1, replayed: false, result: Computed::Nothing })
 }
 
 #[tokio::test]

@@ -7,12 +7,10 @@ use artillery_core::{
 
 use super::*;
 use crate::{
-    replica::Read,
+    api::ReadReply,
+    message::request::SMALL,
     store::Held,
-    wire::{
-        request::{SMALL, encode_answer_to},
-        streams::ANSWERS,
-    },
+    wire::{request::encode_answer_to, streams::ANSWERS},
 };
 
 const LARGE: usize = 300_000;
@@ -125,7 +123,7 @@ async fn too_much_to_one_node_waits_and_hears_so() {
 async fn waiting_read(
     client: &Client,
     streams: &mut mpsc::Receiver<IncomingStream>,
-) -> (tokio::task::JoinHandle<Result<crate::Read, Error>>, u64, IncomingStream) {
+) -> (tokio::task::JoinHandle<Result<crate::kv::Read, Error>>, u64, IncomingStream) {
     let kv = client.kv();
     let get = tokio::spawn(async move { kv.get("k").timeout(Duration::from_secs(5)).await });
     loop {
@@ -146,7 +144,7 @@ async fn answer_apart(connection: &Connection, head: &[u8]) -> FrameWriter {
 
 fn large_answer(number: u64) -> crate::wire::request::Encoded {
     let held = Held { version: Version::new(1, 1), value: Some(vec![7; LARGE].into()) };
-    let read = Read { held: Some(held), clean: true, way: Way::Local, as_of: crate::Sequence(1) };
+    let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: crate::Sequence(1) };
     encode_response(&Response { number, by: None, answer: ResponseAnswer::Reply(Reply::Read(read)) }).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use artillery_core::{
     config::TransportConfig,
     identity::Identity,
-    transport::{Connection, Endpoint, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{Connection, Endpoint, LocalInfo, PeerInfo, PeerKind, Service},
 };
 
 use std::sync::atomic::Ordering;
@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::{
     ChainId, Sequence,
-    replica::{Query, Watch},
-    wire::request::{Request, decode_response, encode_request},
+    api::{Query, WatchQuery},
+    message::request::Request,
+    wire::request::{decode_response, encode_request},
 };
 
 /// More than the parts into which a node divides its room.
@@ -34,19 +35,10 @@ struct Deaf {
 
 impl Deaf {
     async fn connect(cluster: &str, node: &FakeNode) -> Self {
-        let config = TransportConfig {
-            stream_window_bytes: 64 << 10,
-            connection_window_bytes: 64 << 10,
-            ..TransportConfig::default()
-        };
+        let config =
+            TransportConfig::default().with_stream_window_bytes(64 << 10).with_connection_window_bytes(64 << 10);
         let identity = Identity::from_secret(SECRET, "deaf").unwrap();
-        let local = LocalInfo {
-            cluster: cluster.to_owned(),
-            cluster_id: None,
-            incarnation: member("deaf").incarnation,
-            kind: PeerKind::Client,
-            versions: PROTOCOL_VERSIONS,
-        };
+        let local = LocalInfo::new(cluster, member("deaf").incarnation, PeerKind::Client);
         let endpoint = Endpoint::bind(config, identity, local, Arc::new(NoStreams)).unwrap();
         let connection = endpoint.connect(node.addr()).await.unwrap();
         let (requests, answers) = connection.open_bi(StreamKind(REQUESTS), 0).await.unwrap();
@@ -142,7 +134,7 @@ async fn watches_of_others_that_fill_the_room_end_none() {
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
-    let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
+    let watch = || Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
     let all = deaf(&cluster, &node, watch, 300).await;
     let mut last = Deaf::connect(&cluster, &node).await;
     for number in 0.. {
@@ -194,7 +186,7 @@ async fn a_connection_that_is_gone_is_let_go() {
     let node = alone(&cluster);
     let before = node.serving.load(Ordering::Relaxed);
     let prefix = Bytes::from(vec![b'p'; 700]);
-    let watch = || Query::Changes(Watch { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
+    let watch = || Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(Sequence(100)), shown: 0 });
     let all = deaf(&cluster, &node, watch, 300).await;
     until(|| node.serving.load(Ordering::Relaxed) == before + DEAF).await;
     all.into_iter().for_each(Deaf::leave);
@@ -211,7 +203,7 @@ async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
     let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(1));
     let mut from = crate::Frontier::default();
     for chain in [ChainId(0), ChainId(1)] {
-        from.raise(routing.life(), chain, Sequence(0));
+        from.raise(routing.history_id(), chain, Sequence(0));
     }
     let key =
         (0..).map(|n| format!("k{n}")).find(|key| crate::control::chain_of(key.as_bytes(), 2) == ChainId(0)).unwrap();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Mutex};
 
 use super::*;
-use crate::{Kv, Resolution, driver::handle::WriteRequest, error::Unknown};
+use crate::{Kv, error::Unknown, kv::Resolution, local::handle::WriteRequest};
 
 /// As large as what is kept for a retry.
 const VALUE: usize = 4096;

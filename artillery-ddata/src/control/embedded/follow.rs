@@ -6,17 +6,17 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::machine::Applied;
+use super::machine::AppliedConfigs;
 use crate::control::log::{BoxFuture, ConfigLogError, Follow, LogEntry, LogIndex};
 
 pub(super) struct Follower {
-    applied: Arc<Applied>,
+    applied: Arc<AppliedConfigs>,
     next: LogIndex,
     wait: Option<BoxFuture<'static, bool>>,
 }
 
 impl Follower {
-    pub(super) fn new(applied: Arc<Applied>, from: LogIndex) -> Self {
+    pub(super) fn new(applied: Arc<AppliedConfigs>, from: LogIndex) -> Self {
         Self { applied, next: from.max(LogIndex(1)), wait: None }
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use artillery_core::codec;
+use artillery_core::internal::codec;
 use openraft::{
     AnyError, Entry, EntryPayload, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
     storage::RaftStateMachine,
@@ -14,26 +14,26 @@ use openraft::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::types::{Membership, Outcome, Peer, Proposal, RaftId, RaftLogId, StorageError, TypeConfig};
+use super::types::{EntryOutcome, LogProposal, Membership, RaftId, RaftLogId, RaftNode, StorageError, TypeConfig};
 use crate::{
     Epoch,
     control::{
-        Founding,
-        log::{ChainChange, Change, Configs, LogEntry, LogIndex, Term},
+        Bootstrap,
+        log::{ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
     },
 };
 
 /// What has been applied on this node, for all who read it.
 #[derive(Debug)]
-pub(super) struct Applied {
-    state: Mutex<State>,
-    progress: watch::Sender<Progress>,
+pub(super) struct AppliedConfigs {
+    state: Mutex<MachineState>,
+    progress: watch::Sender<ApplyProgress>,
     window: usize,
 }
 
 /// What waiters wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Progress {
+pub(super) struct ApplyProgress {
     /// How often anything changed that can be seen from outside.
     pub(super) changes: u64,
     /// The last entry that took a place.
@@ -47,7 +47,7 @@ pub(super) struct Progress {
 }
 
 #[derive(Debug)]
-struct State {
+struct MachineState {
     raft: Option<RaftLogId>,
     membership: Membership,
     configs: Arc<Configs>,
@@ -60,13 +60,13 @@ struct State {
 /// A snapshot as it travels.
 #[derive(Clone, Debug)]
 struct Built {
-    meta: SnapshotMeta<RaftId, Peer>,
+    meta: SnapshotMeta<RaftId, RaftNode>,
     bytes: Arc<Vec<u8>>,
 }
 
 /// What stands in a snapshot.
 #[derive(Serialize)]
-struct Content<'a> {
+struct SnapshotData<'a> {
     configs: &'a Configs,
     entries: &'a VecDeque<LogEntry>,
 }
@@ -85,12 +85,12 @@ impl Installed {
     }
 }
 
-impl Applied {
-    pub(super) fn new(founding: &Founding, window: usize) -> Self {
+impl AppliedConfigs {
+    pub(super) fn new(founding: &Bootstrap, window: usize) -> Self {
         let configs = Configs::of(founding);
         let changes = configs.iter().map(|config| ChainChange { replaces: Epoch(0), config: config.clone() });
-        let first = LogEntry { index: LogIndex(1), term: Term(0), change: Change::Chains(changes.collect()) };
-        let state = State {
+        let first = LogEntry { index: LogIndex(1), term: Term(0), change: ConfigChange::Chains(changes.collect()) };
+        let state = MachineState {
             raft: None,
             membership: Membership::default(),
             configs: Arc::new(configs),
@@ -98,7 +98,7 @@ impl Applied {
             snapshot: None,
             snapshots: 0,
         };
-        let progress = Progress { last: LogIndex(1), ..Progress::default() };
+        let progress = ApplyProgress { last: LogIndex(1), ..ApplyProgress::default() };
         Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
     }
 
@@ -106,15 +106,20 @@ impl Applied {
     pub(super) fn recovered(
         configs: Configs,
         raft: RaftLogId,
-        by: (RaftId, Peer),
+        by: (RaftId, RaftNode),
         window: usize,
         changes: u64,
     ) -> Self {
         let voters = vec![BTreeSet::from([by.0])];
         let membership = openraft::Membership::new(voters, BTreeMap::from([by]));
-        let progress =
-            Progress { changes: changes + 1, last: configs.applied(), raft: Some(raft), ended: false, failed: false };
-        let state = State {
+        let progress = ApplyProgress {
+            changes: changes + 1,
+            last: configs.applied(),
+            raft: Some(raft),
+            ended: false,
+            failed: false,
+        };
+        let state = MachineState {
             raft: Some(raft),
             membership: Membership::new(Some(raft), membership),
             configs: Arc::new(configs),
@@ -139,11 +144,11 @@ impl Applied {
         }
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> ApplyProgress {
         *self.progress.borrow()
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<Progress> {
+    pub(super) fn watch(&self) -> watch::Receiver<ApplyProgress> {
         self.progress.subscribe()
     }
 
@@ -169,43 +174,43 @@ impl Applied {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MachineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, state: MutexGuard<'_, State>) {
+    fn tell(&self, state: MutexGuard<'_, MachineState>) {
         let (last, raft) = (state.configs.applied(), state.raft);
         drop(state);
         self.progress.send_modify(|progress| {
-            *progress = Progress { changes: progress.changes + 1, last, raft, ..*progress };
+            *progress = ApplyProgress { changes: progress.changes + 1, last, raft, ..*progress };
         });
     }
 }
 
-impl State {
-    fn apply(&mut self, log_id: RaftLogId, proposal: Proposal, window: usize) -> Outcome {
+impl MachineState {
+    fn apply(&mut self, log_id: RaftLogId, proposal: LogProposal, window: usize) -> EntryOutcome {
         let last = self.configs.applied();
         if proposal.term != log_id.leader_id.term {
-            return Outcome::WrongTerm;
+            return EntryOutcome::WrongTerm;
         }
         if proposal.at != last.next() {
-            return Outcome::Taken(last);
+            return EntryOutcome::Taken(last);
         }
         let entry = LogEntry { index: proposal.at, term: Term(proposal.term), change: proposal.change };
         if Arc::make_mut(&mut self.configs).apply(&entry).is_err() {
-            return Outcome::Taken(last);
+            return EntryOutcome::Taken(last);
         }
         self.entries.push_back(entry);
         while self.entries.len() > window {
             self.entries.pop_front();
         }
-        Outcome::Placed
+        EntryOutcome::Placed
     }
 }
 
 /// The group's side of [`Applied`].
 #[derive(Clone, Debug)]
-pub(super) struct Machine(pub(super) Arc<Applied>);
+pub(super) struct Machine(pub(super) Arc<AppliedConfigs>);
 
 impl RaftStateMachine<TypeConfig> for Machine {
     type SnapshotBuilder = Self;
@@ -215,7 +220,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         Ok((state.raft, state.membership.clone()))
     }
 
-    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Outcome>, StorageError>
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<EntryOutcome>, StorageError>
     where
         I: IntoIterator<Item = Entry<TypeConfig>> + Send,
         I::IntoIter: Send,
@@ -225,11 +230,11 @@ impl RaftStateMachine<TypeConfig> for Machine {
         for Entry { log_id, payload } in entries {
             state.raft = Some(log_id);
             outcomes.push(match payload {
-                EntryPayload::Blank => Outcome::Nothing,
+                EntryPayload::Blank => EntryOutcome::Nothing,
                 EntryPayload::Normal(proposal) => state.apply(log_id, proposal, self.0.window),
                 EntryPayload::Membership(membership) => {
                     state.membership = Membership::new(Some(log_id), membership);
-                    Outcome::Nothing
+                    EntryOutcome::Nothing
                 }
             });
         }
@@ -247,7 +252,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<RaftId, Peer>,
+        meta: &SnapshotMeta<RaftId, RaftNode>,
         snapshot: Box<Cursor<Vec<u8>>>,
     ) -> Result<(), StorageError> {
         let bytes = snapshot.into_inner();
@@ -276,7 +281,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<TypeConfig>, StorageError> {
         let mut state = self.0.lock();
         let mut bytes = Vec::new();
-        let content = Content { configs: &state.configs, entries: &state.entries };
+        let content = SnapshotData { configs: &state.configs, entries: &state.entries };
         codec::encode(&content, &mut bytes)
             .map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
         state.snapshots += 1;

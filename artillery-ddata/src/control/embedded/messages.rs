@@ -1,6 +1,6 @@
 //! What the nodes of the group say to each other.
 
-use artillery_core::codec;
+use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
 use openraft::{
     error::InstallSnapshotError,
@@ -11,11 +11,8 @@ use openraft::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{
-    network::CallError,
-    types::{RaftId, RaftLogId, TypeConfig},
-};
-use crate::{ClusterId, control::History};
+use super::types::{RaftId, RaftLogId, TypeConfig};
+use crate::{ClusterId, MemberId, control::History};
 
 /// The largest message, in bytes.
 pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
@@ -28,6 +25,29 @@ const MAX_SNAPSHOT: u64 = 256 << 20;
 /// Counters of the group that are larger come from nowhere; none of ours will overflow.
 const MAX_COUNTER: u64 = 1 << 60;
 
+/// A message of the log's group came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// It didn't get there, or its answer not back.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// The bytes are no message.
+    #[error("no message of the configuration log: {0}")]
+    Malformed(#[from] CodecError),
+    /// The message is none that its sender could have sent.
+    #[error("a message of the configuration log, but {0}")]
+    Senseless(&'static str),
+    /// Another node was meant, another life of this one, or another cluster.
+    #[error("{0} was meant")]
+    NotMe(MemberId),
+    /// Whoever asks or is asked belongs to another history.
+    #[error("the cluster was recovered, and this is of another history")]
+    OtherHistory,
+    /// This node keeps no log any more.
+    #[error("the configuration log stopped: {0}")]
+    Stopped(String),
+}
+
 /// A question, and to whom it is put.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Envelope {
@@ -37,18 +57,18 @@ pub(super) struct Envelope {
     pub(super) history: History,
     /// Which life of the node is meant. The next one has forgotten what this one promised (trap 21).
     pub(super) to: RaftId,
-    pub(super) question: Question,
+    pub(super) question: LogQuestion,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Question {
+pub(super) enum LogQuestion {
     Append(AppendEntriesRequest<TypeConfig>),
     Vote(VoteRequest<RaftId>),
     Snapshot(InstallSnapshotRequest<TypeConfig>),
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Answer {
+pub(super) enum LogAnswer {
     Append(AppendEntriesResponse<RaftId>),
     Vote(VoteResponse<RaftId>),
     Snapshot(InstallSnapshotResponse<RaftId>),
@@ -62,7 +82,7 @@ pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {
     let mut bytes = Vec::new();
     codec::encode(message, &mut bytes)?;
     if bytes.len() > MAX_MESSAGE {
-        return Err(CallError::Malformed(codec::CodecError::TooLarge(bytes.len())));
+        return Err(CallError::Malformed(CodecError::TooLarge(bytes.len())));
     }
     Ok(bytes.into())
 }
@@ -71,7 +91,7 @@ pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {
 /// taken in would stop the log for ever.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> {
     if bytes.len() > MAX_MESSAGE {
-        return Err(CallError::Malformed(codec::CodecError::TooLarge(bytes.len())));
+        return Err(CallError::Malformed(CodecError::TooLarge(bytes.len())));
     }
     Ok(codec::decode_value(bytes)?)
 }
@@ -89,7 +109,7 @@ impl Envelope {
     }
 }
 
-impl Question {
+impl LogQuestion {
     fn asker(&self) -> Option<RaftId> {
         let vote = match self {
             Self::Append(request) => &request.vote,

@@ -12,7 +12,7 @@ use std::{
 use openraft::{AsyncRuntime, TokioInstant, TokioRuntime};
 use rand_core::{RngCore, impls};
 
-use super::types::TokioTimeout;
+type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 tokio::task_local! {
     /// Of the node on whose behalf a task runs; tasks hand it on to those that they start.

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use artillery_core::codec;
+use artillery_core::internal::codec;
 use openraft::{
     Entry, EntryPayload, LogState, RaftLogReader, Vote,
     storage::{LogFlushed, RaftLogStorage},
@@ -18,7 +18,7 @@ use openraft::{
 
 use super::{
     messages::{MAX_ENTRIES_BYTES, MAX_MESSAGE},
-    types::{Peer, RaftId, RaftLogId, StorageError, TypeConfig},
+    types::{RaftId, RaftLogId, RaftNode, StorageError, TypeConfig},
 };
 
 /// Clones share it.
@@ -50,7 +50,7 @@ impl Sized {
 impl LogStore {
     /// A log whose first entry says who keeps it: the same at each of them, and what openraft's `initialize` writes,
     /// but for the election that it calls at once, which would have all of them vote for themselves.
-    pub(super) fn kept_by(voters: impl IntoIterator<Item = (RaftId, Peer)>) -> Self {
+    pub(super) fn kept_by(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Self {
         let nodes: BTreeMap<_, _> = voters.into_iter().collect();
         let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);
         let entry = Entry { log_id: RaftLogId::default(), payload: EntryPayload::Membership(membership) };

@@ -2,25 +2,25 @@
 
 use std::{fmt, io::Cursor};
 
-use openraft::{AsyncRuntime, Entry, LogId, TokioRuntime};
+use openraft::{Entry, LogId};
 use serde::{Deserialize, Serialize};
 
 use super::runtime::Runtime;
 use crate::{
     Incarnation, MemberId, NodeId,
     control::{
-        Founder, Founding,
-        log::{Change, LogIndex},
+        Bootstrap, NodeInfo,
+        log::{ConfigChange, LogIndex},
     },
 };
 
 openraft::declare_raft_types!(
     /// The types of the log's group.
     pub(crate) TypeConfig:
-        D = Proposal,
-        R = Outcome,
+        D = LogProposal,
+        R = EntryOutcome,
         NodeId = RaftId,
-        Node = Peer,
+        Node = RaftNode,
         Entry = Entry<TypeConfig>,
         SnapshotData = Cursor<Vec<u8>>,
         AsyncRuntime = Runtime,
@@ -28,9 +28,8 @@ openraft::declare_raft_types!(
 
 pub(super) type Raft = openraft::Raft<TypeConfig>;
 pub(super) type RaftLogId = LogId<RaftId>;
-pub(super) type Membership = openraft::StoredMembership<RaftId, Peer>;
+pub(super) type Membership = openraft::StoredMembership<RaftId, RaftNode>;
 pub(super) type StorageError = openraft::StorageError<RaftId>;
-pub(super) type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 /// A node of the group is one life of a node: who forgot its votes is somebody else (docs/DESIGN.md §5.3, trap 21).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,26 +58,26 @@ impl fmt::Debug for RaftId {
 /// How a node of the group is reached.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Peer(pub(super) Founder);
+pub(crate) struct RaftNode(pub(super) NodeInfo);
 
-impl Default for Peer {
+impl Default for RaftNode {
     fn default() -> Self {
-        Self(Founder { id: RaftId::default().0, name: String::new(), addrs: Vec::new() })
+        Self(NodeInfo { id: RaftId::default().0, name: String::new(), addrs: Vec::new() })
     }
 }
 
 /// What an entry of the group's log carries. It takes a place only if it was appended in the term that it names, and
 /// the place that it names is the next one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Proposal {
+pub(crate) struct LogProposal {
     pub(super) term: u64,
     pub(super) at: LogIndex,
-    pub(super) change: Change,
+    pub(super) change: ConfigChange,
 }
 
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Outcome {
+pub(crate) enum EntryOutcome {
     /// It carried no proposal.
     Nothing,
     /// It has its place.
@@ -93,7 +92,7 @@ pub(crate) enum Outcome {
 ///
 /// Of two founders only the first does: with both, the death of either would stop the log. Likewise a fourth would add
 /// a member that can fail, and not one failure more that is survived.
-pub(super) fn first_voters(founding: &Founding, most: usize) -> &[Founder] {
+pub(super) fn first_voters(founding: &Bootstrap, most: usize) -> &[NodeInfo] {
     let voters = founding.members.len().min(most);
     &founding.members[..if voters.is_multiple_of(2) { voters.saturating_sub(1) } else { voters }]
 }

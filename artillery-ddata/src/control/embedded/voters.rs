@@ -13,10 +13,10 @@ use openraft::{
 use tokio::sync::{MutexGuard, watch};
 
 use super::{
-    Inner, failed,
-    machine::Progress,
+    EmbeddedInner, failed,
+    machine::ApplyProgress,
     raft_id,
-    types::{Peer, RaftId, TypeConfig},
+    types::{RaftId, RaftNode, TypeConfig},
 };
 use crate::{
     MemberId,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// While this node leads, has the log sent to whoever belongs to the cluster; ends with its part in the group.
-pub(super) async fn teach(inner: Weak<Inner>, mut progress: watch::Receiver<Progress>) {
+pub(super) async fn teach(inner: Weak<EmbeddedInner>, mut progress: watch::Receiver<ApplyProgress>) {
     while !progress.borrow_and_update().ended {
         let Some(inner) = inner.upgrade() else { return };
         if let Some(term) = inner.leads() {
@@ -41,9 +41,9 @@ pub(super) async fn teach(inner: Weak<Inner>, mut progress: watch::Receiver<Prog
     }
 }
 
-type Written = Result<ClientWriteResponse<TypeConfig>, RaftError<RaftId, ClientWriteError<RaftId, Peer>>>;
+type Written = Result<ClientWriteResponse<TypeConfig>, RaftError<RaftId, ClientWriteError<RaftId, RaftNode>>>;
 
-impl Inner {
+impl EmbeddedInner {
     pub(super) async fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> Result<(), AppendError> {
         if self.leads() != Some(term) {
             return Err(AppendError::NotLeading);
@@ -57,21 +57,21 @@ impl Inner {
     }
 
     /// How the voters are reached: as the log says, or the founding, or the group itself.
-    fn peers(&self, voters: BTreeSet<MemberId>) -> Result<BTreeMap<RaftId, Peer>, ConfigLogError> {
+    fn peers(&self, voters: BTreeSet<MemberId>) -> Result<BTreeMap<RaftId, RaftNode>, ConfigLogError> {
         let configs = self.applied.configs();
         let metrics = self.metrics.borrow();
         let membership = metrics.membership_config.membership();
         let peer = |id: MemberId| {
             let founder = configs.node(id).or_else(|| self.founders.iter().find(|founder| founder.id == id));
             let raft_id = raft_id(&self.settings, id);
-            let peer = founder.cloned().map(Peer).or_else(|| membership.get_node(&raft_id).cloned());
+            let peer = founder.cloned().map(RaftNode).or_else(|| membership.get_node(&raft_id).cloned());
             Ok((raft_id, peer.ok_or_else(|| failed(format!("where {id} is reached stands nowhere")))?))
         };
         voters.into_iter().map(peer).collect()
     }
 
     /// Each step can be repeated, and whoever leads next can go on with another set.
-    async fn replace(&self, term: Term, voters: BTreeMap<RaftId, Peer>) -> Result<(), AppendError> {
+    async fn replace(&self, term: Term, voters: BTreeMap<RaftId, RaftNode>) -> Result<(), AppendError> {
         let _one = self.alone(term).await?;
         let known = self.known();
         for (&id, peer) in voters.iter().filter(|(id, _)| !known.contains(id)) {
@@ -99,7 +99,7 @@ impl Inner {
         let _one = self.alone(term).await?;
         let (configs, known) = (self.applied.configs(), self.known());
         let nodes: BTreeMap<_, _> =
-            configs.nodes().map(|node| (raft_id(&self.settings, node.id), Peer(node.clone()))).collect();
+            configs.nodes().map(|node| (raft_id(&self.settings, node.id), RaftNode(node.clone()))).collect();
         let voters: BTreeSet<_> = self.metrics.borrow().membership_config.membership().voter_ids().collect();
         let gone: BTreeSet<_> =
             known.iter().filter(|id| !nodes.contains_key(id) && !voters.contains(id)).copied().collect();
@@ -130,7 +130,7 @@ impl Inner {
             let replication = metrics.replication.as_ref();
             ids.iter().filter(|&&id| id != self.me).all(|id| {
                 let matched = replication.and_then(|replication| replication.get(id)).copied().flatten();
-                matched.is_some_and(|matched| matched.index + NEARLY >= last)
+                matched.is_some_and(|matched| matched.index + MAX_VOTER_LAG >= last)
             })
         });
         // It fails if the group's part here has ended: then so has the leadership, and with it this change.
@@ -139,7 +139,7 @@ impl Inner {
 }
 
 /// Entries that a new voter may lack: some are always under way.
-const NEARLY: u64 = 8;
+const MAX_VOTER_LAG: u64 = 8;
 
 fn done(term: Term, written: Written) -> Result<(), AppendError> {
     match written {

@@ -3,34 +3,34 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use artillery_core::MemberId;
-use artillery_proto::runner::{Lease, Order, Standing, Word};
+use artillery_proto::runner::{ChainOrder, ChainReadiness, Lease, Word};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     ChainConfig, ChainId, ClusterId,
     driver::lanes::Lanes,
-    replica::{Settings, Status},
+    message::ChainFrame,
+    replica::{ReplicaSettings, Status},
     store::Store,
-    wire::message::ChainFrame,
 };
 
 /// A peer's frame, or a question.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
-pub(crate) enum Command {
+pub(crate) enum ChainCommand {
     Frame { from: MemberId, frame: ChainFrame },
     Status(oneshot::Sender<Status>),
 }
 
 /// An order of the node, and the lanes to all other members of the configuration that the chain is to enter.
 pub(crate) struct Ordered {
-    pub(crate) order: Order,
+    pub(crate) order: ChainOrder,
     pub(crate) lanes: BTreeMap<MemberId, Lanes>,
 }
 
 /// The ways into a chain's task, which ends when all of them are gone.
 #[derive(Clone)]
 pub(crate) struct Inlets {
-    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) commands: mpsc::Sender<ChainCommand>,
     pub(crate) orders: mpsc::Sender<Ordered>,
 }
 
@@ -48,14 +48,14 @@ pub(crate) enum Rule {
 }
 
 /// Everything that a chain's task needs.
-pub(crate) struct Parts {
+pub(crate) struct ChainParts {
     pub(crate) me: MemberId,
     pub(crate) chain: ChainId,
     pub(crate) rule: Rule,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ReplicaSettings,
     pub(crate) store: Arc<dyn Store>,
     /// Bytes of reads, and of writes, that wait for the task.
     pub(crate) queue_bytes: usize,
     /// Shown how the chain stands. Receivers are not woken when only its progress changes.
-    pub(crate) standing: watch::Sender<Standing>,
+    pub(crate) standing: watch::Sender<ChainReadiness>,
 }

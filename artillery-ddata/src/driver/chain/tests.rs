@@ -9,8 +9,9 @@ use std::{
 use super::*;
 use crate::{
     ChainId, ClusterId,
+    api::{Query, ReadMode, ReadPath, ReadReply, Reply},
     driver::fake::{config, member},
-    replica::{Query, Read, ReadMode, Reply, Settings, Way},
+    replica::ReplicaSettings,
     store::MemoryStore,
 };
 
@@ -28,18 +29,18 @@ impl Rig {
     async fn start(members: &[MemberId]) -> Self {
         let leases = watch::Sender::new(Lease::default());
         let (say, mut words) = mpsc::channel(8);
-        let (task, handle, inlets) = task(Parts {
+        let (task, handle, inlets) = task(ChainParts {
             me: members[0],
             chain: ChainId(0),
             rule: Rule::Log { leases: leases.subscribe(), words: say },
-            settings: Settings::default(),
+            settings: ReplicaSettings::default(),
             store: Arc::new(MemoryStore::with_seed(7)),
             queue_bytes: 1 << 20,
-            standing: watch::Sender::new(Standing::default()),
+            standing: watch::Sender::new(ChainReadiness::default()),
         });
         tokio::spawn(task.run());
         let upto = LogIndex(1);
-        let order = Order::Enter { config: Arc::new(config(members, 1)), history: ClusterId(1), upto };
+        let order = ChainOrder::Enter { config: Arc::new(config(members, 1)), history: ClusterId(1), upto };
         assert!(inlets.orders.send(Ordered { order, lanes: BTreeMap::new() }).await.is_ok());
         assert_eq!(words.recv().await, Some((ChainId(0), Word::ActsBy(upto))));
         Self { handle, inlets, leases, _words: words }
@@ -62,7 +63,7 @@ impl Rig {
         let waker = Waker::from(called.clone());
         let mut answer = pin!(answer);
         assert!(answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert!(self.inlets.commands.send(Command::Status(asker)).await.is_ok());
+        assert!(self.inlets.commands.send(ChainCommand::Status(asker)).await.is_ok());
         loop {
             tokio::task::yield_now().await;
             if let Some(result) = called.result.lock().unwrap().take() {
@@ -105,20 +106,20 @@ async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Rece
 }
 
 /// How a strong read is served that comes in the middle of a turn, when the lease is over.
-async fn served_after_the_lease() -> Way {
+async fn served_after_the_lease() -> ReadPath {
     let rig = Rig::start(&[member("alone")]).await;
     let now = clock::now();
     let until = now + Duration::from_millis(100);
     rig.lease(Lease { until, asked: now, stretch: 0 }).await;
     match asked_late(&rig, ReadMode::Strong, until).await.await.unwrap() {
-        Reply::Read(Read { way, .. }) => way,
+        Reply::Read(ReadReply { way, .. }) => way,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
 async fn a_strong_read_that_comes_after_the_end_of_the_lease_is_not_served_by_it() {
-    assert_eq!(served_after_the_lease().await, Way::Chain);
+    assert_eq!(served_after_the_lease().await, ReadPath::Chain);
 }
 
 #[tokio::test]

@@ -16,12 +16,13 @@ use bytes::Bytes;
 
 use crate::{
     control::{
-        Founder,
-        embedded::{CallError, Peers},
+        NodeInfo,
+        embedded::{CallError, LogTransport},
         log::BoxFuture,
     },
+    message::control::{ControlAnswer, ControlCall},
     wire::{
-        control::{Answer, Call, DecodeError, decode_answer, encode_call},
+        control::{ControlDecodeError, decode_answer, encode_call},
         streams,
     },
 };
@@ -30,7 +31,7 @@ use crate::{
 const PRIORITY: i32 = 20;
 
 /// The way to every node.
-pub(crate) struct Calls(Mutex<Option<Open>>);
+pub(crate) struct ControlCalls(Mutex<Option<Open>>);
 
 struct Open {
     endpoint: Endpoint,
@@ -39,7 +40,7 @@ struct Open {
 
 /// A call that came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failed {
+pub(crate) enum CallFailure {
     #[error(transparent)]
     Unreached(#[from] ConnectError),
     #[error("{found} is there instead")]
@@ -51,14 +52,14 @@ pub(crate) enum Failed {
     #[error("it has no answer")]
     NoAnswer,
     #[error("no answer: {0}")]
-    Malformed(#[from] DecodeError),
+    Malformed(#[from] ControlDecodeError),
     #[error("can't be encoded: {0}")]
-    Unencodable(#[from] artillery_core::codec::CodecError),
+    Unencodable(#[from] artillery_core::internal::codec::CodecError),
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
 }
 
-impl Calls {
+impl ControlCalls {
     pub(crate) fn new(endpoint: Endpoint) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Some(Open { endpoint, links: BTreeMap::new() }))))
     }
@@ -73,19 +74,19 @@ impl Calls {
         &self,
         to: MemberId,
         addrs: &[SocketAddr],
-        call: &Call,
+        call: &ControlCall,
         patience: Duration,
-    ) -> Result<Answer, Failed> {
+    ) -> Result<ControlAnswer, CallFailure> {
         let link = self.link(to.node, addrs).ok_or(ConnectError::EndpointClosed)?;
         let asked = async {
             let connection = link.connected().await?;
             let found = connection.peer().id;
             if found != to {
-                return Err(Failed::OtherLife { found });
+                return Err(CallFailure::OtherLife { found });
             }
             ask_on(&connection, call).await
         };
-        tokio::time::timeout(patience, asked).await.unwrap_or(Err(Failed::TimedOut(patience)))
+        tokio::time::timeout(patience, asked).await.unwrap_or(Err(CallFailure::TimedOut(patience)))
     }
 
     /// The link to a node; it is kept, so that the next call finds it connected.
@@ -110,12 +111,12 @@ impl Calls {
     }
 }
 
-async fn ask_on(connection: &Connection, call: &Call) -> Result<Answer, Failed> {
+async fn ask_on(connection: &Connection, call: &ControlCall) -> Result<ControlAnswer, CallFailure> {
     let encoded = encode_call(call)?;
     let (mut writer, mut reader) = connection.open_bi(StreamKind(streams::CONTROL), PRIORITY).await?;
     writer.send(&encoded.header, &[encoded.body]).await?;
     writer.finish();
-    let frame = reader.next().await?.ok_or(Failed::NoAnswer)?;
+    let frame = reader.next().await?.ok_or(CallFailure::NoAnswer)?;
     decode_answer(&frame).map_err(|error| {
         connection.close(CloseCode::VIOLATION, &error.to_string());
         error.into()
@@ -124,17 +125,17 @@ async fn ask_on(connection: &Connection, call: &Call) -> Result<Answer, Failed> 
 
 /// Messages of the group that keeps the log.
 pub(crate) struct LogPeers {
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) calls: Arc<ControlCalls>,
     /// The group itself gives up earlier, as a rule.
     pub(crate) patience: Duration,
 }
 
-impl Peers for LogPeers {
-    fn call(&self, to: &Founder, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
+impl LogTransport for LogPeers {
+    fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
         let (calls, to, patience) = (self.calls.clone(), to.clone(), self.patience);
         Box::pin(async move {
-            match calls.ask(to.id, &to.addrs, &Call::Log(message), patience).await {
-                Ok(Answer::Log(answer)) => Ok(answer),
+            match calls.ask(to.id, &to.addrs, &ControlCall::Log(message), patience).await {
+                Ok(ControlAnswer::Log(answer)) => Ok(answer),
                 Ok(_) => Err(CallError::Senseless("it answers another question")),
                 Err(error) => Err(CallError::Unreachable(error.to_string())),
             }

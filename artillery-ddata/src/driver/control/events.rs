@@ -1,43 +1,43 @@
 //! What people read in the log of a node about what it decided.
 
-use artillery_proto::{ClusterId, node::Event};
+use artillery_proto::{ClusterId, node::NodeEvent};
 
-pub(super) fn log(cluster: ClusterId, event: Event) {
+pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
     match event {
-        Event::HandsOver => {
+        NodeEvent::HandsOver => {
             tracing::warn!(
                 "this node alone serves a chain or keeps the configuration log: it hands that over before it ends"
             );
         }
-        Event::Waits => {
+        NodeEvent::Waits => {
             tracing::warn!(
                 "this node alone serves a chain or keeps the configuration log, and no other one takes over: it waits until it is told once more to stop"
             );
         }
-        Event::EndsChain => {
+        NodeEvent::EndsChain => {
             tracing::warn!(
                 "this node is the last that serves a chain, and no other one could take over: the data ends with it"
             );
         }
-        Event::GivesUp => {
+        NodeEvent::GivesUp => {
             tracing::warn!("this node ends before its chains are known to go on without it");
         }
-        Event::Orphaned => {
+        NodeEvent::Orphaned => {
             tracing::warn!(
                 "no life of a node that served answers: if they are gone for good, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster"
             );
         }
-        Event::Refuses { by } => {
+        NodeEvent::Refuses { by } => {
             tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
         }
-        Event::Yields { by } => {
+        NodeEvent::Yields { by } => {
             tracing::error!(%by, "this node's cluster was given up for another one, and no other node of it answers: this node keeps what it holds, and serves nothing");
         }
-        Event::GoesOn { by } => {
+        NodeEvent::GoesOn { by } => {
             tracing::warn!(%by, "a node of this node's cluster answers: this node serves again, and refuses the other cluster");
         }
-        Event::Stays => tracing::warn!("this node can't leave its chains now: it stays"),
-        Event::ServesAgain => {
+        NodeEvent::Stays => tracing::warn!("this node can't leave its chains now: it stays"),
+        NodeEvent::ServesAgain => {
             tracing::warn!("this node has resigned and can't be removed from its chains now: it serves again");
         }
         event => tracing::info!(?event, "node"),

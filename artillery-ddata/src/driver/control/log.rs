@@ -1,11 +1,11 @@
 //! Questions to the log, and what is new about it.
 
-use artillery_proto::node::{Fate, Input, Output, Reason};
+use artillery_proto::node::{ChangeReason, NodeInput, NodeOutput, ProposalFate};
 
-use super::{Control, Done};
+use super::{ControlTask, Done};
 use crate::control::log::{AppendError, LogIndex, Term};
 
-impl Control {
+impl ControlTask {
     /// Waits for news beside everything else; one at a time.
     pub(super) fn follow_log(&mut self, seen: u64) {
         let log = self.parts.log.clone();
@@ -16,20 +16,20 @@ impl Control {
     pub(super) fn hear_of_log(&mut self) {
         let log = &self.parts.log;
         let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
-        self.handle(Input::Log { leads, leader, configs, voters });
+        self.handle(NodeInput::Log { leads, leader, configs, voters });
     }
 
     /// The node has one question of each kind under way at most.
-    pub(super) fn ask_log(&mut self, question: Output) {
+    pub(super) fn ask_log(&mut self, question: NodeOutput) {
         let log = self.parts.log.clone();
         match question {
-            Output::Confirm { round, term } => {
+            NodeOutput::Confirm { round, term } => {
                 self.tasks.spawn(async move {
                     let leads = log.confirm(term).await.is_ok();
-                    Done::Input(Box::new(Input::Confirmed { round, leads }))
+                    Done::Input(Box::new(NodeInput::Confirmed { round, leads }))
                 });
             }
-            Output::Append { term, at, change, why } => {
+            NodeOutput::Append { term, at, change, why } => {
                 tracing::debug!(%term, %at, ?change, "proposed to the configuration log");
                 let local = self.parts.local.clone();
                 self.tasks.spawn(async move {
@@ -41,16 +41,16 @@ impl Control {
                     if let Err(error) = &outcome {
                         tracing::info!(%term, %at, %error, "the proposal was not taken");
                     }
-                    Done::Input(Box::new(Input::Appended { at, fate: fate(&outcome) }))
+                    Done::Input(Box::new(NodeInput::Appended { at, fate: fate(&outcome) }))
                 });
             }
-            Output::SetVoters { term, voters } => {
+            NodeOutput::SetVoters { term, voters } => {
                 tracing::info!(%term, ?voters, "others are to keep the configuration log");
                 self.tasks.spawn(async move {
                     if let Err(error) = log.set_voters(term, voters).await {
                         tracing::info!(%term, %error, "the configuration log is kept by the same as before");
                     }
-                    Done::Input(Box::new(Input::VotersSet))
+                    Done::Input(Box::new(NodeInput::VotersSet))
                 });
             }
             _ => {}
@@ -59,16 +59,16 @@ impl Control {
 }
 
 /// Every change of a configuration, once, where it was decided on.
-fn tell(term: Term, at: LogIndex, why: &[Reason]) {
-    for Reason { chain, member, why } in why {
+fn tell(term: Term, at: LogIndex, why: &[ChangeReason]) {
+    for ChangeReason { chain, member, why } in why {
         tracing::info!(chain = chain.0, %member, %why, %term, %at, "the configuration of a chain changes");
     }
 }
 
-fn fate(outcome: &Result<(), AppendError>) -> Fate {
+fn fate(outcome: &Result<(), AppendError>) -> ProposalFate {
     match outcome {
-        Ok(()) | Err(AppendError::Taken { .. }) => Fate::Decided,
-        Err(AppendError::OutcomeUnknown(_)) => Fate::Unknown,
-        Err(_) => Fate::Refused,
+        Ok(()) | Err(AppendError::Taken { .. }) => ProposalFate::Decided,
+        Err(AppendError::OutcomeUnknown(_)) => ProposalFate::Unknown,
+        Err(_) => ProposalFate::Refused,
     }
 }

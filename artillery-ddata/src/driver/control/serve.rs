@@ -11,25 +11,26 @@ use tokio::{
     time::timeout,
 };
 
-use super::Command;
+use super::ControlCommand;
 use crate::{
-    control::{embedded::Seat, recovery::Standing},
-    kv::Call,
-    wire::control::{self, Answer, decode_call, encode_answer},
+    control::{embedded::LogHandle, recovery::Standing},
+    driver::BoxFuture,
+    message::control::{ControlAnswer, ControlCall},
+    wire::control::{decode_call, encode_answer},
 };
 
 /// Where calls go in.
-pub(crate) struct Door {
-    pub(crate) commands: mpsc::Sender<Command>,
-    pub(crate) log: Seat,
+pub(crate) struct ControlEndpoint {
+    pub(crate) commands: mpsc::Sender<ControlCommand>,
+    pub(crate) log: LogHandle,
     /// What this node has.
-    pub(crate) standing: Box<dyn Fn() -> Call<Option<Standing>> + Send + Sync>,
+    pub(crate) standing: Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync>,
     /// Nobody waits longer for an answer.
     pub(crate) patience: Duration,
 }
 
 /// Answers one call; a stream that ends without an answer says that there is none.
-pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Door) {
+pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
         stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
         return;
@@ -56,22 +57,22 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Doo
     drop(timeout(door.patience, answered).await);
 }
 
-impl Door {
-    async fn answer(&self, from: MemberId, call: control::Call) -> Option<Answer> {
+impl ControlEndpoint {
+    async fn answer(&self, from: MemberId, call: ControlCall) -> Option<ControlAnswer> {
         match call {
-            control::Call::Renewal(theirs, renewal) => {
+            ControlCall::Renewal(theirs, renewal) => {
                 let histories = self.log.histories();
                 if let Some(Err(over)) = theirs.map(|theirs| histories.meet(theirs)) {
-                    return over.map(Answer::OtherHistory);
+                    return over.map(ControlAnswer::OtherHistory);
                 }
                 let (answer, renewed) = oneshot::channel();
                 // Without room there is no answer: it is asked for again.
-                self.commands.try_send(Command::Renewal { from, renewal, answer }).ok()?;
-                renewed.await.ok().map(|renewed| Answer::Renewed(histories.mine(), Box::new(renewed)))
+                self.commands.try_send(ControlCommand::Renewal { from, renewal, answer }).ok()?;
+                renewed.await.ok().map(|renewed| ControlAnswer::Renewed(histories.mine(), Box::new(renewed)))
             }
-            control::Call::Survey => (self.standing)().await.map(|standing| Answer::Surveyed(Box::new(standing))),
-            control::Call::Log(message) => match self.log.serve(from, message).await {
-                Ok(answer) => Some(Answer::Log(answer)),
+            ControlCall::Survey => (self.standing)().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing))),
+            ControlCall::Log(message) => match self.log.serve(from, message).await {
+                Ok(answer) => Some(ControlAnswer::Log(answer)),
                 Err(error) => {
                     tracing::debug!(peer = %from, %error, "a message of the log's group was not taken");
                     None

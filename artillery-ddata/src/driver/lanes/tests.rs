@@ -6,7 +6,7 @@ use artillery_core::{
     ClusterId,
     config::TransportConfig,
     identity::Identity,
-    transport::{IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service},
+    transport::{IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
 use tokio::time::timeout;
 
@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     ChainId, Epoch,
     driver::fake::{SECRET, member, unique},
-    wire::message::{ChainMessage, Control},
+    message::{ChainMessage, Control},
 };
 
 /// They have four times as many lanes as streams may be open.
@@ -38,13 +38,7 @@ impl Service for Frames {
 
 fn endpoint(cluster: &str, name: &str, config: &TransportConfig) -> (Endpoint, mpsc::UnboundedReceiver<ChainId>) {
     let (heard, frames) = mpsc::unbounded_channel();
-    let info = LocalInfo {
-        cluster: cluster.to_owned(),
-        cluster_id: Some(ClusterId(1)),
-        incarnation: member(name).incarnation,
-        kind: PeerKind::Node,
-        versions: PROTOCOL_VERSIONS,
-    };
+    let info = LocalInfo::new(cluster, member(name).incarnation, PeerKind::Node).with_cluster_id(Some(ClusterId(1)));
     let identity = Identity::from_secret(SECRET, name).unwrap();
     (Endpoint::bind(config.clone(), identity, info, Arc::new(Frames(heard))).unwrap(), frames)
 }

@@ -3,8 +3,8 @@
 use super::Server;
 use crate::{
     control::{message::ArrangeError, recovery::NotRecovered, succession::NotFounded},
-    driver::serve::Answering,
-    wire::request::{Operation, ResponseAnswer},
+    local::answering::Answering,
+    message::request::{Operation, ResponseAnswer},
 };
 
 impl Server {

@@ -5,34 +5,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use artillery_core::transport::FrameBatch;
 use tokio::sync::Semaphore;
 
-use super::{
-    answers::Answers,
-    room::{Kind, Room},
-};
 use crate::{
+    api::Reply,
     budget::{self, Share},
-    replica::Reply,
-    wire::request::{Response, ResponseAnswer, SMALL, encode_response},
+    local::{
+        answering::Answers,
+        room::{ConnectionRoom, RoomKind},
+    },
+    message::request::{Response, ResponseAnswer, SMALL},
+    wire::request::encode_response,
 };
 
 /// So many bytes of them wait at most; beyond that the others wait for their turn, as all that isn't ready does.
-const MOST: usize = SMALL;
+const MAX_READY_BYTES: usize = SMALL;
 
 /// The answers of one stream that are ready.
-pub(super) struct Ready {
-    waiting: Mutex<Waiting>,
-    room: Arc<Room>,
+pub(super) struct ReadyAnswers {
+    waiting: Mutex<ReadyBatch>,
+    room: Arc<ConnectionRoom>,
 }
 
 /// What is to be written, and the room that it takes.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct ReadyBatch {
     pub(super) batch: FrameBatch,
     pub(super) share: Option<Share>,
 }
 
-impl Ready {
-    pub(super) fn new(room: Arc<Room>) -> Self {
+impl ReadyAnswers {
+    pub(super) fn new(room: Arc<ConnectionRoom>) -> Self {
         Self { waiting: Mutex::default(), room }
     }
 
@@ -51,11 +52,11 @@ impl Ready {
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.batch.bytes() + bytes > MOST {
+        if waiting.batch.bytes() + bytes > MAX_READY_BYTES {
             return Err(reply);
         }
         if waiting.share.is_none() {
-            waiting.share = self.room.of(Kind::Answers).try_take(MOST);
+            waiting.share = self.room.of(RoomKind::Answers).try_take(MAX_READY_BYTES);
             if waiting.share.is_none() {
                 return Err(reply);
             }
@@ -71,7 +72,7 @@ impl Ready {
     }
 
     /// All that is ready, if anything is.
-    pub(super) fn take(&self) -> Option<Waiting> {
+    pub(super) fn take(&self) -> Option<ReadyBatch> {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         (!waiting.batch.is_empty()).then(|| {
             let mut taken = std::mem::take(waiting);

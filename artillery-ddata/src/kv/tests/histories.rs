@@ -45,7 +45,7 @@ async fn a_session_that_begins_after_a_recovery_is_of_the_new_history() {
     let (kv, session) = (node.kv(), Session::new());
     kv.put("k", "v").await.unwrap();
     kv.get("k").session(&session).await.unwrap();
-    assert_eq!(session.frontier().cluster(), Some(recovered(&first).life()));
+    assert_eq!(session.frontier().cluster(), Some(recovered(&first).history_id()));
     let seen = kv.get("k").mode(ReadMode::Eventual).session(&session).await.unwrap();
     assert_eq!(seen.value(), Some(&Bytes::from("v")));
 }
@@ -58,7 +58,7 @@ async fn a_watch_does_not_outlive_its_history() {
     let kv = node.kv();
     let put = kv.put("k", "v").await.unwrap();
     let mut from = Frontier::default();
-    from.raise(first.life(), ChainId(0), Sequence(put.version.sequence.0 - 1));
+    from.raise(first.history_id(), ChainId(0), Sequence(put.version.sequence.0 - 1));
     let mut watch = kv.watch("").from(from);
     assert_eq!(watch.next().await.unwrap().unwrap().version, put.version);
     node.local.update(recovered(&first));
@@ -76,7 +76,7 @@ async fn a_node_that_knows_of_no_recovery_is_told_so_by_the_member_that_it_asks(
     spare.form(&first);
     member.kv().put("k", "v").await.unwrap();
     let old = Session::new();
-    old.raise(first.life(), ChainId(0), Sequence(1));
+    old.raise(first.history_id(), ChainId(0), Sequence(1));
     for mode in [ReadMode::Strong, ReadMode::Eventual] {
         let seen = spare.kv().get("k").mode(mode).session(&old).await;
         assert!(is_of_another_history(seen), "{mode:?}");

@@ -8,13 +8,13 @@ use serde::de::{
 use super::{KeyError, MAX_DEPTH};
 
 /// Reads one key.
-pub(super) struct Reader<'b> {
+pub(super) struct KeyReader<'b> {
     bytes: &'b [u8],
     at: usize,
     depth: usize,
 }
 
-impl<'b> Reader<'b> {
+impl<'b> KeyReader<'b> {
     pub(super) fn new(bytes: &'b [u8]) -> Self {
         Self { bytes, at: 0, depth: 0 }
     }
@@ -86,7 +86,7 @@ impl<'b> Reader<'b> {
 
     fn fields<'de, V: Visitor<'de>>(&mut self, len: usize, visitor: V) -> Result<V::Value, KeyError> {
         self.inside(|reader| {
-            let mut fields = Fields { reader, left: len };
+            let mut fields = FieldsReader { reader, left: len };
             let value = visitor.visit_seq(&mut fields)?;
             match fields.left {
                 0 => Ok(value),
@@ -115,7 +115,7 @@ macro_rules! unsupported {
     };
 }
 
-impl<'de> Deserializer<'de> for &mut Reader<'_> {
+impl<'de> Deserializer<'de> for &mut KeyReader<'_> {
     type Error = KeyError;
 
     integers! {
@@ -240,7 +240,7 @@ const BETWEEN: &str = "neither an element nor an end";
 
 /// The elements of a list, up to its end.
 struct List<'r, 'b> {
-    reader: &'r mut Reader<'b>,
+    reader: &'r mut KeyReader<'b>,
     is_over: bool,
 }
 
@@ -257,12 +257,12 @@ impl<'de> SeqAccess<'de> for &mut List<'_, '_> {
 }
 
 /// So many fields.
-struct Fields<'r, 'b> {
-    reader: &'r mut Reader<'b>,
+struct FieldsReader<'r, 'b> {
+    reader: &'r mut KeyReader<'b>,
     left: usize,
 }
 
-impl<'de> SeqAccess<'de> for &mut Fields<'_, '_> {
+impl<'de> SeqAccess<'de> for &mut FieldsReader<'_, '_> {
     type Error = KeyError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, KeyError> {
@@ -278,7 +278,7 @@ impl<'de> SeqAccess<'de> for &mut Fields<'_, '_> {
     }
 }
 
-impl<'de> EnumAccess<'de> for &mut Reader<'_> {
+impl<'de> EnumAccess<'de> for &mut KeyReader<'_> {
     type Error = KeyError;
     type Variant = Self;
 
@@ -288,7 +288,7 @@ impl<'de> EnumAccess<'de> for &mut Reader<'_> {
     }
 }
 
-impl<'de> VariantAccess<'de> for &mut Reader<'_> {
+impl<'de> VariantAccess<'de> for &mut KeyReader<'_> {
     type Error = KeyError;
 
     fn unit_variant(self) -> Result<(), KeyError> {

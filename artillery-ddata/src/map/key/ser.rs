@@ -5,12 +5,12 @@ use serde::{Serialize, Serializer, ser};
 use super::{KeyError, MAX_DEPTH};
 
 /// Appends keys to a buffer.
-pub(super) struct Writer<'a> {
+pub(super) struct KeyWriter<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> KeyWriter<'a> {
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, depth: 0 }
     }
@@ -31,9 +31,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn fields(&mut self, is_list: bool) -> Result<Fields<'_, 'a>, KeyError> {
+    fn fields(&mut self, is_list: bool) -> Result<FieldsWriter<'_, 'a>, KeyError> {
         self.enter()?;
-        Ok(Fields { writer: self, is_list })
+        Ok(FieldsWriter { writer: self, is_list })
     }
 
     fn variant(&mut self, index: u32) -> Result<(), KeyError> {
@@ -55,15 +55,15 @@ macro_rules! integers {
     };
 }
 
-impl<'w, 'a> Serializer for &'w mut Writer<'a> {
+impl<'w, 'a> Serializer for &'w mut KeyWriter<'a> {
     type Ok = ();
     type Error = KeyError;
-    type SerializeSeq = Fields<'w, 'a>;
-    type SerializeTuple = Fields<'w, 'a>;
-    type SerializeTupleStruct = Fields<'w, 'a>;
-    type SerializeTupleVariant = Fields<'w, 'a>;
-    type SerializeStruct = Fields<'w, 'a>;
-    type SerializeStructVariant = Fields<'w, 'a>;
+    type SerializeSeq = FieldsWriter<'w, 'a>;
+    type SerializeTuple = FieldsWriter<'w, 'a>;
+    type SerializeTupleStruct = FieldsWriter<'w, 'a>;
+    type SerializeTupleVariant = FieldsWriter<'w, 'a>;
+    type SerializeStruct = FieldsWriter<'w, 'a>;
+    type SerializeStructVariant = FieldsWriter<'w, 'a>;
     type SerializeMap = ser::Impossible<(), KeyError>;
 
     integers! {
@@ -140,15 +140,15 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         self.inside(value)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Fields<'w, 'a>, KeyError> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<FieldsWriter<'w, 'a>, KeyError> {
         self.fields(true)
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Fields<'w, 'a>, KeyError> {
+    fn serialize_tuple(self, _: usize) -> Result<FieldsWriter<'w, 'a>, KeyError> {
         self.fields(false)
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Fields<'w, 'a>, KeyError> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<FieldsWriter<'w, 'a>, KeyError> {
         self.fields(false)
     }
 
@@ -158,7 +158,7 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         index: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Fields<'w, 'a>, KeyError> {
+    ) -> Result<FieldsWriter<'w, 'a>, KeyError> {
         self.variant(index)?;
         self.fields(false)
     }
@@ -167,7 +167,7 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         Err(KeyError::Unsupported("a map"))
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Fields<'w, 'a>, KeyError> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<FieldsWriter<'w, 'a>, KeyError> {
         self.fields(false)
     }
 
@@ -177,7 +177,7 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Fields<'w, 'a>, KeyError> {
+    ) -> Result<FieldsWriter<'w, 'a>, KeyError> {
         self.serialize_tuple_variant(name, index, variant, len)
     }
 
@@ -187,12 +187,12 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
 }
 
 /// Fields of a struct or tuple, or elements of a list, which need to say where they end.
-pub(super) struct Fields<'w, 'a> {
-    writer: &'w mut Writer<'a>,
+pub(super) struct FieldsWriter<'w, 'a> {
+    writer: &'w mut KeyWriter<'a>,
     is_list: bool,
 }
 
-impl Fields<'_, '_> {
+impl FieldsWriter<'_, '_> {
     fn next<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), KeyError> {
         if self.is_list {
             self.writer.out.push(1);
@@ -211,7 +211,7 @@ impl Fields<'_, '_> {
 
 macro_rules! compound {
     ($($trait:ident $method:ident,)+) => {
-        $(impl ser::$trait for Fields<'_, '_> {
+        $(impl ser::$trait for FieldsWriter<'_, '_> {
             type Ok = ();
             type Error = KeyError;
 
@@ -228,7 +228,7 @@ macro_rules! compound {
 
 macro_rules! compound_with_names {
     ($($trait:ident,)+) => {
-        $(impl ser::$trait for Fields<'_, '_> {
+        $(impl ser::$trait for FieldsWriter<'_, '_> {
             type Ok = ();
             type Error = KeyError;
 

@@ -289,11 +289,11 @@ impl<'de> serde::de::Visitor<'de> for First {
 #[test]
 fn a_type_that_stops_early_takes_nothing_for_its_own() {
     use serde::Deserializer;
-    let first = |bytes| de::Reader::new(bytes).deserialize_seq(First(0)).map(|first| first.0);
+    let first = |bytes| de::KeyReader::new(bytes).deserialize_seq(First(0)).map(|first| first.0);
     assert_eq!(first(&[1, 7, 0]), Ok(7));
     assert!(matches!(first(&[1, 7, 1, 8, 0]), Err(KeyError::Malformed { at: 2, .. })));
     assert!(matches!(first(&[1, 7]), Err(KeyError::Malformed { at: 2, .. })));
-    let first = |len| de::Reader::new(&[7, 8]).deserialize_tuple(len, First(0)).map(|first| first.0);
+    let first = |len| de::KeyReader::new(&[7, 8]).deserialize_tuple(len, First(0)).map(|first| first.0);
     assert_eq!(first(1), Ok(7));
     assert!(matches!(first(2), Err(KeyError::Refused(_))));
 }

@@ -26,7 +26,7 @@ fn what_stands_behind_a_value_is_refused() {
 
 #[test]
 fn a_value_may_be_larger_than_any_header() {
-    let value = "x".repeat(artillery_core::codec::MAX_HEADER + 1);
+    let value = "x".repeat(artillery_core::internal::codec::MAX_HEADER + 1);
     let bytes = Bincode::encode(&value).unwrap();
     assert_eq!(<Bincode as ValueCodec<String>>::decode(&bytes).unwrap(), value);
 }

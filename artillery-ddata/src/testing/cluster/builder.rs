@@ -5,18 +5,22 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32},
 };
 
-use artillery_core::{ClusterId, clock, transport::simulated::Network};
+use artillery_core::{
+    ClusterId,
+    internal::{clock, simulated::Network},
+};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::Instant,
 };
 
-use super::{Cluster, Inner, Trouble, Witness};
+use super::{Cluster, ClusterState, Trouble, Witness, interruptions};
 use crate::{
     Mode, Routing,
-    control::{ChainSettings, Configs, Founder, Founding},
-    replica::Settings,
-    testing::{node::Member, trouble},
+    config::ChainSettings,
+    control::{Bootstrap, Configs, NodeInfo},
+    replica::ReplicaSettings,
+    testing::node::TestMember,
 };
 
 /// A cluster that is about to start.
@@ -27,7 +31,7 @@ pub struct Builder {
     seed: u64,
     chains: ChainSettings,
     trouble: Trouble,
-    settings: Settings,
+    settings: ReplicaSettings,
 }
 
 impl Builder {
@@ -37,7 +41,7 @@ impl Builder {
             seed: 0,
             chains: ChainSettings::default(),
             trouble: Trouble::none(),
-            settings: Settings::default(),
+            settings: ReplicaSettings::default(),
         }
     }
 
@@ -107,8 +111,8 @@ impl Builder {
         let clock = clock::Followed::new();
         let network = Network::new(self.seed, self.trouble.weather());
         let cluster = ClusterId(u128::from(self.seed) + 1);
-        let members: Vec<Member> =
-            (1..=self.nodes).map(|number| Member::start(&network, cluster, number, self.seed)).collect();
+        let members: Vec<TestMember> =
+            (1..=self.nodes).map(|number| TestMember::start(&network, cluster, number, self.seed)).collect();
         let routing = Arc::new(self.routing(cluster, &members));
         let standings: Vec<_> = members.iter().flat_map(|member| member.form(&routing, &self.settings)).collect();
         let witness = Witness::new(network.clone());
@@ -119,7 +123,7 @@ impl Builder {
             // Fails only when the chain has ended, which nothing here brings about.
             let _ = standing.wait_for(|standing| standing.open.is_some()).await;
         }
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClusterState {
             seed: self.seed,
             network,
             members,
@@ -130,24 +134,29 @@ impl Builder {
             calm: AtomicBool::new(false),
             _clock: clock,
         });
-        inner.witness.employ(inner.client("courier"));
+        let courier = inner.client("courier");
+        inner.witness.employ(Arc::new(move |question, deadline| {
+            let courier = courier.clone();
+            // What comes of it is told to no caller.
+            Box::pin(async move { drop(courier.call(question, deadline).await) })
+        }));
         inner.set_trouble(&self.trouble);
         if self.trouble.interruptions {
-            tokio::spawn(trouble::interrupt(Arc::downgrade(&inner)));
+            tokio::spawn(interruptions::interrupt(Arc::downgrade(&inner)));
         }
         Cluster { inner }
     }
 
-    fn routing(&self, cluster: ClusterId, members: &[Member]) -> Routing {
-        let founder = |member: &Member| Founder {
+    fn routing(&self, cluster: ClusterId, members: &[TestMember]) -> Routing {
+        let founder = |member: &TestMember| NodeInfo {
             id: member.id,
             name: member.name().to_owned(),
             addrs: vec![member.endpoint.advertised_addr()],
         };
-        let founding = Founding {
+        let founding = Bootstrap {
             settings: self.chains,
             // Nothing changes, so no lease ends.
-            ..Founding::new(cluster, "test", members.iter().map(founder).collect())
+            ..Bootstrap::new(cluster, "test", members.iter().map(founder).collect())
         };
         Routing::of(cluster, &Configs::of(&founding))
     }

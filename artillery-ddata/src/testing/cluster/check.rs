@@ -5,20 +5,17 @@ use std::{collections::BTreeSet, fmt, sync::atomic::Ordering, time::Duration};
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::{Cluster, Inner, Trouble};
+use super::{Cluster, ClusterState, Trouble};
 use crate::{
     ChainId, Sequence,
     replica::Status,
-    store::Record,
-    testing::{
-        book::{Ask, Entry, Told, text},
-        node::Member,
-        verdict,
-    },
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
+    store::ScanRecord,
+    testing::{node::TestMember, verdict},
 };
 
 /// How long the members may take to agree, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long each of the last reads may take, where members are crashed.
 const LAST_READ: Duration = Duration::from_secs(10);
 
@@ -95,8 +92,8 @@ impl Cluster {
     }
 }
 
-impl Inner {
-    fn alive(&self) -> impl Iterator<Item = &Member> {
+impl ClusterState {
+    fn alive(&self) -> impl Iterator<Item = &TestMember> {
         let crashed = self.crashed().clone();
         self.members.iter().filter(move |member| !crashed.contains(&member.id.node))
     }
@@ -125,7 +122,7 @@ impl Inner {
             if (0..self.routing.chains.len() as u32).map(ChainId).all(agree) {
                 return Ok(());
             }
-            if waited >= PATIENCE {
+            if waited >= AGREEMENT_TIMEOUT {
                 return Err(format!("the members don't agree after {waited:?}: {statuses:#?}"));
             }
             sleep(step).await;
@@ -135,10 +132,10 @@ impl Inner {
 
     /// Keys that occur in any call.
     fn keys(&self) -> BTreeSet<Bytes> {
-        let of = |entry: &Entry| -> Vec<Bytes> {
+        let of = |entry: &BookEntry| -> Vec<Bytes> {
             match (&entry.ask, &entry.told) {
                 (Ask::Write(write), _) => write.keys().cloned().collect(),
-                (Ask::Read { .. }, Told::Reply(crate::replica::Reply::Page(page))) => {
+                (Ask::Read { .. }, BookAnswer::Reply(crate::api::Reply::Page(page))) => {
                     page.records.iter().map(|record| record.key.clone()).collect()
                 }
                 (Ask::Read { query, .. }, _) => query.keys().to_vec(),
@@ -163,10 +160,10 @@ impl Inner {
     /// Whether all members of each whole chain hold the same.
     fn compare(&self) -> Result<(), String> {
         for config in self.routing.chains.iter().filter(|config| self.is_whole(config.chain)) {
-            let mut first: Option<(&Member, Vec<Record>)> = None;
+            let mut first: Option<(&TestMember, Vec<ScanRecord>)> = None;
             for member in self.members.iter().filter(|member| config.role(member.id).is_some()) {
                 let scanned = member.store.scan(config.chain, b"", Sequence(u64::MAX));
-                let held: Result<Vec<Record>, _> = scanned.collect();
+                let held: Result<Vec<ScanRecord>, _> = scanned.collect();
                 let mut held = held.map_err(|error| error.to_string())?;
                 // A store may forget what was deleted, when it likes.
                 held.retain(|record| record.held.value.is_some());

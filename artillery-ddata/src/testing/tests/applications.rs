@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use super::super::*;
-use crate::{Batch, Error, Expected, Group, Kv, ReadMode, Script, Session, StepOutcome, Version};
+use crate::{
+    Batch, Error, Kv, ReadMode, Script, Session, Version,
+    kv::{Expected, Group, StepOutcome},
+};
 
 /// Pays once, whatever happens.
 async fn pay(kv: &Kv, amount: i64) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::super::*;
-use crate::{Error, Place, Refusal, Resolution, error::NotApplied};
+use crate::{Error, Place, Refusal, error::NotApplied, kv::Resolution};
 
 const SECOND: Duration = Duration::from_secs(1);
 

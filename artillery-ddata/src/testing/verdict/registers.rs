@@ -7,16 +7,14 @@ use bytes::Bytes;
 use super::{Makers, changed, conflicting, made, sights};
 use crate::{
     Version,
-    replica::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
-    testing::{
-        book::{Ask, Entry, Told},
-        history::{Answer, Call, Cut, History, Look, Operation, Value},
-    },
+    api::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry},
+    testing::history::{Answer, Call, Cut, History, Look, Operation, Value},
 };
 
 /// The history, and the key behind each of its numbers.
-pub(super) fn history(entries: &[(usize, &Entry)], makers: &Makers) -> (History, Vec<Bytes>) {
-    let mut writer = Writer { makers: makers.clone(), ..Writer::default() };
+pub(super) fn history(entries: &[(usize, &BookEntry)], makers: &Makers) -> (History, Vec<Bytes>) {
+    let mut writer = RegisterWriter { makers: makers.clone(), ..RegisterWriter::default() };
     for (index, entry) in entries {
         if let (Ask::Write(write), Some(version)) = (&entry.ask, made(entry)) {
             let made = changed(write).into_iter().map(|key| ((key.clone(), version), *index));
@@ -41,7 +39,7 @@ pub(super) fn history(entries: &[(usize, &Entry)], makers: &Makers) -> (History,
 }
 
 #[derive(Default)]
-struct Writer {
+struct RegisterWriter {
     /// Which write made a version of a key.
     makers: Makers,
     /// Keys that scripts read or write: registers know no write that is applied in part.
@@ -51,7 +49,7 @@ struct Writer {
     history: History,
 }
 
-impl Writer {
+impl RegisterWriter {
     fn key(&mut self, key: &Bytes) -> u32 {
         let next = self.keys.len() as u32;
         let number = *self.numbers.entry(key.clone()).or_insert(next);
@@ -67,17 +65,17 @@ impl Writer {
         Value(self.makers.get(&(key.clone(), version)).map_or(nobody, |index| name(*index).0))
     }
 
-    fn add(&mut self, entry: &Entry, key: &Bytes, call: Call, answer: Answer, batch: u64) {
+    fn add(&mut self, entry: &BookEntry, key: &Bytes, call: Call, answer: Answer, batch: u64) {
         if self.left_out.contains(key) {
             return;
         }
         let key = self.key(key);
-        let Entry { client, called, returned, .. } = *entry;
+        let BookEntry { client, called, returned, .. } = *entry;
         self.history.operations.push(Operation { client, key, called, returned, call, answer, batch });
     }
 
-    fn write(&mut self, index: usize, entry: &Entry, write: &Write) {
-        if let Told::Reply(Reply::Conflict { step, version, value, .. }) = &entry.told {
+    fn write(&mut self, index: usize, entry: &BookEntry, write: &Write) {
+        if let BookAnswer::Reply(Reply::Conflict { step, version, value, .. }) = &entry.told {
             let Some(key) = conflicting(write, *step) else { return };
             let seen = (*version, self.value(key, *version));
             let call = Call::CompareAndSwap { expected: expected(write, *step, *version), value: name(index) };
@@ -95,8 +93,8 @@ impl Writer {
         for key in changed(write) {
             let call = call(write, key, name(index));
             let answer = match &entry.told {
-                Told::Nothing(_) => Answer::Refused,
-                Told::Reply(Reply::Committed(done)) => match &done.result {
+                BookAnswer::Nothing(_) => Answer::Refused,
+                BookAnswer::Reply(Reply::Committed(done)) => match &done.result {
                     Computed::Took(None) => Answer::Found(None),
                     Computed::Took(Some((version, _))) | Computed::TookForgotten(version) => {
                         Answer::Took { version: done.version, found: (*version, self.value(key, *version)) }
@@ -109,8 +107,8 @@ impl Writer {
         }
     }
 
-    fn read(&mut self, entry: &Entry, query: &Query, is_strong: bool, floor: Option<crate::Sequence>) {
-        let Told::Reply(reply) = &entry.told else { return };
+    fn read(&mut self, entry: &BookEntry, query: &Query, is_strong: bool, floor: Option<crate::Sequence>) {
+        let BookAnswer::Reply(reply) = &entry.told else { return };
         let found: BTreeMap<&Bytes, Version> = sights(entry).iter().map(|sight| (sight.key, sight.version)).collect();
         // Of a page nobody knows which keys would have been there.
         let asked = query.keys().iter().chain(found.keys().filter(|_| query.keys().is_empty()).copied());
@@ -126,7 +124,7 @@ impl Writer {
             }
             seen.push((self.key(key), version));
         }
-        let Entry { client, called, returned, .. } = *entry;
+        let BookEntry { client, called, returned, .. } = *entry;
         if let Some(floor) = floor {
             let look = |&(key, found): &(u32, Option<Version>)| Look { client, key, called, returned, floor, found };
             self.history.looks.extend(seen.iter().map(look));

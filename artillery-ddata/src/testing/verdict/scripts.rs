@@ -9,18 +9,18 @@ use bytes::Bytes;
 
 use super::{
     Sight,
-    contents::{Content, appended, holds, incremented, number_of},
+    content::{Content, appended, holds, incremented, number_of},
 };
 use crate::{
     Version,
-    replica::{Committed, Computed, Group, GroupFailure, GroupOutcome, Script, ScriptStep, StepOutcome},
+    api::{Computed, GroupFailure, GroupOutcome, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, WriteReply},
 };
 
 /// Contents that one script may have left which are looked at, at most.
-pub(super) const MOST: usize = 1000;
+pub(super) const MAX_CONTENTS: usize = 1000;
 
 /// The keys that a script changes if all goes well, once for each step.
-pub(super) fn changing(script: &Script) -> impl Iterator<Item = &Bytes> {
+pub(super) fn changing(script: &ScriptWrite) -> impl Iterator<Item = &Bytes> {
     let steps = script.groups.iter().flat_map(|group| &group.steps);
     steps.filter(|step| changes(step)).map(ScriptStep::key)
 }
@@ -31,15 +31,15 @@ fn changes(step: &ScriptStep) -> bool {
 
 /// The steps of the groups that didn't fail, with what they told.
 fn done<'a>(
-    script: &'a Script,
+    script: &'a ScriptWrite,
     outcomes: &'a [GroupOutcome],
 ) -> impl Iterator<Item = (&'a ScriptStep, &'a StepOutcome)> {
-    let told = |(group, outcome): (&'a Group, &'a GroupOutcome)| Some((group, outcome.as_ref().ok()?));
+    let told = |(group, outcome): (&'a ScriptGroup, &'a GroupOutcome)| Some((group, outcome.as_ref().ok()?));
     script.groups.iter().zip(outcomes).filter_map(told).flat_map(|(group, told)| group.steps.iter().zip(told))
 }
 
 /// What it told of values that others wrote.
-pub(super) fn sights<'a>(script: &'a Script, reply: &'a Committed) -> Vec<Sight<'a>> {
+pub(super) fn sights<'a>(script: &'a ScriptWrite, reply: &'a WriteReply) -> Vec<Sight<'a>> {
     let Computed::Ran(outcomes) = &reply.result else { return Vec::new() };
     let sight = |(step, told): (&'a ScriptStep, &'a StepOutcome)| match told {
         StepOutcome::Found(Some((version, value))) if *version != reply.version => {
@@ -55,7 +55,7 @@ pub(super) fn sights<'a>(script: &'a Script, reply: &'a Committed) -> Vec<Sight<
 /// # Errors
 /// Why that can't be.
 pub(super) fn after(
-    script: &Script,
+    script: &ScriptWrite,
     outcomes: &[GroupOutcome],
     key: &Bytes,
     at: Version,
@@ -97,7 +97,7 @@ pub(super) fn after(
 }
 
 /// Whether a group can have failed so, for all that is known of this key.
-fn may_fail(group: &Group, failure: GroupFailure, key: &Bytes, at: Version, mut now: Content) -> bool {
+fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version, mut now: Content) -> bool {
     match failure {
         GroupFailure::Unmet { requirement, version } => match group.require.get(requirement as usize) {
             Some(required) if required.key == key => {
@@ -153,7 +153,7 @@ fn told_right(told: &StepOutcome, before: &Content, after: &Content) -> bool {
 }
 
 /// What the key may hold behind a script that told nothing, if that changed the key.
-pub(super) fn perhaps(script: &Script, key: &Bytes, content: &Content) -> Vec<Option<Bytes>> {
+pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> Vec<Option<Bytes>> {
     if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
         return Vec::new();
     }
@@ -166,7 +166,7 @@ pub(super) fn perhaps(script: &Script, key: &Bytes, content: &Content) -> Vec<Op
             contents.retain(|now| group_ran(group, key, at, now).is_none());
         }
         contents.extend(ran);
-        if contents.len() >= MOST {
+        if contents.len() >= MAX_CONTENTS {
             break;
         }
     }
@@ -175,7 +175,7 @@ pub(super) fn perhaps(script: &Script, key: &Bytes, content: &Content) -> Vec<Op
 }
 
 /// What the key holds behind a group; `None`: it fails here.
-fn group_ran(group: &Group, key: &Bytes, at: Version, now: &Content) -> Option<Content> {
+fn group_ran(group: &ScriptGroup, key: &Bytes, at: Version, now: &Content) -> Option<Content> {
     if group.require.iter().any(|required| required.key == key && !holds(now, required.expected)) {
         return None;
     }
@@ -184,6 +184,6 @@ fn group_ran(group: &Group, key: &Bytes, at: Version, now: &Content) -> Option<C
 }
 
 /// Whether this key alone says what becomes of a group: no other one, and not how long a value may be.
-fn is_certain(group: &Group, key: &Bytes) -> bool {
+fn is_certain(group: &ScriptGroup, key: &Bytes) -> bool {
     group.keys().all(|other| other == key) && !group.steps.iter().any(|step| matches!(step, ScriptStep::Append { .. }))
 }

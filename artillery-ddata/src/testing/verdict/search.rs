@@ -9,17 +9,19 @@ use bytes::Bytes;
 
 use super::{
     Makers,
-    contents::{Content, Hidden, Known, Point, What, apply, pass},
+    content::Content,
+    passing::{apply, pass},
+    points::{Hidden, KnownKey, Point, What},
     scripts,
 };
-use crate::{Version, replica::Write, testing::book::text};
+use crate::{Version, api::Write, rpc::observer::book::text};
 
 /// States that the search goes through for one key at most.
 const BUDGET: usize = 200_000;
 
 /// Where an order of the writes stands.
 #[derive(Clone)]
-struct State {
+struct SearchState {
     /// The next point.
     at: usize,
     /// Hidden writes that have happened.
@@ -41,17 +43,17 @@ struct Made {
 }
 
 /// A state, as far as others can be the same.
-type Met = (usize, Rc<BTreeSet<usize>>, Content, Rc<Shared>);
+type MetState = (usize, Rc<BTreeSet<usize>>, Content, Rc<Shared>);
 
 /// The orders that explain a key, one after the other.
 pub(super) struct Search<'a> {
-    known: &'a Known<'a>,
+    known: &'a KnownKey<'a>,
     /// Of keys that were explained before: a write made the same version of all its keys.
     makers: Makers,
     /// Still to be looked at, the last one first.
-    states: Vec<State>,
+    states: Vec<SearchState>,
     /// States that were met: each is looked at once.
-    met: BTreeSet<Met>,
+    met: BTreeSet<MetState>,
     /// What was found already, as far as it matters to other keys.
     found: BTreeSet<Rc<Shared>>,
     /// There was a script that may have done more than was looked at.
@@ -61,9 +63,9 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(known: &'a Known<'a>, makers: Makers) -> Self {
+    pub(super) fn new(known: &'a KnownKey<'a>, makers: Makers) -> Self {
         let content = Content::default();
-        let start = State { at: 0, used: Rc::default(), content, made: None, shared: Rc::default() };
+        let start = SearchState { at: 0, used: Rc::default(), content, made: None, shared: Rc::default() };
         let (met, found) = (BTreeSet::new(), BTreeSet::new());
         Self { known, makers, states: vec![start], met, found, undecided: false, furthest: None }
     }
@@ -96,7 +98,7 @@ impl<'a> Search<'a> {
         format!("key {name:?}: no order of the writes explains what was seen at version {version}: {why}")
     }
 
-    fn step(&mut self, state: &State, point: &Point<'_>) {
+    fn step(&mut self, state: &SearchState, point: &Point<'_>) {
         // The last one is looked at first: what needs nothing hidden.
         for index in self.candidates(point, state) {
             let after = self.with(state, index, None);
@@ -115,8 +117,8 @@ impl<'a> Search<'a> {
             }
             _ => match pass(point, self.known.key, &state.content) {
                 Ok(contents) => {
-                    self.undecided |= contents.len() + 1 >= scripts::MOST;
-                    let next = |content| State { at: state.at + 1, content, ..state.clone() };
+                    self.undecided |= contents.len() + 1 >= scripts::MAX_CONTENTS;
+                    let next = |content| SearchState { at: state.at + 1, content, ..state.clone() };
                     self.states.extend(contents.into_iter().map(next));
                 }
                 Err(why) => self.stuck(state.at, || why),
@@ -126,7 +128,7 @@ impl<'a> Search<'a> {
 
     /// The states behind a hidden write, which made the version of `point` if one is given: many, if nobody knows which
     /// groups of a script failed.
-    fn with(&mut self, state: &State, index: usize, point: Option<&Point<'_>>) -> Vec<State> {
+    fn with(&mut self, state: &SearchState, index: usize, point: Option<&Point<'_>>) -> Vec<SearchState> {
         let Hidden { entry, write, is_shared, .. } = self.known.hidden[index];
         let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
         let is_anothers = |version| self.makers.iter().any(|((_, made), maker)| *made == version && *maker != entry);
@@ -138,7 +140,7 @@ impl<'a> Search<'a> {
         let values = match write {
             Write::Script(script) => {
                 let values = scripts::perhaps(script, self.known.key, &state.content);
-                self.undecided |= values.len() + 1 >= scripts::MOST;
+                self.undecided |= values.len() + 1 >= scripts::MAX_CONTENTS;
                 values
             }
             write => apply(write, self.known.key, &state.content).into_iter().collect(),
@@ -149,7 +151,7 @@ impl<'a> Search<'a> {
         let after = |value: Option<Bytes>| {
             let used = used.clone();
             let Some(point) = point else {
-                return Some(State { used, content: Content { value, version: None }, ..state.clone() });
+                return Some(SearchState { used, content: Content { value, version: None }, ..state.clone() });
             };
             if value.is_none() || point.seen.is_some_and(|seen| value.as_ref() != Some(seen)) {
                 return None;
@@ -160,13 +162,13 @@ impl<'a> Search<'a> {
                 Rc::make_mut(&mut shared).insert(point.version, entry);
             }
             let content = Content { value, version: Some(point.version) };
-            Some(State { at: state.at + 1, used, content, made, shared })
+            Some(SearchState { at: state.at + 1, used, content, made, shared })
         };
         values.into_iter().filter_map(after).collect()
     }
 
     /// Whether a write of this version can happen next: at `point`, if one is given, else between two of them.
-    fn may_be(&self, version: Version, state: &State, point: Option<&Point<'_>>) -> bool {
+    fn may_be(&self, version: Version, state: &SearchState, point: Option<&Point<'_>>) -> bool {
         match point {
             Some(point) => version == point.version,
             None => {
@@ -178,7 +180,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn makers_of(&self, state: &State) -> Makers {
+    fn makers_of(&self, state: &SearchState) -> Makers {
         let mut makers = self.makers.clone();
         let mut next = state.made.clone();
         while let Some(made) = next {
@@ -189,7 +191,7 @@ impl<'a> Search<'a> {
     }
 
     /// Hidden writes that may have happened before a point: those that were called before anybody knew of it.
-    fn candidates(&self, point: &Point<'_>, state: &State) -> Vec<usize> {
+    fn candidates(&self, point: &Point<'_>, state: &SearchState) -> Vec<usize> {
         let may = |(index, hidden): (usize, &Hidden<'_>)| {
             (hidden.called < point.known_by && !state.used.contains(&index)).then_some(index)
         };

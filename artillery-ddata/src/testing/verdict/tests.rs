@@ -7,32 +7,32 @@ mod scripts;
 use super::judge;
 use crate::{
     Sequence, Timestamp, Version,
-    replica::{Committed, Computed, Query, Read, ReadMode, Reply, Step, Way, Write},
+    api::{Computed, Query, ReadMode, ReadPath, ReadReply, Reply, Step, Write, WriteReply},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, NEVER},
     store::Held,
-    testing::book::{Ask, Entry, NEVER, Told},
 };
 
 /// Calls one after the other, unless they say otherwise.
 #[derive(Default)]
-struct Run(Vec<Entry>);
+struct Run(Vec<BookEntry>);
 
 impl Run {
-    fn add(mut self, ask: Ask, told: Told) -> Self {
+    fn add(mut self, ask: Ask, told: BookAnswer) -> Self {
         let called = 2 * self.0.len() as u64 + 1;
-        let returned = if told == Told::Unknown { NEVER } else { called + 1 };
+        let returned = if told == BookAnswer::Unknown { NEVER } else { called + 1 };
         let (began, ended) = (Timestamp::ZERO, Timestamp::ZERO);
-        self.0.push(Entry { client: 1, called, returned, began, ended, ask, told, id: None, chain: None });
+        self.0.push(BookEntry { client: 1, called, returned, began, ended, ask, told, id: None, chain: None });
         self
     }
 
     fn done(self, write: Write, sequence: u64, result: Computed) -> Self {
         let version = Version::new(1, sequence);
-        let done = Committed { version, copies: 3, replayed: false, result };
-        self.add(Ask::Write(write), Told::Reply(Reply::Committed(done)))
+        let done = WriteReply { version, copies: 3, replayed: false, result };
+        self.add(Ask::Write(write), BookAnswer::Reply(Reply::Committed(done)))
     }
 
     fn unknown(self, write: Write) -> Self {
-        self.add(Ask::Write(write), Told::Unknown)
+        self.add(Ask::Write(write), BookAnswer::Unknown)
     }
 
     fn read(self, found: Option<(u64, &str)>) -> Self {
@@ -45,8 +45,8 @@ impl Run {
             value: Some(Bytes::copy_from_slice(value.as_bytes())),
         });
         let query = Query::Key(Bytes::from_static(key.as_bytes()));
-        let read = Read { held, clean: true, way: Way::Local, as_of: Sequence(1) };
-        self.add(Ask::Read { query, mode: ReadMode::Strong, floor: None }, Told::Reply(Reply::Read(read)))
+        let read = ReadReply { held, clean: true, way: ReadPath::Local, as_of: Sequence(1) };
+        self.add(Ask::Read { query, mode: ReadMode::Strong, floor: None }, BookAnswer::Reply(Reply::Read(read)))
     }
 
     fn fits(&self) -> bool {
@@ -121,7 +121,7 @@ fn conditions_are_looked_at() {
     };
     let run = || Run::default().done(put("a"), 1, Computed::Nothing);
     let conflict = |version| {
-        Told::Reply(Reply::Conflict { at: Version::new(1, 2), step: 0, version, value: None, replayed: false })
+        BookAnswer::Reply(Reply::Conflict { at: Version::new(1, 2), step: 0, version, value: None, replayed: false })
     };
     assert!(run().done(swap(Version::new(1, 1)), 2, Computed::Nothing).fits());
     assert!(run().done(swap(Version::NONE), 2, Computed::Nothing).why().contains("succeeded"));
@@ -138,9 +138,9 @@ fn a_batch_is_applied_as_a_whole() {
     let steps = || vec![Step::Increment { key: key("k"), by: 1 }, Step::Increment { key: key("l"), by: 1 }];
     let run = || Run::default().unknown(Write::Batch(steps())).read(Some((1, "1")));
     let other = |run: Run, held: Option<Held>| {
-        let read = Read { held, clean: true, way: Way::Local, as_of: Sequence(1) };
+        let read = ReadReply { held, clean: true, way: ReadPath::Local, as_of: Sequence(1) };
         let ask = Ask::Read { query: Query::Key(key("l")), mode: ReadMode::Strong, floor: None };
-        run.add(ask, Told::Reply(Reply::Read(read)))
+        run.add(ask, BookAnswer::Reply(Reply::Read(read)))
     };
     let whole = other(run(), Some(Held { version: Version::new(1, 1), value: Some(key("1")) }));
     assert!(whole.fits());

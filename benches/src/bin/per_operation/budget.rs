@@ -1,5 +1,5 @@
-//! What each operation may cost at most, in what can be counted: a copy, an allocation or a call that is added shows, however
-//! noisy the machine is.
+//! Upper bounds on the countable costs of each operation. An added copy, allocation or system call shows even on a noisy
+//! machine.
 
 use std::{collections::BTreeMap, error::Error, fs, io, path::Path};
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use super::Row;
 
-/// So much more than the budget is still within it, as a part of it: how calls share batches differs from run to run, and with it how
-/// far buffers grow. A copy shows as an allocation too.
+/// Tolerated excess, as a part of the budget: how calls share batches differs from run to run, and with it how far buffers
+/// grow. A copy shows as an allocation too.
 const TOLERANCE: Costs =
     Costs { allocations: 0.04, allocated_bytes: 0.15, udp_calls: 0.05, frames: 0.03, frame_bytes: 0.03 };
 
-/// It is measured so often, if it costs too much.
+/// How often an operation over its budget is measured.
 const TRIES: usize = 3;
 
-/// And so much more of each, where that is more.
+/// The least tolerated excess of each cost.
 const LEAST: Costs =
     Costs { allocations: 0.25, allocated_bytes: 100.0, udp_calls: 0.1, frames: 0.02, frame_bytes: 2.0 };
 
-/// What one operation costs, or may cost.
+/// The costs of one operation, or bounds on them.
 #[derive(Serialize, Deserialize, Clone, Copy)]
 struct Costs {
     allocations: f64,
     allocated_bytes: f64,
-    /// Calls of the system that send or receive.
+    /// System calls that send or receive.
     udp_calls: f64,
     frames: f64,
     frame_bytes: f64,
 }
 
 impl Costs {
-    /// `None`: of what is no operation, or only there to be compared with.
+    /// The costs of a row. `None` if it is no operation, or only for comparison.
     fn of(row: &Row) -> Option<Self> {
         let packets = row.packets.as_ref().filter(|_| row.in_flight > 0)?;
         Some(Self {
@@ -76,7 +76,7 @@ pub(crate) fn write(file: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures again what costs too much, some times: what did so each time is too expensive.
+/// Measures operations over their budget again, some times. Those over it each time are too expensive.
 pub(crate) fn check(
     file: &Path,
     mut rows: Vec<Row>,
@@ -100,7 +100,7 @@ pub(crate) fn check(
     Err(format!("{} costs are above what {} allows", exceeded.len(), file.display()).into())
 }
 
-/// What costs more than it may, and how much.
+/// The costs that exceed their budget, and how much.
 fn exceeds(budget: &Budget, now: &Budget) -> BTreeMap<(String, &'static str), String> {
     let mut exceeded = BTreeMap::new();
     for (operation, allowed) in budget {

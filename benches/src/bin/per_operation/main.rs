@@ -1,5 +1,5 @@
-//! What one operation costs in things that can be counted: allocations, calls of the system, frames, bytes, and
-//! processor time. All nodes, the client and its checks are in this process, and all of it is counted.
+//! The countable costs of one operation: allocations, system calls, frames, bytes, and processor time. All nodes, the client
+//! and its checks are in this process, and all of them are counted.
 
 mod budget;
 
@@ -41,7 +41,7 @@ struct Options {
     operations: usize,
 }
 
-/// Everything that is counted, as it stands now.
+/// The present values of all counters.
 #[derive(Clone, Copy)]
 struct Reading {
     allocations: u64,
@@ -88,7 +88,7 @@ impl Sub for Reading {
     }
 }
 
-/// One line: what `operations` cost, each.
+/// One line: the costs of one operation, averaged over `operations`.
 #[derive(Serialize)]
 struct Row {
     operation: String,
@@ -97,9 +97,9 @@ struct Row {
     allocations: f64,
     allocated_bytes: f64,
     cpu_micros: f64,
-    /// Of all nodes and the client; none where the packets are not counted.
+    /// The packets of all nodes and the client. `None` where they are not counted.
     packets: Option<Packets>,
-    /// Key and value, once.
+    /// The bytes of key and value, counted once.
     payload_bytes: usize,
 }
 
@@ -137,7 +137,7 @@ impl Row {
     }
 }
 
-/// A chain whose keys are filled, and what is asked of it.
+/// A chain whose keys are filled, and its load.
 struct Scene {
     chain: Loopback,
     load: Arc<Load>,
@@ -154,9 +154,9 @@ impl Scene {
         Self { chain, load, operations, rows: Vec::new() }
     }
 
-    /// Counts what `plan` operations of this kind cost, each.
+    /// Counts the costs of one operation of this kind, averaged over those of `plan`.
     fn count(&mut self, name: &str, plan: Plan, remote: Option<&Remote>, run: impl Fn(usize)) {
-        // Once for what is set up by the first ones: streams, buffers, the size of packets.
+        // The first operations set things up: streams, buffers, the size of packets.
         run(plan.operations / 10);
         let read = || {
             let counters = self.chain.nodes.iter().map(|node| node.traffic());
@@ -169,7 +169,7 @@ impl Scene {
         self.rows.push(Row::new(name, plan.in_flight, plan.operations, plan.payload, cost));
     }
 
-    /// What goes on when nothing is asked.
+    /// Costs without requests.
     fn idle(&mut self) {
         let plan = Plan { in_flight: 0, operations: 1, payload: 0 };
         self.count("a second of rest", plan, None, sleep);
@@ -202,7 +202,7 @@ impl Scene {
     }
 }
 
-/// How much is to be done.
+/// The amount of work.
 #[derive(Clone, Copy)]
 struct Plan {
     in_flight: usize,
@@ -217,7 +217,7 @@ impl Plan {
     }
 }
 
-/// One after the other of these seconds, with nothing to do.
+/// Sleeps for so many seconds.
 fn sleep(seconds: usize) {
     thread::park_timeout(Duration::from_secs(seconds as u64));
 }

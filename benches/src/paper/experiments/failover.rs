@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use artillery_core::{Timestamp, clock};
+use artillery_core::{Timestamp, internal::clock};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Plan, SMALL, book, callers_per_link};
@@ -17,11 +17,11 @@ use crate::{
 };
 
 const MEMBERS: usize = 3;
-/// A node's default.
+/// The default of a node.
 const LEASE_MS: u32 = 1000;
-/// As many as leave a dead member's clients spread over the living ones.
+/// So many that the clients of a dead member spread over the live ones.
 const CLIENTS_PER_MEMBER: usize = 4;
-/// How often clients look for members that joined.
+/// How often clients look for new members.
 const REFRESH: Duration = Duration::from_millis(500);
 const WRITERS: usize = 32;
 const WRITES_PER_SECOND: f64 = 500.0;
@@ -35,7 +35,7 @@ pub fn failover(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<Failover>, Fail
     places.iter().map(|killed| one(lab, plan, mbit, killed)).collect()
 }
 
-/// When things happen, after the begin of the window.
+/// The times of events, from the begin of the window.
 struct Times {
     kill: Duration,
     start: Duration,
@@ -79,7 +79,7 @@ fn one(lab: &Lab, plan: &Plan, mbit: u32, killed: &str) -> Result<Failover, Fail
     Ok(found)
 }
 
-/// When the node was ready again.
+/// Kills a node and starts it again. Returns when it was ready, in milliseconds of the window.
 fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, times: &Times) -> Result<u64, Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     wait_for(&runtime, from + times.kill);
@@ -89,7 +89,7 @@ fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, 
     Ok(millis(clock::now() - from))
 }
 
-/// The schedule of the experiment, not a condition: at this time the next thing happens.
+/// Sleeps until the next event. The time is the schedule of the experiment, not a wait for a condition.
 fn wait_for(runtime: &Runtime, at: Timestamp) {
     runtime.block_on(async { tokio::time::sleep(at.saturating_since(clock::now())).await });
 }

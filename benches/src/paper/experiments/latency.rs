@@ -18,7 +18,7 @@ use crate::{
 
 const QUICK_LENGTHS: [usize; 2] = [1, 3];
 
-/// Callers at each member's link, of those that would fill it, while it is loaded.
+/// On loaded links, divisor of the number of callers that would fill the link of a member.
 const LOADED_DIVISOR: usize = 4;
 
 /// Measures one chain after the other.
@@ -43,7 +43,7 @@ pub fn latency(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<LatencyPoint>, F
     Ok(points)
 }
 
-/// One chain, a client at its head, and keys that are written or aren't.
+/// One chain, a client at its head, and keys with and without a writer.
 struct Bench<'a> {
     plan: &'a Plan,
     chain: &'a Chain,
@@ -51,7 +51,7 @@ struct Bench<'a> {
     at_head: usize,
     /// Keys without a writer.
     clean: Arc<Book>,
-    /// One key, which is written all the time.
+    /// One key, which is constantly written.
     written: Arc<Book>,
 }
 

@@ -15,11 +15,11 @@ use crate::{
 
 const MEMBERS: usize = 3;
 
-/// Writes a second, to all keys together; at last as many as possible.
+/// Writes per second, to all keys together. `None`: as many as possible.
 const RATES: [Option<f64>; 7] = [Some(0.0), Some(50.0), Some(100.0), Some(250.0), Some(500.0), Some(1000.0), None];
 const QUICK_RATES: [Option<f64>; 3] = [Some(0.0), Some(250.0), None];
 
-/// Measures reads of CR and CRAQ, which take turns, under a sweep of write rates.
+/// Measures reads of CR and CRAQ, in turns, under a sweep of write rates.
 ///
 /// # Errors
 /// Any failed operation or wrong value.

@@ -15,7 +15,7 @@ use crate::{
 
 const LENGTHS: [usize; 4] = [1, 3, 5, 7];
 
-/// Measures clean reads of chains that take turns.
+/// Measures clean reads of chains, in turns.
 ///
 /// # Errors
 /// Any failed operation or wrong value.

@@ -17,7 +17,7 @@ use crate::{
 const LENGTHS: [usize; 3] = [3, 5, 7];
 const SERIES: [(Change, usize); 3] = [(Change::Put, SMALL), (Change::Put, LARGE), (Change::Swap, SMALL)];
 
-/// Measures writes to chains that take turns.
+/// Measures writes to chains, in turns.
 ///
 /// # Errors
 /// Any failed operation or wrong value.

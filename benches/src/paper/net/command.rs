@@ -12,13 +12,13 @@ pub(super) fn exists(program: &str) -> bool {
     Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs a program; its standard error is the reason of a failure.
+/// Runs a program. Its standard error becomes the text of a failure.
 pub(super) fn run(program: &str, args: &[&str]) -> Result<Output, Failed> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();
     checked(output.map_err(|error| format!("{program}: {error}"))?, program)
 }
 
-/// Has `ip` or `tc` follow some lines, in a namespace.
+/// Has `ip` or `tc` execute some lines, in a namespace.
 pub(super) fn batch(
     program: &str,
     namespace: Option<&str>,

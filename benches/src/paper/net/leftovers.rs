@@ -1,4 +1,4 @@
-//! What a killed run leaves behind: namespaces, and processes in them.
+//! Leftovers of killed runs: namespaces, and processes in them.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::run;
 
-/// Every namespace of this program begins so; the number of its process follows.
+/// The prefix of every namespace of this program. The id of its process follows.
 pub(super) const PREFIX: &str = "artillery-paper-";
 
 /// Removes the namespaces of runs whose process is gone.
@@ -23,7 +23,7 @@ pub(super) fn remove() {
 
 /// Ends every process in a namespace but this one, and removes the namespace.
 pub(super) fn remove_namespace(namespace: &str) {
-    // A failure here leaves the namespace to the next run.
+    // After a failure here the next run removes the namespace.
     if let Ok(output) = run("ip", &["netns", "pids", namespace]) {
         let pids = String::from_utf8_lossy(&output.stdout).into_owned();
         let own = i32::try_from(std::process::id()).ok();
@@ -41,12 +41,12 @@ fn owner(namespace: &str) -> Option<u32> {
     namespace.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
-/// Whether a process with this number and this program's name is alive.
+/// Whether a process with this id and this program's name is alive.
 fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| is_ours(&name))
 }
 
-/// Tests make namespaces too; their program is named after the library.
+/// Whether a process may own namespaces. Tests make some too: their program is named after the library.
 fn is_ours(name: &str) -> bool {
     name.starts_with("paper") || name.starts_with("artillery_bench")
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_under_an_old_number_does_not_count() {
+    fn reused_process_id_is_no_owner() {
         assert!(!runs(1) && !runs(u32::MAX));
         assert!(is_ours("paper\n") && runs(std::process::id()));
     }

@@ -1,4 +1,4 @@
-//! A chain that is measured: its nodes, its keys, and its callers.
+//! A measured chain: its nodes, its keys, and its callers.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::throughput::{
     results::System,
 };
 
-/// How many writers give keys their first values, and how many readers look at the last.
+/// Number of writers that give keys their first values, and of readers that verify the last ones.
 const FILLERS: usize = 50;
 
-/// A chain, what was written to it, and a client for both.
+/// A chain, the book of writes to it, and a client.
 pub(super) struct Chain {
     system: System,
     cluster: Cluster,
@@ -50,7 +50,7 @@ impl Chain {
         self.cluster.contact.members()
     }
 
-    /// Every key holds the last that was written to it.
+    /// Checks that every key holds the last value that was written to it.
     pub(super) fn verify(&self) -> Result<(), Failed> {
         for_each_key(&self.cluster.contact, &self.book, |line, at| {
             Box::pin(async move { line.read(at).await.map(drop) })
@@ -103,7 +103,7 @@ impl Chain {
         })
     }
 
-    /// As many clients as there are members, each on a thread of its own; in CRAQ each reads from another member.
+    /// As many clients as there are members, each on a thread of its own. In CRAQ each reads from another member.
     pub(super) fn spread(&self) -> Result<Tasks<KvLine>, Failed> {
         let mut served = Vec::new();
         let mut parts = Vec::new();
@@ -122,7 +122,7 @@ impl Chain {
     }
 }
 
-/// A client whose reads are served by one of those that are wanted. Each client has one node for its reads, by chance.
+/// A client whose reads are served by one of the wanted nodes. Each client gets a random node for its reads.
 async fn client_of(
     contact: &Contact,
     book: &Arc<Book>,

@@ -1,6 +1,6 @@
-//! Somebody who is measured.
+//! A contestant: a system that is measured.
 
-use artillery_core::clock;
+use artillery_core::internal::clock;
 
 use crate::throughput::{
     Failed,
@@ -9,7 +9,7 @@ use crate::throughput::{
     results::{Point, System},
 };
 
-/// Somebody who is measured.
+/// A system that is measured, with its callers.
 pub(super) struct Contestant {
     pub(super) system: System,
     pub(super) members: u32,
@@ -18,7 +18,7 @@ pub(super) struct Contestant {
 }
 
 impl Contestant {
-    /// A sample; it is added to the point.
+    /// Takes a sample, and adds it to the point.
     pub(super) fn sample(&mut self, orders: Orders, point: &mut Point) -> Result<(), Failed> {
         let servers = |pids: &[u32]| pids.iter().map(|&pid| cpu_of(pid)).sum::<Result<f64, _>>();
         let (began, client, server) = (clock::now(), own_cpu(), servers(&self.pids)?);

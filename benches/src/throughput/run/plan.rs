@@ -1,8 +1,8 @@
-//! What is measured, and how long.
+//! The plan of a run: what is measured, and how long.
 
 use std::{path::PathBuf, time::Duration};
 
-use artillery_core::{clock, config::TransportConfig};
+use artillery_core::{config::TransportConfig, internal::clock};
 
 use crate::{
     VALUE,
@@ -16,11 +16,11 @@ pub enum Way {
     Own,
     /// All threads share a client, which runs on threads of its own.
     Shared,
-    /// All threads share a client, and whoever waits first drives it for all.
+    /// All threads share a client, and the thread that waits first drives it for all.
     Carried,
 }
 
-/// What is to be measured, and how long.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The program `node`.
@@ -31,19 +31,19 @@ pub struct Plan {
     pub callers: Vec<u32>,
     /// Samples of each point.
     pub rounds: u32,
-    /// Before each sample.
+    /// Time before each sample.
     pub warm_up: Duration,
-    /// Of each sample.
+    /// Length of each sample.
     pub sample: Duration,
     /// Keys of a cluster.
     pub keys: usize,
-    /// How a thread calls.
+    /// How threads call.
     pub way: Way,
     /// Threads beside its own that a handle for concurrent callers runs on.
     pub workers: usize,
     /// Parts of a core that each node is held to, one after the other.
     pub shares: Vec<f64>,
-    /// Callers for each member there: a longer chain is offered more.
+    /// Callers for each member there, so that a longer chain gets more load.
     pub callers_per_member: u32,
     /// Lengths of chains there.
     pub share_members: Vec<u32>,
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// As it is stored.
+    /// The settings that are stored with the results.
     pub fn settings(&self) -> Settings {
         let transport = TransportConfig::default();
         Settings {

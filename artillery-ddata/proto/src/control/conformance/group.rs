@@ -1,27 +1,27 @@
-//! What a group of nodes must do that keep a log together, while links between them are cut.
+//! Checks of a group of nodes that keep a log together, while links between them are cut.
 
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 use crate::{
     ChainConfig, Incarnation, MemberId, NodeId,
     control::{
-        Founder,
-        log::{AppendError, BoxFuture, ChainChange, Change, Configs, LogEntry, LogIndex, Term},
+        NodeInfo,
+        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
     },
 };
 
 /// Five nodes that keep a log, and further ones that may come. Time is virtual: it passes while a task waits.
 pub trait Rig {
-    /// All nodes that are there. The first five are the founders, and keep the log at first.
+    /// All nodes. The first five are the founders, and the first voters.
     fn nodes(&self) -> Vec<MemberId>;
 
-    /// A node comes that the log doesn't know yet.
-    fn come(&self) -> BoxFuture<'_, Founder>;
+    /// Starts a node that the log doesn't know yet.
+    fn come(&self) -> BoxFuture<'_, NodeInfo>;
 
-    /// Nothing gets from the one to the other from now on.
+    /// Cuts the link from `from` to `to`.
     fn cut(&self, from: MemberId, to: MemberId);
 
-    /// Everything gets through from now on.
+    /// Restores all links.
     fn heal(&self);
 
     /// Lets two milliseconds pass.
@@ -36,7 +36,7 @@ pub trait Rig {
     /// All entries that a node has applied, from the first on.
     fn entries(&self, node: MemberId) -> Vec<LogEntry>;
 
-    /// The nodes that keep the log, as far as a node knows: two sets while one takes the place of the other.
+    /// The voters, as far as a node knows: two sets while one replaces the other.
     fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>>;
 
     /// [`ConfigLog::append`](crate::control::ConfigLog::append) at a node.
@@ -45,7 +45,7 @@ pub trait Rig {
         node: MemberId,
         term: Term,
         at: LogIndex,
-        change: Change,
+        change: ConfigChange,
     ) -> BoxFuture<'_, Result<(), AppendError>>;
 
     /// [`ConfigLog::set_voters`](crate::control::ConfigLog::set_voters) at a node.
@@ -57,8 +57,8 @@ pub trait Rig {
     ) -> BoxFuture<'_, Result<(), AppendError>>;
 }
 
-/// A change of voters that was begun while most of the new ones can't be reached: neither set decides without the
-/// other, and after healing it comes to an end.
+/// A change of voters is begun while most of the old or of the new ones can't be reached. Neither set decides without the
+/// other, and after healing the change ends.
 ///
 /// # Panics
 /// If it doesn't.
@@ -75,8 +75,8 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
         let new = if old == pair[0] { pair[1].clone() } else { pair[0].clone() };
         let (leader, term) = case.leader(&all).await;
         let part = |of: &BTreeSet<MemberId>| of.iter().copied().collect::<Vec<_>>();
-        // Most of the one set, and a minority of the other, beside the leader. The old set isn't left to itself without it: that
-        // one doesn't know of the new one.
+        // The leader is with most of one set, and a minority of the other. The old set isn't cut off without the leader: alone
+        // it doesn't know of the new set, and may decide.
         if alone == "old" {
             case.part(&[&part(&old), &part(&(&new - &old))], &[]);
         } else {
@@ -90,7 +90,7 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
             assert!(matches!(begun, Err(AppendError::OutcomeUnknown(_))), "it was begun: {begun:?}");
             assert_eq!(sets, [old, new], "it was begun, and doesn't end");
         } else {
-            // A leader that knows that it has no majority may refuse to begin.
+            // A leader may refuse to begin when it knows that it has no majority.
             assert!(sets[0] == old, "the new set doesn't take over by itself: {sets:?}");
         }
 
@@ -105,7 +105,7 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
     }
 }
 
-/// A node that was cut off while others decided, and one that comes later, get to where the others are.
+/// A node that was cut off while others decided, and a node that comes later, catch up with the others.
 ///
 /// # Panics
 /// If they don't.
@@ -116,7 +116,7 @@ pub async fn catch_up(rig: &impl Rig) {
     case.part(&[&rest], &[]);
     let before = rig.configs(cut_off);
     let mut last = before.applied();
-    for _ in 0..MANY {
+    for _ in 0..CATCH_UP_ENTRIES {
         last = case.commit(&rest).await;
     }
     case.still().await;
@@ -126,14 +126,14 @@ pub async fn catch_up(rig: &impl Rig) {
 
     let fresh = rig.come().await;
     assert!(!rig.voter_sets(leader).iter().any(|set| set.contains(&fresh.id)), "it only learns");
-    let add = |_| Change::Nodes { add: vec![fresh.clone()], remove: vec![case.nobody()] };
+    let add = |_| ConfigChange::Nodes { add: vec![fresh.clone()], remove: vec![case.nobody()] };
     let last = case.commit_such(&rest, add).await;
     case.agree(last).await;
     assert!(rig.configs(fresh.id).node(fresh.id).is_some(), "it knows of itself");
     case.agree(case.commit(&rest).await).await;
 }
 
-/// A leader loses its majority with a proposal under way that only few have. The others go on, and no node ever applies it.
+/// A leader loses its majority with a proposal under way that only a minority has. The others go on, and no node ever applies it.
 ///
 /// # Panics
 /// If a node does.
@@ -155,14 +155,14 @@ pub async fn unknown_then_refused(rig: &impl Rig) {
     let (next, term) = case.leader(&rig.nodes()).await;
     case.is_taken(next, term, at, &change).await;
 
-    for _ in 0..MANY {
+    for _ in 0..CATCH_UP_ENTRIES {
         case.commit(&rig.nodes()).await;
     }
     let entries = case.agree(case.commit(&rig.nodes()).await).await;
     assert!(entries.iter().all(|entry| entry.change != change), "it never comes into the log");
 }
 
-/// A leader loses its majority with a proposal under way that most have: the next one brings it to its place, once.
+/// A leader loses its majority with a proposal under way that a majority has. The next leader commits it, once.
 ///
 /// # Panics
 /// If it doesn't.
@@ -177,7 +177,7 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert!(next_term > term, "each leader has a term of its own");
     let found = rig.entries(next).into_iter().find(|entry| entry.index == at);
     let placed = LogEntry { index: at, term, change: change.clone() };
-    assert_eq!(found, Some(placed.clone()), "who leads has all that a majority had");
+    assert_eq!(found, Some(placed.clone()), "a leader has all entries that a majority had");
     case.is_taken(next, next_term, at, &change).await;
 
     let last = case.commit(&others).await;
@@ -188,16 +188,16 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert_eq!(entries.iter().filter(|entry| entry.change == change).collect::<Vec<_>>(), [&placed], "and only once");
 }
 
-/// How often a test waits for something that must happen: a minute, far longer than it takes.
-const PATIENCE: usize = 30_000;
-/// How often a test waits where nothing may happen: ten seconds, longer than elections take.
-const STILL: usize = 5_000;
-/// Entries that are many for a node that lacks them.
-const MANY: usize = 20;
+/// How many steps of two milliseconds a test waits for something that must happen: a minute, far longer than it takes.
+const WAIT_STEPS: usize = 30_000;
+/// How many steps a test waits where nothing may happen: ten seconds, longer than elections take.
+const QUIET_STEPS: usize = 5_000;
+/// A large number of entries for a node to catch up with.
+const CATCH_UP_ENTRIES: usize = 20;
 
 struct Case<'a, R> {
     rig: &'a R,
-    /// Proposals so far: each is unlike all others.
+    /// Counts the proposals, to make each one unlike all others.
     proposed: Cell<u32>,
 }
 
@@ -206,7 +206,7 @@ impl<'a, R: Rig> Case<'a, R> {
         Self { rig, proposed: Cell::new(1000) }
     }
 
-    /// A group in which all have the same, the node that leads it, and the others.
+    /// Waits until all nodes agree; returns the leader, its term, and the other nodes.
     async fn begin(&self) -> (MemberId, Term, [MemberId; 4]) {
         let nodes = self.rig.nodes();
         self.agree(self.commit(&nodes).await).await;
@@ -215,7 +215,7 @@ impl<'a, R: Rig> Case<'a, R> {
         (leader, term, others.try_into().expect("the suite wants five nodes"))
     }
 
-    /// Cuts all links but those within a part, and those that are named.
+    /// Cuts all links except those within a part, and those in `but`.
     fn part(&self, parts: &[&[MemberId]], but: &[(MemberId, MemberId)]) {
         self.rig.heal();
         let together = |from, to| parts.iter().any(|part| part.contains(&from) && part.contains(&to));
@@ -229,7 +229,7 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     async fn wait<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-        for _ in 0..PATIENCE {
+        for _ in 0..WAIT_STEPS {
             if let Some(found) = found() {
                 return found;
             }
@@ -249,7 +249,7 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     async fn leader(&self, among: &[MemberId]) -> (MemberId, Term) {
-        self.wait("somebody leads", || self.leading(among)).await
+        self.wait("a node leads", || self.leading(among)).await
     }
 
     fn number(&self) -> u32 {
@@ -257,28 +257,28 @@ impl<'a, R: Rig> Case<'a, R> {
         self.proposed.get()
     }
 
-    /// A life of a node that never was; makes a change unlike all others.
+    /// An incarnation that never existed: makes a change unlike all others.
     fn nobody(&self) -> MemberId {
         let incarnation = Incarnation { store: self.number().into(), starts: 0 };
         MemberId { node: NodeId::from_bytes([0xff; 16]), incarnation }
     }
 
-    /// A new configuration for the first chain, as a node knows it, which is unlike all others.
-    fn change(&self, node: MemberId) -> Change {
+    /// A new configuration of the first chain, as `node` knows it, unlike all others.
+    fn change(&self, node: MemberId) -> ConfigChange {
         let configs = self.rig.configs(node);
         let config = configs.iter().next().expect("the suite wants a chain");
         let replaces = config.epoch;
         let config = ChainConfig { min_members: self.number(), ..config.clone() };
-        Change::Chains(vec![ChainChange { replaces, config }])
+        ConfigChange::Chains(vec![ChainChange { replaces, config }])
     }
 
-    /// Appends something at the one of these that leads.
+    /// Appends a change at the leader among these nodes.
     async fn commit(&self, among: &[MemberId]) -> LogIndex {
         self.commit_such(among, |leader| self.change(leader)).await
     }
 
-    async fn commit_such(&self, among: &[MemberId], change: impl Fn(MemberId) -> Change) -> LogIndex {
-        for _ in 0..PATIENCE {
+    async fn commit_such(&self, among: &[MemberId], change: impl Fn(MemberId) -> ConfigChange) -> LogIndex {
+        for _ in 0..WAIT_STEPS {
             let (leader, term) = self.leader(among).await;
             let at = self.rig.configs(leader).applied().next();
             if self.rig.append(leader, term, at, change(leader)).await.is_ok() {
@@ -289,7 +289,7 @@ impl<'a, R: Rig> Case<'a, R> {
         panic!("nothing is ever appended");
     }
 
-    /// Waits until every node has what the others have, that entry too; all that they have.
+    /// Waits until every node has the same entries, up to `last` at least, and returns them.
     async fn agree(&self, last: LogIndex) -> Vec<LogEntry> {
         let (rig, nodes) = (self.rig, self.rig.nodes());
         let applied = |&node: &MemberId| rig.configs(node).applied();
@@ -297,8 +297,8 @@ impl<'a, R: Rig> Case<'a, R> {
         self.until("all have the same", same).await;
         let (entries, configs) = (rig.entries(nodes[0]), rig.configs(nodes[0]));
         for &node in &nodes {
-            assert_eq!(rig.entries(node), entries, "an entry is the same for everybody");
-            assert_eq!(rig.configs(node), configs, "what the entries come to is the same for everybody");
+            assert_eq!(rig.entries(node), entries, "an entry is the same at every node");
+            assert_eq!(rig.configs(node), configs, "the entries make the same configurations at every node");
         }
         let mut replayed = Configs::default();
         entries.iter().for_each(|entry| drop(replayed.apply(entry).expect("entries come in order")));
@@ -310,12 +310,12 @@ impl<'a, R: Rig> Case<'a, R> {
     }
 
     async fn still(&self) {
-        for _ in 0..STILL {
+        for _ in 0..QUIET_STEPS {
             self.rig.pass().await;
         }
     }
 
-    /// Nothing is committed, however long the test waits, and at whichever node it appends.
+    /// Checks that nothing is committed for long, at any node that the test appends at.
     async fn nothing_is_committed(&self) {
         let rig = self.rig;
         let all = || rig.nodes().into_iter().map(|node| rig.entries(node)).collect::<Vec<_>>();
@@ -332,35 +332,40 @@ impl<'a, R: Rig> Case<'a, R> {
         assert_eq!(all(), before, "one set alone commits nothing");
     }
 
-    /// A proposal of a leader that hears no node any more, and only some hear it. No other node hears another one meanwhile.
-    async fn cut_off_while_appending(&self, leader: MemberId, term: Term, hear: &[MemberId]) -> (LogIndex, Change) {
+    /// A proposal of a leader that hears no node any more, and is heard only by `hear`. All other links are cut.
+    async fn cut_off_while_appending(
+        &self,
+        leader: MemberId,
+        term: Term,
+        hear: &[MemberId],
+    ) -> (LogIndex, ConfigChange) {
         let to = hear.iter().map(|&to| (leader, to)).collect::<Vec<_>>();
         self.part(&[], &to);
         let (at, change) = (self.rig.configs(leader).applied().next(), self.change(leader));
         let done = self.rig.append(leader, term, at, change.clone()).await;
-        assert!(matches!(done, Err(AppendError::OutcomeUnknown(_))), "nobody answers: {done:?}");
+        assert!(matches!(done, Err(AppendError::OutcomeUnknown(_))), "no node answers: {done:?}");
         (at, change)
     }
 
-    /// The same proposal once more, until it is known what became of it: answers may be lost.
-    async fn again(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) -> Result<(), AppendError> {
-        for _ in 0..PATIENCE {
+    /// Repeats a proposal until its outcome is known: answers may be lost.
+    async fn again(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) -> Result<(), AppendError> {
+        for _ in 0..WAIT_STEPS {
             let done = self.rig.append(node, term, at, change.clone()).await;
             if !matches!(done, Err(AppendError::OutcomeUnknown(_))) {
                 return done;
             }
             self.rig.pass().await;
         }
-        panic!("it is never known what became of a proposal");
+        panic!("the outcome of a proposal is never known");
     }
 
-    async fn is_refused(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) {
+    async fn is_refused(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) {
         let done = self.again(node, term, at, change).await;
         let refused = matches!(done, Err(AppendError::NotLeading | AppendError::Taken { .. }));
         assert!(refused, "its term is over: {done:?}");
     }
 
-    async fn is_taken(&self, node: MemberId, term: Term, at: LogIndex, change: &Change) {
+    async fn is_taken(&self, node: MemberId, term: Term, at: LogIndex, change: &ConfigChange) {
         let done = self.again(node, term, at, change).await;
         assert!(matches!(done, Err(AppendError::Taken { last }) if last >= at), "the place is taken: {done:?}");
     }

@@ -1,8 +1,8 @@
-//! Leases: who gets one, and when they are out.
+//! Leases: which members get one, and when it has expired.
 
 use std::time::Duration;
 
-use super::{Coordinator, Leading, Output, Seen};
+use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm};
 use crate::{
     MemberId, Timestamp,
     control::{
@@ -11,64 +11,64 @@ use crate::{
     },
 };
 
-/// Renewals on their way to an answer.
+/// Renewals that wait for the round that confirms this leader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
-    /// Received before the round that is under way began.
-    asked: Vec<Waiting>,
-    /// Received since.
-    next: Vec<Waiting>,
+    /// Renewals received before the present round began.
+    asked: Vec<PendingGrant>,
+    /// Renewals received since: the next round answers them.
+    next: Vec<PendingGrant>,
     round: Option<u64>,
-    /// The newest round that was confirmed.
+    /// The newest confirmed round.
     confirmed: u64,
 }
 
 impl Grants {
-    /// The newest round by which a quorum has said that this node leads; 0: none in this term.
+    /// The newest round in which a quorum has confirmed that this node leads; 0: none in this term.
     pub(super) fn confirmed(&self) -> u64 {
         self.confirmed
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingGrant {
     from: MemberId,
     number: u64,
     applied: LogIndex,
     received: Timestamp,
 }
 
-/// Renewals that wait, at most: each node has one or two under way.
-const MOST: usize = 4096;
+/// The most renewals that wait for the next round. Each node has one or two under way.
+const MAX_PENDING_GRANTS: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
         let Renewal { number, answered, me, applied, leave, promotions, reports } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            // The log names an elected node as leader before that node has committed anything. Until then no quorum is known to
-            // follow it, so it doesn't name itself.
+            // The log names an elected node as leader before that node has committed anything. Until then no quorum is known
+            // to follow it, so it doesn't name itself.
             let leader = self.leader.filter(|&leader| leader != self.me);
             return self.answer(now, from, number, applied, leader, None);
         };
-        let seen = leading.nodes.entry(from).or_insert_with(|| Seen::new(me.clone(), now));
+        let seen = leading.nodes.entry(from).or_insert_with(|| KnownNode::new(me.clone(), now));
         seen.heard = now;
         let is_fresh = seen.shows(answered);
         seen.founder = me;
         seen.leaver.on_renewal(now, leave, is_fresh, self.settings.guards);
         seen.reports(now, reports);
-        // An answer of before this term says nothing of what this leader wanted (trap 55).
+        // An answer given before this term shows nothing of what this leader asked for (trap 55).
         seen.shown = if is_fresh { answered } else { 0 };
         if allows!(self.settings.guards, PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {
             seen.promotions = promotions;
         }
-        let waiting = Waiting { from, number, applied, received: now };
+        let waiting = PendingGrant { from, number, applied, received: now };
         if allows!(self.settings.guards, GrantUnconfirmed) {
             return self.say(now, waiting, true);
         }
-        let Some(Leading { grants, .. }) = &mut self.leading else { return };
-        if grants.next.len() < MOST {
+        let Some(LeaderTerm { grants, .. }) = &mut self.leading else { return };
+        if grants.next.len() < MAX_PENDING_GRANTS {
             let joins = allows!(self.settings.guards, JoinRound);
             let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
             queue.push(waiting);
@@ -76,16 +76,16 @@ impl Coordinator {
         self.confirm();
     }
 
-    /// Answers a renewal by what a quorum has said of this leader: if it doesn't lead any more, it doesn't know who does.
-    fn say(&mut self, now: Timestamp, waiting: Waiting, leads: bool) {
-        let Waiting { from, number, applied, .. } = waiting;
+    /// Answers a renewal after a round. A node that leads no more names no leader: it doesn't know the new one.
+    fn say(&mut self, now: Timestamp, waiting: PendingGrant, leads: bool) {
+        let PendingGrant { from, number, applied, .. } = waiting;
         if !leads {
             return self.answer(now, from, number, applied, None, None);
         }
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             seen.answered(now, number);
         }
-        // What held when it was received may hold no longer.
+        // Check again: the member may have been fenced or removed since the renewal came.
         if self.may_have_lease(waiting) {
             self.grant(now, waiting);
         } else {
@@ -93,8 +93,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether a lease may be granted: to a serving member that acts by the entry that made it one, and isn't to go.
-    fn may_have_lease(&self, waiting: Waiting) -> bool {
+    /// Whether the sender may get a lease: it serves, acts by the entry that made it a serving member, and is not to be removed.
+    fn may_have_lease(&self, waiting: PendingGrant) -> bool {
         let Some(leading) = &self.leading else { return false };
         let goes = leading.fenced.contains_key(&waiting.from)
             || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaver.said.has_resigned());
@@ -113,7 +113,7 @@ impl Coordinator {
         self.rounds += 1;
         grants.round = Some(self.rounds);
         grants.asked = std::mem::take(&mut grants.next);
-        self.outputs.push_back(Output::Confirm { round: self.rounds, term: leading.term });
+        self.outputs.push_back(CoordinatorOutput::Confirm { round: self.rounds, term: leading.term });
     }
 
     pub(super) fn confirmed(&mut self, now: Timestamp, round: u64, leads: bool) {
@@ -128,15 +128,15 @@ impl Coordinator {
         self.confirm();
     }
 
-    fn grant(&mut self, now: Timestamp, waiting: Waiting) {
-        let Waiting { from, number, applied, received } = waiting;
+    fn grant(&mut self, now: Timestamp, waiting: PendingGrant) {
+        let PendingGrant { from, number, applied, received } = waiting;
         let runs = if allows!(self.settings.guards, ForgetDrift) {
             self.settings.lease
         } else {
             self.settings.lease_and_drift()
         };
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
-            // It was sent before it was received.
+            // The member's lease began earlier: when it sent the renewal.
             seen.out = seen.out.max(received + runs);
         }
         self.answer(now, from, number, applied, Some(self.me), Some(self.settings.lease));
@@ -152,7 +152,7 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        // Whoever isn't known yet, or doesn't act by all that is known here, is about to change something.
+        // An unknown node, or one that acts by an older configuration, is about to change something.
         let is_part = configs.is_none() && self.configs.node(to).is_some();
         let settled = match (leader == Some(self.me), is_part) {
             (false, _) => Err(Unsettled::Unled),
@@ -169,6 +169,6 @@ impl Coordinator {
             seen.leaver.ends = ends.and(seen.leaver.ends).or(ends);
         }
         let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close };
-        self.outputs.push_back(Output::Answer { to, renewed });
+        self.outputs.push_back(CoordinatorOutput::Answer { to, renewed });
     }
 }

@@ -1,41 +1,41 @@
-//! Leaving: a node resigns only after the leader has agreed, and takes that back when it can't be removed any more
-//! (docs/adr/0028-leaving-and-voters.md).
+//! Leaving: a node resigns only after the leader has agreed, and takes its resignation back when its removal can't be made
+//! any more (docs/adr/0028-leaving-and-voters.md).
 
 use super::{Coordinator, plan::View};
 use crate::{
     ChainConfig, MemberId, Role, Timestamp,
     control::{
         log::Configs,
-        message::{Leave, Stage},
+        message::{Leave, LeaveStage},
     },
     guards::Guards,
 };
 
-/// A resignation that has led to no change for so many times the suspicion is taken back.
-const STUCK: u32 = 2;
+/// A resignation that has led to no removal for so many times `suspect` is taken back.
+const RESIGNATION_SUSPECTS: u32 = 2;
 
-/// What a node has said of leaving, as this term's leader knows it.
+/// How far a node has come with leaving, as this term's leader knows it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Leaver {
     pub(super) said: Leave,
-    /// When it was first heard to ask, by this number.
+    /// When the leader first heard the node ask, by this number.
     pub(super) asked: Timestamp,
-    /// When it was first heard to have resigned, by this number.
+    /// When the leader first heard that the node has resigned, by this number.
     resigned: Timestamp,
-    /// It resigned, or went on to have resigned, in this leader's term.
+    /// The resignation was made, or shown to stand, in this leader's term.
     vouched: bool,
-    /// This leader has agreed: it may have resigned, though that wasn't heard yet.
+    /// This leader has agreed: the node may have resigned, though the leader hasn't heard it yet.
     agreed: bool,
-    /// Since when this leader says that its chains end with it.
+    /// Since when this leader says that the node's chains end with it.
     pub(super) ends: Option<Timestamp>,
 }
 
 impl Leaver {
-    /// Takes in what a renewal says. `is_fresh`: it was sent after an answer of this term.
+    /// Takes in a renewal. `is_fresh`: it was sent after an answer of this term.
     ///
-    /// An old message may say that a node has resigned that serves again, by a lease that runs: the removal would not wait for
-    /// that lease (trap 62). So a value below the highest one counts for nothing; and a resignation of before this term, which
-    /// another leader may have taken back, doesn't count until the node shows that it stands.
+    /// A late message may say that a node has resigned that serves again by a running lease. The removal would not wait for
+    /// that lease (trap 62). So a value below the highest one is ignored. A resignation from before this term, which another
+    /// leader may have taken back, counts only once the node shows that it stands.
     pub(super) fn on_renewal(&mut self, now: Timestamp, said: Leave, is_fresh: bool, guards: Guards) {
         if said < self.said && !allows!(guards, TakeOldResignation) {
             return;
@@ -53,7 +53,8 @@ impl Leaver {
         self.vouched |= said.has_resigned() && (is_fresh || allows!(guards, TakeUnvouchedResignation));
     }
 
-    /// After a pause of the leader: other members may have died in it, so what they had shown before is no proof.
+    /// Counts the request as new after a pause of the leader: other members may have died in the pause, so what they had
+    /// shown before proves nothing.
     pub(super) fn wake(&mut self, now: Timestamp) {
         if self.is_asked() {
             self.asked = now;
@@ -64,7 +65,7 @@ impl Leaver {
         self.said.is_asked()
     }
 
-    /// Whether it certainly acts by no lease.
+    /// Whether the node certainly acts by no lease.
     pub(super) fn has_resigned(&self) -> bool {
         self.said.has_resigned() && self.vouched
     }
@@ -79,13 +80,13 @@ impl View<'_> {
         self.nodes.get(&id).is_some_and(|seen| seen.leaver.has_resigned())
     }
 
-    /// Whether a chain goes on without this member, which wants to leave: by another one that stays.
+    /// Whether a chain goes on without this leaving member: another one stays.
     pub(super) fn has_heir(&self, config: &ChainConfig, id: MemberId) -> bool {
         config.serving().any(|other| self.is_heir(config, id, other))
     }
 
-    /// Whether a chain goes on by this serving member when `id` leaves. It must have shown an answer given since the leave was
-    /// asked for: a node killed a moment before was heard of lately all the same, and the last copy would go (trap 61).
+    /// Whether the serving member `other` keeps the chain going when `id` leaves. It must have shown an answer given since the
+    /// leave was asked for. A node killed a moment before was heard lately too, and the last copy would go (trap 61).
     pub(super) fn is_heir(&self, config: &ChainConfig, id: MemberId, other: MemberId) -> bool {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
         let seen = self.nodes.get(&other);
@@ -104,31 +105,31 @@ impl View<'_> {
         chains.all(|config| self.has_heir(config, id)) || allows!(self.settings.guards, AgreeAtOnce)
     }
 
-    /// Whether a node that has resigned is not removed: no other member of a chain is there, or it takes too long.
+    /// Whether the removal of a resigned node fails: no other member of one of its chains is there, or it takes too long.
     fn is_stuck(&self, configs: &Configs, id: MemberId) -> bool {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
         let alone = |config: &ChainConfig| config.serving().all(|other| other == id || self.is_gone(other));
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
-        let late = self.now - leaver.resigned >= self.settings.suspect * STUCK;
+        let late = self.now - leaver.resigned >= self.settings.suspect * RESIGNATION_SUSPECTS;
         chains.any(|config| late || alone(config)) && !allows!(self.settings.guards, KeepResigned)
     }
 }
 
 impl Coordinator {
-    /// What a node that leaves is to go on to, if anything.
+    /// The next step of a leaving node, if it is to take one now.
     pub(super) fn next_leave(&mut self, now: Timestamp, id: MemberId) -> Option<Leave> {
         let leading = self.leading.as_ref()?;
         let said = leading.nodes.get(&id)?.leaver.said;
         let view = leading.view(now, self.me, &self.settings, &self.outside);
         match said.stage {
-            Stage::Asks if view.may_resign(&self.configs, id) => {
+            LeaveStage::Asks if view.may_resign(&self.configs, id) => {
                 let seen = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&id));
                 seen.into_iter().for_each(|seen| seen.leaver.agreed = true);
                 Some(said.resigned())
             }
-            // A proposal that is under way may be the removal.
-            Stage::Resigned if leading.proposal.is_none() && view.is_stuck(&self.configs, id) => {
-                Some(said.back(Stage::Asks))
+            // A proposal under way may be the removal.
+            LeaveStage::Resigned if leading.proposal.is_none() && view.is_stuck(&self.configs, id) => {
+                Some(said.back(LeaveStage::Asks))
             }
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! What should be otherwise: the next change, if there is one.
+//! The next change of the configuration that the leader wants, if any.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,26 +7,26 @@ use std::{
 };
 
 use super::{
-    Seen, Settings,
+    CoordinatorSettings, KnownNode,
+    gray_failure::{Quarantine, Watched},
     reorder::Wish,
-    slow::{Outside, Watched},
 };
 use crate::{
     ChainConfig, ChainId, ChainMember, MemberId, NodeId, Role, Timestamp,
     control::{
-        Founder,
-        log::{ChainChange, Change, Configs},
+        NodeInfo,
+        log::{ChainChange, ConfigChange, Configs},
         message::Promotion,
         placement::rank,
     },
 };
 
-/// Why a chain's configuration changes, for people.
+/// Why a chain's configuration changes, for operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reason {
+pub struct ChangeReason {
     /// Which chain.
     pub chain: ChainId,
-    /// Whose place changes.
+    /// The member whose place changes.
     pub member: MemberId,
     /// Why.
     pub why: Why,
@@ -36,28 +36,28 @@ pub struct Reason {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {
-    /// Nothing was heard of it for too long: it goes.
+    /// Nothing was heard of the member for too long: it is removed.
     Silent,
-    /// It said that it goes.
+    /// The member asked to leave, and has resigned: it is removed.
     Left,
-    /// It is heard, but hears nothing, and so has no lease: it goes.
+    /// The member is heard, but hears nothing, and so has no lease: it is removed.
     Deaf,
-    /// What its neighbour has doesn't get there, though both live: it goes, and may come back in another place.
+    /// The predecessor's updates don't reach the member, though both live: it is removed, and may return in another place.
     Unreached,
-    /// It alone makes the chain slow: it goes, and comes back later.
+    /// The member alone makes the chain slow: it is removed, and returns later.
     Slow,
-    /// There is a place for it: it joins, behind the tail.
+    /// The chain has a free place: the node joins, behind the tail.
     Joins,
-    /// It has caught up: it serves.
+    /// The joiner has caught up: it serves.
     Promoted,
-    /// It is the head of an order that an operator wants.
+    /// The member is the head of an order that an operator wants.
     Reordered,
-    /// It stopped serving for good: it goes, and comes back in another life.
+    /// The member stopped serving for good: it is removed, and returns in another incarnation.
     Halted,
 }
 
 impl Why {
-    /// All of them, in their order.
+    /// All reasons, in their order.
     pub const ALL: &[Self] = &[
         Self::Silent,
         Self::Left,
@@ -70,7 +70,7 @@ impl Why {
         Self::Halted,
     ];
 
-    /// It in a word, which stays the same: to count by.
+    /// The reason in one stable word, for metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Silent => "silent",
@@ -92,44 +92,44 @@ impl fmt::Display for Why {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ChangeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "chain {}: {} {}", self.chain.0, self.member, self.why)
     }
 }
 
-/// What the leader sees.
+/// What the leader goes by when it decides.
 pub(super) struct View<'a> {
     pub(super) now: Timestamp,
     pub(super) me: MemberId,
     /// When its term began.
     pub(super) since: Timestamp,
-    pub(super) nodes: &'a BTreeMap<MemberId, Seen>,
+    pub(super) nodes: &'a BTreeMap<MemberId, KnownNode>,
     pub(super) fenced: &'a BTreeMap<MemberId, u64>,
-    /// The newest round in which a quorum has confirmed that it leads.
+    /// The newest round in which a quorum has confirmed that this node leads.
     pub(super) confirmed: u64,
     pub(super) watched: &'a BTreeMap<ChainId, Watched>,
     pub(super) reorder: Option<&'a Wish>,
-    pub(super) outside: &'a BTreeMap<NodeId, Outside>,
-    pub(super) settings: &'a Settings,
+    pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
+    pub(super) settings: &'a CoordinatorSettings,
 }
 
 impl View<'_> {
-    /// The next change: of chains first, since writes may wait for it.
-    pub(super) fn change(&self, configs: &Configs) -> Option<(Change, Vec<Reason>)> {
+    /// The next change. Chains come first: writes may wait for them.
+    pub(super) fn change(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
         let chains: Vec<_> = configs.iter().filter_map(|config| self.of_chain(configs, config)).collect();
         if !chains.is_empty() {
             let why = chains.iter().flat_map(|change| self.reasons(configs, &change.config)).collect();
-            return Some((Change::Chains(chains), why));
+            return Some((ConfigChange::Chains(chains), why));
         }
         let (add, remove) = (self.lives_to_add(configs), self.lives_to_remove(configs));
-        (!add.is_empty() || !remove.is_empty()).then(|| (Change::Nodes { add, remove }, Vec::new()))
+        (!add.is_empty() || !remove.is_empty()).then(|| (ConfigChange::Nodes { add, remove }, Vec::new()))
     }
 
-    /// Whether nothing was heard of it for too long, or it said that it goes.
+    /// Whether nothing was heard of the node for too long, or it has resigned.
     pub(super) fn is_gone(&self, id: MemberId) -> bool {
         if id == self.me {
-            // Whoever decides is there.
+            // This node is alive: it decides.
             return self.has_resigned(id);
         }
         match self.nodes.get(&id) {
@@ -142,24 +142,25 @@ impl View<'_> {
         self.nodes.contains_key(&id) && !self.is_gone(id) && !self.asks_to_leave(id)
     }
 
-    /// Whether it is known to have lived a moment ago.
+    /// Whether the node is known to have lived a moment ago: within the suspicion time.
     fn lives(&self, id: MemberId) -> bool {
         self.lived_within(id, self.settings.suspect)
     }
 
-    /// The same where members may be far: nobody goes for silence.
+    /// Like `lives`, within twice the suspicion time: distant members count as alive where silence alone removes no member.
     pub(super) fn lived(&self, id: MemberId) -> bool {
         self.lived_within(id, self.settings.suspect * 2)
     }
 
     fn lived_within(&self, id: MemberId, time: Duration) -> bool {
-        let proven = |seen: &Seen| self.now - seen.proven < time || allows!(self.settings.guards, BelieveOldMessages);
+        let proven =
+            |seen: &KnownNode| self.now - seen.proven < time || allows!(self.settings.guards, BelieveOldMessages);
         !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
-    /// Whether every lease that it may hold is certainly out (rule 5.2): those that this leader granted, and those of
-    /// others, which asked for them before this term began.
-    fn is_out(&self, id: MemberId) -> bool {
+    /// Whether every lease that the member may hold has certainly expired (rule 5.2): those that this leader granted, and
+    /// those of earlier leaders, which it asked for before this term began.
+    fn leases_expired(&self, id: MemberId) -> bool {
         if allows!(self.settings.guards, RemoveAtOnce) {
             return true;
         }
@@ -169,10 +170,11 @@ impl View<'_> {
         self.has_resigned(id) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
     }
 
-    /// Whether this node has heard a quorum since the fence around this member began, or the member itself said that it goes.
-    fn is_sure(&self, id: MemberId) -> bool {
+    /// Whether a quorum has confirmed this node in a round that began behind the member's fence, or the member has resigned. A
+    /// leader that hears no other node, and is heard, would remove all of them (trap 51).
+    fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
-        // Without rounds it can't hear of one.
+        // That mutant runs no rounds.
         let unasked = allows!(self.settings.guards, RemoveUnheard) || allows!(self.settings.guards, GrantUnconfirmed);
         heard || unasked || self.has_resigned(id)
     }
@@ -201,30 +203,29 @@ impl View<'_> {
             .then(|| ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } })
     }
 
-    /// Whether a chain is to have one member more than these: it has too few, or all of them leave, and can't before another one
-    /// has what they hold.
+    /// Whether a chain with these members wants a joiner: they are too few, or all of them leave and must hand over first.
     fn wants_joiner(&self, members: &[ChainMember]) -> bool {
         let hands_over =
             || members.iter().all(|member| self.asks_to_leave(member.id)) && !allows!(self.settings.guards, KeepLast);
         members.len() < self.settings.replicas || hands_over()
     }
 
-    /// The serving members but for those that can be removed now; never all of them.
+    /// The serving members without those that can be removed now. At least one stays.
     fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
         let goes = |id| self.is_gone(id) || self.is_blamed(config, id).is_some();
         let lives = |id| self.lives(id) || (self.lived(id) && !serving().any(|member| self.is_gone(member.id)));
-        // One that stopped serving keeps nothing for the others.
+        // A halted member keeps no data for the chain.
         let serves = |id| !self.has_halted(config.chain, id);
         if !serving().any(|member| lives(member.id) && !goes(member.id) && serves(member.id)) {
             return serving().collect();
         }
         let has_heir = |id| !self.has_resigned(id) || self.has_heir(config, id);
-        let may_go = |id| self.is_out(id) && self.is_sure(id) && has_heir(id);
+        let may_go = |id| self.leases_expired(id) && self.leadership_confirmed(id) && has_heir(id);
         serving().filter(|member| !(goes(member.id) && may_go(member.id))).collect()
     }
 
-    /// Whether the tail asks, in this very epoch, to have the member behind it serve (rule 5.6).
+    /// Whether the tail asks, in this very epoch, for the promotion of the joiner `member` (rule 5.6).
     fn asks_for(&self, config: &ChainConfig, member: MemberId) -> bool {
         let Some(seen) = config.tail().and_then(|tail| self.nodes.get(&tail)) else { return false };
         let counts = |wish: &Promotion| {
@@ -234,8 +235,8 @@ impl View<'_> {
         seen.promotions.iter().any(counts)
     }
 
-    /// Why the members of `config` stand otherwise than they did.
-    fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<Reason> {
+    /// Why `config` differs from the chain's present configuration.
+    fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<ChangeReason> {
         let Some(before) = configs.get(config.chain) else { return Vec::new() };
         let chain = config.chain;
         let went = |id| match self.is_blamed(before, id) {
@@ -244,24 +245,24 @@ impl View<'_> {
             None => Why::Silent,
         };
         let gone = before.members.iter().filter(|member| config.role(member.id).is_none());
-        let gone = gone.map(|member| Reason { chain, member: member.id, why: went(member.id) });
+        let gone = gone.map(|member| ChangeReason { chain, member: member.id, why: went(member.id) });
         let came = config.members.iter().filter_map(|member| {
             let why = match (before.role(member.id), member.role) {
                 (None, _) => Why::Joins,
                 (Some(Role::Syncing), Role::Serving) => Why::Promoted,
                 _ => return None,
             };
-            Some(Reason { chain, member: member.id, why })
+            Some(ChangeReason { chain, member: member.id, why })
         });
         let mut reasons: Vec<_> = gone.chain(came).collect();
         if reasons.is_empty() {
-            reasons.extend(config.head().map(|member| Reason { chain, member, why: Why::Reordered }));
+            reasons.extend(config.head().map(|member| ChangeReason { chain, member, why: Why::Reordered }));
         }
         reasons
     }
 
-    /// The node that should be a member next: the first by placement of those that are there and hear. Who held the chain
-    /// up a while ago comes last, and may follow nobody whom it can't hear.
+    /// The node that should join next: the first by placement of the living nodes that hear. A node that held a chain up a
+    /// while ago comes last, and doesn't join while its quarantine forbids that it follows `tail`.
     pub(super) fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);
@@ -273,10 +274,11 @@ impl View<'_> {
         ranked.into_iter().next()
     }
 
-    /// Lives of nodes that aren't known by the log yet, or at another address. While the known life of a node is heard
-    /// of, another one has to wait: two processes may claim to be the same node.
-    fn lives_to_add(&self, configs: &Configs) -> Vec<Founder> {
-        let mut known: BTreeMap<NodeId, &Founder> = configs.nodes().map(|founder| (founder.id.node, founder)).collect();
+    /// Incarnations that the log doesn't know yet, or knows at another address. While the known incarnation of a node is
+    /// heard, another one waits: two processes may claim to be the same node.
+    fn lives_to_add(&self, configs: &Configs) -> Vec<NodeInfo> {
+        let mut known: BTreeMap<NodeId, &NodeInfo> =
+            configs.nodes().map(|founder| (founder.id.node, founder)).collect();
         let mut add = Vec::new();
         for (&id, seen) in self.nodes.iter().filter(|(id, _)| self.is_there(**id)) {
             let free = known.get(&id.node).is_none_or(|other| match other.id == id {
@@ -292,7 +294,7 @@ impl View<'_> {
     }
 
     fn lives_to_remove(&self, configs: &Configs) -> Vec<MemberId> {
-        let heard = |id| self.nodes.get(&id).map_or(self.since, |seen: &Seen| seen.heard.max(self.since));
+        let heard = |id| self.nodes.get(&id).map_or(self.since, |seen: &KnownNode| seen.heard.max(self.since));
         let all = configs.nodes().map(|founder| founder.id).filter(|&id| !configs.names(id));
         all.filter(|&id| self.now - heard(id) >= self.settings.forget).collect()
     }

@@ -1,19 +1,19 @@
-//! Another order of the same members, because an operator wants it (docs/DESIGN.md §5.10).
+//! A reorder: an operator wants the same members in another order (docs/DESIGN.md §5.10).
 //!
-//! The head is closed first: it orders nothing until all that it ordered is committed, and says so. So all members
-//! come to the same last version, nobody drops anything when they change places, and nobody is told of an unknown
-//! outcome. If the head doesn't get that far in time it goes on as before.
+//! The head is closed first: it orders nothing more, and reports when all that it ordered is committed. Then all members
+//! have the same last version, so no member drops an update when they change places, and no client gets an unknown
+//! outcome. If the head isn't closed in time, it goes on as before.
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, Output, Seen};
+use super::{Coordinator, CoordinatorOutput, KnownNode};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     control::message::{Close, ReorderError, Report},
 };
 
 /// A reorder is given up after so many times the lease.
-const PATIENCE: u32 = 2;
+const REORDER_LEASES: u32 = 2;
 
 /// A reorder under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,22 +23,22 @@ pub(super) struct Wish {
     pub(super) epoch: Epoch,
     order: Vec<MemberId>,
     until: Timestamp,
-    /// The first renewal of the head that was answered with this wish, none that came after it having been answered before.
+    /// The first renewal of the head that was answered with this wish, and was its newest answered one then.
     said: Option<u64>,
-    /// The head has closed, and all is committed.
+    /// The head has closed: all that it ordered is committed.
     pub(super) closed: bool,
 }
 
 impl Wish {
-    /// The members in the order that is wished for.
+    /// The members in the wished order.
     pub(super) fn members(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = self.order.iter().map(|&id| ChainMember { id, role: Role::Serving });
         serving.chain(config.members.iter().copied().filter(|member| member.role != Role::Serving)).collect()
     }
 
-    /// Whether the head says so in a report that shows an answer with this wish. An earlier report may speak of a closing that
-    /// an earlier wish asked for: that one has run out, and what the head has ordered since would be dropped (trap 55).
-    fn is_closed_by(&self, head: &Seen, believes_old: bool) -> bool {
+    /// Whether the head reports that it is closed, and shows an answer with this wish. A report without one may speak of an
+    /// earlier wish's closing. That one has run out, and what the head has ordered since would be dropped (trap 55).
+    fn is_closed_by(&self, head: &KnownNode, believes_old: bool) -> bool {
         let shows = self.said.is_some_and(|said| head.shown >= said) || believes_old;
         let closed = |report: &Report| report.epoch == self.epoch && report.closed;
         shows && head.told.get(&self.chain).is_some_and(|told| closed(&told.report))
@@ -56,7 +56,7 @@ impl Coordinator {
             Ok(Some(epoch)) => Ok(epoch),
             Err(error) => Err(error),
         };
-        self.outputs.push_back(Output::Reordered { token, result });
+        self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
     }
 
     fn wish(
@@ -82,12 +82,12 @@ impl Coordinator {
         if leading.reorder.is_some() {
             return Err(ReorderError::Busy);
         }
-        let until = now + self.settings.lease * PATIENCE;
+        let until = now + self.settings.lease * REORDER_LEASES;
         leading.reorder = Some(Wish { token, chain, epoch: config.epoch, order, until, said: None, closed: false });
         Ok(None)
     }
 
-    /// Whether a reorder has come to its end, and how.
+    /// Ends the reorder if it is decided, overtaken or out of time.
     pub(super) fn follow_reorder(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let Some(wish) = &mut leading.reorder else { return };
@@ -108,10 +108,10 @@ impl Coordinator {
         };
         let token = wish.token;
         leading.reorder = None;
-        self.outputs.push_back(Output::Reordered { token, result });
+        self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
     }
 
-    /// What a member is to close, as the head that it is.
+    /// What a member is to close as the head.
     pub(super) fn to_close(&self, member: MemberId) -> Vec<Close> {
         let wish = self.leading.as_ref().and_then(|leading| leading.reorder.as_ref());
         let heads = |wish: &&super::reorder::Wish| {
@@ -120,7 +120,7 @@ impl Coordinator {
         wish.filter(heads).map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()
     }
 
-    /// A renewal of a member is answered with what it is to close.
+    /// Notes that renewal `number` of a member is answered with `close`.
     pub(super) fn says_close(&mut self, member: MemberId, number: u64, close: &[Close]) {
         let Some(leading) = &mut self.leading else { return };
         let Some(seen) = leading.nodes.get_mut(&member).filter(|seen| number > seen.newest) else { return };
@@ -130,12 +130,12 @@ impl Coordinator {
         }
     }
 
-    /// This node leads no more, or in another term: whoever waits is to ask whoever leads now.
+    /// Gives the reorder up: this node leads no more, or in another term. The operator is to ask the new leader.
     pub(super) fn end_reorder(&mut self) {
         let wish = self.leading.as_mut().and_then(|leading| leading.reorder.take());
         if let Some(Wish { token, .. }) = wish {
             let result = Err(ReorderError::NotLeading { leader: self.leader });
-            self.outputs.push_back(Output::Reordered { token, result });
+            self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
         }
     }
 }

@@ -1,36 +1,36 @@
-//! What a coordinator goes by.
+//! A coordinator's settings.
 
 use std::time::Duration;
 
 use crate::{ClusterId, control::Timing, guards::Guards};
 
-/// Settings of a coordinator. Its times are those of [`Configs::timing`](crate::control::Configs::timing) as soon as it knows
-/// of the log. From then on those that it began with don't count.
+/// Settings of a coordinator. Once it has seen the log, the times of
+/// [`Configs::timing`](crate::control::Configs::timing) replace those given here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// The cluster, by whose id nodes are ranked.
+pub struct CoordinatorSettings {
+    /// The cluster; its id ranks nodes for placement.
     pub cluster: ClusterId,
     /// How long a lease runs from the moment at which its renewal was sent.
     pub lease: Duration,
     /// By how much two clocks may differ in rate, in millionths.
     pub drift_ppm: u32,
-    /// Who was not heard of for so long is taken to be gone.
+    /// A node that was not heard for so long is taken to be gone.
     pub suspect: Duration,
-    /// A member that holds up its chain for so long though it lives is moved out.
+    /// A living member that holds up its chain for so long is moved out.
     pub slow: Duration,
     /// Serving members that each chain is to have.
     pub replicas: usize,
-    /// Nodes that keep the log, at most; an odd number of them do.
+    /// The most voters of the log's group; their number is odd.
     pub max_voters: usize,
-    /// A node that is no member and wasn't heard of for so long is forgotten.
+    /// A node that is in no chain and was not heard for so long is forgotten.
     pub forget: Duration,
-    /// How often it looks at the clock.
+    /// How often the coordinator looks at the clock.
     pub tick: Duration,
     /// The guards that stand, in the coordinator and in the node around it.
     pub guards: Guards,
 }
 
-impl Default for Settings {
+impl Default for CoordinatorSettings {
     fn default() -> Self {
         Self {
             cluster: ClusterId(0),
@@ -47,8 +47,8 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// Goes by the times of the cluster from now on.
+impl CoordinatorSettings {
+    /// Takes over the cluster's times.
     pub(super) fn adopt(&mut self, timing: Timing) {
         let Timing { lease, drift_ppm, suspect, slow } = timing;
         *self = Self { lease, drift_ppm, suspect, slow, ..*self };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, Seen, plan::View};
+use super::{Coordinator, KnownNode, plan::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
     control::{
@@ -12,14 +12,14 @@ use crate::{
 };
 
 impl Coordinator {
-    /// Whether any one node may be stopped now. Then each chain has a second serving member, if there is a node that could be
-    /// one; no joiner would lose its source; and the log keeps a quorum.
+    /// Whether any one node may be stopped now: each chain keeps a serving member, as far as there is a node that could be
+    /// one; no joiner loses its source; the log keeps a quorum.
     ///
     /// # Errors
-    /// Why not.
+    /// Why no node should be stopped.
     pub(super) fn settled(&self, now: Timestamp) -> Result<(), Unsettled> {
         let leading = self.leading.as_ref().ok_or(Unsettled::Unled)?;
-        // A leader that has just begun has not heard of all nodes that are there (trap 67).
+        // A new leader has not yet heard all living nodes (trap 67).
         if now - leading.since < self.settings.suspect && !allows!(self.settings.guards, SettleAtOnce) {
             return Err(Unsettled::Unled);
         }
@@ -45,7 +45,7 @@ impl Coordinator {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.settings, &self.outside);
         let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
-        // A node that keeps the log and doesn't know it yet would end at once: without it nothing is ever confirmed again.
+        // A new voter that doesn't know yet that it is one would end at once. The log could never confirm anything again.
         farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.is_added(now, id))
     }
 }
@@ -72,14 +72,15 @@ impl View<'_> {
         }
     }
 
-    /// Nodes that live and may serve a chain some day, though perhaps not now.
+    /// Living nodes that may serve a chain some day, though perhaps not now.
     fn successors<'a>(&'a self, configs: &'a Configs, config: &'a ChainConfig) -> impl Iterator<Item = MemberId> + 'a {
         let nodes = configs.nodes().map(|founder| founder.id);
         let is_named = |id: MemberId| config.members.iter().any(|member| member.id.node == id.node);
         nodes.filter(move |&id| !is_named(id) && self.is_there(id) && !self.has_halted(config.chain, id))
     }
 
-    /// `None`: others seem to be there, but haven't shown that they have lived since this node asked to leave (trap 61).
+    /// What becomes of the chains of `id`. `None`: other members seem to be there, but none has shown yet that it has lived since
+    /// this node asked to leave (trap 61).
     fn farewell(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> Option<Farewell> {
         let stays = |id: MemberId| !self.is_gone(id) && !self.asks_to_leave(id);
         let is_serving = |config: &&ChainConfig| config.serving().any(|serving| serving == id);
@@ -106,11 +107,11 @@ impl View<'_> {
         }
     }
 
-    /// Whether another node than this one may be there soon, as far as a leader knows: it has not said that it leaves, and was
-    /// heard in this term, or has a place of which nobody has taken it yet; or the term has just begun.
+    /// Whether another node than `id` may be there soon, as far as this leader knows: it doesn't leave, and was heard in this
+    /// term, or still has a place. At the start of a term the answer is yes.
     pub(super) fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
         let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
-        let may_come = |seen: &Seen| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
+        let may_come = |seen: &KnownNode| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
         let known = configs.nodes().map(|founder| founder.id).chain(self.nodes.keys().copied());
         let mut others = known.filter(|&other| other.node != id.node && !has_newer(other));
         let has_place = |other| configs.names(other) || voters.contains(&other);

@@ -7,9 +7,9 @@ use super::*;
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
     control::{
-        ChainSettings, Founder, Founding,
+        Bootstrap, ChainSettings, NodeInfo,
         log::LogEntry,
-        message::{Farewell, Leave, Promotion, Stage, Unsettled},
+        message::{Farewell, Leave, LeaveStage, Promotion, Unsettled},
     },
     guards::Mutant,
 };
@@ -18,11 +18,11 @@ fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-fn founder(n: u8) -> Founder {
-    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+fn founder(n: u8) -> NodeInfo {
+    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
 }
 
-/// A leader over a log that says yes, with nodes that renew when they are told to.
+/// A leader over a log that takes every proposal, with nodes that renew on command.
 struct World {
     coordinator: Coordinator,
     configs: Configs,
@@ -33,16 +33,16 @@ struct World {
     /// The highest number answered to each node.
     answered: BTreeMap<u8, u64>,
     /// Proposals that wait for their decision, if decisions are put off.
-    put_off: Option<Vec<(Term, LogIndex, Change)>>,
+    put_off: Option<Vec<(Term, LogIndex, ConfigChange)>>,
     reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
-    /// Why anything was changed.
+    /// The reasons of all changes.
     why: Vec<Why>,
     nodes: u8,
     /// The last answer to each node.
     said: BTreeMap<u8, Renewed>,
-    /// What each node says of leaving, if it doesn't stay.
+    /// How far each leaving node has come.
     leaves: BTreeMap<u8, Leave>,
-    /// Who keeps the log, and who is to.
+    /// The present voters, and the ones that the leader wants.
     voters: BTreeSet<MemberId>,
     new_voters: Option<BTreeSet<MemberId>>,
 }
@@ -52,8 +52,8 @@ impl World {
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
-        let founding = Founding { settings, ..Founding::new(ClusterId(5), "shop", members) };
-        let settings = Settings { replicas: replicas as usize, ..Settings::default() };
+        let founding = Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) };
+        let settings = CoordinatorSettings { replicas: replicas as usize, ..CoordinatorSettings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),
             configs: Configs::of(&founding),
@@ -86,47 +86,52 @@ impl World {
     fn log(&mut self) {
         let leads = (self.term > 0).then_some(Term(self.term));
         let configs = Arc::new(self.configs.clone());
-        self.handle(Input::Log { leads, leader: leads.map(|_| id(0)), configs, voters: self.voters.clone() });
+        self.handle(CoordinatorInput::Log {
+            leads,
+            leader: leads.map(|_| id(0)),
+            configs,
+            voters: self.voters.clone(),
+        });
     }
 
-    fn handle(&mut self, input: Input) -> Vec<Renewed> {
+    fn handle(&mut self, input: CoordinatorInput) -> Vec<Renewed> {
         self.coordinator.handle(self.now, input);
         let mut answers = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Answer { to, renewed } => {
+                CoordinatorOutput::Answer { to, renewed } => {
                     let n = to.node.as_bytes()[0];
                     self.answered.insert(n, renewed.number);
                     self.said.insert(n, renewed.clone());
                     answers.push(renewed);
                 }
-                Output::Confirm { round, .. } => {
+                CoordinatorOutput::Confirm { round, .. } => {
                     let leads = self.confirms;
-                    self.coordinator.handle(self.now, Input::Confirmed { round, leads });
+                    self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads });
                 }
-                Output::Reordered { token, result } => self.reordered.push((token, result)),
-                Output::Append { term, at, change, why } => {
+                CoordinatorOutput::Reordered { token, result } => self.reordered.push((token, result)),
+                CoordinatorOutput::Append { term, at, change, why } => {
                     self.why.extend(why.iter().map(|reason| reason.why));
                     match &mut self.put_off {
                         Some(waiting) => waiting.push((term, at, change)),
                         None => self.append(term, at, change),
                     }
                 }
-                Output::SetVoters { voters, .. } => self.new_voters = Some(voters),
+                CoordinatorOutput::SetVoters { voters, .. } => self.new_voters = Some(voters),
             }
         }
         answers
     }
 
-    fn append(&mut self, term: Term, at: LogIndex, change: Change) {
+    fn append(&mut self, term: Term, at: LogIndex, change: ConfigChange) {
         let fate = match term == Term(self.term) && at == self.configs.applied().next() {
-            true => Fate::Decided,
-            false => Fate::Refused,
+            true => ProposalFate::Decided,
+            false => ProposalFate::Refused,
         };
-        if fate == Fate::Decided {
+        if fate == ProposalFate::Decided {
             self.configs.apply(&LogEntry { index: at, term, change }).unwrap();
         }
-        self.coordinator.handle(self.now, Input::Appended { at, fate });
+        self.coordinator.handle(self.now, CoordinatorInput::Appended { at, fate });
         self.log();
     }
 
@@ -149,20 +154,20 @@ impl World {
     }
 
     fn renew_with(&mut self, n: u8, renewal: Renewal) -> Option<Duration> {
-        let answers = self.handle(Input::Renewal { from: id(n), renewal });
+        let answers = self.handle(CoordinatorInput::Renewal { from: id(n), renewal });
         answers.last().and_then(|renewed| renewed.lease)
     }
 
-    /// Node `n` asks to leave; the last answer to it.
+    /// Node `n` asks to leave. Returns the last answer to it.
     fn ask(&mut self, n: u8) -> Renewed {
         let leave = self.leaves.entry(n).or_default();
-        leave.stage = leave.stage.max(Stage::Asks);
+        leave.stage = leave.stage.max(LeaveStage::Asks);
         let renewal = self.renewal(n);
-        self.handle(Input::Renewal { from: id(n), renewal });
+        self.handle(CoordinatorInput::Renewal { from: id(n), renewal });
         self.said.remove(&n).unwrap()
     }
 
-    /// Node `n` asks to leave, and does what the leader wants; the last answer to it.
+    /// Node `n` asks to leave, and does what the leader wants. Returns the last answer to it.
     fn leave(&mut self, n: u8) -> Renewed {
         let mut answer = self.ask(n);
         if let Some(next) = answer.leave {
@@ -182,7 +187,7 @@ impl World {
                     self.renew(n);
                 }
             }
-            self.handle(Input::Tick);
+            self.handle(CoordinatorInput::Tick);
             if self.config().epoch != before {
                 at = at.or(Some(passed + 50));
             }
@@ -192,7 +197,7 @@ impl World {
 }
 
 #[test]
-fn a_lease_needs_the_word_of_a_quorum() {
+fn a_lease_needs_a_quorum() {
     let mut world = World::new(3, 3);
     assert_eq!(world.renew(1), Some(Duration::from_secs(1)));
     world.confirms = false;
@@ -200,11 +205,11 @@ fn a_lease_needs_the_word_of_a_quorum() {
     world.confirms = true;
     world.term = 0;
     world.log();
-    assert_eq!(world.renew(1), None, "who doesn't lead grants nothing");
+    assert_eq!(world.renew(1), None, "a node that doesn't lead grants nothing");
 }
 
 #[test]
-fn only_serving_members_that_know_that_they_are_get_leases() {
+fn only_members_that_act_as_serving_get_leases() {
     let mut world = World::new(4, 3);
     let serving = world.serving();
     for n in 0..4 {
@@ -212,13 +217,13 @@ fn only_serving_members_that_know_that_they_are_get_leases() {
     }
     let n = (0..4).find(|&n| serving.contains(&id(n))).unwrap();
     let old = Renewal { applied: LogIndex(0), ..world.renewal(n) };
-    assert_eq!(world.renew_with(n, old), None, "it may act as what it was before");
+    assert_eq!(world.renew_with(n, old), None, "it may act in its former role");
     let boast = Renewal { me: founder(9), ..world.renewal(n) };
     assert_eq!(world.renew_with(n, boast), None, "it speaks for another one");
 }
 
 #[test]
-fn who_is_gone_is_removed_once_its_lease_is_out() {
+fn a_dead_member_is_removed_after_its_lease() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     assert_eq!(world.config().epoch, Epoch(1));
@@ -229,7 +234,7 @@ fn who_is_gone_is_removed_once_its_lease_is_out() {
     assert_eq!(world.serving().len(), 2);
     assert!(world.now > granted);
     world.pass(3000, &[0]);
-    assert_eq!(world.serving(), [id(0)], "whoever decides is there");
+    assert_eq!(world.serving(), [id(0)], "the leader is alive");
     world.leave(0);
     world.pass(3000, &[0]);
     assert_eq!(world.serving(), [id(0)], "never the last one");
@@ -246,7 +251,7 @@ fn a_new_leader_waits_for_leases_that_others_granted() {
 }
 
 #[test]
-fn who_says_that_it_goes_is_not_waited_for() {
+fn a_resigned_member_is_removed_at_once() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     assert_eq!(world.leave(2).lease, None);
@@ -263,9 +268,9 @@ fn nothing_is_renewed_while_a_removal_is_decided() {
     assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "one proposal at a time");
     assert_eq!(world.renew(2), None, "its removal may be in the log already");
     assert!(world.renew(1).is_some());
-    // Another entry takes the place: the proposal is void, and the member is there again.
+    // Another entry takes the place. Then the proposal is void, and the member is back.
     let (term, at, _) = world.put_off.take().unwrap().remove(0);
-    world.append(term, at, Change::Nodes { add: vec![founder(7)], remove: vec![] });
+    world.append(term, at, ConfigChange::Nodes { add: vec![founder(7)], remove: vec![] });
     world.renew(2);
     assert!(world.renew(2).is_some());
     assert_eq!(world.serving().len(), 3);
@@ -280,7 +285,7 @@ fn a_fenced_member_that_speaks_again_before_the_proposal_stays() {
     assert_eq!(world.pass(1000, &[0, 1, 2]), None);
 }
 
-/// A chain of three of which one has died, and the spare that joins; and those that are there, the spare among them.
+/// A chain of three of which one member has died; the spare that joins; and all living nodes, the spare among them.
 fn joined() -> (World, u8, Vec<u8>) {
     let mut world = World::new(4, 3);
     let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
@@ -293,7 +298,7 @@ fn joined() -> (World, u8, Vec<u8>) {
 }
 
 #[test]
-fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
+fn a_spare_joins_and_is_promoted_when_the_tail_asks() {
     let (mut world, spare, _) = joined();
     assert_eq!(world.serving().len(), 2);
     let present = world.config().clone();
@@ -313,12 +318,12 @@ fn a_spare_takes_the_empty_place_and_is_promoted_by_the_tails_word() {
 }
 
 #[test]
-fn a_leader_that_hears_nobody_removes_nobody() {
+fn a_deaf_leader_removes_no_member() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     world.confirms = false;
     world.pass(5000, &[0]);
-    assert_eq!(world.serving().len(), 3, "they may be well, and only this node be deaf");
+    assert_eq!(world.serving().len(), 3, "the others may be well, and this node deaf");
     world.confirms = true;
     world.pass(500, &[0]);
     assert_eq!(world.serving(), [id(0)], "a quorum is heard: these two are silent");
@@ -333,18 +338,18 @@ fn a_joiner_that_dies_is_dropped() {
 }
 
 #[test]
-fn another_life_of_a_node_waits_until_the_known_one_is_silent() {
+fn a_new_incarnation_waits_until_the_known_one_is_silent() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     let mut again = founder(2);
     again.id.incarnation.starts = 2;
     let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
-    world.handle(Input::Renewal { from: again.id, renewal });
+    world.handle(CoordinatorInput::Renewal { from: again.id, renewal });
     assert_eq!(world.configs.node(id(2)).map(|known| known.id), Some(id(2)));
     for _ in 0..8 {
         world.pass(250, &[0, 1]);
         let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
-        world.handle(Input::Renewal { from: again.id, renewal });
+        world.handle(CoordinatorInput::Renewal { from: again.id, renewal });
     }
     assert_eq!(world.configs.node(again.id), Some(&again));
     assert_eq!(world.config().syncing(), Some(again.id), "and comes back as a new member");
@@ -352,7 +357,7 @@ fn another_life_of_a_node_waits_until_the_known_one_is_silent() {
 }
 
 #[test]
-fn the_log_is_kept_by_nodes_that_live() {
+fn voters_are_living_nodes() {
     let mut world = World::new(5, 3);
     world.pass(3000, &[0, 1, 2, 3, 4]);
     let wanted = |voters: &[u8], there: &[u8]| {
@@ -377,14 +382,14 @@ mod reorder;
 fn an_old_message_is_no_sign_of_life() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
-    // Nodes 1 and 2 are heard, but never seem to hear: what comes of them may be from long ago.
+    // Nodes 1 and 2 are heard, but never show that they hear: their messages may be old.
     let old: Vec<_> = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) }).into();
     world.term = 2;
     world.log();
     for _ in 0..60 {
         world.pass(50, &[]);
         for (n, renewal) in [1, 2].into_iter().zip(&old) {
-            world.handle(Input::Renewal { from: id(n), renewal: renewal.clone() });
+            world.handle(CoordinatorInput::Renewal { from: id(n), renewal: renewal.clone() });
         }
     }
     assert_eq!(world.serving().len(), 3, "the leader itself is there, and the others are heard");
@@ -396,31 +401,31 @@ fn an_old_message_is_no_sign_of_life() {
 }
 
 #[test]
-fn after_a_pause_all_is_seen_anew() {
+fn after_a_pause_the_leader_observes_anew() {
     let mut world = World::new(3, 3);
     world.pass(2000, &[0, 1, 2]);
     world.now = world.now + Duration::from_secs(60);
-    world.handle(Input::Tick);
+    world.handle(CoordinatorInput::Tick);
     world.renew(1);
     assert_eq!(world.pass(900, &[0, 1, 2]), None);
 }
 
-/// Its log names it as the leader as soon as it was elected, and a majority may be gone before it has committed anything.
+/// The log names the node as leader as soon as it is elected. A majority may be gone before it has committed anything.
 #[test]
-fn a_node_that_was_elected_and_has_committed_nothing_calls_nobody_the_leader() {
+fn an_elected_node_that_has_committed_nothing_names_no_leader() {
     let mut world = World::new(3, 3);
     let renewal = world.renewal(1);
     let configs = Arc::new(world.configs.clone());
     for (leader, said) in [(id(0), None), (id(2), Some(id(2)))] {
         let voters = world.voters.clone();
-        world.handle(Input::Log { leads: None, leader: Some(leader), configs: configs.clone(), voters });
-        let answers = world.handle(Input::Renewal { from: id(1), renewal: renewal.clone() });
+        world.handle(CoordinatorInput::Log { leads: None, leader: Some(leader), configs: configs.clone(), voters });
+        let answers = world.handle(CoordinatorInput::Renewal { from: id(1), renewal: renewal.clone() });
         assert_eq!(answers.first().map(|renewed| renewed.leader), Some(said));
     }
 }
 
 #[test]
-fn a_leader_that_gave_no_answers_calls_nobody_deaf() {
+fn a_leader_that_gave_no_answers_finds_no_deaf_member() {
     let mut world = World::new(4, 3);
     world.pass(2000, &[0, 1, 2, 3]);
     let before = world.serving();

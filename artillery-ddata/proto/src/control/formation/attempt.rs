@@ -1,12 +1,15 @@
-//! One proposal that this node has accepted: what it says to the other founders, and when.
+//! One proposal that this node has accepted: what the node tells the other founders, and when.
 
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
-use super::{FormationMessage, Output, Progress, Proposal, Random, Settings, Verdict, poll::Poll};
-use crate::{MemberId, Timestamp, control::Founding, guards::Guards};
+use super::{
+    FormationMessage, FormationOutput, FormationSettings, Proposal, ProposalProgress, ProposalVerdict, SeededRandom,
+    poll::Poll,
+};
+use crate::{MemberId, Timestamp, control::Bootstrap, guards::Guards};
 
 /// The part of this node in the proposal that it has accepted.
 #[derive(Debug)]
@@ -14,7 +17,7 @@ pub(super) struct Attempt {
     proposal: Proposal,
     me: u16,
     poll: Poll,
-    /// Founders whose lives are over.
+    /// Founders whose incarnations are over.
     replaced: BTreeSet<u16>,
     gather: Duration,
     repeat: Duration,
@@ -26,8 +29,14 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// The part of founder `me` in `proposal`, accepted at `now`: it is told at once.
-    pub(super) fn new(now: Timestamp, proposal: Proposal, me: u16, settings: &Settings, random: &mut Random) -> Self {
+    /// The part of founder `me` in `proposal`, accepted at `now`. The other founders are told at once.
+    pub(super) fn new(
+        now: Timestamp,
+        proposal: Proposal,
+        me: u16,
+        settings: &FormationSettings,
+        random: &mut SeededRandom,
+    ) -> Self {
         // A proposal names at most MAX_FOUNDERS.
         let founders = proposal.founding.members.len() as u16;
         Self {
@@ -49,7 +58,7 @@ impl Attempt {
         &self.proposal
     }
 
-    pub(super) fn founding(&self) -> &Founding {
+    pub(super) fn founding(&self) -> &Bootstrap {
         &self.proposal.founding
     }
 
@@ -71,24 +80,29 @@ impl Attempt {
         (0..).zip(self.founding().members.iter().map(|founder| founder.id)).filter(|&(at, _)| at != self.me)
     }
 
-    /// Takes in what another founder says of this proposal; nobody else is listened to.
-    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &Progress) {
+    /// Takes in another founder's progress. Nodes that the proposal doesn't name are ignored.
+    pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &ProposalProgress) {
         let Some(from) = self.founding().find(from, allows!(self.guards, AnyLife)) else { return };
         if self.poll.receive(from as u16, progress) {
             self.tell_at = self.tell_at.min(now + self.gather);
         }
     }
 
-    /// Takes in that the life of a founder is over: if it isn't known to have accepted, it will hardly be now.
-    pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut Random) {
+    /// A founder's incarnation is over. If it isn't known to have accepted, it hardly will be: a ballot is soon held.
+    pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut SeededRandom) {
         let Some(at) = self.founding().position(id) else { return };
         if self.replaced.insert(at as u16) && !self.poll.has_accepted(at as u16) {
             self.challenge_at = self.challenge_at.min(now + random.up_to(self.patience / 4));
         }
     }
 
-    /// Says what is due, and begins a ballot if it took too long.
-    pub(super) fn advance(&mut self, now: Timestamp, random: &mut Random, outputs: &mut VecDeque<Output>) {
+    /// Sends what is due, and begins a ballot if the proposal took too long.
+    pub(super) fn advance(
+        &mut self,
+        now: Timestamp,
+        random: &mut SeededRandom,
+        outputs: &mut VecDeque<FormationOutput>,
+    ) {
         if now >= self.challenge_at {
             self.poll.challenge();
             self.ballots = self.ballots.saturating_add(1);
@@ -98,7 +112,7 @@ impl Attempt {
         }
         if now >= self.tell_at {
             self.tell_at = now + self.repeat;
-            outputs.extend(self.peers().map(|(at, to)| Output::Send { to, message: self.message(at) }));
+            outputs.extend(self.peers().map(|(at, to)| FormationOutput::Send { to, message: self.message(at) }));
         }
     }
 
@@ -111,15 +125,15 @@ impl Attempt {
         }
     }
 
-    /// What becomes of it, as far as this node can know.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    /// What becomes of the proposal, as far as this node knows.
+    pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         if allows!(self.guards, FormWithoutVote) && self.poll.all_accepted() {
-            return Some(Verdict::Form);
+            return Some(ProposalVerdict::Form);
         }
         let left = self.founding().members.len() - self.replaced.len();
         let is_over = left < self.founding().majority()
             || (allows!(self.guards, GiveUpWhenSlow) && self.ballots > 0)
             || (allows!(self.guards, GiveUpWhenOneIsReplaced) && !self.replaced.is_empty());
-        self.poll.verdict().or_else(|| is_over.then_some(Verdict::Abandon))
+        self.poll.verdict().or_else(|| is_over.then_some(ProposalVerdict::Abandon))
     }
 }

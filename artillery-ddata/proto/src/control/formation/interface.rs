@@ -1,41 +1,41 @@
-//! What a driver hands in and gets back.
+//! The inputs and outputs of a formation.
 
 use std::sync::Arc;
 
-use super::message::{FormationMessage, ProposalId, Reason};
+use super::message::{FormationMessage, ProposalId, RejectReason};
 use crate::{
     ClusterId, MemberId,
-    control::{Founder, Founding},
+    control::{Bootstrap, NodeInfo},
 };
 
 /// A node that seems to be there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Candidate {
-    /// Who, in which life, and how to reach it.
-    pub founder: Founder,
-    /// The cluster that it says it belongs to.
+pub struct FounderCandidate {
+    /// The node, in its incarnation, and its addresses.
+    pub founder: NodeInfo,
+    /// The cluster that the node claims to belong to.
     pub cluster: Option<ClusterId>,
 }
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// A node is there. To be said of each node in its newest life, and again when it changes.
-    Seen(Candidate),
-    /// A node seems not to be there any more.
+pub enum FormationInput {
+    /// A node is there. To be handed in for each node in its newest incarnation, and again when that changes.
+    Seen(FounderCandidate),
+    /// A node seems to be gone.
     Gone(MemberId),
-    /// This life of a node is certainly over: a newer life of that node was met. Also to be said of lives that were
+    /// This incarnation is certainly over: a newer one of its node was met. Also to be handed in for incarnations that were
     /// never seen but that [`Formation::named`](super::Formation::named) names.
     Replaced(MemberId),
-    /// A node said something; the driver vouches for who it was.
+    /// A message came.
     Receive {
-        /// Who, in which life.
+        /// The sender; the driver has checked that it is this one.
         from: MemberId,
-        /// What.
+        /// The message.
         message: FormationMessage,
     },
-    /// This node, which belongs to a cluster, gives way to the one that succeeds it, or goes on: while it gives way it tells
-    /// no node to join.
+    /// Whether this node, which belongs to a cluster, gives way to the cluster that succeeds it. While it does, it tells no
+    /// node to join.
     Yields(bool),
     /// Time has passed.
     Tick,
@@ -43,36 +43,36 @@ pub enum Input {
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Send this to exactly that life of a node; [`Formation::addrs`](super::Formation::addrs) says where it may be found. May be lost.
+pub enum FormationOutput {
+    /// Send a message to exactly this incarnation, at [`Formation::addrs`](super::Formation::addrs). It may be lost.
     Send {
-        /// To whom.
+        /// The receiver.
         to: MemberId,
-        /// What.
+        /// The message.
         message: FormationMessage,
     },
-    /// The cluster is formed and this node is a founder. Said once, and nothing of the kind after it.
-    Formed(Arc<Founding>),
-    /// There is a cluster, formed without this node, which is a spare of it. Said once, and nothing of the kind after it.
-    Joined(Arc<Founding>),
+    /// The cluster is formed and this node is a founder. Comes once, and no `Joined` after it.
+    Formed(Arc<Bootstrap>),
+    /// A cluster was formed without this node, which is a spare of it. Comes once, and no `Formed` after it.
+    Joined(Arc<Bootstrap>),
 }
 
-/// What a node is to the formation, for people.
+/// How far a node has come with the formation, for operators.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Has part in no proposal.
+pub enum FormationPhase {
+    /// The node has accepted no proposal.
     Free {
         /// Free nodes seen, this one included.
         seen: usize,
-        /// How many are expected.
+        /// How many founders are expected.
         expect: u16,
-        /// Who refused the last proposal that failed, and why.
-        refused: Option<(MemberId, Reason)>,
+        /// The node that refused the last failed proposal, and why.
+        refused: Option<(MemberId, RejectReason)>,
     },
-    /// Has accepted a proposal.
+    /// The node has accepted a proposal.
     Accepted(ProposalId),
-    /// Belongs to a cluster.
-    Settled(Arc<Founding>),
-    /// A newer life of this node was met: this one says nothing any more.
+    /// The node belongs to a cluster.
+    Settled(Arc<Bootstrap>),
+    /// A newer incarnation of this node was met: this one is silent for good.
     Replaced,
 }

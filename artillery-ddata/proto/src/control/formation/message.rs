@@ -1,56 +1,56 @@
-//! What nodes say to each other while a cluster forms.
+//! The messages between nodes while a cluster forms.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Founding;
+use super::super::Bootstrap;
 use crate::{ClusterId, MemberId};
 
-/// A message of the formation. Variants are only ever added at the end; one that isn't known is no message.
+/// A message of the formation. New variants are only ever added at the end; a message with an unknown one is malformed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FormationMessage {
-    /// To a founder that isn't known to have accepted: please do, and this is how far it is.
+    /// To a founder that isn't known to have accepted: asks it to accept.
     Propose {
-        /// What is proposed.
+        /// The proposal.
         proposal: Box<Proposal>,
         /// The sender's cumulative state.
-        progress: Progress,
+        progress: ProposalProgress,
     },
-    /// To a founder that has accepted: how far it is.
+    /// To a founder that has accepted: how far the proposal has come.
     Progress {
         /// Which proposal.
         id: ProposalId,
         /// The sender's cumulative state.
-        progress: Progress,
+        progress: ProposalProgress,
     },
-    /// The sender has no part in this proposal and never will have: it never accepted it, or has given it up.
+    /// The sender has no part in this proposal and never will have: it never accepted the proposal, or has given it up.
     Refused {
         /// Which proposal.
         id: ProposalId,
         /// Why.
-        reason: Reason,
+        reason: RejectReason,
     },
-    /// Please say which cluster you belong to.
+    /// Asks which cluster the receiver belongs to.
     Ask,
     /// The sender belongs to this cluster.
-    Formed(Box<Founding>),
+    Formed(Box<Bootstrap>),
 }
 
-/// A founding that somebody proposes.
+/// A proposed founding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Proposal {
-    /// Who proposes it.
+    /// The proposer.
     pub proposer: MemberId,
-    /// Counts the proposals of that life of the proposer, from 1 on.
+    /// Counts the proposals of that incarnation, from 1 on.
     pub attempt: u64,
-    /// What is proposed.
-    pub founding: Founding,
+    /// The founding: cluster id, founders and settings.
+    pub founding: Bootstrap,
 }
 
 impl Proposal {
-    /// What names it.
+    /// The proposal's name.
     pub fn id(&self) -> ProposalId {
         ProposalId { cluster: self.founding.cluster, proposer: self.proposer, attempt: self.attempt }
     }
@@ -59,25 +59,25 @@ impl Proposal {
 /// Names a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProposalId {
-    /// The cluster that it would make.
+    /// The cluster that it would form.
     pub cluster: ClusterId,
-    /// Who proposes it.
+    /// The proposer.
     pub proposer: MemberId,
-    /// Counts the proposals of that life of the proposer.
+    /// Counts the proposals of that incarnation.
     pub attempt: u64,
 }
 
 /// Why a node refuses a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Reason {
-    /// It had accepted another one.
+pub enum RejectReason {
+    /// The node had accepted another proposal.
     #[error("it had accepted another proposal")]
     Busy,
-    /// It belongs to a cluster or knows of one.
+    /// The node belongs to a cluster or knows of one.
     #[error("it belongs to a cluster or knows of one")]
     Elsewhere,
-    /// It was given up, or came too late.
+    /// The proposal was given up, or came too late.
     #[error("the proposal was given up before")]
     Over,
     /// The node was started with other settings than the proposer.
@@ -85,12 +85,13 @@ pub enum Reason {
     Settings,
 }
 
-/// How far a proposal is, as one founder that has accepted it knows: cumulative, a later one says all of an earlier.
+/// How far a proposal has come, by the knowledge of one founder that has accepted it. Cumulative: a later one repeats all of
+/// an earlier one.
 ///
-/// Founders are named by their place in the founding.
+/// Founders are named by their position in the founding.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Progress {
-    /// Who is known to have accepted it.
+pub struct ProposalProgress {
+    /// The founders that are known to have accepted.
     pub accepted: BTreeSet<u16>,
     /// The sender takes part in no ballot below this one any more.
     pub promised: Ballot,
@@ -98,10 +99,11 @@ pub struct Progress {
     pub vote: Option<Vote>,
 }
 
-/// A ballot on what becomes of a proposal. The default one is the lowest: it belongs to all, and knows only one verdict.
+/// A ballot on what becomes of a proposal. The default is the lowest: it belongs to all founders, and its only verdict is
+/// [`ProposalVerdict::Form`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Ballot {
-    /// Counts the ballots that came one after the other.
+    /// Counts the ballots on one proposal.
     pub round: u64,
     /// The founder that asks in this ballot.
     pub owner: u16,
@@ -110,17 +112,17 @@ pub struct Ballot {
 /// A vote. All votes of one ballot are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Vote {
-    /// In which ballot.
+    /// The ballot of the vote.
     pub ballot: Ballot,
-    /// For what.
-    pub verdict: Verdict,
+    /// What the vote is for.
+    pub verdict: ProposalVerdict,
 }
 
 /// What becomes of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Verdict {
-    /// The cluster is formed. Voted for only by those who know that all founders accepted.
+pub enum ProposalVerdict {
+    /// The cluster is formed. A founder casts this vote only when all founders are known to have accepted.
     Form,
-    /// It is refused for ever.
+    /// The proposal is refused for ever.
     Abandon,
 }

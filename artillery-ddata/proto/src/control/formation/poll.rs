@@ -1,13 +1,13 @@
 //! What becomes of one accepted proposal: single-decree Paxos among its founders (Lamport 1998; used to commit as in
 //! Gray & Lamport, "Consensus on transaction commit", 2006).
 //!
-//! The lowest ballot belongs to all founders: whoever knows that all accepted votes [`Verdict::Form`] in it, unless it
-//! has promised a higher one. A higher ballot has one owner, asks a majority first, and must take over the verdict of
-//! the highest ballot that it finds. So once a majority has voted alike in any ballot, every later one says the same.
+//! The lowest ballot belongs to all founders: a founder that knows that all accepted votes [`Verdict::Form`] in it, unless
+//! it has promised a higher one. A higher ballot has one owner, which asks a majority first, and must take over the verdict
+//! of the highest ballot that it finds. So once a majority has voted alike in one ballot, every later ballot agrees.
 
 use std::collections::BTreeMap;
 
-use super::message::{Ballot, Progress, Verdict, Vote};
+use super::message::{Ballot, ProposalProgress, ProposalVerdict, Vote};
 use crate::guards::Guards;
 
 /// One founder's view of the ballots on one proposal.
@@ -15,7 +15,7 @@ use crate::guards::Guards;
 pub(super) struct Poll {
     me: u16,
     founders: u16,
-    mine: Progress,
+    mine: ProposalProgress,
     /// The highest promise and the vote that each other founder has shown, taken from one message.
     peers: BTreeMap<u16, (Ballot, Option<Vote>)>,
     guards: Guards,
@@ -24,14 +24,14 @@ pub(super) struct Poll {
 impl Poll {
     /// The view of founder `me` of `founders`, which has just accepted.
     pub(super) fn new(me: u16, founders: u16, guards: Guards) -> Self {
-        let mine = Progress { accepted: [me].into(), ..Progress::default() };
+        let mine = ProposalProgress { accepted: [me].into(), ..ProposalProgress::default() };
         let mut poll = Self { me, founders, mine, peers: BTreeMap::new(), guards };
         poll.vote();
         poll
     }
 
-    /// What to tell the others.
-    pub(super) fn progress(&self) -> &Progress {
+    /// What to tell the other founders.
+    pub(super) fn progress(&self) -> &ProposalProgress {
         &self.mine
     }
 
@@ -40,15 +40,15 @@ impl Poll {
         self.mine.accepted.contains(&at)
     }
 
-    /// Takes in what the founder `from` says. True: there is something new to tell.
-    pub(super) fn receive(&mut self, from: u16, theirs: &Progress) -> bool {
+    /// Takes in the progress of founder `from`. True: there is something new to tell.
+    pub(super) fn receive(&mut self, from: u16, theirs: &ProposalProgress) -> bool {
         if from >= self.founders || from == self.me {
             return false;
         }
         let before = self.mine.clone();
         self.mine.accepted.extend(theirs.accepted.iter().filter(|&&at| at < self.founders));
         self.mine.accepted.insert(from);
-        if theirs.vote.is_some_and(|vote| vote.verdict == Verdict::Form) {
+        if theirs.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Form) {
             self.mine.accepted = (0..self.founders).collect();
         }
         let shown = (theirs.promised, theirs.vote);
@@ -62,14 +62,14 @@ impl Poll {
         self.mine != before
     }
 
-    /// Begins a ballot of one's own: in the present ones no verdict comes.
+    /// Begins a ballot of its own: the present ones bring no verdict.
     pub(super) fn challenge(&mut self) {
         self.mine.promised = Ballot { round: self.mine.promised.round.saturating_add(1), owner: self.me };
         self.vote();
     }
 
-    /// What a majority has voted for in one ballot. Whatever was found once is found ever after, by everybody.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    /// What a majority has voted for in one ballot. A verdict once found is final: every founder finds the same.
+    pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
         let chosen =
             votes().find(|vote| votes().filter(|other| other.ballot == vote.ballot).count() >= self.majority());
@@ -80,7 +80,7 @@ impl Poll {
         usize::from(self.founders) / 2 + 1
     }
 
-    /// Votes as somebody else did, if that is in the ballot that was promised last.
+    /// Votes as another founder did, if its vote is in the ballot that was promised last.
     fn join(&mut self, theirs: Option<Vote>) {
         let Some(theirs) = theirs else { return };
         let voted_below = self.mine.vote.is_none_or(|mine| mine.ballot < theirs.ballot);
@@ -89,7 +89,7 @@ impl Poll {
         }
     }
 
-    /// Votes in the lowest ballot, or in one's own, once that may be.
+    /// Votes in the lowest ballot, or in its own, once the rules allow it.
     fn vote(&mut self) {
         let ballot = self.mine.promised;
         if self.mine.vote.is_some_and(|vote| vote.ballot == ballot) {
@@ -98,7 +98,7 @@ impl Poll {
         let ballot =
             if allows!(self.guards, BrokenPromise) && self.all_accepted() { Ballot::default() } else { ballot };
         let verdict = if ballot == Ballot::default() {
-            self.all_accepted().then_some(Verdict::Form)
+            self.all_accepted().then_some(ProposalVerdict::Form)
         } else {
             (ballot.owner == self.me).then(|| self.answered(ballot)).flatten()
         };
@@ -106,18 +106,18 @@ impl Poll {
     }
 
     /// The verdict that the owner of `ballot` is to vote for, once a majority has promised it.
-    fn answered(&self, ballot: Ballot) -> Option<Verdict> {
+    fn answered(&self, ballot: Ballot) -> Option<ProposalVerdict> {
         let promised = || self.peers.values().filter(|(promised, _)| *promised == ballot);
         if promised().count() + 1 < self.majority() {
             return None;
         }
         let earlier = promised().filter_map(|(_, vote)| *vote).chain(self.mine.vote).max_by_key(|vote| vote.ballot);
-        let free = if self.all_accepted() { Verdict::Form } else { Verdict::Abandon };
+        let free = if self.all_accepted() { ProposalVerdict::Form } else { ProposalVerdict::Abandon };
         let earlier = earlier.filter(|_| !allows!(self.guards, FreshVerdict));
         Some(earlier.map_or(free, |vote| vote.verdict))
     }
 
-    /// Whether all are known to have accepted.
+    /// Whether all founders are known to have accepted.
     pub(super) fn all_accepted(&self) -> bool {
         if allows!(self.guards, MajorityAccepts) {
             return self.mine.accepted.len() >= self.majority();

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{ASKED, Formation, FormationMessage, Founding, Proposal};
+use super::{Bootstrap, Formation, FormationMessage, MAX_ASKED_MEMBERS, Proposal};
 use crate::{ClusterId, Timestamp};
 
-/// A node that founds after another cluster looks around for so many times as long as others wait.
-const FIRST_LOOK: u32 = 10;
+/// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
+const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
 impl Formation {
-    /// A free node asks members of a cluster, if it sees any, and otherwise proposes one when enough are there.
+    /// A free node asks members of a cluster, if it sees any. Otherwise it proposes one when enough nodes are there.
     pub(super) fn look_around(&mut self, now: Timestamp) {
         let members: Vec<_> = self.seen.members().collect();
         if !members.is_empty() {
@@ -17,7 +17,7 @@ impl Formation {
             if now >= self.ask_at {
                 self.ask_at = now + self.settings.repeat;
                 let first = self.random.below(members.len() as u64) as usize;
-                for to in members.iter().cycle().skip(first).take(members.len().min(ASKED)) {
+                for to in members.iter().cycle().skip(first).take(members.len().min(MAX_ASKED_MEMBERS)) {
                     self.send(*to, FormationMessage::Ask);
                 }
             }
@@ -29,18 +29,18 @@ impl Formation {
                 Some(at) if now >= at => self.propose(now),
                 Some(_) => {}
             }
-            // A cluster of one, or no delay at all: nothing to wait for.
+            // A cluster of one, or no delay at all: propose at once.
             if self.propose_at == Some(now) {
                 self.propose(now);
             }
         }
     }
 
-    /// How long to wait before proposing, so that few do so at once.
+    /// How long to wait before proposing, so that few nodes propose at once.
     fn delay(&mut self) -> Duration {
         if self.settings.after.is_some() {
-            // Another one may have been founded already: then this node joins that.
-            return self.settings.settle * FIRST_LOOK;
+            // A successor may have been founded already: then this node joins that.
+            return self.settings.settle * SUCCESSOR_SEARCH_WAITS;
         }
         if self.founders() == 1 {
             return Duration::ZERO;
@@ -53,7 +53,7 @@ impl Formation {
     fn propose(&mut self, now: Timestamp) {
         self.attempts += 1;
         let others = usize::from(self.founders()) - 1;
-        let founding = Founding {
+        let founding = Bootstrap {
             cluster: ClusterId(self.random.draw()),
             name: self.settings.name.clone(),
             members: self.seen.founders(&self.me, others),

@@ -6,15 +6,15 @@ use sha2::{Digest, Sha256};
 
 use crate::MemberId;
 
-/// Random numbers that depend on nothing but the seed and the life of the node.
+/// Random numbers that depend only on the seed and the node's incarnation.
 #[derive(Debug)]
-pub(super) struct Random {
+pub(super) struct SeededRandom {
     seed: u128,
     drawn: u64,
     me: MemberId,
 }
 
-impl Random {
+impl SeededRandom {
     pub(super) fn new(seed: u128, me: MemberId) -> Self {
         Self { seed, drawn: 0, me }
     }
@@ -32,12 +32,12 @@ impl Random {
         digest[..16].iter().fold(0, |number, &byte| number << 8 | u128::from(byte))
     }
 
-    /// Below `bound`, which is at least 1.
+    /// A number below `bound`, which is at least 1.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         (self.draw() % u128::from(bound.max(1))) as u64
     }
 
-    /// From zero to `most`.
+    /// A time from zero to `most`.
     pub(super) fn up_to(&mut self, most: Duration) -> Duration {
         let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX - 1);
         Duration::from_nanos(self.below(nanos.saturating_add(1)))

@@ -1,42 +1,42 @@
-//! What others say, and what is said to it: proposals are accepted or refused for ever.
+//! Answers to the messages of other nodes: a proposal is accepted, or refused for ever.
 
 use std::sync::Arc;
 
 use super::{
-    Formation, FormationMessage, Founding, MAX_FOUNDERS, MAX_NODES, Progress, Proposal, ProposalId, Reason, State,
-    Verdict,
+    Bootstrap, Formation, FormationMessage, FormationState, MAX_FOUNDERS, MAX_NODES, Proposal, ProposalId,
+    ProposalProgress, ProposalVerdict, RejectReason,
 };
 use crate::{MemberId, Timestamp};
 
 impl Formation {
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, message: FormationMessage) {
         match (&mut self.state, message) {
-            (State::Replaced, _) => {}
-            (State::Settled(_), FormationMessage::Propose { proposal, progress })
+            (FormationState::Replaced, _) => {}
+            (FormationState::Settled(_), FormationMessage::Propose { proposal, progress })
                 if allows!(self.settings.guards, FormAgain) =>
             {
                 self.consider(now, from, *proposal, &progress);
             }
-            (State::Settled(founding), message) => match message {
+            (FormationState::Settled(founding), message) => match message {
                 FormationMessage::Formed(_) | FormationMessage::Refused { .. } => {}
                 _ if self.yields => {}
                 _ => {
-                    let message = FormationMessage::Formed(Box::new(Founding::clone(founding)));
+                    let message = FormationMessage::Formed(Box::new(Bootstrap::clone(founding)));
                     self.send(from, message);
                 }
             },
             (_, FormationMessage::Formed(founding)) => self.hear_of_cluster(from, *founding),
-            (State::Accepted(attempt), FormationMessage::Propose { proposal, progress })
+            (FormationState::Accepted(attempt), FormationMessage::Propose { proposal, progress })
                 if proposal.id() == attempt.proposal().id() =>
             {
                 attempt.receive(now, from, &progress);
             }
-            (State::Accepted(attempt), FormationMessage::Progress { id, progress })
+            (FormationState::Accepted(attempt), FormationMessage::Progress { id, progress })
                 if id == attempt.proposal().id() =>
             {
                 attempt.receive(now, from, &progress);
             }
-            (State::Accepted(attempt), FormationMessage::Refused { id, reason })
+            (FormationState::Accepted(attempt), FormationMessage::Refused { id, reason })
                 if id == attempt.proposal().id() && attempt.founding().names(from) =>
             {
                 self.give_up(Some((from, reason)));
@@ -47,16 +47,16 @@ impl Formation {
         }
     }
 
-    /// Somebody takes this node for one that has accepted `id`, which it has no part in now.
+    /// The sender believes that this node has accepted `id`, in which it has no part now.
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // Whoever says so knows it from us: it was accepted here, and given up. Otherwise nothing is settled by it.
+        // The sender can know it only from this node: it accepted `id`, and has given it up. Otherwise there is no answer.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
-            self.send(from, FormationMessage::Refused { id, reason: Reason::Over });
+            self.send(from, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
     }
 
     /// Accepts a proposal, or refuses it for ever.
-    fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &Progress) {
+    fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &ProposalProgress) {
         let id = proposal.id();
         let (founding, loose) = (&proposal.founding, allows!(self.settings.guards, AnyLife));
         let Some(me) = founding.find(self.me.id, loose) else { return };
@@ -64,13 +64,13 @@ impl Formation {
             return;
         }
         let answered = self.answered.get(&id.proposer).copied();
-        // A life that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
+        // A proposer that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
         if answered.is_none() && self.answered.len() >= MAX_NODES {
             return;
         }
         let late =
             answered.is_some_and(|answered| id.attempt <= answered) && !allows!(self.settings.guards, RefuseForNow);
-        let reason = if late { Some(Reason::Over) } else { self.objection(&proposal, progress) };
+        let reason = if late { Some(RejectReason::Over) } else { self.objection(&proposal, progress) };
         if !late {
             self.answered.insert(id.proposer, id.attempt);
         }
@@ -78,12 +78,12 @@ impl Formation {
             return self.send(from, FormationMessage::Refused { id, reason });
         }
         self.accept(now, proposal, me);
-        if let State::Accepted(attempt) = &mut self.state {
+        if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.receive(now, from, progress);
         }
     }
 
-    /// Whether it is a proposal at all: of a sane size, each node once, the proposer among them, and times that make sense.
+    /// Whether the proposal makes sense: its size, each node once, the proposer among them, and valid times.
     fn well_formed(&self, proposal: &Proposal) -> bool {
         let members = &proposal.founding.members;
         let mut nodes: Vec<_> = members.iter().map(|founder| founder.id.node).collect();
@@ -93,44 +93,44 @@ impl Formation {
             && members.len() <= usize::from(MAX_FOUNDERS)
             && proposal.founding.names(proposal.proposer)
             && proposal.founding.timing.validate().is_ok()
-            // A node that founds a cluster in the place of another one does so alone.
+            // A cluster that succeeds another one has one founder: it is never proposed to other nodes.
             && proposal.founding.succeeds.is_empty()
     }
 
-    /// Why a proposal that wasn't answered yet is refused.
-    fn objection(&self, proposal: &Proposal, progress: &Progress) -> Option<Reason> {
+    /// Why a proposal that was not answered before is refused; `None`: it is accepted.
+    fn objection(&self, proposal: &Proposal, progress: &ProposalProgress) -> Option<RejectReason> {
         let founding = &proposal.founding;
         let mine = &self.settings;
-        if matches!(self.state, State::Accepted(_)) && !allows!(self.settings.guards, AcceptTwo) {
-            Some(Reason::Busy)
+        if matches!(self.state, FormationState::Accepted(_)) && !allows!(self.settings.guards, AcceptTwo) {
+            Some(RejectReason::Busy)
         } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
-            Some(Reason::Elsewhere)
+            Some(RejectReason::Elsewhere)
         } else if (founding.members.len(), &founding.name, founding.settings)
             != (usize::from(mine.expect), &mine.name, mine.chains)
         {
-            Some(Reason::Settings)
-        } else if progress.vote.is_some_and(|vote| vote.verdict == Verdict::Abandon)
+            Some(RejectReason::Settings)
+        } else if progress.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Abandon)
             || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
         {
-            Some(Reason::Over)
+            Some(RejectReason::Over)
         } else {
             None
         }
     }
 
-    fn hear_of_cluster(&mut self, from: MemberId, founding: Founding) {
+    fn hear_of_cluster(&mut self, from: MemberId, founding: Bootstrap) {
         if founding.members.is_empty() || founding.validate().is_err() || self.is_given_up(founding.cluster) {
             return;
         }
         self.seen.belongs(from, founding.cluster);
-        if let State::Accepted(attempt) = &self.state {
+        if let FormationState::Accepted(attempt) = &self.state {
             let same = attempt.founding().cluster == founding.cluster;
             // A founder that belongs elsewhere has no part in this proposal, and never will.
             if !same && !attempt.founding().names(from) {
                 return;
             }
             if !same {
-                self.give_up(Some((from, Reason::Elsewhere)));
+                self.give_up(Some((from, RejectReason::Elsewhere)));
             }
         }
         self.settle(Arc::new(founding));

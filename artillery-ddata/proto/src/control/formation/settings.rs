@@ -9,34 +9,34 @@ use crate::{
     guards::Guards,
 };
 
-/// Settings of a formation: all founders must have been started with the same name, number of founders and chains.
+/// Settings of a formation. All founders must have been started with the same name, number of founders and chain settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// What the cluster is called.
+pub struct FormationSettings {
+    /// The cluster's name.
     pub name: String,
-    /// How many nodes found it, from 1 to [`MAX_FOUNDERS`].
+    /// The number of founders, from 1 to [`MAX_FOUNDERS`].
     pub expect: u16,
-    /// What it settles for good.
+    /// The chain settings that the cluster fixes for good.
     pub chains: ChainSettings,
-    /// The times that the cluster goes by if this node proposes it. What the others were started with isn't compared.
+    /// The cluster's times if this node proposes it. They are not compared with those of the other founders.
     pub timing: Timing,
     /// What this node does after its cluster was given up; `None`: it has belonged to none.
     pub after: Option<After>,
-    /// How long enough nodes must have been seen before one proposes.
+    /// How long enough nodes must have been seen before a node proposes.
     pub settle: Duration,
-    /// How much longer a node waits for each one before it in the order of ids.
+    /// How much longer a node waits for each node before it in the order of ids.
     pub stagger: Duration,
-    /// How often what was said is said again.
+    /// How often messages are repeated.
     pub repeat: Duration,
-    /// How long changes are gathered before they are told.
+    /// How long changes are gathered before they are sent.
     pub gather: Duration,
-    /// How long an accepted proposal may take before a ballot is held on it; between this and twice as long.
+    /// How long an accepted proposal may take before a ballot is held on it: a random time between this and twice this.
     pub patience: Duration,
     /// The guards that stand.
     pub guards: Guards,
 }
 
-impl Settings {
+impl FormationSettings {
     /// Settings for a cluster called `name` of `expect` founders.
     pub fn new(name: impl Into<String>, expect: u16, chains: ChainSettings) -> Self {
         Self {
@@ -73,13 +73,13 @@ impl Settings {
     }
 }
 
-/// What a node does whose former cluster an operator gave up (`ctl found`). It joins no cluster that was given up, even if
-/// a node that is still in one tells it to.
+/// What a node does after an operator gave its cluster up (`ctl found`). It joins no cluster that was given up, even if a node
+/// that is still in one tells it to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct After {
-    /// The clusters that were given up, the oldest first.
+    /// The clusters that were given up, oldest first.
     pub lineage: Vec<ClusterId>,
-    /// It founds the next one, by itself; otherwise it joins that, and has part in founding no other.
+    /// True: the node founds the next cluster, by itself. False: it joins that one, and founds none.
     pub founds: bool,
 }
 
@@ -87,13 +87,13 @@ pub struct After {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSettings {
-    /// [`Settings::expect`].
+    /// [`FormationSettings::expect`].
     #[error("{0} founders were expected: from 1 to {MAX_FOUNDERS} are possible")]
     Expect(u16),
-    /// A time that must not be zero: [`Settings::repeat`], [`Settings::patience`], [`Settings::stagger`].
+    /// A time that must not be zero: [`FormationSettings::repeat`], [`FormationSettings::patience`], [`FormationSettings::stagger`].
     #[error("repeat, patience and stagger must not be zero")]
     ZeroTime,
-    /// More clusters are named that this one succeeds than [`MAX_LINEAGE`].
+    /// The cluster would succeed more than [`MAX_LINEAGE`] clusters.
     #[error("{0} clusters that it succeeds: up to {MAX_LINEAGE} are possible")]
     Lineage(usize),
     /// A setting of the chains.

@@ -1,17 +1,17 @@
-//! What the entries of the log come to.
+//! The configurations that the entries of the log make.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChainChange, Change, LogEntry, LogIndex};
+use super::{ChainChange, ConfigChange, LogEntry, LogIndex};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, NodeId, Role,
-    control::{Founder, Founding, History, Timing, first_configs},
+    control::{Bootstrap, History, NodeInfo, Timing, first_configs},
 };
 
-/// How far beyond the old group's numbers a recovered history begins: further than that will ever get.
-const FAR: u64 = 1 << 20;
+/// How far beyond the old group's numbers a recovered history begins: further than that group will ever get.
+const RECOVERY_INDEX_GAP: u64 = 1 << 20;
 
 /// The present configuration of each chain and the nodes of the cluster, as the entries up to some index make them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -19,14 +19,14 @@ pub struct Configs {
     history: History,
     applied: LogIndex,
     chains: BTreeMap<ChainId, ChainConfig>,
-    nodes: BTreeMap<NodeId, Founder>,
+    nodes: BTreeMap<NodeId, NodeInfo>,
     since: BTreeMap<MemberId, LogIndex>,
     timing: Timing,
 }
 
 impl Configs {
-    /// What a founding makes: the first configuration of each chain, at index 1, and its founders.
-    pub fn of(founding: &Founding) -> Self {
+    /// The state after the founding: its founders, and the first configuration of each chain, at index 1.
+    pub fn of(founding: &Bootstrap) -> Self {
         let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
         let history = History::first(founding.cluster);
         let (nodes, timing) = (nodes.collect(), founding.timing);
@@ -37,16 +37,16 @@ impl Configs {
         configs
     }
 
-    /// What is left when `by` alone goes on under a new history: it serves every chain, in an epoch and from a place of the
-    /// log that nothing which the old group may still decide can reach (docs/DESIGN.md §5.12). `seen` is the highest
-    /// epoch of any chain, and `upto` the last entry, that anybody was found to know of.
+    /// The state in which `by` alone goes on under a new history. It serves every chain, in an epoch and from a log index
+    /// beyond all that the old group may still decide (docs/DESIGN.md §5.12). `seen` is the highest epoch of any chain, and
+    /// `upto` the last entry, that any asked node knows.
     ///
-    /// All nodes stay known, so that they are told.
+    /// All nodes stay known, so that they hear of it.
     pub fn recovered(&self, history: History, by: MemberId, seen: Epoch, upto: LogIndex) -> Self {
-        let applied = LogIndex(upto.0.max(self.applied.0) + FAR);
+        let applied = LogIndex(upto.0.max(self.applied.0) + RECOVERY_INDEX_GAP);
         let newest = self.chains.values().map(|config| config.epoch).max().max(Some(seen)).unwrap_or_default();
         let alone = |config: &ChainConfig| ChainConfig {
-            epoch: Epoch(newest.0 + FAR),
+            epoch: Epoch(newest.0 + RECOVERY_INDEX_GAP),
             index: applied.0,
             members: vec![ChainMember { id: by, role: Role::Serving }],
             ..config.clone()
@@ -61,7 +61,7 @@ impl Configs {
         }
     }
 
-    /// The history that they belong to.
+    /// The history that the configurations belong to.
     pub fn history(&self) -> History {
         self.history
     }
@@ -86,37 +86,37 @@ impl Configs {
         self.chains.values()
     }
 
-    /// The nodes of the cluster, in the lives that were made known last.
-    pub fn nodes(&self) -> impl Iterator<Item = &Founder> {
+    /// The nodes of the cluster, each in its last known incarnation.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
         self.nodes.values()
     }
 
-    /// What is known of exactly this life of a node.
-    pub fn node(&self, id: MemberId) -> Option<&Founder> {
+    /// What is known of exactly this incarnation.
+    pub fn node(&self, id: MemberId) -> Option<&NodeInfo> {
         self.nodes.get(&id.node).filter(|founder| founder.id == id)
     }
 
-    /// Whether any configuration names this life of a node.
+    /// Whether any configuration names this incarnation.
     pub fn names(&self, id: MemberId) -> bool {
         self.chains.values().any(|config| config.role(id).is_some())
     }
 
-    /// The newest entry that made this life of a node a serving member of a chain, or took it out of one; `None`: it serves
-    /// nowhere.
+    /// The newest entry that made this incarnation a serving member of a chain, or removed it from one; `None`: it serves in no
+    /// chain.
     ///
-    /// A lease is the node's, for all its chains. A node that has not applied that entry may still act as what it was before, in
-    /// whatever chain, so it gets no lease (traps 28, 65).
+    /// A lease is the node's, for all its chains. A node that has not applied that entry may still act in its former role in
+    /// some chain, so it gets no lease (traps 28, 65).
     pub fn serves_since(&self, id: MemberId) -> Option<LogIndex> {
         self.since.get(&id).copied()
     }
 
-    /// Applies the next entry and returns the configurations that it made; those that it names for another epoch
-    /// than the present one came too late and change nothing. Entries that were applied before are ignored.
+    /// Applies the next entry and returns the configurations that it made. A change that replaces another epoch than the present
+    /// one came too late and changes nothing. Entries that were applied before are ignored.
     ///
-    /// The new epoch and index are settled here, whatever the proposal says of them: so no epoch is ever given twice.
+    /// The new epoch and index are set here, not by the proposal: so no epoch is ever given twice.
     ///
     /// # Errors
-    /// [`OutOfOrder`]: an entry is missing before this one. Nothing was changed.
+    /// [`OutOfOrder`]: an earlier entry is missing. Nothing was changed.
     pub fn apply(&mut self, entry: &LogEntry) -> Result<Vec<ChainConfig>, OutOfOrder> {
         if entry.index <= self.applied {
             return Ok(Vec::new());
@@ -126,8 +126,8 @@ impl Configs {
         }
         self.applied = entry.index;
         match &entry.change {
-            Change::Chains(changes) => Ok(changes.iter().filter_map(|change| self.take(change)).collect()),
-            Change::Nodes { add, remove } => {
+            ConfigChange::Chains(changes) => Ok(changes.iter().filter_map(|change| self.take(change)).collect()),
+            ConfigChange::Nodes { add, remove } => {
                 self.meet(add, remove);
                 Ok(Vec::new())
             }
@@ -152,7 +152,7 @@ impl Configs {
         Some(config)
     }
 
-    fn meet(&mut self, add: &[Founder], remove: &[MemberId]) {
+    fn meet(&mut self, add: &[NodeInfo], remove: &[MemberId]) {
         for &id in remove {
             if self.node(id).is_some() && !self.names(id) {
                 self.nodes.remove(&id.node);
@@ -164,7 +164,7 @@ impl Configs {
     }
 }
 
-/// An entry is missing.
+/// An entry came before its predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("entry {found} of the configuration log came, {expected} is the next")]
 pub struct OutOfOrder {

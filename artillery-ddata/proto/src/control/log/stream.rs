@@ -25,7 +25,7 @@ impl LogStream {
         Self(Box::pin(source))
     }
 
-    /// These entries, and then none for ever.
+    /// These entries; then the stream waits for ever.
     pub fn fixed(entries: Vec<LogEntry>) -> Self {
         Self::new(Fixed(entries.into()))
     }
@@ -35,7 +35,7 @@ impl LogStream {
         NextEntry(self)
     }
 
-    /// As [`next_entry`](Self::next_entry), by hand.
+    /// Like [`next_entry`](Self::next_entry), to be polled by hand.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, ConfigLogError>>> {
         self.0.as_mut().poll_next(cx)
     }
@@ -74,7 +74,7 @@ impl Follow for Fixed {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<LogEntry, ConfigLogError>>> {
         match self.0.pop_front() {
             Some(entry) => Poll::Ready(Some(Ok(entry))),
-            // A log that never changes hasn't ended: there is nobody to wake.
+            // A log that never changes hasn't ended: the stream waits, and is never woken.
             None => Poll::Pending,
         }
     }

@@ -8,17 +8,17 @@ use std::{
 use super::*;
 use crate::{
     ChainId, ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
-    control::{ChainSettings, Founder, Timing, conformance},
+    control::{ChainSettings, NodeInfo, Timing, conformance},
 };
 
 fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-fn founding(chains: u32) -> Founding {
-    let members = (0..3).map(|n| Founder { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
+fn founding(chains: u32) -> Bootstrap {
+    let members = (0..3).map(|n| NodeInfo { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, ..ChainSettings::default() };
-    Founding { settings, ..Founding::new(ClusterId(5), "shop", members) }
+    Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) }
 }
 
 fn config(chain: u32, members: &[u8]) -> ChainConfig {
@@ -29,14 +29,14 @@ fn config(chain: u32, members: &[u8]) -> ChainConfig {
 fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
     let changes =
         changes.iter().map(|(replaces, config)| ChainChange { replaces: Epoch(*replaces), config: config.clone() });
-    LogEntry { index: LogIndex(index), term: Term(0), change: Change::Chains(changes.collect()) }
+    LogEntry { index: LogIndex(index), term: Term(0), change: ConfigChange::Chains(changes.collect()) }
 }
 
 /// Runs a future that never has to wait for another thread.
 fn run<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("the log waits for something that nobody does"),
+        Poll::Pending => panic!("the log waits for an event that never comes"),
     }
 }
 
@@ -78,7 +78,7 @@ fn each_chain_of_a_change_counts_by_itself() {
 }
 
 #[test]
-fn epoch_and_index_are_not_the_proposer_s_to_say() {
+fn the_log_sets_epoch_and_index() {
     let mut configs = Configs::default();
     let boast = ChainConfig { epoch: Epoch(9), index: 9, ..config(0, &[1]) };
     let made = configs.apply(&entry(1, &[(0, boast)])).unwrap();
@@ -104,7 +104,7 @@ fn repeated_entries_are_ignored_and_gaps_refused() {
     assert_eq!(configs.applied(), LogIndex(1));
 }
 
-/// The smallest log that takes changes: shows that the suite for such logs can pass, and fail.
+/// The smallest log that takes changes. It shows that the suite for such logs can pass and fail.
 #[derive(Debug, Default)]
 struct InMemory {
     entries: Arc<Mutex<Vec<LogEntry>>>,
@@ -150,7 +150,7 @@ impl InMemory {
 }
 
 impl ConfigLog for InMemory {
-    fn append(&self, term: Term, at: LogIndex, change: Change) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let last = LogIndex(entries.len() as u64);
         let leads = term == TERM || self.broken == Broken::AnyTerm;
@@ -215,7 +215,7 @@ fn a_log_in_memory_conforms() {
 }
 
 #[test]
-fn the_suite_catches_what_is_broken() {
+fn the_suite_catches_broken_logs() {
     let all = [Broken::Overwrites, Broken::SkipsTheFirst, Broken::ConfirmsOldEntries, Broken::AnyTerm, Broken::Ends];
     for broken in all {
         let result = std::panic::catch_unwind(|| run(conformance::appendable(&InMemory::new(broken))));
@@ -223,30 +223,30 @@ fn the_suite_catches_what_is_broken() {
     }
 }
 
-fn node(n: u8, life: u64) -> Founder {
+fn node(n: u8, life: u64) -> NodeInfo {
     let id = MemberId { incarnation: Incarnation { store: 1, starts: life }, ..member(n) };
-    Founder { id, name: format!("n{n}"), addrs: vec![] }
+    NodeInfo { id, name: format!("n{n}"), addrs: vec![] }
 }
 
-fn nodes(index: u64, add: &[Founder], remove: &[MemberId]) -> LogEntry {
-    let change = Change::Nodes { add: add.to_vec(), remove: remove.to_vec() };
+fn nodes(index: u64, add: &[NodeInfo], remove: &[MemberId]) -> LogEntry {
+    let change = ConfigChange::Nodes { add: add.to_vec(), remove: remove.to_vec() };
     LogEntry { index: LogIndex(index), term: Term(1), change }
 }
 
 #[test]
-fn a_new_life_takes_the_place_of_the_old_one() {
+fn a_new_incarnation_replaces_the_old_one() {
     let mut configs = Configs::of(&founding(1));
     configs.apply(&nodes(2, &[node(2, 2), node(7, 1)], &[])).unwrap();
-    assert_eq!(configs.node(member(2)), None, "that life is over");
+    assert_eq!(configs.node(member(2)), None, "that incarnation is over");
     assert_eq!(configs.node(node(2, 2).id).unwrap().id.incarnation.starts, 2);
     assert_eq!(configs.nodes().count(), 4);
     configs.apply(&nodes(3, &[], &[node(7, 1).id, member(0), member(2)])).unwrap();
-    assert_eq!(configs.nodes().count(), 3, "members and other lives stay");
+    assert_eq!(configs.nodes().count(), 3, "members and other incarnations stay");
     assert!(configs.node(member(0)).is_some());
 }
 
 #[test]
-fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
+fn a_member_serves_since_the_entry_that_made_it_serve() {
     let mut configs = Configs::default();
     configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3]))])).unwrap();
     configs.apply(&entry(2, &[(1, config(0, &[1, 3]))])).unwrap();
@@ -257,12 +257,12 @@ fn a_member_serves_from_the_entry_on_that_made_it_what_it_is() {
     configs.apply(&entry(3, &[(2, back)])).unwrap();
     assert_eq!(configs.serves_since(member(2)), None, "a syncing member serves nothing");
     configs.apply(&entry(4, &[(3, config(0, &[1, 3, 2]))])).unwrap();
-    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not from its former life as a member");
+    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not since its former time as a member");
     assert_eq!(configs.serves_since(member(3)), Some(LogIndex(1)));
 }
 
 #[test]
-fn a_member_that_leaves_one_chain_is_what_it_is_in_the_other_from_then_on() {
+fn leaving_one_chain_counts_in_the_others() {
     let mut configs = Configs::default();
     configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3])), (0, config(1, &[3, 2, 1]))])).unwrap();
     configs.apply(&entry(2, &[(1, config(0, &[1, 3]))])).unwrap();
@@ -275,7 +275,7 @@ fn a_member_that_leaves_one_chain_is_what_it_is_in_the_other_from_then_on() {
 #[test]
 fn the_times_of_a_cluster_stay_through_entries_and_a_recovery() {
     let timing = Timing { drift_ppm: 7, ..Timing::default() };
-    let mut configs = Configs::of(&Founding { timing, ..founding(1) });
+    let mut configs = Configs::of(&Bootstrap { timing, ..founding(1) });
     configs.apply(&entry(2, &[(1, config(0, &[1, 2]))])).unwrap();
     assert_eq!(configs.timing(), timing);
     let alone = configs.recovered(configs.history().next(9), member(1), Epoch(2), LogIndex(2));

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{
     Incarnation,
-    control::{ChainSettings, Founder},
+    control::{ChainSettings, NodeInfo},
 };
 
 fn member(name: &str) -> MemberId {
@@ -14,10 +14,10 @@ fn nodes(count: usize) -> Vec<MemberId> {
     (0..count).map(|n| member(&format!("node-{n}"))).collect()
 }
 
-fn founding(count: usize, chains: u32, replicas: u32) -> Founding {
-    let members = nodes(count).into_iter().map(|id| Founder { id, name: String::new(), addrs: vec![] }).collect();
+fn founding(count: usize, chains: u32, replicas: u32) -> Bootstrap {
+    let members = nodes(count).into_iter().map(|id| NodeInfo { id, name: String::new(), addrs: vec![] }).collect();
     let settings = ChainSettings { chains, replicas, ..ChainSettings::default() };
-    Founding { settings, ..Founding::new(ClusterId(0xC1), "shop", members) }
+    Bootstrap { settings, ..Bootstrap::new(ClusterId(0xC1), "shop", members) }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn tags_by_the_rule_of_redis_cluster() {
     assert_eq!(chain_of(b"cart{7}", 1000), chain_of(b"7", 1000));
 }
 
-/// A change of any of these loses the data of every cluster there is. Worked out by another implementation too.
+/// A change of any of these loses the data of every cluster there is. Another implementation has computed them too.
 #[test]
 fn golden_chains() {
     let chains = |count| ["", "a", "greeting", "stock/7", "cart{7}"].map(|key| chain_of(key.as_bytes(), count).0);
@@ -83,7 +83,7 @@ fn a_restart_moves_nothing() {
 }
 
 #[test]
-fn the_order_of_asking_does_not_matter() {
+fn the_order_of_nodes_does_not_matter() {
     let mut nodes = nodes(6);
     let ranked = rank(ClusterId(1), ChainId(2), nodes.clone());
     nodes.reverse();
@@ -131,10 +131,10 @@ fn heads_and_tails_are_spread_evenly() {
         let spread = |end: fn(&ChainConfig) -> Option<MemberId>| {
             let mut counts = BTreeMap::<MemberId, u32>::new();
             configs.iter().for_each(|config| *counts.entry(end(config).unwrap()).or_default() += 1);
-            assert!(replicas == 1 || counts.len() == count, "everybody has one: {counts:?}");
+            assert!(replicas == 1 || counts.len() == count, "every node has one: {counts:?}");
             counts.values().max().unwrap() - counts.values().min().unwrap()
         };
-        // Of two members, one being the head leaves no choice of the tail; of one, none at all.
+        // With two members the head decides the tail; with one there is no choice at all.
         assert!(replicas == 1 || spread(ChainConfig::head) <= 1, "{count} nodes, {chains} chains");
         assert!(replicas <= 2 || spread(ChainConfig::tail) <= 1, "{count} nodes, {chains} chains");
     }

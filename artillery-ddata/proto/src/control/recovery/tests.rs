@@ -7,7 +7,7 @@ fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// As soon as the order is given.
+/// The plan right after the order.
 fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
     plan_after(asked, standings, Duration::ZERO)
 }
@@ -17,12 +17,12 @@ fn config(epoch: u64, serving: &[u8]) -> ChainConfig {
     ChainConfig { chain: ChainId(0), epoch: Epoch(epoch), index: epoch, mode: Mode::Craq, min_members: 1, members }
 }
 
-/// A node that serves, if its configuration says so, and keeps the log with those.
+/// A node that serves, if its configuration says so, and knows these voters.
 fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standing {
     let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
     let voters = vec![voters.iter().map(|&n| id(n)).collect()];
     Standing {
-        me: Founder { id: id(n), name: format!("n{n}"), addrs: Vec::new() },
+        me: NodeInfo { id: id(n), name: format!("n{n}"), addrs: Vec::new() },
         cluster: CLUSTER,
         history: History::first(CLUSTER),
         applied: LogIndex(config.epoch.0),
@@ -44,7 +44,7 @@ fn three(n: u8) -> Standing {
 }
 
 #[test]
-fn the_one_that_is_left_goes_on() {
+fn the_surviving_node_goes_on() {
     let plan = plan(CLUSTER, &[three(2)]).unwrap();
     assert_eq!((plan.by.id, plan.newest, plan.upto), (id(2), Epoch(1), LogIndex(1)));
     assert_eq!(plan.silent, BTreeSet::from([id(1), id(3)]));
@@ -67,7 +67,7 @@ fn while_a_majority_answers_nothing_is_lost() {
 
 #[test]
 fn two_that_could_not_elect_each_other_are_no_quorum() {
-    // Node 2 knows that others keep the log since; node 1, which was away then, doesn't, and gets no vote of it.
+    // Node 2 knows a newer set of voters. Node 1 was away then, doesn't know it, and gets no vote of node 2.
     let newer = LogEnd { term: Term(3), index: 9 };
     let sets = |sets: &[&[u8]]| sets.iter().map(|set| set.iter().map(|&n| id(n)).collect()).collect();
     let two = Standing { log: Some(newer), voters: sets(&[&[1, 2, 3], &[3, 4, 5]]), ..three(2) };
@@ -77,7 +77,7 @@ fn two_that_could_not_elect_each_other_are_no_quorum() {
 }
 
 #[test]
-fn who_keeps_no_log_makes_no_quorum() {
+fn nodes_that_are_no_voters_make_no_quorum() {
     let spare = |n| Standing { log: None, voters: vec![[1, 2, 3].map(id).into()], ..three(n) };
     assert_eq!(plan(CLUSTER, &[three(1), spare(4), spare(5)]).unwrap().by.id, id(1));
 }
@@ -100,7 +100,7 @@ fn of_one_epoch_the_longest_history_is_taken() {
 }
 
 #[test]
-fn what_is_known_to_be_missing_is_said() {
+fn known_losses_are_reported() {
     let five = [1, 2, 3, 4, 5];
     let left_behind = standing(1, &five, config(1, &[1, 2, 3]), Version::new(1, 4));
     let spare = standing(4, &five, config(3, &[2, 5]), Version::NONE);
@@ -150,7 +150,7 @@ fn another_cluster_and_two_recoveries_are_told_apart() {
     let (one, other) = (first.next(1), first.next(2));
     let of = |n, history| Standing { history, ..three(n) };
     assert_eq!(plan(CLUSTER, &[of(1, one), of(2, other)]), Err(NotRecovered::Parted { one, other }));
-    // Who is left of an older history doesn't count any more.
+    // Nodes of an older history don't count any more.
     let newer = plan(CLUSTER, &[of(1, first), of(2, one), of(3, first)]).unwrap();
     assert_eq!((newer.history, newer.by.id), (one, id(2)));
 }
@@ -164,7 +164,7 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
     let refused = NotRecovered::InTouch { node: id(2), ago };
     assert!(refused.to_string().starts_with("nothing is lost"));
     assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&touched), waited), Err(refused));
-    // A spare knows as well as a member does: all that answer count.
+    // A spare's answer counts as much as a member's.
     let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
     let both = [five(lost), five(Standing { me: three(3).me, ..touched.clone() })];
     assert_eq!(plan_after(CLUSTER, &both, waited), Err(NotRecovered::InTouch { node: id(3), ago }));
@@ -185,7 +185,7 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
 
 #[test]
 fn an_answer_from_early_in_a_survey_counts_by_when_it_was_given() {
-    // The survey took a second, since another node didn't answer.
+    // The survey took a second, because another node didn't answer.
     let touched =
         |ago| Standing { in_touch: Some(Duration::from_millis(ago)), ..three(2) }.aged(Duration::from_secs(1));
     let after = |standing: Standing| plan_after(CLUSTER, &[standing], Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Which node gives way to a cluster that succeeds its own, which one goes on, and which one says that the members are gone.
+//! Nodes that give way to a successor of their cluster, nodes that go on, and nodes that report that the members are gone.
 
 mod slow;
 
@@ -8,11 +8,11 @@ use super::*;
 use crate::{
     ChainId, ClusterId, Incarnation, NodeId,
     control::{
-        Configs, Founder, Founding, Timing,
+        Bootstrap, Configs, NodeInfo, Timing,
         message::{Leave, Renewal, Renewed},
     },
-    node::{Input, Settings},
-    replica::Progress,
+    node::{CoordinatorSettings, NodeInput},
+    replica::ChainProgress,
     runner::Word,
 };
 
@@ -23,43 +23,43 @@ fn id(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-fn founder(n: u8) -> Founder {
-    Founder { id: id(n), name: format!("n{n}"), addrs: vec![] }
+fn founder(n: u8) -> NodeInfo {
+    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
 }
 
-/// A node of a cluster of which nodes 1 to 3 serve the chain; the others of `voters` keep the log only.
+/// A node of a cluster in which nodes 1 to 3 serve the chain; the others of `voters` only keep the log.
 struct Rig {
-    node: Node,
+    node: NodeMachine,
     now: Timestamp,
-    /// Which nodes answer.
+    /// The nodes that answer.
     answer: BTreeSet<MemberId>,
     asked: BTreeSet<MemberId>,
-    /// Renewals that come to nothing, and when.
+    /// Renewals that get no answer, and when each ends.
     unanswered: Vec<(Timestamp, MemberId)>,
-    said: Vec<Output>,
+    said: Vec<NodeOutput>,
 }
 
 impl Rig {
     fn new(me: u8, voters: impl IntoIterator<Item = u8>, answer: &[u8]) -> Self {
-        let founding = Founding {
+        let founding = Bootstrap {
             timing: Timing { lease: LEASE, ..Timing::default() },
-            ..Founding::new(ClusterId(5), "shop", (1..4).map(founder).collect())
+            ..Bootstrap::new(ClusterId(5), "shop", (1..4).map(founder).collect())
         };
         let configs = Arc::new(Configs::of(&founding));
-        let mut node = Node::new(founder(me), configs.clone(), Settings::default());
+        let mut node = NodeMachine::new(founder(me), configs.clone(), CoordinatorSettings::default());
         let now = Timestamp::from_nanos(1);
         let voters = voters.into_iter().map(id).collect();
-        node.handle(now, Input::Log { leads: None, leader: None, configs: configs.clone(), voters });
-        node.handle(now, Input::Word { chain: ChainId(0), word: Word::ActsBy(configs.applied()) });
+        node.handle(now, NodeInput::Log { leads: None, leader: None, configs: configs.clone(), voters });
+        node.handle(now, NodeInput::Word { chain: ChainId(0), word: Word::ActsBy(configs.applied()) });
         let answer = answer.iter().copied().map(id).collect();
         Self { node, now, answer, asked: BTreeSet::new(), unanswered: Vec::new(), said: Vec::new() }
     }
 
-    /// Lets so much time pass; renewals without an answer come to nothing after a lease.
+    /// Lets so much time pass; a renewal without an answer ends after a lease.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
-            while let Some((to, _, renewal)) = self.node.poll_renewal(self.now, |_| Some(Progress::default())) {
+            while let Some((to, _, renewal)) = self.node.poll_renewal(self.now, |_| Some(ChainProgress::default())) {
                 self.asked.insert(to);
                 match self.answer.contains(&to) {
                     true => self.renewed(to, &renewal),
@@ -74,19 +74,19 @@ impl Rig {
             }
             self.now = self.now.max(next);
             for (_, from) in self.unanswered.extract_if(.., |(at, _)| *at <= next) {
-                self.node.handle(next, Input::Renewed { from, renewed: None });
+                self.node.handle(next, NodeInput::Renewed { from, renewed: None });
             }
-            self.node.handle(self.now, Input::Tick);
+            self.node.handle(self.now, NodeInput::Tick);
         }
     }
 
     fn renewed(&mut self, from: MemberId, renewal: &Renewal) {
         let renewed = Renewed::bare(renewal.number, None);
-        self.node.handle(self.now, Input::Renewed { from, renewed: Some(renewed) });
+        self.node.handle(self.now, NodeInput::Renewed { from, renewed: Some(renewed) });
     }
 
     fn succeeded(&mut self) {
-        self.node.handle(self.now, Input::Succeeded { by: BY });
+        self.node.handle(self.now, NodeInput::Succeeded { by: BY });
     }
 
     fn renewal_of(&mut self, n: u8) {
@@ -99,24 +99,24 @@ impl Rig {
             promotions: vec![],
             reports: vec![],
         };
-        self.node.handle(self.now, Input::Renewal { from: id(n), renewal });
+        self.node.handle(self.now, NodeInput::Renewal { from: id(n), renewal });
     }
 
-    fn count(&self, of: impl Fn(&Output) -> bool) -> usize {
+    fn count(&self, of: impl Fn(&NodeOutput) -> bool) -> usize {
         self.said.iter().filter(|said| of(said)).count()
     }
 
-    fn events(&self, event: Event) -> usize {
-        self.count(|said| *said == Output::Event(event))
+    fn events(&self, event: NodeEvent) -> usize {
+        self.count(|said| *said == NodeOutput::Event(event))
     }
 
-    fn orders(&self, order: &Order) -> usize {
-        self.count(|said| matches!(said, Output::Order(_, given) if given == order))
+    fn orders(&self, order: &ChainOrder) -> usize {
+        self.count(|said| matches!(said, NodeOutput::Order(_, given) if given == order))
     }
 }
 
 #[test]
-fn a_node_that_never_served_says_that_no_member_answers_and_takes_it_back() {
+fn a_spare_reports_that_no_member_answers_and_takes_it_back() {
     let mut rig = Rig::new(4, [], &[]);
     rig.pass(LEASE * 2);
     assert!(!rig.node.state().orphaned, "too early");
@@ -125,20 +125,20 @@ fn a_node_that_never_served_says_that_no_member_answers_and_takes_it_back() {
     assert_eq!(rig.node.state().unready, Some(Unready::Orphaned));
     assert!(rig.asked.is_superset(&[1, 2, 3].map(id).into()));
     rig.pass(LEASE * 10);
-    assert_eq!(rig.events(Event::Orphaned), 1, "it is said once");
+    assert_eq!(rig.events(NodeEvent::Orphaned), 1, "it is said once");
     rig.answer.insert(id(2));
     rig.pass(LEASE * 2);
     assert!(!rig.node.state().orphaned);
 }
 
 #[test]
-fn one_member_that_answers_is_enough_however_silent_the_others_are() {
+fn one_answering_member_is_enough() {
     let mut rig = Rig::new(4, [], &[3]);
     rig.pass(LEASE * 30);
-    assert_eq!(rig.events(Event::Orphaned), 0);
+    assert_eq!(rig.events(NodeEvent::Orphaned), 0);
     let mut member = Rig::new(3, [], &[]);
     member.pass(LEASE * 30);
-    assert_eq!(member.events(Event::Orphaned), 0, "it is a life that served itself");
+    assert_eq!(member.events(NodeEvent::Orphaned), 0, "this incarnation has served itself");
     assert!(member.node.state().served && !rig.node.state().served);
 }
 
@@ -147,31 +147,35 @@ fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     let mut rig = Rig::new(3, [1, 2, 3], &[]);
     rig.succeeded();
     rig.pass(LEASE * 2);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0, "others have a lease to answer, twice");
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0, "others have a lease to answer, twice");
     rig.pass(LEASE / 5);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1);
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1);
     assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: true }));
     assert_eq!(rig.node.state().unready, Some(Unready::Yields { by: BY }));
     rig.renewal_of(9);
     rig.pass(LEASE * 20);
     assert_eq!(
-        rig.count(|said| matches!(said, Output::Answer { .. } | Output::Succeeded { .. })),
+        rig.count(|said| matches!(said, NodeOutput::Answer { .. } | NodeOutput::Succeeded { .. })),
         0,
-        "it takes nobody in"
+        "it lets no node in"
     );
-    assert_eq!(rig.orders(&Order::Proceed), 0);
+    assert_eq!(rig.orders(&ChainOrder::Proceed), 0);
     rig.renewal_of(1);
     rig.pass(LEASE * 3);
-    assert_eq!(rig.count(|said| matches!(said, Output::Answer { .. })), 1, "its own may find that it is there");
-    assert_eq!(rig.orders(&Order::Proceed), 0, "that may have been long on its way");
+    assert_eq!(rig.count(|said| matches!(said, NodeOutput::Answer { .. })), 1, "its own may find that it is there");
+    assert_eq!(rig.orders(&ChainOrder::Proceed), 0, "that may have been long on its way");
     rig.answer.insert(id(1));
     rig.pass(LEASE * 2);
-    assert_eq!(rig.orders(&Order::Proceed), 1);
+    assert_eq!(rig.orders(&ChainOrder::Proceed), 1);
     assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: false }));
     rig.answer.clear();
     rig.succeeded();
     rig.pass(LEASE * 30);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1, "it is known that the other was founded though this one lived");
+    assert_eq!(
+        rig.orders(&ChainOrder::Yield { by: BY }),
+        1,
+        "it is known that the other was founded though this one lived"
+    );
 }
 
 #[test]
@@ -180,21 +184,25 @@ fn a_member_that_hears_one_that_serves_or_keeps_the_log_goes_on() {
         let mut rig = Rig::new(3, [3, 4, 5], &[other]);
         rig.succeeded();
         rig.pass(LEASE * 30);
-        assert_eq!((rig.orders(&Order::Yield { by: BY }), rig.events(Event::Refuses { by: BY })), (0, 1), "{other}");
+        assert_eq!(
+            (rig.orders(&ChainOrder::Yield { by: BY }), rig.events(NodeEvent::Refuses { by: BY })),
+            (0, 1),
+            "{other}"
+        );
     }
     let mut rig = Rig::new(3, [3, 4], &[9]);
     rig.succeeded();
     rig.renewal_of(9);
     rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1, "node 9 has no part in the cluster's going on");
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1, "node 9 has no part in the cluster's going on");
 }
 
 #[test]
-fn many_that_are_silent_hide_no_member_that_answers() {
+fn silent_nodes_hide_no_answering_member() {
     let mut rig = Rig::new(3, 10..40, &[39]);
     rig.succeeded();
     rig.pass(LEASE * 30);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
 }
 
 #[test]
@@ -204,31 +212,31 @@ fn a_node_that_was_paused_asks_again_before_it_gives_way() {
     rig.now = rig.now + LEASE * 60;
     rig.answer = [id(1)].into();
     rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
 }
 
 #[test]
-fn a_node_that_has_no_part_in_the_cluster_ends_for_the_successor_unless_it_hears_its_own() {
-    let ends = |said: &Output| *said == Output::Succeeded { by: BY };
+fn a_node_without_a_part_ends_unless_it_hears_its_own() {
+    let ends = |said: &NodeOutput| *said == NodeOutput::Succeeded { by: BY };
     let mut rig = Rig::new(4, [1, 5], &[]);
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!((rig.count(ends), rig.orders(&Order::Yield { by: BY })), (1, 0));
+    assert_eq!((rig.count(ends), rig.orders(&ChainOrder::Yield { by: BY })), (1, 0));
     for other in [2, 5] {
         let mut rig = Rig::new(4, [1, 5], &[other]);
         rig.succeeded();
         rig.pass(LEASE * 20);
-        assert_eq!((rig.count(ends), rig.events(Event::Refuses { by: BY })), (0, 1), "{other}");
+        assert_eq!((rig.count(ends), rig.events(NodeEvent::Refuses { by: BY })), (0, 1), "{other}");
     }
 }
 
-/// It may be cut off for a while only, and would be missing for good.
+/// The voter may be cut off only for a while, and would be missing for good.
 #[test]
-fn a_node_that_keeps_the_log_stays_until_an_operator_says_otherwise() {
+fn a_voter_stays_until_an_operator_says_otherwise() {
     let mut rig = Rig::new(4, [1, 4, 5], &[]);
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!(rig.count(|said| matches!(said, Output::Succeeded { .. })), 0);
+    assert_eq!(rig.count(|said| matches!(said, NodeOutput::Succeeded { .. })), 0);
     assert!(rig.node.state().orphaned);
 }
 
@@ -236,14 +244,14 @@ mod without {
     use super::*;
     use crate::guards::{Guards, Mutant};
 
-    /// It would acknowledge writes beside the other cluster, which an operator was told would be all there is.
+    /// The member would acknowledge writes beside the other cluster, which the operator takes for the only one.
     #[test]
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);
         rig.node.guards = Guards::without(Mutant::NeverYield);
         rig.succeeded();
         rig.pass(LEASE * 20);
-        assert_eq!(rig.orders(&Order::Yield { by: BY }), 0);
+        assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
     }
 
     #[test]
@@ -252,6 +260,6 @@ mod without {
         rig.node.guards = Guards::without(Mutant::YieldAtOnce);
         rig.succeeded();
         rig.pass(LEASE * 20);
-        assert_eq!((rig.orders(&Order::Yield { by: BY }), rig.orders(&Order::Proceed)), (1, 0));
+        assert_eq!((rig.orders(&ChainOrder::Yield { by: BY }), rig.orders(&ChainOrder::Proceed)), (1, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! How a node leaves, and when one that is to stop ends.
+//! How a node leaves, and when a stopping node ends.
 
 use super::*;
 use crate::control::log::ChainChange;
@@ -10,7 +10,7 @@ fn without_node_3(rig: &Rig) -> Arc<Configs> {
         let before = configs.get(chain).unwrap().clone();
         let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
         let config = ChainConfig { members, ..before.clone() };
-        let change = Change::Chains(vec![ChainChange { replaces: before.epoch, config }]);
+        let change = ConfigChange::Chains(vec![ChainChange { replaces: before.epoch, config }]);
         configs.apply(&LogEntry { index: configs.applied().next(), term: Term(1), change }).unwrap();
     }
     Arc::new(configs)
@@ -20,9 +20,9 @@ fn agree(renewed: &mut Renewed, leave: Leave) {
     renewed.leave = Some(leave.resigned());
 }
 
-/// Node 3 leaves, the leader agrees, and the chains resign. What the node asked for.
+/// Node 3 leaves, the leader agrees, and the chains resign. Returns what the node asked for.
 fn resigns(rig: &mut Rig) -> Leave {
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     let asks = rig.renewals().pop().unwrap().leave;
     rig.answer(|renewed| agree(renewed, asks));
     (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
@@ -32,29 +32,29 @@ fn resigns(rig: &mut Rig) -> Leave {
 #[test]
 fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     let asks = rig.renewals().pop().unwrap().leave;
-    assert_eq!(asks.stage, Stage::Asks);
+    assert_eq!(asks.stage, LeaveStage::Asks);
     rig.answer(|renewed| agree(renewed, asks));
-    assert_eq!(rig.orders(), [(0, Order::Resign), (1, Order::Resign)]);
+    assert_eq!(rig.orders(), [(0, ChainOrder::Resign), (1, ChainOrder::Resign)]);
     rig.says(0, Word::Resigned);
-    assert_eq!(rig.renewals().pop().unwrap().leave.stage, Stage::Asks, "a chain may still act by the lease");
+    assert_eq!(rig.renewals().pop().unwrap().leave.stage, LeaveStage::Asks, "a chain may still act by the lease");
     rig.says(1, Word::Resigned);
-    assert_eq!(rig.renewals().pop().unwrap().leave.stage, Stage::Resigned);
+    assert_eq!(rig.renewals().pop().unwrap().leave.stage, LeaveStage::Resigned);
 }
 
 #[test]
-fn leases_of_before_a_resignation_are_of_another_stretch() {
+fn leases_from_before_a_resignation_are_of_another_stretch() {
     let mut rig = Rig::acting();
     let asks = resigns(&mut rig);
     rig.outputs();
-    rig.answer(|renewed| renewed.leave = Some(asks.resigned().back(Stage::Asks)));
+    rig.answer(|renewed| renewed.leave = Some(asks.resigned().back(LeaveStage::Asks)));
     let outputs = rig.outputs();
-    assert!(outputs.contains(&Output::Lease(Lease { stretch: 1, ..Lease::default() })), "{outputs:?}");
-    assert!(outputs.contains(&Output::Order(ChainId(1), Order::Resume { stretch: 1 })), "{outputs:?}");
+    assert!(outputs.contains(&NodeOutput::Lease(Lease { stretch: 1, ..Lease::default() })), "{outputs:?}");
+    assert!(outputs.contains(&NodeOutput::Order(ChainId(1), ChainOrder::Resume { stretch: 1 })), "{outputs:?}");
     rig.answer(|_| {});
     let granted =
-        |output: &Output| matches!(output, Output::Lease(Lease { stretch: 1, until, .. }) if *until > rig.now);
+        |output: &NodeOutput| matches!(output, NodeOutput::Lease(Lease { stretch: 1, until, .. }) if *until > rig.now);
     let outputs: Vec<_> = std::iter::from_fn(|| rig.node.poll_output()).collect();
     assert!(outputs.iter().any(granted), "{outputs:?}");
 }
@@ -65,10 +65,10 @@ fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
     resigns(&mut rig);
     let gone = without_node_3(&rig);
     rig.hear(gone.clone());
-    assert!(!rig.outputs().contains(&Output::Left), "it keeps the log");
+    assert!(!rig.outputs().contains(&NodeOutput::Left), "it keeps the log");
     let voters = [id(1), id(2)].into();
-    rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs: gone, voters });
-    assert!(rig.outputs().contains(&Output::Left));
+    rig.handle(NodeInput::Log { leads: None, leader: Some(id(1)), configs: gone, voters });
+    assert!(rig.outputs().contains(&NodeOutput::Left));
 }
 
 /// Nodes 1 and 2 serve, and node 3 is a spare.
@@ -76,7 +76,7 @@ fn spare() -> Rig {
     let mut rig = Rig::acting();
     rig.configs = without_node_3(&rig);
     let (configs, voters) = (rig.configs.clone(), [id(1), id(2)].into());
-    rig.handle(Input::Log { leads: None, leader: Some(id(1)), configs, voters });
+    rig.handle(NodeInput::Log { leads: None, leader: Some(id(1)), configs, voters });
     let upto = rig.configs.applied();
     (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
     rig.outputs();
@@ -86,125 +86,125 @@ fn spare() -> Rig {
 #[test]
 fn a_spare_ends_when_the_leader_knows_that_it_leaves() {
     let mut rig = spare();
-    rig.handle(Input::Leave { until: None });
-    assert!(!rig.outputs().contains(&Output::Left), "a last copy would wait for it");
+    rig.handle(NodeInput::Leave { until: None });
+    assert!(!rig.outputs().contains(&NodeOutput::Left), "a last copy would wait for it");
     rig.answer(|renewed| renewed.released = true);
-    assert!(rig.outputs().contains(&Output::Left));
+    assert!(rig.outputs().contains(&NodeOutput::Left));
 }
 
 #[test]
 fn a_spare_that_hears_no_leader_ends_after_a_while() {
     let mut rig = spare();
-    rig.handle(Input::Leave { until: None });
-    let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+    rig.handle(NodeInput::Leave { until: None });
+    let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == NodeOutput::Left);
     assert!(last);
 }
 
-/// Node 3 is to stop, and hears this.
-fn stops(farewell: Option<Farewell>) -> (Rig, Vec<Output>) {
+/// Node 3 is to stop, and the leader answers with this farewell.
+fn stops(farewell: Option<Farewell>) -> (Rig, Vec<NodeOutput>) {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     rig.answer(|renewed| renewed.farewell = farewell);
     let outputs = rig.outputs();
     (rig, outputs)
 }
 
-/// A node other than the leader answers what it was asked last.
+/// Node `n`, which doesn't lead, answers the last question to it.
 fn is_there(rig: &mut Rig, n: u8) {
     let number = rig.renewals().pop().expect("it is asked").number;
-    rig.handle(Input::Renewed { from: id(n), renewed: Some(Renewed::bare(number, Some(id(1)))) });
+    rig.handle(NodeInput::Renewed { from: id(n), renewed: Some(Renewed::bare(number, Some(id(1)))) });
 }
 
-fn passes(rig: &mut Rig, leases: u32) -> Vec<Output> {
+fn passes(rig: &mut Rig, leases: u32) -> Vec<NodeOutput> {
     rig.now = rig.now + LEASE * leases;
-    rig.handle(Input::Tick);
+    rig.handle(NodeInput::Tick);
     rig.outputs()
 }
 
 #[test]
-fn a_node_that_is_to_stop_waits_while_it_hands_over() {
+fn a_stopping_node_waits_while_it_hands_over() {
     let (mut rig, outputs) = stops(Some(Farewell::HandsOver));
-    assert!(outputs.contains(&Output::Event(Event::HandsOver)));
+    assert!(outputs.contains(&NodeOutput::Event(NodeEvent::HandsOver)));
     for _ in 0..10 {
-        assert!(!passes(&mut rig, 2).contains(&Output::Left));
+        assert!(!passes(&mut rig, 2).contains(&NodeOutput::Left));
         rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
-        assert!(!rig.outputs().contains(&Output::Event(Event::HandsOver)), "it says so once");
+        assert!(!rig.outputs().contains(&NodeOutput::Event(NodeEvent::HandsOver)), "it says so once");
     }
     passes(&mut rig, 3);
     assert_eq!(passes(&mut rig, 1), [], "no other node answers: they may be gone, and what it holds would be");
 }
 
 #[test]
-fn a_node_that_is_to_stop_ends_when_another_member_answers() {
+fn a_stopping_node_ends_when_another_member_answers() {
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
     assert_eq!(passes(&mut rig, 3), [], "that is long ago: the others may be gone");
     is_there(&mut rig, 2);
-    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::GivesUp), Output::Left]);
+    assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::GivesUp), NodeOutput::Left]);
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
-    assert!(!passes(&mut rig, 60).contains(&Output::Left), "it was paused for a minute: the others may be gone");
+    assert!(!passes(&mut rig, 60).contains(&NodeOutput::Left), "it was paused for a minute: the others may be gone");
 }
 
-/// Two of three are killed, and the log has no quorum: no configuration says that the third one is the last.
+/// Two of three are killed, and the log has no quorum: no configuration shows that the third one is the last.
 #[test]
-fn a_node_that_is_to_stop_and_hears_nobody_waits() {
+fn a_stopping_node_that_hears_no_node_waits() {
     let mut rig = Rig::acting();
     passes(&mut rig, 20);
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     assert_eq!(passes(&mut rig, 3), []);
-    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::Waits)]);
+    assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::Waits)]);
     passes(&mut rig, 3);
     assert_eq!(passes(&mut rig, 1), []);
 }
 
 #[test]
-fn a_word_that_is_taken_back_ends_no_node() {
+fn a_farewell_taken_back_ends_no_node() {
     for newer in [Some(Farewell::HandsOver), None] {
         let (mut rig, _) = stops(Some(Farewell::GoesOn));
         passes(&mut rig, 2);
         rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
-        // The leader has noticed that the other member is gone, and ends itself. It serves nothing.
+        // The leader, which serves nothing, has noticed that the other member is gone, and ends itself.
         rig.node.hear_farewell(rig.now, newer);
         rig.node.company = Company::default();
         rig.outputs();
-        let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+        let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == NodeOutput::Left);
         assert!(!last, "{newer:?}: it may be the last copy");
     }
 }
 
 #[test]
-fn a_leader_that_takes_back_that_all_ends_waits() {
+fn a_leader_that_takes_its_end_back_waits() {
     let mut rig = Rig::acting();
     let (voters, configs) = ((1..4).map(id).collect(), rig.configs.clone());
-    rig.handle(Input::Log { leads: Some(Term(1)), leader: Some(id(3)), configs, voters });
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Log { leads: Some(Term(1)), leader: Some(id(3)), configs, voters });
+    rig.handle(NodeInput::Leave { until: None });
     rig.outputs();
     rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
     rig.node.hear_farewell(rig.now, Some(Farewell::HandsOver));
-    let last = (0..6).flat_map(|_| passes(&mut rig, 1)).any(|output| output == Output::Left);
+    let last = (0..6).flat_map(|_| passes(&mut rig, 1)).any(|output| output == NodeOutput::Left);
     assert!(!last, "another node was about to take over");
     rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
-    assert!(passes(&mut rig, 1).contains(&Output::Left), "that one leaves too");
+    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left), "that one leaves too");
 }
 
-/// The node is paused for half a lease more than it wanted to wait.
+/// The node is paused for half a lease longer than it wanted to wait.
 #[test]
-fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
-    let paused = |input: fn(u64) -> Input| {
+fn messages_after_a_pause_do_not_end_a_node() {
+    let paused = |input: fn(u64) -> NodeInput| {
         let mut rig = Rig::acting();
         passes(&mut rig, 20);
-        rig.handle(Input::Leave { until: None });
+        rig.handle(NodeInput::Leave { until: None });
         let sent = rig.renewals().pop().expect("a renewal is due").number;
         rig.now = rig.now + LEASE * 7 / 2;
         rig.handle(input(sent));
-        rig.handle(Input::Tick);
+        rig.handle(NodeInput::Tick);
         rig.outputs()
     };
     let answer = |number| {
         let bare = Renewed::bare(number, Some(id(1)));
         let renewed = Renewed { farewell: Some(Farewell::GoesOn), lease: Some(LEASE), ..bare };
-        Input::Renewed { from: id(1), renewed: Some(renewed) }
+        NodeInput::Renewed { from: id(1), renewed: Some(renewed) }
     };
-    assert!(!paused(answer).contains(&Output::Left), "an answer");
+    assert!(!paused(answer).contains(&NodeOutput::Left), "an answer");
     let message = |number| {
         let renewal = Renewal {
             number,
@@ -215,69 +215,69 @@ fn what_a_node_takes_in_after_a_pause_does_not_end_it() {
             promotions: vec![],
             reports: vec![],
         };
-        Input::Renewal { from: id(2), renewal }
+        NodeInput::Renewal { from: id(2), renewal }
     };
-    assert!(!paused(message).contains(&Output::Left), "a message of another member");
+    assert!(!paused(message).contains(&NodeOutput::Left), "a message of another member");
 }
 
 #[test]
-fn a_node_that_is_to_stop_ends_when_no_node_takes_over() {
+fn a_stopping_node_ends_when_no_node_takes_over() {
     let (mut rig, outputs) = stops(Some(Farewell::Ends));
-    assert!(!outputs.contains(&Output::Left), "it keeps the log: others are to hear it too");
-    assert_eq!(passes(&mut rig, 1), [Output::Event(Event::EndsChain), Output::Left]);
+    assert!(!outputs.contains(&NodeOutput::Left), "it keeps the log: others are to hear it too");
+    assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::EndsChain), NodeOutput::Left]);
 }
 
 #[test]
 fn a_node_whose_chains_go_on_after_all_waits_to_be_removed() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
     rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
-    assert!(!passes(&mut rig, 1).contains(&Output::Left), "a node that was drained stays");
+    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "a node that was drained stays");
 }
 
 #[test]
-fn a_word_of_before_a_node_came_to_keep_the_log_releases_it_no_more() {
+fn a_release_from_before_a_node_became_a_voter_is_void() {
     let mut rig = Rig::acting();
-    let log = |configs, voter| Input::Log { leads: None, leader: Some(id(1)), configs, voters: [id(voter)].into() };
+    let log = |configs, voter| NodeInput::Log { leads: None, leader: Some(id(1)), configs, voters: [id(voter)].into() };
     rig.handle(log(rig.configs.clone(), 1));
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     rig.answer(|renewed| renewed.released = true);
     let gone = without_node_3(&rig);
     rig.handle(log(gone.clone(), 3));
     rig.handle(log(gone, 3));
-    assert!(!rig.outputs().contains(&Output::Left), "it alone keeps the log");
+    assert!(!rig.outputs().contains(&NodeOutput::Left), "it alone keeps the log");
 }
 
 #[test]
 fn a_drained_spare_that_hears_no_leader_leaves_when_its_time_is_up() {
     let mut rig = spare();
     let until = rig.now + LEASE * 2;
-    rig.handle(Input::Leave { until: Some(until) });
-    assert!(!passes(&mut rig, 1).contains(&Output::Left));
-    assert!(passes(&mut rig, 1).contains(&Output::Left));
+    rig.handle(NodeInput::Leave { until: Some(until) });
+    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left));
+    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 #[test]
-fn an_operator_who_has_a_node_go_on_alone_takes_back_that_it_ends() {
+fn going_on_alone_takes_the_end_back() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
     let next = rig.configs.history().next(7);
     let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
     rig.configs = Arc::new(alone);
     rig.hear(rig.configs.clone());
     rig.outputs();
-    assert!(!passes(&mut rig, 1).contains(&Output::Left));
+    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 #[test]
-fn a_node_whose_chain_is_late_to_resign_goes_on_to_keep_the_log() {
+fn a_voter_waits_for_a_chain_late_to_resign() {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     let asks = rig.renewals().pop().unwrap().leave;
     let left_after = (0..10).take_while(|_| {
         rig.answer(|renewed| {
             agree(renewed, asks);
             renewed.farewell = Some(Farewell::GoesOn);
         });
-        !passes(&mut rig, 1).contains(&Output::Left)
+        !passes(&mut rig, 1).contains(&NodeOutput::Left)
     });
     assert_eq!(left_after.count(), 5, "the leader has agreed, and goes on to remove it");
 }
@@ -287,56 +287,56 @@ fn a_node_that_ends_with_its_chains_stays_for_a_new_leader_too() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
     rig.now = rig.now + LEASE / 2;
     let (voters, configs) = ([id(3)].into(), rig.configs.clone());
-    rig.handle(Input::Log { leads: Some(Term(2)), leader: Some(id(3)), configs, voters });
+    rig.handle(NodeInput::Log { leads: Some(Term(2)), leader: Some(id(3)), configs, voters });
     rig.now = rig.now + LEASE * 3 / 4;
-    rig.handle(Input::Tick);
-    assert!(!rig.outputs().contains(&Output::Left), "the others are to hear it from this one");
-    assert!(passes(&mut rig, 1).contains(&Output::Left));
+    rig.handle(NodeInput::Tick);
+    assert!(!rig.outputs().contains(&NodeOutput::Left), "the others are to hear it from this one");
+    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 #[test]
-fn a_node_that_is_to_stop_waits_for_a_while_for_others_to_go_on() {
+fn a_stopping_node_waits_a_while_for_its_chains_to_go_on() {
     let (mut rig, outputs) = stops(Some(Farewell::GoesOn));
-    assert!(!outputs.contains(&Output::Left));
-    assert!(!passes(&mut rig, 2).contains(&Output::Left));
+    assert!(!outputs.contains(&NodeOutput::Left));
+    assert!(!passes(&mut rig, 2).contains(&NodeOutput::Left));
     rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
-    assert!(passes(&mut rig, 1).contains(&Output::Left));
+    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 #[test]
-fn a_node_that_is_to_stop_and_goes_on_alone_waits_for_others() {
+fn a_stopping_node_that_goes_on_alone_waits_for_others() {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     let next = rig.configs.history().next(7);
     let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
     rig.configs = Arc::new(alone);
     rig.hear(rig.configs.clone());
     rig.outputs();
     rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(!rig.outputs().contains(&Output::Left), "an operator wants what it holds");
-    assert!(!passes(&mut rig, 3).contains(&Output::Left));
+    assert!(!rig.outputs().contains(&NodeOutput::Left), "an operator wants what it holds");
+    assert!(!passes(&mut rig, 3).contains(&NodeOutput::Left));
 }
 
 #[test]
 fn a_drained_node_hears_no_farewell() {
     let mut rig = Rig::acting();
     let until = rig.now + LEASE * 10;
-    rig.handle(Input::Leave { until: Some(until) });
+    rig.handle(NodeInput::Leave { until: Some(until) });
     rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(!rig.outputs().contains(&Output::Left));
+    assert!(!rig.outputs().contains(&NodeOutput::Left));
 }
 
 #[test]
-fn a_last_member_that_is_to_stop_waits_though_no_leader_answers() {
+fn a_last_member_waits_though_no_leader_answers() {
     let mut rig = Rig::acting();
     rig.configs = rig.only_me();
     rig.hear(rig.configs.clone());
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     rig.outputs();
-    assert_eq!(passes(&mut rig, 3), [Output::Event(Event::Waits)]);
+    assert_eq!(passes(&mut rig, 3), [NodeOutput::Event(NodeEvent::Waits)]);
     assert_eq!(passes(&mut rig, 3), []);
     rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(passes(&mut rig, 1).contains(&Output::Left));
+    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 /// Chain 0 is served by nodes 1 and 3, chain 1 by nodes 2 and 3. Node 2 is gone, and node 1 answers.
@@ -350,26 +350,26 @@ fn a_member_of_another_chain_takes_nothing_over() {
         let config = ChainConfig { members, ..before.clone() };
         let change = crate::control::log::ChainChange { replaces: before.epoch, config };
         let index = configs.applied().next();
-        configs.apply(&LogEntry { index, term: Term(1), change: Change::Chains(vec![change]) }).unwrap();
+        configs.apply(&LogEntry { index, term: Term(1), change: ConfigChange::Chains(vec![change]) }).unwrap();
     }
     rig.hear(Arc::new(configs));
     passes(&mut rig, 20);
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     for _ in 0..8 {
-        assert!(!passes(&mut rig, 1).contains(&Output::Left), "what it holds of chain 1 no other node has");
+        assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "it holds the only copy of chain 1");
         is_there(&mut rig, 1);
     }
 }
 
 #[test]
-fn a_word_that_comes_late_does_not_undo_a_newer_one() {
+fn a_late_farewell_does_not_undo_a_newer_one() {
     let mut rig = Rig::acting();
-    rig.handle(Input::Leave { until: None });
+    rig.handle(NodeInput::Leave { until: None });
     let [first, second] = [0, 1].map(|_| rig.renewals().pop().expect("a renewal is due").number);
     for (number, farewell) in [(second, Farewell::HandsOver), (first, Farewell::Ends)] {
         let bare = Renewed::bare(number, Some(id(1)));
         let renewed = Renewed { lease: Some(LEASE), farewell: Some(farewell), ..bare };
-        rig.handle(Input::Renewed { from: id(1), renewed: Some(renewed) });
+        rig.handle(NodeInput::Renewed { from: id(1), renewed: Some(renewed) });
     }
-    assert!(!passes(&mut rig, 1).contains(&Output::Left), "another node takes over");
+    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "another node takes over");
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     Version,
     guards::Mutant,
-    store::{Applied, HashedIter, MemoryStore, Persisted, RecordIter, Recovered, Size, StoreBatch, StoreOp},
+    store::{Applied, HashedIter, MemoryStore, Persisted, RecordIter, RecoveredChain, Size, StoreBatch, StoreOp},
 };
 
 const CHAIN: ChainId = ChainId(2);
@@ -151,7 +151,7 @@ impl Store for Probe {
         unreachable!()
     }
 
-    fn recover(&self) -> Result<Vec<Recovered>, StoreError> {
+    fn recover(&self) -> Result<Vec<RecoveredChain>, StoreError> {
         unreachable!()
     }
 

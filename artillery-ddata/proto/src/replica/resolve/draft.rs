@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Buf, Bytes, BytesMut};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Reader, decimal, incremented};
+use super::{ReadKey, decimal, incremented};
 use crate::{
     Version,
     store::StoreError,
-    update::{Change, Failure},
+    types::update::{KeyChange, RequestFailure},
 };
 
 /// A value in pieces.
@@ -59,7 +59,7 @@ impl Draft {
 
 /// How a step is undone.
 #[derive(Debug)]
-enum Undo {
+enum UndoStep {
     /// The key held this; `None`: what the store has.
     Put(Bytes, Option<Option<Draft>>),
     /// Its value was so long.
@@ -74,10 +74,10 @@ pub(super) struct Drafts<R> {
     limit: usize,
     changed: BTreeMap<Bytes, Option<Draft>>,
     /// The steps since [`begin`](Self::begin).
-    undo: Vec<Undo>,
+    undo: Vec<UndoStep>,
 }
 
-impl<R: Reader> Drafts<R> {
+impl<R: ReadKey> Drafts<R> {
     pub(super) fn new(limit: usize, read: R) -> Self {
         Self { read, limit, changed: BTreeMap::new(), undo: Vec::new() }
     }
@@ -91,9 +91,9 @@ impl<R: Reader> Drafts<R> {
     pub(super) fn undo(&mut self) {
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
             match undo {
-                Undo::Put(key, None) => drop(self.changed.remove(&key)),
-                Undo::Put(key, Some(before)) => drop(self.changed.insert(key, before)),
-                Undo::Shorten(key, len) => {
+                UndoStep::Put(key, None) => drop(self.changed.remove(&key)),
+                UndoStep::Put(key, Some(before)) => drop(self.changed.insert(key, before)),
+                UndoStep::Shorten(key, len) => {
                     if let Some(Some(draft)) = self.changed.get_mut(&key) {
                         draft.shorten(len);
                     }
@@ -132,17 +132,17 @@ impl<R: Reader> Drafts<R> {
 
     fn put(&mut self, key: Bytes, draft: Option<Draft>) {
         let before = self.changed.insert(key.clone(), draft);
-        self.undo.push(Undo::Put(key, before));
+        self.undo.push(UndoStep::Put(key, before));
     }
 
     /// The length of the value afterwards.
-    pub(super) fn append(&mut self, key: Bytes, more: Bytes) -> Result<Result<u64, Failure>, StoreError> {
+    pub(super) fn append(&mut self, key: Bytes, more: Bytes) -> Result<Result<u64, RequestFailure>, StoreError> {
         let len = self.length(&key)?.unwrap_or(0) + more.len();
         if len > self.limit {
-            return Ok(Err(Failure::TooLarge(len as u64)));
+            return Ok(Err(RequestFailure::TooLarge(len as u64)));
         }
         if let Some(Some(draft)) = self.changed.get_mut(&key) {
-            self.undo.push(Undo::Shorten(key, draft.len));
+            self.undo.push(UndoStep::Shorten(key, draft.len));
             draft.push(more);
         } else {
             let is_new = !self.changed.contains_key(&key);
@@ -155,18 +155,18 @@ impl<R: Reader> Drafts<R> {
     }
 
     /// The number afterwards.
-    pub(super) fn increment(&mut self, key: Bytes, by: i64) -> Result<Result<i64, Failure>, StoreError> {
+    pub(super) fn increment(&mut self, key: Bytes, by: i64) -> Result<Result<i64, RequestFailure>, StoreError> {
         // What is longer than any number need not be put together to be told from one.
-        const LONGEST: usize = 20;
+        const MAX_NUMBER_BYTES: usize = 20;
         let before = match self.length(&key)? {
-            Some(len) if len > LONGEST => return Ok(Err(Failure::NotANumber)),
+            Some(len) if len > MAX_NUMBER_BYTES => return Ok(Err(RequestFailure::NotANumber)),
             _ => self.found(&key, Version::NONE)?.map(|(_, value)| value),
         };
         Ok(incremented(before, by).inspect(|&number| self.set(key, Some(decimal(number)))))
     }
 
     /// What it all comes to, unless the values together are larger than `most`: then their length.
-    pub(super) fn finish(self, most: usize) -> Result<(SmallVec<[Change; 1]>, Joins), usize> {
+    pub(super) fn finish(self, most: usize) -> Result<(SmallVec<[KeyChange; 1]>, Joins), usize> {
         let len = self.changed.values().flatten().map(|draft| draft.len).sum();
         if len > most {
             return Err(len);
@@ -174,7 +174,7 @@ impl<R: Reader> Drafts<R> {
         let mut joins = Joins::default();
         let change = |(at, (key, draft)): (usize, (Bytes, Option<Draft>))| {
             let value = draft.map(|draft| joins.add(at, draft));
-            Change { key, value }
+            KeyChange { key, value }
         };
         Ok((self.changed.into_iter().enumerate().map(change).collect(), joins))
     }
@@ -214,7 +214,7 @@ impl Joins {
     }
 
     /// Copies so many bytes at most.
-    pub(super) fn step(&mut self, mut bytes: usize, changes: &mut [Change]) {
+    pub(super) fn step(&mut self, mut bytes: usize, changes: &mut [KeyChange]) {
         while let Some(join) = self.0.last_mut() {
             while let Some(piece) = join.pieces.front_mut() {
                 let some = piece.len().min(bytes);
@@ -243,7 +243,7 @@ mod tests {
 
     type Model = BTreeMap<String, Option<String>>;
 
-    fn model(changes: &[Change]) -> Model {
+    fn model(changes: &[KeyChange]) -> Model {
         let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
         changes.iter().map(|change| (text(&change.key), change.value.as_ref().map(text))).collect()
     }
@@ -269,7 +269,7 @@ mod tests {
                         1 => { drafts.set(name, None); now.insert(key, None); }
                         2 => {
                             let longer = format!("{}{text}", held.unwrap_or_default());
-                            let expected = if longer.len() > 8 { Err(Failure::TooLarge(longer.len() as u64)) } else { Ok(longer.len() as u64) };
+                            let expected = if longer.len() > 8 { Err(RequestFailure::TooLarge(longer.len() as u64)) } else { Ok(longer.len() as u64) };
                             prop_assert_eq!(drafts.append(name, value).unwrap(), expected);
                             if expected.is_ok() { now.insert(key, Some(longer)); }
                         }

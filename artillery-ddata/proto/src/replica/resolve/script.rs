@@ -2,36 +2,36 @@
 
 use bytes::Bytes;
 
-use super::{Reader, Resolved, Seen, Terms, draft::Drafts, holds, version_of};
+use super::{ReadKey, Resolved, Terms, WriteResult, draft::Drafts, holds, version_of};
 use crate::{
-    replica::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome},
+    api::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome},
     store::StoreError,
-    update::{Failure, Outcome},
+    types::update::{RequestFailure, RequestOutcome},
 };
 
-pub(super) fn script(script: Script, terms: Terms, read: impl Reader) -> Result<Resolved, StoreError> {
+pub(super) fn script(script: ScriptWrite, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
     for (at, Requirement { key, expected }) in script.require.iter().enumerate() {
         let newest = read(key)?;
         let version = version_of(&newest);
         if !holds(*expected, version) {
-            let outcome = Outcome::Unmet { step: at as u32, version };
-            return Ok(Resolved { outcome, seen: Seen::of(newest), ..Resolved::default() });
+            let outcome = RequestOutcome::Unmet { step: at as u32, version };
+            return Ok(Resolved { outcome, seen: WriteResult::of(newest), ..Resolved::default() });
         }
     }
-    let mut run = Run { terms, drafts: Drafts::new(terms.limit, read), told: 0 };
+    let mut run = ScriptRun { terms, drafts: Drafts::new(terms.limit, read), told: 0 };
     let mut outcomes = Vec::with_capacity(script.groups.len());
     for group in script.groups {
         match run.group(group) {
             Ok(outcome) => outcomes.push(outcome),
             Err(Stop::Store(error)) => return Err(error),
-            Err(Stop::TellsTooMuch) => return Ok(Resolved::failed(Failure::ResultsTooLarge(run.told as u64))),
+            Err(Stop::TellsTooMuch) => return Ok(Resolved::failed(RequestFailure::ResultsTooLarge(run.told as u64))),
         }
     }
-    Ok(Resolved::made(run.drafts, terms.most, Outcome::Ran, Seen::Results(outcomes)))
+    Ok(Resolved::made(run.drafts, terms.most, RequestOutcome::Ran, WriteResult::Results(outcomes)))
 }
 
 /// A script under way.
-struct Run<R> {
+struct ScriptRun<R> {
     terms: Terms,
     /// What its steps did so far: those of a group that fails are undone.
     drafts: Drafts<R>,
@@ -51,8 +51,8 @@ impl From<StoreError> for Stop {
     }
 }
 
-impl<R: Reader> Run<R> {
-    fn group(&mut self, group: Group) -> Result<GroupOutcome, Stop> {
+impl<R: ReadKey> ScriptRun<R> {
+    fn group(&mut self, group: ScriptGroup) -> Result<GroupOutcome, Stop> {
         for (at, Requirement { key, expected }) in group.require.iter().enumerate() {
             let version = self.drafts.version(key, self.terms.at)?;
             if !holds(*expected, version) {
@@ -75,7 +75,7 @@ impl<R: Reader> Run<R> {
         Ok(Ok(told))
     }
 
-    fn step(&mut self, step: ScriptStep) -> Result<Result<StepOutcome, Failure>, Stop> {
+    fn step(&mut self, step: ScriptStep) -> Result<Result<StepOutcome, RequestFailure>, Stop> {
         Ok(Ok(match step {
             ScriptStep::Get { key } => self.found(&key)?,
             ScriptStep::Length { key } => StepOutcome::Length(self.drafts.length(&key)?.map(|len| len as u64)),

@@ -9,7 +9,7 @@ use super::super::Replica;
 use crate::{
     Sequence,
     store::{StoreBatch, StoreError, StoreOp},
-    update::Update,
+    types::update::Update,
 };
 
 /// A step ends behind the key, or the update, with which it has freed so many bytes.

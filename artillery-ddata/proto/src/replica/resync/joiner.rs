@@ -10,30 +10,31 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    super::{Halt, History, Refusal, Replica, Reply, sessions::Sessions},
+    super::{Halt, Replica, UpdateHistory, client_sessions::Sessions},
     ResyncProgress,
 };
 use crate::{
     MemberId, Role, Sequence, Timestamp, Version,
-    replica::Event,
-    store::{Held, Record, StoreBatch, StoreError, StoreOp},
-    update::Update,
-    wire::message::{Beginning, Mark, Progress, RecordPiece, SnapshotContent, SnapshotPart},
+    api::{Refusal, Reply},
+    message::{RecordPiece, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress},
+    replica::ReplicaEvent,
+    store::{Held, ScanRecord, StoreBatch, StoreError, StoreOp},
+    types::update::Update,
 };
 
 /// A store in resync, and what waits for its end.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Filling {
+pub(in super::super) struct SnapshotReceiver {
     /// 0: no snapshot of this epoch has begun.
     pub(super) id: u64,
-    beginning: Beginning,
-    mark: Mark,
+    beginning: SnapshotHeader,
+    mark: SnapshotCursor,
     pub(super) again: bool,
     /// What is here from this key on was here before the snapshot; `None`: nothing was, or is any more.
     pub(super) clearing: Option<Bytes>,
     sessions: Sessions,
     /// The history from the beginning on, as far as it has been applied over the records.
-    history: History,
+    history: UpdateHistory,
     /// What has come of a value that comes in pieces, of which key and version.
     value: Vec<u8>,
     value_of: (Bytes, Version),
@@ -49,21 +50,21 @@ pub(in super::super) struct Filling {
 }
 
 /// What comes of a part.
-enum Taken {
+enum PartOutcome {
     /// It has come before, or something is missing before it.
     Nothing,
-    Records(Vec<Record>),
+    Records(Vec<ScanRecord>),
     End,
 }
 
-impl Filling {
-    fn new(id: u64, beginning: Beginning) -> Self {
+impl SnapshotReceiver {
+    fn new(id: u64, beginning: SnapshotHeader) -> Self {
         Self {
             id,
-            history: History::behind(beginning.version, beginning.epochs.clone()),
+            history: UpdateHistory::behind(beginning.version, beginning.epochs.clone()),
             shown: beginning.version.sequence,
             beginning,
-            mark: Mark::default(),
+            mark: SnapshotCursor::default(),
             again: false,
             clearing: None,
             sessions: Sessions::default(),
@@ -81,10 +82,10 @@ impl Filling {
         self.come
     }
 
-    pub(in super::super) fn progress(&self, missed: bool) -> Progress {
+    pub(in super::super) fn progress(&self, missed: bool) -> SnapshotProgress {
         let Self { id, ref mark, again, hold, .. } = *self;
         let (upto, ended) = (self.upto(), self.until.is_some());
-        Progress { id, mark: mark.clone(), again, upto, missed: missed && !hold, hold, ended }
+        SnapshotProgress { id, mark: mark.clone(), again, upto, missed: missed && !hold, hold, ended }
     }
 
     /// The newest update that has come, kept for afterwards or applied.
@@ -145,13 +146,13 @@ impl Filling {
         self.history.commit(sequence, backlog);
     }
 
-    fn take(&mut self, part: SnapshotPart) -> Taken {
+    fn take(&mut self, part: SnapshotPart) -> PartOutcome {
         if self.until.is_some() {
-            return Taken::Nothing;
+            return PartOutcome::Nothing;
         }
         if part.at != self.mark && !self.begins_value_anew(&part) {
             self.again |= part.at > self.mark;
-            return Taken::Nothing;
+            return PartOutcome::Nothing;
         }
         let has_sessions = self.mark.sessions == self.beginning.sessions;
         match part.content {
@@ -159,29 +160,29 @@ impl Filling {
                 self.mark.sessions += entries.len() as u64;
                 entries.into_iter().for_each(|entry| self.sessions.add(entry));
                 self.again = false;
-                Taken::Nothing
+                PartOutcome::Nothing
             }
-            SnapshotContent::Begin(_) | SnapshotContent::Sessions(_) => Taken::Nothing,
+            SnapshotContent::Begin(_) | SnapshotContent::Sessions(_) => PartOutcome::Nothing,
             content if has_sessions => {
                 self.shown = self.shown.max(part.watermark);
                 self.take_content(&part.at, content)
             }
-            _ => Taken::Nothing,
+            _ => PartOutcome::Nothing,
         }
     }
 
-    fn take_content(&mut self, at: &Mark, content: SnapshotContent) -> Taken {
+    fn take_content(&mut self, at: &SnapshotCursor, content: SnapshotContent) -> PartOutcome {
         match content {
             SnapshotContent::Records(records) => self.take_records(records),
             SnapshotContent::Piece(piece) => self.take_piece(at, piece),
-            _ => Taken::End,
+            _ => PartOutcome::End,
         }
     }
 
     /// Of a large value some pieces have come. The source doesn't have it any more: here is what is there now.
     fn begins_value_anew(&self, part: &SnapshotPart) -> bool {
-        let Mark { sessions, ref behind, bytes } = self.mark;
-        if bytes == 0 || part.at != (Mark { sessions, behind: behind.clone(), bytes: 0 }) {
+        let SnapshotCursor { sessions, ref behind, bytes } = self.mark;
+        if bytes == 0 || part.at != (SnapshotCursor { sessions, behind: behind.clone(), bytes: 0 }) {
             return false;
         }
         match &part.content {
@@ -200,7 +201,7 @@ impl Filling {
         piece.key == self.value_of.0 && piece.version < self.value_of.1
     }
 
-    fn take_records(&mut self, records: Vec<Record>) -> Taken {
+    fn take_records(&mut self, records: Vec<ScanRecord>) -> PartOutcome {
         self.again = false;
         self.mark.bytes = 0;
         for record in &records {
@@ -208,10 +209,10 @@ impl Filling {
             self.come.records += 1;
             self.come.bytes += (record.key.len() + record.held.value.as_ref().map_or(0, |value| value.len())) as u64;
         }
-        Taken::Records(records)
+        PartOutcome::Records(records)
     }
 
-    fn take_piece(&mut self, at: &Mark, piece: RecordPiece) -> Taken {
+    fn take_piece(&mut self, at: &SnapshotCursor, piece: RecordPiece) -> PartOutcome {
         if at.bytes == 0 {
             self.value.clear();
             self.value_of = (piece.key.clone(), piece.version);
@@ -220,16 +221,19 @@ impl Filling {
                 // What has come is of a version that isn't there any more.
                 (self.mark.bytes, self.again) = (0, true);
             }
-            return Taken::Nothing;
+            return PartOutcome::Nothing;
         }
         self.again = false;
         self.value.extend_from_slice(&piece.bytes);
         self.mark.bytes = self.value.len() as u64;
         if self.mark.bytes < u64::from(piece.len) {
-            return Taken::Nothing;
+            return PartOutcome::Nothing;
         }
         let value = std::mem::take(&mut self.value).into();
-        self.take_records(vec![Record { key: piece.key, held: Held { version: piece.version, value: Some(value) } }])
+        self.take_records(vec![ScanRecord {
+            key: piece.key,
+            held: Held { version: piece.version, value: Some(value) },
+        }])
     }
 }
 
@@ -248,26 +252,26 @@ impl Replica {
         } else if let Some(filling) = self.filling.as_mut().filter(|filling| filling.id == part.id) {
             // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 64).
             let may_take = filling.clearing.is_none() || allows!(self.settings.guards, TakeWhileClearing);
-            match if may_take { filling.take(part) } else { Taken::Nothing } {
-                Taken::Nothing => {}
-                Taken::Records(records) => self.put_records(records),
-                Taken::End => self.end_parts(now),
+            match if may_take { filling.take(part) } else { PartOutcome::Nothing } {
+                PartOutcome::Nothing => {}
+                PartOutcome::Records(records) => self.put_records(records),
+                PartOutcome::End => self.end_parts(now),
             }
         }
         self.due_for(Some(from));
     }
 
     /// Nothing that is here counts any more. It is marked so before the first change.
-    fn begin_filling(&mut self, id: u64, beginning: Beginning) {
+    fn begin_filling(&mut self, id: u64, beginning: SnapshotHeader) {
         self.gate.serve(None);
         self.make_up();
         self.snapshot_seen = id;
         let history = std::mem::take(&mut self.history).into_updates();
         self.free_later(history);
-        let mut before = self.filling.replace(Box::new(Filling::new(id, beginning)));
+        let mut before = self.filling.replace(Box::new(SnapshotReceiver::new(id, beginning)));
         let updates = before.as_mut().map(|before| before.take_updates()).unwrap_or_default();
         updates.into_iter().for_each(|updates| self.free_later(updates));
-        self.event(Event::Resyncing);
+        self.event(ReplicaEvent::Resyncing);
         self.forget_standing();
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();
@@ -280,7 +284,8 @@ impl Replica {
             (allows!(self.settings.guards, SkipFinished), &mut self.filling, before)
         {
             // What had come of the older snapshot counts as if it were of this one.
-            filling.mark = Mark { sessions: filling.beginning.sessions, behind: before.mark.behind, bytes: 0 };
+            filling.mark =
+                SnapshotCursor { sessions: filling.beginning.sessions, behind: before.mark.behind, bytes: 0 };
             (filling.sessions, filling.again) = (before.sessions, true);
             return;
         }
@@ -291,12 +296,13 @@ impl Replica {
         self.clear_some();
     }
 
-    fn put_records(&mut self, records: Vec<Record>) {
+    fn put_records(&mut self, records: Vec<ScanRecord>) {
         // With such a guard left out only what is still there may be passed over: everything else would be refused.
         let may_be_there = allows!(self.settings.guards, NoWipe) || allows!(self.settings.guards, SkipFinished);
-        let known = |record: &Record| may_be_there && self.has_newer(&record.key, record.held.version).unwrap_or(false);
+        let known =
+            |record: &ScanRecord| may_be_there && self.has_newer(&record.key, record.held.version).unwrap_or(false);
         let records = records.into_iter().filter(|record| !known(record));
-        let ops: SmallVec<_> = records.map(|Record { key, held }| StoreOp::Put { key, held }).collect();
+        let ops: SmallVec<_> = records.map(|ScanRecord { key, held }| StoreOp::Put { key, held }).collect();
         self.apply_to_store(ops);
     }
 
@@ -364,7 +370,7 @@ impl Replica {
     /// All is here: history begins behind the first part, and the updates that are left are applied as ever.
     fn finish_filling(&mut self, now: Timestamp) {
         let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
-        let Filling { beginning, history, sessions, buffer, .. } = *filling;
+        let SnapshotReceiver { beginning, history, sessions, buffer, .. } = *filling;
         self.watermark = history.last().sequence;
         self.store.commit(self.watermark);
         (self.history, self.sessions) = (history, sessions);
@@ -376,7 +382,7 @@ impl Replica {
         }
         self.follow_chain_time();
         self.resyncs.full += 1;
-        self.event(Event::Resynced { upto: self.history.last() });
+        self.event(ReplicaEvent::Resynced { upto: self.history.last() });
         // It is known to be a prefix of the source's history; the source will say that it follows.
         self.needs_resume = true;
         self.believe_prefix(now);

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use super::{super::Replica, ResyncProgress};
 use crate::{
     MemberId, Sequence, Timestamp, Version,
-    replica::{Event, links::Cursor},
-    store::{Record, StoreError},
-    wire::message::{
-        Beginning, ChainFrame, ChainMessage, Mark, Partial, Progress, RecordPiece, SessionEntry, SnapshotContent,
-        SnapshotPart,
+    message::{
+        ChainFrame, ChainMessage, Partial, RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader,
+        SnapshotPart, SnapshotProgress,
     },
+    replica::{ReplicaEvent, links::Cursor},
+    store::{ScanRecord, StoreError},
 };
 
 /// What a record, or an entry of the table of sessions, takes up in a part beside its bytes.
@@ -21,19 +21,19 @@ const ENTRY: usize = 96;
 
 /// A snapshot on its way.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Outgoing {
+pub(in super::super) struct SnapshotSender {
     id: u64,
     to: MemberId,
-    beginning: Beginning,
+    beginning: SnapshotHeader,
     sessions: Vec<SessionEntry>,
     /// The value that goes in pieces, so that all of them are of one version however often the key changes meanwhile.
-    large: Option<Large>,
+    large: Option<LargeRecord>,
     /// The joiner has had the last part.
     ended: bool,
     /// What to send next; `None` until the joiner has said, on this connection, where it stands.
-    next: Option<Next>,
+    next: Option<NextPart>,
     /// Where it stood last; `None`: it hasn't begun.
-    mark: Option<Mark>,
+    mark: Option<SnapshotCursor>,
     /// The newest update that it keeps for afterwards.
     upto: Sequence,
     /// When it last came on, or sending began anew. Updates beside it come on for themselves.
@@ -43,43 +43,43 @@ pub(in super::super) struct Outgoing {
 }
 
 #[derive(Clone, Debug)]
-enum Next {
+enum NextPart {
     Begin,
-    At(Mark),
+    At(SnapshotCursor),
     Nothing,
 }
 
 /// A record whose value is too large for one part.
 #[derive(Clone, Debug)]
-struct Large {
+struct LargeRecord {
     /// The key before it.
     behind: Option<Bytes>,
-    record: Record,
+    record: ScanRecord,
 }
 
 /// A part as it was made.
-struct Made {
-    at: Mark,
+struct SentPart {
+    at: SnapshotCursor,
     content: SnapshotContent,
-    next: Next,
+    next: NextPart,
 }
 
-impl Outgoing {
+impl SnapshotSender {
     pub(in super::super) fn sent(&self) -> ResyncProgress {
         self.sent
     }
 
     /// Goes back to where the joiner stood last.
     fn rewind(&mut self) {
-        self.go_to(self.mark.clone().map_or(Next::Begin, Next::At));
+        self.go_to(self.mark.clone().map_or(NextPart::Begin, NextPart::At));
     }
 
-    fn go_to(&mut self, next: Next) {
-        self.next = Some(if self.ended { Next::Nothing } else { next });
+    fn go_to(&mut self, next: NextPart) {
+        self.next = Some(if self.ended { NextPart::Nothing } else { next });
     }
 
     /// The large value that stands where the mark says that a part of one has come.
-    fn large_at(&self, mark: &Mark) -> Option<&Record> {
+    fn large_at(&self, mark: &SnapshotCursor) -> Option<&ScanRecord> {
         let large = self.large.as_ref().filter(|large| mark.bytes > 0 && large.behind == mark.behind)?;
         Some(&large.record)
     }
@@ -112,28 +112,28 @@ impl Replica {
         (peer.cursor, peer.cut, peer.acknowledged) = (None, None, Sequence::ZERO);
         self.snapshot_number += 1;
         let sessions = self.sessions.copy();
-        let beginning = Beginning {
+        let beginning = SnapshotHeader {
             said,
             version: self.history.version_at(at).unwrap_or_default(),
             epochs: self.history.epochs_at(at),
             chain_time: self.writes.chain_time(),
             sessions: sessions.len() as u64,
         };
-        self.outgoing = Some(Outgoing {
+        self.outgoing = Some(SnapshotSender {
             id: self.snapshot_number,
             to,
             beginning,
             sessions,
             large: None,
             ended: false,
-            next: Some(Next::Begin),
+            next: Some(NextPart::Begin),
             mark: None,
             upto: at,
             progress: now,
             kept: now,
             sent: ResyncProgress::default(),
         });
-        self.event(Event::SnapshotBegun { to, at });
+        self.event(ReplicaEvent::SnapshotBegun { to, at });
     }
 
     pub(in super::super) fn end_outgoing(&mut self) {
@@ -180,7 +180,7 @@ impl Replica {
         &mut self,
         now: Timestamp,
         from: MemberId,
-        progress: &Progress,
+        progress: &SnapshotProgress,
         partial: Option<Partial>,
     ) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -203,7 +203,7 @@ impl Replica {
         outgoing.ended |= progress.ended;
         outgoing.large.take_if(|large| progress.ended || progress.mark.behind.as_ref() >= Some(&large.record.key));
         if progress.again || progress.ended || outgoing.next.is_none() {
-            outgoing.go_to(Next::At(progress.mark.clone()));
+            outgoing.go_to(NextPart::At(progress.mark.clone()));
         }
         // The joiner's buffer begins behind the snapshot, so updates wait until it says that it has begun.
         if progress.hold {
@@ -214,7 +214,7 @@ impl Replica {
     }
 
     /// The next part of a snapshot for `to`: of about `room` bytes at most, and of
-    /// [`MAX_CHUNK`](crate::wire::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
+    /// [`MAX_CHUNK`](crate::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
     /// and updates, of a link that has room.
     pub(crate) fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
@@ -222,13 +222,13 @@ impl Replica {
         let outgoing = self.outgoing.as_ref().filter(|outgoing| outgoing.to == to)?;
         let (id, next) = (outgoing.id, outgoing.next.clone()?);
         let made = match next {
-            Next::Nothing => return None,
-            Next::Begin => {
+            NextPart::Nothing => return None,
+            NextPart::Begin => {
                 // The joiner clears its store before it asks for the first part.
                 let content = SnapshotContent::Begin(outgoing.beginning.clone());
-                Made { at: Mark::default(), content, next: Next::Nothing }
+                SentPart { at: SnapshotCursor::default(), content, next: NextPart::Nothing }
             }
-            Next::At(mark) => match self.part_at(&mark, room) {
+            NextPart::At(mark) => match self.part_at(&mark, room) {
                 Ok(made) => made?,
                 Err(error) => {
                     self.halt(error.into());
@@ -236,9 +236,9 @@ impl Replica {
                 }
             },
         };
-        let Made { at, content, next } = made;
+        let SentPart { at, content, next } = made;
         let outgoing = self.outgoing.as_mut()?;
-        if outgoing.mark.as_ref().unwrap_or(&Mark::default()) == &at {
+        if outgoing.mark.as_ref().unwrap_or(&SnapshotCursor::default()) == &at {
             outgoing.progress = now;
         }
         outgoing.count(&content);
@@ -247,15 +247,15 @@ impl Replica {
         Some(self.frame(&config, ChainMessage::Snapshot(part)))
     }
 
-    fn part_at(&mut self, mark: &Mark, room: usize) -> Result<Option<Made>, StoreError> {
+    fn part_at(&mut self, mark: &SnapshotCursor, room: usize) -> Result<Option<SentPart>, StoreError> {
         let most = room.min(self.chunk());
         let Some(outgoing) = &self.outgoing else { return Ok(None) };
         let from = usize::try_from(mark.sessions).unwrap_or(usize::MAX);
         if let Some(left) = outgoing.sessions.get(from..).filter(|left| !left.is_empty()) {
             let entries = entries_of(left, most);
-            let next = Mark { sessions: mark.sessions + entries.len() as u64, ..Mark::default() };
+            let next = SnapshotCursor { sessions: mark.sessions + entries.len() as u64, ..SnapshotCursor::default() };
             let content = SnapshotContent::Sessions(entries);
-            return Ok(Some(Made { at: mark.clone(), content, next: Next::At(next) }));
+            return Ok(Some(SentPart { at: mark.clone(), content, next: NextPart::At(next) }));
         }
         if let Some(record) = outgoing.large_at(mark) {
             return Ok(Some(self.piece_of_record(mark, record)));
@@ -265,7 +265,7 @@ impl Replica {
 
     /// What is there now behind a mark. The store keeps for every key what a reader at the watermark needs, and nothing is
     /// committed while a part is made.
-    fn records_at(&mut self, mark: &Mark, most: usize) -> Result<Made, StoreError> {
+    fn records_at(&mut self, mark: &SnapshotCursor, most: usize) -> Result<SentPart, StoreError> {
         let (mut records, mut bytes) = (Vec::new(), 0);
         let from = mark.behind.as_ref().map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
         for record in self.store.scan(self.chain, &from, self.watermark) {
@@ -274,7 +274,7 @@ impl Replica {
             let is_large = value.len() > self.chunk();
             if is_large && records.is_empty() {
                 let made = self.piece_of_record(mark, &record);
-                let large = Large { behind: mark.behind.clone(), record };
+                let large = LargeRecord { behind: mark.behind.clone(), record };
                 if let Some(outgoing) = &mut self.outgoing {
                     outgoing.large = Some(large);
                 }
@@ -288,25 +288,25 @@ impl Replica {
             records.push(record);
         }
         // What has come of a large value, if anything has, is of one that isn't there any more.
-        let at = Mark { bytes: 0, ..mark.clone() };
+        let at = SnapshotCursor { bytes: 0, ..mark.clone() };
         let Some(last) = records.last() else {
-            return Ok(Made { at, content: SnapshotContent::End, next: Next::Nothing });
+            return Ok(SentPart { at, content: SnapshotContent::End, next: NextPart::Nothing });
         };
-        let next = Mark { behind: Some(last.key.clone()), ..at.clone() };
-        Ok(Made { at, content: SnapshotContent::Records(records), next: Next::At(next) })
+        let next = SnapshotCursor { behind: Some(last.key.clone()), ..at.clone() };
+        Ok(SentPart { at, content: SnapshotContent::Records(records), next: NextPart::At(next) })
     }
 
     /// The next piece of a large value; the first, if the mark is behind its end. Whether what has come is of this very
     /// value the joiner knows.
-    fn piece_of_record(&self, mark: &Mark, record: &Record) -> Made {
+    fn piece_of_record(&self, mark: &SnapshotCursor, record: &ScanRecord) -> SentPart {
         let value = record.held.value.clone().unwrap_or_default();
         let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();
         let end = value.len().min(start.saturating_add(self.chunk()));
-        let at = Mark { bytes: start as u64, ..mark.clone() };
+        let at = SnapshotCursor { bytes: start as u64, ..mark.clone() };
         let next = if end < value.len() {
-            Mark { bytes: end as u64, ..mark.clone() }
+            SnapshotCursor { bytes: end as u64, ..mark.clone() }
         } else {
-            Mark { behind: Some(record.key.clone()), bytes: 0, ..*mark }
+            SnapshotCursor { behind: Some(record.key.clone()), bytes: 0, ..*mark }
         };
         let piece = RecordPiece {
             key: record.key.clone(),
@@ -314,16 +314,16 @@ impl Replica {
             len: u32::try_from(value.len()).unwrap_or(u32::MAX),
             bytes: value.slice(start..end),
         };
-        Made { at, content: SnapshotContent::Piece(piece), next: Next::At(next) }
+        SentPart { at, content: SnapshotContent::Piece(piece), next: NextPart::At(next) }
     }
 }
 
-impl Outgoing {
+impl SnapshotSender {
     fn count(&mut self, content: &SnapshotContent) {
         match content {
             SnapshotContent::Records(records) => {
                 self.sent.records += records.len() as u64;
-                let len = |record: &Record| record.key.len() + record.held.value.as_ref().map_or(0, Bytes::len);
+                let len = |record: &ScanRecord| record.key.len() + record.held.value.as_ref().map_or(0, Bytes::len);
                 self.sent.bytes += records.iter().map(len).sum::<usize>() as u64;
             }
             SnapshotContent::Piece(piece) => self.sent.bytes += piece.bytes.len() as u64,

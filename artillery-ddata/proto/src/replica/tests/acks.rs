@@ -42,11 +42,11 @@ fn a_member_acknowledges_by_itself_when_no_watermark_comes() {
     rig.transmit();
     assert_eq!(rig.controls(2, 1).len(), 0);
     rig.now = Timestamp::from_nanos(at.as_nanos() - 1);
-    rig.input(2, Input::Tick);
+    rig.input(2, ReplicaInput::Tick);
     rig.run(2, 1);
     assert_eq!(acknowledged(&rig, 1, 2), 0);
     rig.now = at;
-    rig.input(2, Input::Tick);
+    rig.input(2, ReplicaInput::Tick);
     rig.run(2, 1);
     assert_eq!(acknowledged(&rig, 1, 2), 1, "the tail has nothing of it yet");
     assert!(until(&rig).is_none_or(|at| at > rig.now), "once is enough");
@@ -54,13 +54,13 @@ fn a_member_acknowledges_by_itself_when_no_watermark_comes() {
 
 #[test]
 fn the_watermark_does_not_acknowledge_for_a_joiner() {
-    let mut rig = Rig::new(&[1, 2, 3], &Settings { close_behind: 0, ..Settings::default() });
+    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { close_behind: 0, ..ReplicaSettings::default() });
     rig.enter(&[1, 2, 3], &joining(2, &[1, 2], 3));
     rig.settle();
     rig.promotions.clear();
-    rig.input(2, Input::Disconnected(member(3)));
-    rig.input(2, Input::Enter(joining(3, &[1, 2], 3)));
-    rig.input(1, Input::Enter(joining(3, &[1, 2], 3)));
+    rig.input(2, ReplicaInput::Disconnected(member(3)));
+    rig.input(2, ReplicaInput::Enter(joining(3, &[1, 2], 3)));
+    rig.input(1, ReplicaInput::Enter(joining(3, &[1, 2], 3)));
     rig.settle();
     let put = rig.put(1, "k", "v");
     rig.settle();
@@ -77,7 +77,7 @@ fn what_a_successor_withholds_does_not_make_its_hop_slow() {
     let put = rig.put(1, "k", "v");
     rig.run(1, 2);
     rig.now = rig.replicas[&2].next_tick().unwrap();
-    rig.input(2, Input::Tick);
+    rig.input(2, ReplicaInput::Tick);
     rig.run(2, 1);
     let hop = rig.replicas[&1].progress().report(ChainId(0), rig.now).unwrap().hop;
     assert_eq!((hop.takes(), hop.usual), (usual, usual));
@@ -95,7 +95,7 @@ fn acknowledgements_carry_the_watermark_past_a_dead_link_while_updates_flow() {
             rig.settle_without(&[(3, 1)]);
             rig.wire.remove(&(3, 1));
             rig.now = rig.now + Duration::from_millis(2);
-            rig.input(2, Input::Tick);
+            rig.input(2, ReplicaInput::Tick);
         }
         assert!(rig.watermark(1) + 1 >= written, "{} of {written}", rig.watermark(1));
     }

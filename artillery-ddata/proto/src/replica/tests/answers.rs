@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use super::{super::*, rig::*};
 use crate::{
     Version,
-    wire::request::{Response, ResponseAnswer, encode_response},
+    api::*,
+    message::request::{Response, ResponseAnswer},
+    wire::request::encode_response,
 };
 
 /// The largest value, and what an answer of many entries holds.
@@ -38,7 +40,7 @@ fn ask(rig: &mut Rig, query: Query) -> Reply {
 fn scanned(rig: &mut Rig, prefix: &Bytes, limit: u32) -> BTreeMap<Bytes, Bytes> {
     let (mut all, mut after) = (BTreeMap::new(), None);
     loop {
-        let scan = Scan { prefix: prefix.clone(), after, limit, snapshot: Snapshot::No };
+        let scan = ScanQuery { prefix: prefix.clone(), after, limit, snapshot: Snapshot::No };
         let Reply::Page(page) = ask(rig, Query::Scan(scan)) else { panic!("no page") };
         for record in page.records {
             assert!(all.insert(record.key, record.held.value.unwrap()).is_none(), "met twice");
@@ -54,7 +56,7 @@ fn scanned(rig: &mut Rig, prefix: &Bytes, limit: u32) -> BTreeMap<Bytes, Bytes> 
 fn watched(rig: &mut Rig, prefix: &Bytes, upto: Sequence) -> Vec<(Version, Bytes, Option<Bytes>)> {
     let (mut all, mut after, mut shown) = (Vec::new(), Sequence::ZERO, 0);
     while after < upto {
-        let query = Query::Changes(Watch { prefix: prefix.clone(), after: Some(after), shown });
+        let query = Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(after), shown });
         let token = rig.ask(1, query, ReadMode::Eventual, None);
         // There is nothing more for it.
         let Some(reply) = rig.replies.remove(&token) else { break };
@@ -89,7 +91,7 @@ proptest! {
         prefix in "[ab]{0,2}",
         limit in prop_oneof![1..4_u32, Just(u32::MAX)],
     ) {
-        let settings = Settings { max_value: LARGEST, answer: ANSWER, ..Settings::default() };
+        let settings = ReplicaSettings { max_value: LARGEST, answer: ANSWER, ..ReplicaSettings::default() };
         let mut rig = Rig::new(&[1], &settings);
         rig.enter_all(&config(1, &[1]));
         let (mut store, mut history, mut last) = (BTreeMap::new(), Vec::new(), Sequence::ZERO);
@@ -124,7 +126,7 @@ proptest! {
 #[test]
 fn the_largest_value_and_the_smallest_ones_are_shown() {
     let mut rig = Rig::chain(&[1]);
-    let largest = Settings::default().max_value;
+    let largest = ReplicaSettings::default().max_value;
     rig.write(1, Write::Put { key: "b".into(), value: vec![7; 300 << 10].into() });
     rig.write(1, Write::Put { key: "c".into(), value: vec![7; largest].into() });
     let step = |n: usize| Step::Put { key: format!("d{n:04}").into(), value: Bytes::new() };
@@ -139,7 +141,7 @@ fn the_largest_value_and_the_smallest_ones_are_shown() {
     };
     let (mut after, mut met) = (None, 0);
     loop {
-        let scan = Scan { prefix: Bytes::new(), after, limit: 1024, snapshot: Snapshot::No };
+        let scan = ScanQuery { prefix: Bytes::new(), after, limit: 1024, snapshot: Snapshot::No };
         let token = rig.ask(1, Query::Scan(scan), ReadMode::Eventual, None);
         fits(&rig.replies[&token]);
         let Reply::Page(page) = rig.replies.remove(&token).unwrap() else { panic!("no page") };
@@ -152,7 +154,7 @@ fn the_largest_value_and_the_smallest_ones_are_shown() {
     assert_eq!(met, 2 + 4096);
     let (mut after, mut shown, mut met) = (Sequence::ZERO, 0, 0);
     while after < Sequence(12) {
-        let query = Query::Changes(Watch { prefix: Bytes::new(), after: Some(after), shown });
+        let query = Query::Changes(WatchQuery { prefix: Bytes::new(), after: Some(after), shown });
         let token = rig.ask(1, query, ReadMode::Eventual, None);
         fits(&rig.replies[&token]);
         let Reply::Changes(changes) = rig.replies.remove(&token).unwrap() else { panic!("no changes") };

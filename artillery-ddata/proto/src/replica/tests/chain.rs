@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Mode, Version, update::MAX_KEY};
+use crate::{Epoch, Mode, Version, api::*, types::update::MAX_KEY};
 use bytes::Bytes;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_write_is_answered_when_the_tail_has_it() {
     assert_eq!(rig.committed(put), Version::new(1, 1));
     assert_eq!(
         rig.replies[&put],
-        Reply::Committed(Committed {
+        Reply::Committed(WriteReply {
             version: Version::new(1, 1),
             copies: 3,
             replayed: false,
@@ -67,7 +67,7 @@ fn only_the_head_takes_writes() {
 
 #[test]
 fn without_a_configuration_everything_is_refused() {
-    let mut rig = Rig::new(&[1], &Settings::default());
+    let mut rig = Rig::new(&[1], &ReplicaSettings::default());
     let (put, get) = (rig.put(1, "k", "v"), rig.read(1, "k", ReadMode::Strong));
     assert_eq!(rig.replies[&put], Reply::Refused(Refusal::NoChain));
     assert_eq!(rig.replies[&get], Reply::Refused(Refusal::NoChain));
@@ -76,7 +76,7 @@ fn without_a_configuration_everything_is_refused() {
 
 #[test]
 fn fewer_members_than_wanted_take_no_writes() {
-    let mut rig = Rig::new(&[1, 2], &Settings::default());
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings::default());
     let mut few = (*config(1, &[1, 2])).clone();
     few.min_members = 3;
     rig.enter_all(&Arc::new(few));
@@ -97,7 +97,7 @@ fn long_keys_are_refused_by_name_and_limit() {
 
 #[test]
 fn a_full_window_refuses_and_reopens() {
-    let mut rig = Rig::new(&[1, 2], &Settings { window: 1000, ..Settings::default() });
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
     let large = rig.write(1, Write::Put { key: "k".into(), value: vec![0; 5000].into() });
@@ -154,7 +154,10 @@ fn chain_time_never_goes_back() {
     let mut rig = Rig::chain(&[1]);
     for wall_clock in [5, 3, 9] {
         let write = Write::Delete { key: "k".into() };
-        rig.input(1, Input::Write { token: Token(100 + wall_clock), request: None, write, deadline: FAR, wall_clock });
+        rig.input(
+            1,
+            ReplicaInput::Write { token: Token(100 + wall_clock), request: None, write, deadline: FAR, wall_clock },
+        );
     }
     let stamps: Vec<_> = rig.replicas[&1].history().map(|update| update.chain_time).collect();
     assert_eq!(stamps, [5, 5, 9]);
@@ -166,11 +169,11 @@ fn a_broken_link_resumes_where_the_successor_stands() {
     let lost = rig.put(1, "k", "1");
     rig.transmit();
     rig.wire.clear();
-    rig.input(1, Input::Disconnected(member(2)));
+    rig.input(1, ReplicaInput::Disconnected(member(2)));
     let later = rig.put(1, "k", "2");
     rig.settle();
     assert!(!rig.replies.contains_key(&lost));
-    rig.input(1, Input::Connected(member(2)));
+    rig.input(1, ReplicaInput::Connected(member(2)));
     rig.settle();
     assert_eq!((rig.committed(lost), rig.committed(later)), (Version::new(1, 1), Version::new(1, 2)));
 }
@@ -189,7 +192,7 @@ fn a_gap_is_seen_and_filled() {
 
 #[test]
 fn what_was_lost_last_is_sent_again_on_lossy_links() {
-    let settings = Settings { resend: Some(Duration::from_millis(200)), ..Settings::default() };
+    let settings = ReplicaSettings { resend: Some(Duration::from_millis(200)), ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
@@ -222,7 +225,7 @@ fn a_lost_watermark_is_repeated_until_echoed() {
 #[test]
 fn hop_acknowledgements_carry_the_watermark_past_a_dead_link() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    rig.input(3, Input::Disconnected(member(1)));
+    rig.input(3, ReplicaInput::Disconnected(member(1)));
     let put = rig.put(1, "k", "v");
     rig.settle();
     rig.heartbeat();
@@ -235,7 +238,7 @@ fn a_write_expires_once_and_commits_all_the_same() {
     let mut rig = Rig::chain(&[1, 2]);
     let (token, deadline) = (Token(77), rig.now + Duration::from_millis(50));
     let write = Write::Put { key: "k".into(), value: "v".into() };
-    rig.input(1, Input::Write { token, request: None, write, deadline, wall_clock: 0 });
+    rig.input(1, ReplicaInput::Write { token, request: None, write, deadline, wall_clock: 0 });
     rig.heartbeat();
     assert_eq!(rig.replies[&77], Reply::Expired);
     rig.settle();
@@ -253,7 +256,7 @@ fn repeated_and_late_updates_change_nothing() {
     rig.put(1, "k", "2");
     rig.settle();
     for frame in early {
-        rig.input(2, Input::Receive { from: member(1), frame });
+        rig.input(2, ReplicaInput::Receive { from: member(1), frame });
     }
     assert_eq!(rig.last(2), Version::new(1, 2));
     assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), "2");
@@ -267,13 +270,13 @@ fn an_unknown_kind_of_update_stops_the_member() {
     let mut frames: Vec<_> = rig.wire.remove(&(1, 2)).unwrap().into_iter().collect();
     for frame in &mut frames {
         if let ChainMessage::Updates(updates) = &mut frame.message {
-            updates.updates[0].kind = crate::update::UpdateKind(200);
+            updates.updates[0].kind = crate::types::update::UpdateKind(200);
         }
     }
     for frame in frames {
-        rig.input(2, Input::Receive { from: member(1), frame });
+        rig.input(2, ReplicaInput::Receive { from: member(1), frame });
     }
-    assert!(rig.events.contains(&(2, Event::Halted(Halt::UnknownKind(200)))));
+    assert!(rig.events.contains(&(2, ReplicaEvent::Halted(Halt::UnknownKind(200)))));
     assert_eq!(rig.local(2, "k"), Err(NotLocal::NotHere));
     let get = rig.read(2, "k", ReadMode::Strong);
     assert_eq!(rig.replies[&get], Reply::Refused(Refusal::NoChain));
@@ -285,16 +288,16 @@ fn strangers_and_other_chains_are_not_heard() {
     rig.put(1, "k", "1");
     rig.transmit();
     let frame = rig.wire.remove(&(1, 2)).unwrap().pop_back().unwrap();
-    rig.input(2, Input::Receive { from: member(9), frame: frame.clone() });
-    rig.input(2, Input::Receive { from: member(1), frame: ChainFrame { chain: ChainId(1), ..frame.clone() } });
-    rig.input(2, Input::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(2), ..frame.clone() } });
-    rig.input(2, Input::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(0), ..frame } });
+    rig.input(2, ReplicaInput::Receive { from: member(9), frame: frame.clone() });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame: ChainFrame { chain: ChainId(1), ..frame.clone() } });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(2), ..frame.clone() } });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(0), ..frame } });
     assert_eq!(rig.last(2), Version::NONE);
 }
 
 #[test]
 fn the_backlog_is_bounded() {
-    let mut rig = Rig::new(&[1, 2], &Settings { backlog: 1000, ..Settings::default() });
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { backlog: 1000, ..ReplicaSettings::default() });
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
     for _ in 0..100 {
@@ -309,7 +312,7 @@ fn the_backlog_is_bounded() {
 
 #[test]
 fn classic_reads_are_the_tails() {
-    let mut rig = Rig::new(&[1, 2], &Settings::default());
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings::default());
     let mut classic = (*config(1, &[1, 2])).clone();
     classic.mode = Mode::Classic;
     rig.enter_all(&Arc::new(classic));
@@ -317,7 +320,7 @@ fn classic_reads_are_the_tails() {
     let get = rig.read(1, "k", ReadMode::Strong);
     assert_eq!(rig.replies[&get], Reply::Refused(Refusal::NotTail(Some(member(2)))));
     let get = rig.read(2, "k", ReadMode::Strong);
-    assert_eq!(rig.found(get), (None, true, Way::Local));
+    assert_eq!(rig.found(get), (None, true, ReadPath::Local));
     assert!(rig.local(1, "k").is_err(), "nor does the gate of another member serve them");
     assert_eq!(rig.local(2, "k"), Ok(None));
 }

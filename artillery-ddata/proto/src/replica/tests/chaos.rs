@@ -11,7 +11,7 @@ use rand::{
 use rand_chacha::ChaCha8Rng;
 
 use super::{super::*, rig::*};
-use crate::{ChainMember, Epoch, Role, Version, update::RequestKey};
+use crate::{ChainMember, Epoch, Role, Version, api::*, types::update::RequestKey};
 
 const NODES: [u8; 5] = [1, 2, 3, 4, 5];
 const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -41,15 +41,15 @@ struct World {
     snapshots: u64,
 }
 
-fn settings(rng: &mut ChaCha8Rng) -> Settings {
-    Settings {
+fn settings(rng: &mut ChaCha8Rng) -> ReplicaSettings {
+    ReplicaSettings {
         backlog: *[700, 1500, 1 << 20].choose(rng).unwrap(),
         chunk: 150,
         clear_keys: 1,
         close_behind: *[200, 1000].choose(rng).unwrap(),
         joiner_buffer: *[300, 1 << 20].choose(rng).unwrap(),
         resend: Some(std::time::Duration::from_millis(200)),
-        ..Settings::default()
+        ..ReplicaSettings::default()
     }
 }
 
@@ -58,7 +58,7 @@ fn n_of(id: MemberId) -> u8 {
 }
 
 impl World {
-    fn new(seed: u64, change: impl FnOnce(&mut Settings)) -> Self {
+    fn new(seed: u64, change: impl FnOnce(&mut ReplicaSettings)) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut settings = settings(&mut rng);
         change(&mut settings);
@@ -241,7 +241,7 @@ impl World {
             3 if members[at].role == Role::Syncing || serving > 1 => {
                 let removed = members.remove(at);
                 self.settle_config(members);
-                self.rig.input(n_of(removed.id), Input::Expelled(self.config.epoch));
+                self.rig.input(n_of(removed.id), ReplicaInput::Expelled(self.config.epoch));
             }
             4 => {
                 members[..serving].shuffle(&mut self.rng);
@@ -269,10 +269,10 @@ impl World {
             }
         }
         for (n, event) in &self.rig.events[self.events..] {
-            if let Event::Halted(why) = event {
+            if let ReplicaEvent::Halted(why) = event {
                 return Err(format!("{n} halted: {why}"));
             }
-            self.snapshots += u64::from(matches!(event, Event::Resynced { .. }));
+            self.snapshots += u64::from(matches!(event, ReplicaEvent::Resynced { .. }));
         }
         self.events = self.rig.events.len();
         self.check_replies()
@@ -291,7 +291,7 @@ impl World {
                         return Err(format!("{at} was answered as committed, but isn't"));
                     }
                     self.check_taken(&committed.result)?;
-                    let opens = |update: &Update| update.kind == crate::update::UpdateKind::SESSION_OPEN;
+                    let opens = |update: &Update| update.kind == crate::types::update::UpdateKind::SESSION_OPEN;
                     if self.rig.updates.get(&at).is_some_and(opens) {
                         self.session = Some(at);
                     }
@@ -375,7 +375,7 @@ impl World {
     }
 }
 
-fn run(seed: u64, steps: usize, change: impl FnOnce(&mut Settings)) -> Result<World, Broken> {
+fn run(seed: u64, steps: usize, change: impl FnOnce(&mut ReplicaSettings)) -> Result<World, Broken> {
     let mut world = World::new(seed, change);
     for step in 0..steps {
         world.step().map_err(|broken| format!("step {step}: {broken}"))?;

@@ -8,17 +8,18 @@ use super::{
     rig::*,
 };
 use crate::{
+    api::*,
     guards::{Guards, Mutant},
+    message::SnapshotContent,
     store::{MemoryStore, memory::work},
-    wire::message::SnapshotContent,
 };
 
 fn key(n: u64) -> Bytes {
     Bytes::from(format!("key/{n:05}"))
 }
 
-fn by(clear_keys: usize) -> Settings {
-    Settings { clear_keys, ..Settings::default() }
+fn by(clear_keys: usize) -> ReplicaSettings {
+    ReplicaSettings { clear_keys, ..ReplicaSettings::default() }
 }
 
 fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
@@ -27,14 +28,14 @@ fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
 
 /// A member that leaves with 40 keys and returns when the backlog holds its place no longer. One of the keys was deleted
 /// meanwhile, and every other one written.
-fn returns(settings: &Settings) -> Rig {
-    let mut rig = Rig::new(&[1, 2, 3], &Settings { backlog: 300, ..settings.clone() });
+fn returns(settings: &ReplicaSettings) -> Rig {
+    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { backlog: 300, ..settings.clone() });
     rig.enter_all(&config(1, &[1, 2, 3]));
     rig.settle();
     (0..40).for_each(|n| put(&mut rig, 1, key(n), "old"));
     rig.beat(2);
     rig.enter(&[1, 2], &config(2, &[1, 2]));
-    rig.input(3, Input::Expelled(Epoch(2)));
+    rig.input(3, ReplicaInput::Expelled(Epoch(2)));
     rig.settle();
     rig.write(1, Write::Delete { key: key(7) });
     (0..40).step_by(2).for_each(|n| put(&mut rig, 1, key(n), "new"));
@@ -129,7 +130,7 @@ fn an_epoch_that_ends_while_a_joiner_clears_its_store_ends_in_the_same_state() {
 #[test]
 fn parts_that_are_taken_in_early_would_be_cleared_too() {
     let whole = |guards| {
-        let mut rig = returns(&Settings { guards, ..by(1) });
+        let mut rig = returns(&ReplicaSettings { guards, ..by(1) });
         begin_clearing(&mut rig);
         rig.cut_link(2, 3);
         rig.join_link(2, 3);

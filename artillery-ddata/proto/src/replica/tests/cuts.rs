@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
+use crate::api::*;
 
 fn keys(names: &[&'static str]) -> Query {
     Query::Keys(names.iter().map(|&name| name.into()).collect())
@@ -17,19 +18,19 @@ fn values(rig: &Rig, token: u64) -> Vec<Option<Bytes>> {
     }
 }
 
-fn page(rig: &Rig, token: u64) -> &Page {
+fn page(rig: &Rig, token: u64) -> &ScanReply {
     match &rig.replies[&token] {
         Reply::Page(page) => page,
         other => panic!("{other:?} is no page"),
     }
 }
 
-fn names(page: &Page) -> Vec<&str> {
+fn names(page: &ScanReply) -> Vec<&str> {
     page.records.iter().map(|record| std::str::from_utf8(&record.key).unwrap()).collect()
 }
 
 fn scan(prefix: &'static str, after: Option<Bytes>, limit: u32, snapshot: Snapshot) -> Query {
-    Query::Scan(Scan { prefix: prefix.into(), after, limit, snapshot })
+    Query::Scan(ScanQuery { prefix: prefix.into(), after, limit, snapshot })
 }
 
 fn both(value: &'static str) -> Write {
@@ -94,7 +95,7 @@ fn a_scan_meets_no_pending_version() {
     let eventual = rig.ask(2, scan("", None, 9, Snapshot::No), ReadMode::Eventual, None);
     assert_eq!(names(page(&rig, eventual)), ["a"]);
     rig.settle();
-    assert_eq!(page(&rig, strong).way, Way::Query);
+    assert_eq!(page(&rig, strong).way, ReadPath::Query);
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn a_snapshot_shows_one_point_of_the_history() {
 
 #[test]
 fn snapshots_fail_before_writes_do() {
-    let settings = Settings { snapshot_bytes: 1000, ..Settings::default() };
+    let settings = ReplicaSettings { snapshot_bytes: 1000, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1], &settings);
     rig.enter_all(&config(1, &[1]));
     rig.put(1, "a", "v");
@@ -169,12 +170,12 @@ fn a_bounded_read_counts_what_is_pending() {
     let mut rig = two_ahead();
     let age = Duration::from_secs(10);
     let enough = rig.read(2, "k", ReadMode::Bounded { versions: 2, age });
-    assert_eq!(rig.found(enough), (Some("two".into()), false, Way::Local));
+    assert_eq!(rig.found(enough), (Some("two".into()), false, ReadPath::Local));
     let strict = rig.read(2, "k", ReadMode::Bounded { versions: 1, age });
     assert!(!rig.replies.contains_key(&strict), "it asks the tail");
     rig.run(2, 3);
     rig.settle();
-    assert_eq!(rig.found(strict), (Some("two".into()), true, Way::Query));
+    assert_eq!(rig.found(strict), (Some("two".into()), true, ReadPath::Query));
 }
 
 #[test]
@@ -185,15 +186,15 @@ fn a_bounded_read_shows_how_far_it_may_be_behind() {
     let old = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
     assert!(!rig.replies.contains_key(&old), "nothing was heard for a second");
     rig.settle();
-    assert_eq!(rig.found(old).2, Way::Query);
+    assert_eq!(rig.found(old).2, ReadPath::Query);
     rig.put(1, "k", "three");
     rig.run(1, 2);
     let fresh = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
-    assert_eq!(rig.found(fresh), (Some("three".into()), false, Way::Local), "the answer has shown it");
-    rig.input(2, Input::Lease(Timestamp::MAX));
+    assert_eq!(rig.found(fresh), (Some("three".into()), false, ReadPath::Local), "the answer has shown it");
+    rig.input(2, ReplicaInput::Lease(Timestamp::MAX));
     rig.now = rig.now + age;
     let renewed = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
-    assert_eq!(rig.found(renewed).2, Way::Local, "and so does a renewal");
+    assert_eq!(rig.found(renewed).2, ReadPath::Local, "and so does a renewal");
 }
 
 #[test]
@@ -209,10 +210,10 @@ fn a_session_never_sees_less_than_it_saw() {
     let eventual = rig.ask(2, Query::Key("k".into()), ReadMode::Eventual, Some(floor));
     assert!(!rig.replies.contains_key(&eventual), "its watermark is below the floor");
     let at_head = rig.ask(1, Query::Key("k".into()), ReadMode::Eventual, Some(floor));
-    assert_eq!(rig.found(at_head), (Some("v".into()), true, Way::Local));
+    assert_eq!(rig.found(at_head), (Some("v".into()), true, ReadPath::Local));
     rig.heartbeat();
     rig.settle();
-    assert_eq!(rig.found(eventual), (Some("v".into()), true, Way::Local));
+    assert_eq!(rig.found(eventual), (Some("v".into()), true, ReadPath::Local));
     let Reply::Read(read) = &rig.replies[&eventual] else { panic!("a read") };
     assert!(read.as_of >= floor);
 }
@@ -222,8 +223,8 @@ fn in_a_session_only_committed_versions_are_shown() {
     let mut rig = two_ahead();
     let query = || Query::Key("k".into());
     let eventual = rig.ask(2, query(), ReadMode::Eventual, Some(Sequence(1)));
-    assert_eq!(rig.found(eventual), (Some("old".into()), true, Way::Local));
+    assert_eq!(rig.found(eventual), (Some("old".into()), true, ReadPath::Local));
     let mode = ReadMode::Bounded { versions: 5, age: Duration::from_secs(10) };
     let bounded = rig.ask(2, query(), mode, Some(Sequence(1)));
-    assert_eq!(rig.found(bounded), (Some("old".into()), true, Way::Local));
+    assert_eq!(rig.found(bounded), (Some("old".into()), true, ReadPath::Local));
 }

@@ -1,7 +1,7 @@
 //! Out of the chain, and back.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version};
+use crate::{Epoch, Version, api::*};
 
 #[test]
 fn an_expelled_member_serves_nothing_strong() {
@@ -10,7 +10,7 @@ fn an_expelled_member_serves_nothing_strong() {
     rig.beat(1);
     let waiting = rig.put(1, "k", "new");
     let parked = rig.read(1, "k", ReadMode::Strong);
-    rig.input(1, Input::Expelled(Epoch(2)));
+    rig.input(1, ReplicaInput::Expelled(Epoch(2)));
     assert_eq!(rig.local(1, "k"), Err(NotLocal::NotHere));
     assert_eq!(rig.replies[&waiting], Reply::Expired, "nobody knows what becomes of it");
     assert_eq!(rig.replies[&parked], Reply::Refused(Refusal::NoChain));
@@ -21,7 +21,7 @@ fn an_expelled_member_serves_nothing_strong() {
     let write = rig.put(1, "k", "never");
     assert_eq!(rig.replies[&write], Reply::Refused(Refusal::NoChain));
     let eventual = rig.read(1, "k", ReadMode::Eventual);
-    assert_eq!(rig.found(eventual), (Some("new".into()), false, Way::Local));
+    assert_eq!(rig.found(eventual), (Some("new".into()), false, ReadPath::Local));
     let floor = rig.ask(1, Query::Key("k".into()), ReadMode::Eventual, Some(Sequence(9)));
     assert_eq!(rig.replies[&floor], Reply::Refused(Refusal::NoChain), "it will never be there");
     assert_eq!(rig.status(1).expelled, Some(Epoch(2)));
@@ -33,10 +33,13 @@ fn an_expelled_member_hears_nobody() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.transmit();
-    rig.input(2, Input::Expelled(Epoch(2)));
+    rig.input(2, ReplicaInput::Expelled(Epoch(2)));
     let frame = rig.wire[&(1, 2)].back().unwrap().clone();
     for epoch in 0..4 {
-        rig.input(2, Input::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(epoch), ..frame.clone() } });
+        rig.input(
+            2,
+            ReplicaInput::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(epoch), ..frame.clone() } },
+        );
     }
     assert_eq!(rig.last(2), Version::NONE);
     rig.transmit();
@@ -46,14 +49,14 @@ fn an_expelled_member_hears_nobody() {
 #[test]
 fn an_older_configuration_than_the_expulsion_is_not_entered() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    rig.input(2, Input::Expelled(Epoch(5)));
+    rig.input(2, ReplicaInput::Expelled(Epoch(5)));
     for epoch in [2, 4, 5] {
         rig.enter(&[2], &config(epoch, &[1, 2]));
         assert_eq!(rig.status(2).config, None);
     }
     rig.enter(&[2], &joining(6, &[1], 2));
     assert_eq!(rig.status(2).config.unwrap().epoch, Epoch(6));
-    rig.input(2, Input::Expelled(Epoch(6)));
+    rig.input(2, ReplicaInput::Expelled(Epoch(6)));
     assert_eq!(rig.status(2).expelled, None, "the configuration of this epoch names it");
 }
 
@@ -65,7 +68,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     rig.put(1, "k", "2");
     // It hears of the update and not of its commit.
     rig.run(1, 2);
-    rig.input(2, Input::Expelled(Epoch(2)));
+    rig.input(2, ReplicaInput::Expelled(Epoch(2)));
     rig.enter(&[1, 3], &config(2, &[1, 3]));
     rig.beat(1);
     rig.put(1, "k", "3");
@@ -83,11 +86,11 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
 fn a_write_pending_at_the_successor_is_known_to_the_new_head() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
-    let request = Some(crate::update::RequestKey { session, number: 1, lowest: 1 });
+    let request = Some(crate::types::update::RequestKey { session, number: 1, lowest: 1 });
     let append = || Write::Append { key: "k".into(), value: "x".into() };
     let first = rig.request(1, request, append());
     rig.run(1, 2);
-    rig.input(1, Input::Expelled(Epoch(2)));
+    rig.input(1, ReplicaInput::Expelled(Epoch(2)));
     assert_eq!(rig.replies[&first], Reply::Expired);
     rig.enter(&[2, 3], &config(2, &[2, 3]));
     let again = rig.request(2, request, append());

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{super::*, rig::*};
-use crate::{Version, update::RequestKey};
+use crate::{Version, api::*, types::update::RequestKey};
 
 /// Numbers at the ends of their range, in its middle, and near those that the chain uses.
 fn number() -> impl Strategy<Value = u64> {
@@ -50,14 +50,14 @@ fn mode() -> impl Strategy<Value = ReadMode> {
 fn query() -> impl Strategy<Value = Query> {
     let snapshot = prop_oneof![Just(Snapshot::No), Just(Snapshot::Begin), number().prop_map(Snapshot::Of)];
     let scan = (key(), proptest::option::of(key()), small_number(), snapshot)
-        .prop_map(|(prefix, after, limit, snapshot)| Query::Scan(Scan { prefix, after, limit, snapshot }));
+        .prop_map(|(prefix, after, limit, snapshot)| Query::Scan(ScanQuery { prefix, after, limit, snapshot }));
     prop_oneof![
         key().prop_map(Query::Key),
         proptest::collection::vec(key(), 0..3).prop_map(Query::Keys),
         scan,
         (key(), proptest::option::of(sequence()), small_number())
-            .prop_map(|(prefix, after, shown)| Query::Changes(Watch { prefix, after, shown })),
-        (number(), small_number()).prop_map(|(from, limit)| Query::Hashed(Hashed { from, limit })),
+            .prop_map(|(prefix, after, shown)| Query::Changes(WatchQuery { prefix, after, shown })),
+        (number(), small_number()).prop_map(|(from, limit)| Query::Hashed(HashedQuery { from, limit })),
     ]
 }
 
@@ -83,9 +83,9 @@ fn write() -> impl Strategy<Value = Write> {
         proptest::collection::vec(requirement, 0..2)
     };
     let group = (requirements(), proptest::collection::vec(script_step, 0..3))
-        .prop_map(|(require, steps)| Group { require, steps });
+        .prop_map(|(require, steps)| ScriptGroup { require, steps });
     let script = (requirements(), proptest::collection::vec(group, 0..3))
-        .prop_map(|(require, groups)| Write::Script(Script { require, groups }));
+        .prop_map(|(require, groups)| Write::Script(ScriptWrite { require, groups }));
     prop_oneof![
         key().prop_map(|key| Write::Put { key, value: "1".into() }),
         key().prop_map(|key| Write::GetDelete { key }),
@@ -128,8 +128,8 @@ fn steps() -> impl Strategy<Value = Vec<Request>> {
 
 fn ask(rig: &mut Rig, n: u8, token: Token, asked: Asked, deadline: Timestamp) {
     let input = match asked {
-        Asked::Read { query, mode, floor } => Input::Read { token, query, mode, floor, deadline },
-        Asked::Write { request, write } => Input::Write { token, request, write, deadline, wall_clock: 7 },
+        Asked::Read { query, mode, floor } => ReplicaInput::Read { token, query, mode, floor, deadline },
+        Asked::Write { request, write } => ReplicaInput::Write { token, request, write, deadline, wall_clock: 7 },
     };
     rig.input(n, input);
 }
@@ -139,7 +139,7 @@ fn end(rig: &mut Rig) {
     rig.settle();
     rig.now = Timestamp::MAX;
     for n in rig.nodes() {
-        rig.input(n, Input::Tick);
+        rig.input(n, ReplicaInput::Tick);
     }
 }
 
@@ -175,13 +175,13 @@ fn a_watch_behind_all_sequences_waits_until_its_deadline() {
         rig.put(1, "k", "v");
         rig.settle();
         let deadline = rig.now + Duration::from_millis(50);
-        let query = Query::Changes(Watch { prefix: Bytes::new(), after: Some(Sequence(after)), shown: 0 });
-        rig.input(2, Input::Read { token: Token(77), query, mode: ReadMode::Eventual, floor: None, deadline });
+        let query = Query::Changes(WatchQuery { prefix: Bytes::new(), after: Some(Sequence(after)), shown: 0 });
+        rig.input(2, ReplicaInput::Read { token: Token(77), query, mode: ReadMode::Eventual, floor: None, deadline });
         rig.put(1, "k", "w");
         rig.settle();
         assert!(!rig.replies.contains_key(&77), "nothing comes behind {after}");
         rig.heartbeat();
-        let nothing = Changes { records: Vec::new(), upto: Sequence(after), shown: 0 };
+        let nothing = WatchReply { records: Vec::new(), upto: Sequence(after), shown: 0 };
         assert_eq!(rig.replies[&77], Reply::Changes(nothing));
     }
 }

@@ -9,13 +9,14 @@ use super::{
 };
 use crate::{
     Version,
-    update::RequestKey,
-    wire::message::{SnapshotContent, SnapshotPart},
+    api::*,
+    message::{SnapshotContent, SnapshotPart},
+    types::update::RequestKey,
 };
 
 /// The history from before the snapshot is gone, what comes beside it isn't.
-fn settings() -> Settings {
-    Settings { backlog: 2000, ..small() }
+fn settings() -> ReplicaSettings {
+    ReplicaSettings { backlog: 2000, ..small() }
 }
 
 fn write(rig: &mut Rig, write: Write) -> u64 {
@@ -66,7 +67,7 @@ fn the_source_keeps_one_version_of_each_key() {
     let mut rig = filled(&settings());
     half_way(&mut rig);
     assert!(rig.status(2).sending.is_some());
-    let len = |record: &crate::store::Record| record.key.len() + record.held.value.as_ref().unwrap().len();
+    let len = |record: &crate::store::ScanRecord| record.key.len() + record.held.value.as_ref().unwrap().len();
     let bytes: usize = rig.contents(2).iter().map(len).sum();
     assert_eq!(rig.stores[&2].bytes(), bytes as u64);
     comes_in(&mut rig);
@@ -98,12 +99,12 @@ fn whoever_is_not_whole_begins_anew_in_another_epoch() {
     lose_updates(&mut rig);
     assert!(has_ended(&rig));
     rig.wire.clear();
-    rig.input(2, Input::Expelled(crate::Epoch(3)));
+    rig.input(2, ReplicaInput::Expelled(crate::Epoch(3)));
     rig.enter(&[1, 3], &joining(3, &[1], 3));
     assert_eq!(rig.status(3).last, Version::NONE);
     rig.beat(2);
     rig.assert_same(1, 3);
-    let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == Event::Resyncing).count();
+    let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == ReplicaEvent::Resyncing).count();
     assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
 }
 
@@ -122,7 +123,7 @@ fn a_joiner_that_is_not_whole_may_lose_its_place() {
 
 #[test]
 fn updates_behind_the_last_part_need_no_room() {
-    let mut rig = filled(&Settings { joiner_buffer: 200, ..settings() });
+    let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, ..settings() });
     half_way(&mut rig);
     comes_in(&mut rig);
 }
@@ -134,7 +135,7 @@ fn large(byte: u8) -> Bytes {
 /// The link breaks in the middle of the first of two large values, when the source has sent everything. Then the first one
 /// changes.
 fn broken_within(change: impl FnOnce(&mut Rig)) {
-    let mut rig = filled(&Settings { backlog: 12_000, ..small() });
+    let mut rig = filled(&ReplicaSettings { backlog: 12_000, ..small() });
     put(&mut rig, "key/15", large(2));
     put(&mut rig, "key/10", large(1));
     (0..40).for_each(|_| put(&mut rig, "key/20", vec![3; 200]));
@@ -192,7 +193,7 @@ fn all_keys_behind_a_piece_may_go() {
 #[test]
 fn a_large_value_that_changes_all_the_time_gets_through() {
     // Updates don't get in the way: there is no room for them.
-    let mut rig = filled(&Settings { joiner_buffer: 100, ..small() });
+    let mut rig = filled(&ReplicaSettings { joiner_buffer: 100, ..small() });
     for replica in rig.replicas.values_mut() {
         replica.settings.backlog = 1 << 20;
     }

@@ -1,10 +1,10 @@
 //! Guards whose absence only an unlikely course of events shows: each of them once with the guard and once without.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version, guards::Mutant};
+use crate::{Epoch, Version, api::*, guards::Mutant};
 
 fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
-    Rig::new(nodes, &Settings { guards: mutant.into(), ..Settings::default() })
+    Rig::new(nodes, &ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() })
 }
 
 /// Four members, of which the last has committed an update that the second and third don't know to be. It is gone.
@@ -108,7 +108,7 @@ fn an_answer_of_another_epoch_would_show_what_is_superseded() {
         let old = rig.put(1, "k", "old");
         rig.beat(2);
         // Without a lease a member asks the tail before it serves a strong read.
-        rig.input(2, Input::Lease(Timestamp::ZERO));
+        rig.input(2, ReplicaInput::Lease(Timestamp::ZERO));
         // The others move it out to catch up, and it hasn't heard of that.
         rig.enter(&[1, 3], &joining(2, &[1, 3], 2));
         rig.beat(1);

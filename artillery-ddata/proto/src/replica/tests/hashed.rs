@@ -4,18 +4,21 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{super::*, rig::*};
-use crate::store::{MemoryStore, position};
+use super::rig::*;
+use crate::{
+    api::*,
+    store::{MemoryStore, position},
+};
 
-fn page(rig: &Rig, token: u64) -> &HashedPage {
+fn page(rig: &Rig, token: u64) -> &HashedReply {
     match &rig.replies[&token] {
         Reply::Hashed(page) => page,
         other => panic!("{other:?} is no page"),
     }
 }
 
-fn ask(rig: &mut Rig, n: u8, from: u64, limit: u32) -> HashedPage {
-    let token = rig.ask(n, Query::Hashed(Hashed { from, limit }), ReadMode::Strong, None);
+fn ask(rig: &mut Rig, n: u8, from: u64, limit: u32) -> HashedReply {
+    let token = rig.ask(n, Query::Hashed(HashedQuery { from, limit }), ReadMode::Strong, None);
     rig.settle();
     page(rig, token).clone()
 }
@@ -105,7 +108,7 @@ fn a_page_meets_no_pending_key() {
     rig.put(1, "new", "v");
     rig.write(1, Write::Delete { key: "a".into() });
     rig.run(1, 2);
-    let all = Query::Hashed(Hashed { from: 0, limit: 99 });
+    let all = Query::Hashed(HashedQuery { from: 0, limit: 99 });
     let strong = rig.ask(2, all.clone(), ReadMode::Strong, None);
     assert!(!rig.replies.contains_key(&strong), "it asks the tail");
     let eventual = rig.ask(2, all, ReadMode::Eventual, None);
@@ -113,6 +116,6 @@ fn a_page_meets_no_pending_key() {
     assert!(old.keys.contains(&"a".into()) && !old.keys.contains(&"new".into()) && old.clean, "{old:?}");
     rig.settle();
     let new = page(&rig, strong);
-    assert!(new.keys.len() == 12 && new.way == Way::Query, "{new:?}");
+    assert!(new.keys.len() == 12 && new.way == ReadPath::Query, "{new:?}");
     assert_eq!(rig.replicas[&2].status().size.keys, 12);
 }

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
-use crate::update::RequestKey;
+use crate::{api::*, types::update::RequestKey};
 
 const VALUE: usize = 1000;
 
 /// A head, perhaps with others behind it, that puts a hundred bytes together at a time.
 fn chain(nodes: &[u8]) -> Rig {
-    let settings = Settings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..Settings::default() };
+    let settings = ReplicaSettings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..ReplicaSettings::default() };
     let mut rig = Rig::new(nodes, &settings);
     rig.enter_all(&config(1, nodes));
     rig.settle();
@@ -69,7 +69,7 @@ fn a_write_that_is_being_put_together_is_given_up_with_its_epoch() {
     rig.settle();
     let until = rig.now + std::time::Duration::from_secs(1);
     let given_up = rig.write(1, Write::Append { key: "a".into(), value: "!".into() });
-    rig.input(1, Input::Close { epoch: crate::Epoch(2), until });
+    rig.input(1, ReplicaInput::Close { epoch: crate::Epoch(2), until });
     assert_eq!(rig.replies[&given_up], Reply::Refused(Refusal::Busy));
     steps(&mut rig);
     assert_eq!(length(&rig, 2, "a"), VALUE);
@@ -79,9 +79,10 @@ fn a_write_that_is_being_put_together_is_given_up_with_its_epoch() {
 fn what_comes_to_too_much_is_refused_on_record() {
     let mut rig = chain(&[1]);
     let opened = rig.write(1, Write::OpenSession);
-    let Reply::Committed(Committed { version: session, .. }) = rig.replies[&opened] else { panic!("no session") };
+    let Reply::Committed(WriteReply { version: session, .. }) = rig.replies[&opened] else { panic!("no session") };
     let request = RequestKey { session, number: 1, lowest: 1 };
-    let write = |write| Input::Write { token: Token(70), request: Some(request), write, deadline: FAR, wall_clock: 0 };
+    let write =
+        |write| ReplicaInput::Write { token: Token(70), request: Some(request), write, deadline: FAR, wall_clock: 0 };
     let (len, limit) = (3 * VALUE as u64 + 3, 2 * VALUE as u64);
     let refused = Reply::Refused(Refusal::UpdateTooLarge { len, limit });
     let last = head(&mut rig).history().len();

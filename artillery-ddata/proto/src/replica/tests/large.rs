@@ -5,17 +5,17 @@ use std::time::Duration;
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Version,
-    wire::message::{Chunk, Part, Partial},
+    message::{Chunk, ChunkPart, Partial},
 };
 
 const CHUNK: usize = 10;
 
 fn chain(nodes: &[u8]) -> Rig {
-    chain_with(nodes, Settings::default())
+    chain_with(nodes, ReplicaSettings::default())
 }
 
-fn chain_with(nodes: &[u8], settings: Settings) -> Rig {
-    let mut rig = Rig::new(nodes, &Settings { chunk: CHUNK, ..settings });
+fn chain_with(nodes: &[u8], settings: ReplicaSettings) -> Rig {
+    let mut rig = Rig::new(nodes, &ReplicaSettings { chunk: CHUNK, ..settings });
     rig.enter_all(&config(1, nodes));
     rig.settle();
     rig
@@ -70,7 +70,7 @@ fn a_large_value_arrives_in_pieces() {
     rig.transmit();
     let sent = pieces(&rig, 1, 2);
     assert_eq!(sent.len(), (1 + LARGE.len()).div_ceil(CHUNK));
-    assert!(matches!(sent[0].part, Part::First(_)));
+    assert!(matches!(sent[0].part, ChunkPart::First(_)));
     assert!(sent.iter().all(|piece| piece.bytes.len() <= CHUNK) && rig.updates(1, 2).is_empty());
     assert_eq!(rig.stores[&1].read(ChainId(0), b"k", Sequence::MAX).unwrap().unwrap().value.unwrap(), LARGE);
     rig.settle();
@@ -108,8 +108,8 @@ fn what_comes_behind_a_large_value_waits_for_it() {
 fn after_a_broken_connection_sending_goes_on_where_it_was() {
     let mut rig = halfway();
     for (n, other) in [(1, 2), (2, 1)] {
-        rig.input(n, Input::Disconnected(member(other)));
-        rig.input(n, Input::Connected(member(other)));
+        rig.input(n, ReplicaInput::Disconnected(member(other)));
+        rig.input(n, ReplicaInput::Connected(member(other)));
     }
     for _ in 0..3 {
         rig.transmit();
@@ -118,7 +118,7 @@ fn after_a_broken_connection_sending_goes_on_where_it_was() {
     }
     rig.transmit();
     let again = pieces(&rig, 1, 2);
-    assert_eq!(again[0].part, Part::Behind(2 * CHUNK as u64));
+    assert_eq!(again[0].part, ChunkPart::Behind(2 * CHUNK as u64));
     rig.settle();
     assert_eq!(rig.watermark(1), 1);
     assert_eq!(value(&rig, 3), LARGE);
@@ -135,13 +135,14 @@ fn a_lost_piece_is_asked_for() {
     assert_eq!(said.resume.as_ref().unwrap().last, Version::NONE);
     rig.settle();
     assert_eq!(value(&rig, 2), LARGE);
-    rig.input(2, Input::Receive { from: member(1), frame: lost });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame: lost });
     assert_eq!(rig.last(2), Version::new(1, 1), "and it changes nothing when it comes late");
 }
 
 #[test]
 fn where_nothing_else_tells_the_last_piece_is_sent_again() {
-    let mut rig = chain_with(&[1, 2], Settings { resend: Some(Duration::from_millis(100)), ..Settings::default() });
+    let mut rig =
+        chain_with(&[1, 2], ReplicaSettings { resend: Some(Duration::from_millis(100)), ..ReplicaSettings::default() });
     rig.put(1, "k", LARGE);
     rig.transmit();
     let count = pieces(&rig, 1, 2).len();
@@ -152,7 +153,7 @@ fn where_nothing_else_tells_the_last_piece_is_sent_again() {
     rig.heartbeat();
     rig.transmit();
     let again: Vec<_> = pieces(&rig, 1, 2).iter().map(|piece| piece.part.clone()).collect();
-    assert_eq!(again, [Part::Behind((count as u64 - 1) * CHUNK as u64)], "only that one");
+    assert_eq!(again, [ChunkPart::Behind((count as u64 - 1) * CHUNK as u64)], "only that one");
     rig.settle();
     assert_eq!(rig.watermark(2), 1);
 }
@@ -165,7 +166,7 @@ fn pieces_of_another_update_are_not_mixed_in() {
     let other = Chunk { version: Version::new(2, 1), bytes: "somebody's".into(), ..next };
     rig.input(
         2,
-        Input::Receive { from: member(1), frame: ChainFrame { message: ChainMessage::Chunk(other), ..frame } },
+        ReplicaInput::Receive { from: member(1), frame: ChainFrame { message: ChainMessage::Chunk(other), ..frame } },
     );
     rig.settle();
     assert_eq!(value(&rig, 2), LARGE);
@@ -177,7 +178,7 @@ fn a_new_epoch_begins_with_whole_updates() {
     let mut next = (*config(2, &[2, 3])).clone();
     next.epoch = Epoch(2);
     for n in [2, 3] {
-        rig.input(n, Input::Enter(Arc::new(next.clone())));
+        rig.input(n, ReplicaInput::Enter(Arc::new(next.clone())));
     }
     rig.settle();
     let put = rig.put(2, "k", "a value of as many bytes as the one that was lost");

@@ -3,28 +3,29 @@
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Role, Version,
-    wire::message::{Control, Cut, Position},
+    api::*,
+    message::{Control, Position, Truncate},
 };
 
 #[test]
 fn an_epoch_opens_from_head_to_tail() {
-    let mut rig = Rig::new(&[1, 2, 3], &Settings::default());
-    rig.input(1, Input::Enter(config(1, &[1, 2, 3])));
+    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
+    rig.input(1, ReplicaInput::Enter(config(1, &[1, 2, 3])));
     assert!(rig.is_open(1) && !rig.is_open(2));
     rig.settle();
     assert!(!rig.is_open(2), "it hasn't entered");
-    rig.input(2, Input::Enter(config(1, &[1, 2, 3])));
+    rig.input(2, ReplicaInput::Enter(config(1, &[1, 2, 3])));
     rig.settle();
     rig.heartbeat();
     rig.settle();
     assert!(rig.is_open(2) && !rig.is_open(3));
-    rig.input(3, Input::Enter(config(1, &[1, 2, 3])));
+    rig.input(3, ReplicaInput::Enter(config(1, &[1, 2, 3])));
     rig.settle();
     rig.heartbeat();
     rig.settle();
     assert!(rig.is_open(3));
     let opened: Vec<_> =
-        rig.events.iter().filter(|(_, event)| *event == Event::Opened(Epoch(1))).map(|e| e.0).collect();
+        rig.events.iter().filter(|(_, event)| *event == ReplicaEvent::Opened(Epoch(1))).map(|e| e.0).collect();
     assert_eq!(opened, [1, 2, 3]);
 }
 
@@ -34,7 +35,7 @@ fn a_tail_that_is_not_open_commits_and_answers_nothing() {
     rig.put(1, "k", "v");
     rig.run(1, 2);
     for n in [1, 2] {
-        rig.input(n, Input::Enter(config(2, &[1, 2])));
+        rig.input(n, ReplicaInput::Enter(config(2, &[1, 2])));
     }
     rig.wire.clear();
     let (at_head, at_tail) = (rig.read(1, "k", ReadMode::Strong), rig.read(2, "k", ReadMode::Strong));
@@ -67,7 +68,7 @@ fn a_tail_commits_first_what_it_held_when_the_epoch_opened() {
     // The tail is gone; the middle, which holds more than was committed, becomes it.
     assert_eq!((rig.watermark(2), rig.last(2)), (0, Version::new(1, 1)));
     for n in [1, 2] {
-        rig.input(n, Input::Enter(config(2, &[1, 2])));
+        rig.input(n, ReplicaInput::Enter(config(2, &[1, 2])));
     }
     assert_eq!(rig.watermark(2), 0, "not before it is open");
     rig.settle();
@@ -81,7 +82,7 @@ fn sequences_go_on_in_the_next_epoch() {
     rig.put(1, "k", "1");
     rig.settle();
     for n in [2, 3] {
-        rig.input(n, Input::Enter(config(2, &[2, 3])));
+        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
     }
     rig.settle();
     let put = rig.put(2, "k", "2");
@@ -98,7 +99,7 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
     let lost = rig.put(1, "k", "lost");
     // The old head has an update that nobody else has. It comes back behind the others.
     for n in [2, 3] {
-        rig.input(n, Input::Enter(config(2, &[2, 3])));
+        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
     }
     rig.settle();
     let kept = rig.put(2, "k", "kept");
@@ -118,7 +119,7 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
     let held = rig.stores[&1].read(ChainId(0), b"k", Sequence::MAX).unwrap().unwrap();
     assert_eq!(held.value.unwrap(), "kept");
     assert_eq!(rig.local(1, "k"), Err(NotLocal::NotHere), "a syncing member doesn't serve");
-    assert!(!rig.events.iter().any(|(_, event)| matches!(event, Event::Halted(_))), "{:?}", rig.events);
+    assert!(!rig.events.iter().any(|(_, event)| matches!(event, ReplicaEvent::Halted(_))), "{:?}", rig.events);
 }
 
 #[test]
@@ -128,22 +129,22 @@ fn nothing_committed_is_ever_dropped() {
     rig.beat(1);
     rig.enter(&[2], &config(2, &[1, 2]));
     // What a predecessor that has lost its memory would ask for, and no rule allows.
-    let cut = Cut { said: Version::new(1, 1), keep: Version::NONE };
+    let cut = Truncate { said: Version::new(1, 1), keep: Version::NONE };
     let message = ChainMessage::Control(Control { cut: Some(cut), ..Control::default() });
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(2), index: 2, message };
-    rig.input(2, Input::Receive { from: member(1), frame });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame });
     let halted = Halt::DropCommitted { to: Sequence(0), watermark: Sequence(1) };
-    assert!(rig.events.contains(&(2, Event::Halted(halted))), "{:?}", rig.events);
+    assert!(rig.events.contains(&(2, ReplicaEvent::Halted(halted))), "{:?}", rig.events);
 }
 
 #[test]
 fn older_and_foreign_configurations_are_ignored() {
     let mut rig = Rig::chain(&[1, 2]);
-    rig.input(1, Input::Enter(config(1, &[2, 1])));
-    rig.input(1, Input::Enter(config(5, &[2])));
+    rig.input(1, ReplicaInput::Enter(config(1, &[2, 1])));
+    rig.input(1, ReplicaInput::Enter(config(5, &[2])));
     let mut other_chain = (*config(7, &[1, 2])).clone();
     other_chain.chain = ChainId(1);
-    rig.input(1, Input::Enter(Arc::new(other_chain)));
+    rig.input(1, ReplicaInput::Enter(Arc::new(other_chain)));
     assert_eq!(rig.replicas[&1].status().config.unwrap().epoch, Epoch(1));
 }
 
@@ -155,15 +156,15 @@ fn a_watermark_above_the_history_of_a_serving_member_halts_it() {
     rig.transmit();
     let mut frame = rig.wire[&(2, 3)].back().unwrap().clone();
     frame.message = ChainMessage::Control(Control { watermark: Sequence(9), ..Control::default() });
-    rig.input(3, Input::Receive { from: member(2), frame });
+    rig.input(3, ReplicaInput::Receive { from: member(2), frame });
     let halted = Halt::WatermarkAhead { watermark: Sequence(9), last: Sequence(0) };
-    assert!(rig.events.contains(&(3, Event::Halted(halted))));
+    assert!(rig.events.contains(&(3, ReplicaEvent::Halted(halted))));
 }
 
 /// On links that overtake themselves, a member's word of where it stands may be older than the backlog.
 #[test]
 fn an_overtaken_position_of_a_serving_member_is_no_news() {
-    let settings = Settings { backlog: 300, ..Settings::default() };
+    let settings = ReplicaSettings { backlog: 300, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
     rig.put(1, "k", "v");
@@ -176,7 +177,7 @@ fn an_overtaken_position_of_a_serving_member_is_no_news() {
         rig.settle();
     }
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message: ChainMessage::Control(stale) };
-    rig.input(1, Input::Receive { from: member(2), frame });
+    rig.input(1, ReplicaInput::Receive { from: member(2), frame });
     assert_eq!(rig.replicas[&1].status().halted, None);
     let put = rig.put(1, "k", "w");
     rig.settle();

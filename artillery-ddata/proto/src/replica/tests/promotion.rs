@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version};
+use crate::{Epoch, Version, api::*};
 
 /// A chain of 1 and 2 with one update, and 3 behind it; nobody has said anything in epoch 2.
-fn joined(settings: &Settings) -> Rig {
+fn joined(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
     rig.put(1, "k", "1");
@@ -17,7 +17,7 @@ fn joined(settings: &Settings) -> Rig {
 
 #[test]
 fn a_tail_asks_until_the_epoch_ends() {
-    let mut rig = joined(&Settings::default());
+    let mut rig = joined(&ReplicaSettings::default());
     rig.settle();
     assert_eq!(rig.promotions, [(2, Epoch(2), 3)]);
     rig.beat(2);
@@ -33,7 +33,7 @@ fn a_tail_asks_until_the_epoch_ends() {
 
 #[test]
 fn who_is_far_behind_is_not_asked_for() {
-    let mut rig = joined(&Settings { close_behind: 150, backlog: 1 << 20, ..Settings::default() });
+    let mut rig = joined(&ReplicaSettings { close_behind: 150, backlog: 1 << 20, ..ReplicaSettings::default() });
     for _ in 0..3 {
         rig.put(1, "k", "more");
     }
@@ -47,7 +47,7 @@ fn who_is_far_behind_is_not_asked_for() {
 
 #[test]
 fn what_was_committed_before_comes_first() {
-    let mut rig = joined(&Settings::default());
+    let mut rig = joined(&ReplicaSettings::default());
     rig.run(3, 2);
     let put = rig.put(1, "k", "2");
     rig.settle_without(&[(2, 3)]);
@@ -61,7 +61,7 @@ fn what_was_committed_before_comes_first() {
 
 #[test]
 fn a_broken_link_ends_no_waiting() {
-    let mut rig = joined(&Settings::default());
+    let mut rig = joined(&ReplicaSettings::default());
     rig.settle();
     rig.cut_link(2, 3);
     let put = rig.put(1, "k", "2");
@@ -72,17 +72,17 @@ fn a_broken_link_ends_no_waiting() {
     rig.join_link(2, 3);
     rig.beat(1);
     assert_eq!(rig.committed(put), Version::new(2, 2));
-    assert_eq!(rig.found(through).2, Way::Chain);
+    assert_eq!(rig.found(through).2, ReadPath::Chain);
 }
 
 #[test]
 fn a_dead_joiner_is_dropped_by_a_configuration() {
-    let mut rig = joined(&Settings::default());
+    let mut rig = joined(&ReplicaSettings::default());
     rig.settle();
     rig.cut_link(2, 3);
     let put = rig.put(1, "k", "2");
     rig.beat(2);
-    rig.input(3, Input::Expelled(Epoch(3)));
+    rig.input(3, ReplicaInput::Expelled(Epoch(3)));
     rig.enter(&[1, 2], &config(3, &[1, 2]));
     rig.beat(1);
     assert_eq!(rig.committed(put), Version::new(2, 2));
@@ -90,7 +90,7 @@ fn a_dead_joiner_is_dropped_by_a_configuration() {
 
 #[test]
 fn a_sole_member_that_asked_reads_nothing_through_the_chain_alone() {
-    let mut rig = Rig::new(&[1, 2], &Settings::default());
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings::default());
     rig.enter(&[1], &config(1, &[1]));
     rig.put(1, "k", "v");
     rig.enter_all(&joining(2, &[1], 2));
@@ -104,7 +104,7 @@ fn a_sole_member_that_asked_reads_nothing_through_the_chain_alone() {
 
 #[test]
 fn a_tail_that_is_not_open_sends_its_joiner_nothing() {
-    let mut rig = Rig::new(&[1, 2, 3], &Settings::default());
+    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
     rig.enter(&[1, 2], &config(1, &[1, 2]));
     rig.put(1, "k", "1");
     rig.beat(1);
@@ -119,7 +119,7 @@ fn a_tail_that_is_not_open_sends_its_joiner_nothing() {
 
 #[test]
 fn lost_acknowledgements_are_asked_for() {
-    let settings = Settings { resend: Some(Duration::from_millis(200)), ..Settings::default() };
+    let settings = ReplicaSettings { resend: Some(Duration::from_millis(200)), ..ReplicaSettings::default() };
     let mut rig = joined(&settings);
     rig.settle();
     let put = rig.put(1, "k", "2");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, rig::*};
+use crate::api::*;
 /// A chain of three in which "k" = "old" is committed, and "new" has reached the middle but not the tail.
 fn dirty() -> Rig {
     let mut rig = Rig::chain(&[1, 2, 3]);
@@ -23,9 +24,9 @@ fn clean_reads_are_local_everywhere() {
     for n in [1, 2, 3] {
         assert_eq!(rig.local(n, "k").unwrap().unwrap().value.unwrap(), "v");
         let get = rig.read(n, "k", ReadMode::Strong);
-        assert_eq!(rig.found(get), (Some("v".into()), true, Way::Local));
+        assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Local));
         let absent = rig.read(n, "absent", ReadMode::Strong);
-        assert_eq!(rig.found(absent), (None, true, Way::Local));
+        assert_eq!(rig.found(absent), (None, true, ReadPath::Local));
     }
     rig.heartbeat();
     rig.settle();
@@ -54,7 +55,7 @@ fn a_dirty_read_is_served_the_committed_version() {
     let get = rig.read(2, "k", ReadMode::Strong);
     rig.run(2, 3);
     rig.run(3, 2);
-    assert_eq!(rig.found(get), (Some("old".into()), true, Way::Query));
+    assert_eq!(rig.found(get), (Some("old".into()), true, ReadPath::Query));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries, status.reads.dirty), (1, 0, 1));
 }
@@ -135,7 +136,7 @@ fn half_of_two_committed(before: impl FnOnce(&mut Rig, Vec<ChainFrame>)) -> (Rig
     if let ChainMessage::Updates(updates) = &mut first.message {
         updates.updates.truncate(1);
     }
-    rig.input(3, Input::Receive { from: member(2), frame: first });
+    rig.input(3, ReplicaInput::Receive { from: member(2), frame: first });
     rig.run(3, 2);
     assert_eq!(rig.watermark(2), 2);
     (rig, get)
@@ -145,8 +146,8 @@ fn half_of_two_committed(before: impl FnOnce(&mut Rig, Vec<ChainFrame>)) -> (Rig
 fn the_own_watermark_ends_the_wait_only_when_it_covers_what_was_seen() {
     let (mut rig, get) = half_of_two_committed(|_, _| {});
     assert!(!rig.replies.contains_key(&get), "the watermark is below the version seen (trap 29)");
-    rig.input(2, Input::Disconnected(member(3)));
-    rig.input(2, Input::Connected(member(3)));
+    rig.input(2, ReplicaInput::Disconnected(member(3)));
+    rig.input(2, ReplicaInput::Connected(member(3)));
     rig.settle();
     assert_eq!(rig.watermark(2), 3);
     assert!(rig.replies.contains_key(&get));
@@ -157,14 +158,14 @@ fn an_answer_below_the_own_watermark_still_finds_a_version() {
     let mut answers = Vec::new();
     let (mut rig, get) = half_of_two_committed(|rig, query| {
         for frame in query {
-            rig.input(3, Input::Receive { from: member(2), frame });
+            rig.input(3, ReplicaInput::Receive { from: member(2), frame });
         }
         rig.transmit();
         answers.extend(rig.wire.remove(&(3, 2)).unwrap());
     });
     assert!(!rig.replies.contains_key(&get));
     for frame in answers {
-        rig.input(2, Input::Receive { from: member(3), frame });
+        rig.input(2, ReplicaInput::Receive { from: member(3), frame });
     }
     assert_eq!(rig.found(get).0, Some("new".into()), "the answer names a version that is pruned (trap 12)");
 }
@@ -174,12 +175,12 @@ fn a_tail_without_a_lease_answers_no_query() {
     let mut rig = dirty();
     rig.transmit();
     rig.wire.clear();
-    rig.input(3, Input::Lease(rig.now));
+    rig.input(3, ReplicaInput::Lease(rig.now));
     let get = rig.read(2, "k", ReadMode::Strong);
     rig.run(2, 3);
     rig.run(3, 2);
     assert!(!rig.replies.contains_key(&get));
-    rig.input(3, Input::Lease(Timestamp::MAX));
+    rig.input(3, ReplicaInput::Lease(Timestamp::MAX));
     rig.heartbeat();
     rig.run(2, 3);
     rig.run(3, 2);
@@ -191,26 +192,26 @@ fn a_member_without_a_lease_asks_even_for_clean_versions() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.settle();
-    rig.input(2, Input::Lease(rig.now));
+    rig.input(2, ReplicaInput::Lease(rig.now));
     assert_eq!(rig.local(2, "k"), Err(NotLocal::NoLease));
     let get = rig.read(2, "k", ReadMode::Strong);
     assert!(!rig.replies.contains_key(&get));
     rig.settle();
-    assert_eq!(rig.found(get), (Some("v".into()), true, Way::Query));
-    rig.input(3, Input::Lease(rig.now));
+    assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Query));
+    rig.input(3, ReplicaInput::Lease(rig.now));
     let get = rig.read(3, "k", ReadMode::Strong);
     assert!(!rig.replies.contains_key(&get), "the tail has nobody to ask but the chain");
     rig.settle();
-    assert_eq!(rig.found(get), (Some("v".into()), true, Way::Chain));
+    assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Chain));
 }
 
 #[test]
 fn eventual_reads_say_that_they_are_dirty() {
     let mut rig = dirty();
     let get = rig.read(2, "k", ReadMode::Eventual);
-    assert_eq!(rig.found(get), (Some("new".into()), false, Way::Local));
+    assert_eq!(rig.found(get), (Some("new".into()), false, ReadPath::Local));
     let get = rig.read(3, "k", ReadMode::Eventual);
-    assert_eq!(rig.found(get), (Some("old".into()), true, Way::Local));
+    assert_eq!(rig.found(get), (Some("old".into()), true, ReadPath::Local));
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn reads_through_the_chain_wait_for_their_barrier() {
         rig.put(1, "k", "v");
         rig.settle();
         for node in [1, 2, 3] {
-            rig.input(node, Input::Lease(Timestamp::ZERO));
+            rig.input(node, ReplicaInput::Lease(Timestamp::ZERO));
         }
         let gets: Vec<_> = (0..5).map(|_| rig.read(n, "k", ReadMode::ThroughChain)).collect();
         assert!(gets.iter().all(|get| !rig.replies.contains_key(get)));
@@ -228,7 +229,7 @@ fn reads_through_the_chain_wait_for_their_barrier() {
         assert!(gets.iter().all(|get| !rig.replies.contains_key(get)), "nothing passes the tail");
         rig.settle();
         for get in gets {
-            assert_eq!(rig.found(get), (Some("v".into()), true, Way::Chain), "at node {n}");
+            assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Chain), "at node {n}");
         }
         assert!(rig.last(1).sequence.0 <= 4, "barriers are shared");
     }
@@ -253,7 +254,7 @@ fn a_parked_read_ends_at_its_deadline() {
     let mut rig = dirty();
     let deadline = rig.now + Duration::from_millis(50);
     let (token, query) = (Token(90), Query::Key("k".into()));
-    rig.input(2, Input::Read { token, query, mode: ReadMode::Strong, floor: None, deadline });
+    rig.input(2, ReplicaInput::Read { token, query, mode: ReadMode::Strong, floor: None, deadline });
     rig.heartbeat();
     assert_eq!(rig.replies[&90], Reply::Expired);
     assert_eq!(rig.replicas[&2].status().parked_reads, 0);
@@ -268,14 +269,14 @@ fn parked_reads_start_anew_in_another_epoch() {
     rig.run(2, 3);
     rig.transmit();
     let stale = rig.wire.remove(&(3, 2)).unwrap();
-    rig.input(2, Input::Enter(config(2, &[1, 2, 3])));
+    rig.input(2, ReplicaInput::Enter(config(2, &[1, 2, 3])));
     for frame in stale {
-        rig.input(2, Input::Receive { from: member(3), frame });
+        rig.input(2, ReplicaInput::Receive { from: member(3), frame });
     }
     assert!(!rig.replies.contains_key(&get), "an answer of the old epoch (trap 2)");
     rig.wire.clear();
-    rig.input(1, Input::Enter(config(2, &[1, 2, 3])));
-    rig.input(3, Input::Enter(config(2, &[1, 2, 3])));
+    rig.input(1, ReplicaInput::Enter(config(2, &[1, 2, 3])));
+    rig.input(3, ReplicaInput::Enter(config(2, &[1, 2, 3])));
     rig.settle();
     rig.heartbeat();
     rig.settle();

@@ -2,7 +2,7 @@
 //! fate of the proposal, and links that hold back what lies on them or are made anew.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version, guards::Mutant};
+use crate::{Epoch, Version, api::*, guards::Mutant};
 
 const ORDERS: [[u8; 3]; 6] = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
 
@@ -43,13 +43,13 @@ fn courses(before: [u8; 3], after: [u8; 3]) -> impl Iterator<Item = Course> {
 }
 
 /// Settings without this guard.
-fn without(mutant: Option<Mutant>) -> Settings {
-    Settings { guards: mutant.into(), ..Settings::default() }
+fn without(mutant: Option<Mutant>) -> ReplicaSettings {
+    ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() }
 }
 
 fn close(rig: &mut Rig, head: u8) {
     let until = rig.now + std::time::Duration::from_millis(50);
-    rig.input(head, Input::Close { epoch: Epoch(1), until });
+    rig.input(head, ReplicaInput::Close { epoch: Epoch(1), until });
     assert!(!rig.replicas[&head].has_room(), "writes wait");
 }
 
@@ -96,7 +96,7 @@ impl Course {
     fn check(self, rig: &mut Rig, written: Option<u64>) -> Result<(), String> {
         let put = rig.put(self.after[0], "other", "after");
         rig.beat(3);
-        if let Some((n, halted)) = rig.events.iter().find(|(_, event)| matches!(event, Event::Halted(_))) {
+        if let Some((n, halted)) = rig.events.iter().find(|(_, event)| matches!(event, ReplicaEvent::Halted(_))) {
             return Err(format!("{n}: {halted:?}"));
         }
         if !matches!(rig.replies.get(&put), Some(Reply::Committed(_))) {
@@ -148,7 +148,7 @@ fn following_too_soon_breaks_half_of_all_pairs() {
 /// Member 1 was the head, and ordered an update that has come nowhere. It is the tail of the next epoch, and `then` what
 /// happens before it meets the others there.
 fn old_head_is_tail(new: &Arc<ChainConfig>, then: impl FnOnce(&mut Rig)) -> Rig {
-    let mut rig = Rig::new(&[1, 2, 3], &Settings::default());
+    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
     rig.enter(&[1, 2], &config(1, &[1, 2]));
     rig.put(1, "k", "kept");
     rig.beat(2);
@@ -211,10 +211,10 @@ fn a_member_that_is_known_to_be_a_prefix_is_never_cut() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "1");
     rig.run(1, 2);
-    let cut = message::Cut { said: Version::new(1, 1), keep: Version::NONE };
+    let cut = message::Truncate { said: Version::new(1, 1), keep: Version::NONE };
     let message = ChainMessage::Control(message::Control { cut: Some(cut), ..message::Control::default() });
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message };
-    rig.input(2, Input::Receive { from: member(1), frame });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame });
     let halt = Halt::CutPrefix { said: cut.said, keep: cut.keep };
-    assert!(rig.events.contains(&(2, Event::Halted(halt))), "{:?}", rig.events);
+    assert!(rig.events.contains(&(2, ReplicaEvent::Halted(halt))), "{:?}", rig.events);
 }

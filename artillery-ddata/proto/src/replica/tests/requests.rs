@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
-use crate::{Version, update::RequestKey};
+use crate::{Version, api::*, types::update::RequestKey};
 
 fn key(session: Version, number: u64, lowest: u64) -> Option<RequestKey> {
     Some(RequestKey { session, number, lowest })
@@ -73,7 +73,7 @@ fn what_was_taken_comes_back_to_a_retry() {
     let mut rig = Rig::chain(&[1, 2]);
     let session = rig.session(1);
     rig.put(1, "small", "value");
-    let large = Bytes::from(vec![7; crate::update::MAX_TAKEN + 1]);
+    let large = Bytes::from(vec![7; crate::types::update::MAX_TAKEN + 1]);
     rig.write(1, Write::Put { key: "large".into(), value: large.clone() });
     rig.settle();
     let take = |key: &'static str| Write::GetDelete { key: key.into() };
@@ -123,7 +123,7 @@ fn what_the_client_knows_is_forgotten() {
 
 #[test]
 fn the_table_is_bounded_and_evicts_as_a_whole_chain() {
-    let settings = Settings { sessions: 2000, ..Settings::default() };
+    let settings = ReplicaSettings { sessions: 2000, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
@@ -148,7 +148,7 @@ fn the_table_is_bounded_and_evicts_as_a_whole_chain() {
 /// However many requests are under way before any of them is committed.
 #[test]
 fn no_session_outgrows_its_quarter_of_the_table() {
-    let mut rig = Rig::new(&[1, 2], &Settings { sessions: 4000, ..Settings::default() });
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { sessions: 4000, ..ReplicaSettings::default() });
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
     let session = rig.session(1);
@@ -168,8 +168,8 @@ fn a_new_head_knows_the_retries_of_the_old_one() {
     rig.run(1, 2);
     rig.replicas.remove(&1);
     for n in [2, 3] {
-        rig.input(n, Input::Disconnected(member(1)));
-        rig.input(n, Input::Enter(config(2, &[2, 3])));
+        rig.input(n, ReplicaInput::Disconnected(member(1)));
+        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
     }
     let retry = rig.request(2, key(session, 1, 1), append("a"));
     rig.settle();
@@ -190,7 +190,7 @@ fn records_vanish_with_their_updates() {
     rig.request(1, key(session, 2, 1), take.clone());
     rig.wire.clear();
     for n in [1, 2, 3] {
-        rig.input(n, Input::Enter(config(2, &[2, 3, 1])));
+        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3, 1])));
     }
     rig.settle();
     let retry = rig.request(2, key(session, 1, 1), append("a"));

@@ -7,16 +7,17 @@ use bytes::Bytes;
 use super::{super::*, rig::*};
 use crate::{
     Epoch, Version,
-    update::RequestKey,
-    wire::message::{SnapshotContent, SnapshotPart},
+    api::*,
+    message::{SnapshotContent, SnapshotPart},
+    types::update::RequestKey,
 };
 
-pub(super) fn small() -> Settings {
-    Settings { backlog: 300, chunk: 256, ..Settings::default() }
+pub(super) fn small() -> ReplicaSettings {
+    ReplicaSettings { backlog: 300, chunk: 256, ..ReplicaSettings::default() }
 }
 
 /// A chain of 1 and 2 with data, whose backlog is short, and 3 that knows nothing yet.
-pub(super) fn filled(settings: &Settings) -> Rig {
+pub(super) fn filled(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
     rig.settle();
@@ -98,7 +99,7 @@ fn a_joiner_gets_all_that_there_is() {
 
 #[test]
 fn what_the_backlog_has_needs_no_snapshot() {
-    let mut rig = filled(&Settings::default());
+    let mut rig = filled(&ReplicaSettings::default());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.settle();
     rig.assert_same(2, 3);
@@ -126,7 +127,7 @@ fn updates_travel_beside_the_snapshot() {
 
 #[test]
 fn a_full_buffer_holds_the_source_back() {
-    let mut rig = filled(&Settings { joiner_buffer: 200, backlog: 2000, ..small() });
+    let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, backlog: 2000, ..small() });
     // Its own history is of an epoch that never was, so no backlog has its place.
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
@@ -168,7 +169,7 @@ fn a_broken_link_goes_on_where_it_was() {
 
 #[test]
 fn lost_repeated_and_swapped_parts_are_harmless() {
-    let mut rig = filled(&Settings { resend: Some(Duration::from_millis(200)), ..small() });
+    let mut rig = filled(&ReplicaSettings { resend: Some(Duration::from_millis(200)), ..small() });
     rig.enter_all(&joining(2, &[1, 2], 3));
     begin(&mut rig);
     let queue = rig.wire.get_mut(&(2, 3)).unwrap();
@@ -202,7 +203,7 @@ fn a_lost_place_begins_a_new_snapshot() {
     rig.beat(2);
     rig.assert_same(2, 3);
     assert_eq!(rig.contents(3).len(), 15);
-    let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == Event::Resyncing).count();
+    let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == ReplicaEvent::Resyncing).count();
     assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
 }
 
@@ -215,7 +216,7 @@ fn another_source_begins_anew() {
     rig.write(1, Write::Delete { key: "key/01".into() });
     rig.run_others(2, 3);
     // The tail is gone.
-    rig.input(2, Input::Expelled(Epoch(3)));
+    rig.input(2, ReplicaInput::Expelled(Epoch(3)));
     assert_eq!(rig.status(2).sending, None);
     rig.enter(&[1, 3], &joining(3, &[1], 3));
     rig.frames = usize::MAX;
@@ -283,7 +284,7 @@ fn a_returning_head_loses_what_nobody_else_had() {
     let mut rig = filled(&small());
     rig.enter(&[3], &config(1, &[1, 2]));
     let lost = rig.put(1, "lost", "v");
-    rig.input(1, Input::Expelled(Epoch(2)));
+    rig.input(1, ReplicaInput::Expelled(Epoch(2)));
     rig.wire.clear();
     rig.enter(&[2], &config(2, &[2]));
     for _ in 0..5 {

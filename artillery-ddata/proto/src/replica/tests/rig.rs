@@ -9,11 +9,12 @@ use std::{
 use bytes::Bytes;
 
 use super::super::*;
+use crate::api::*;
 use crate::{
     ChainMember, Epoch, Incarnation, Mode, NodeId, Role, Version,
+    message::{Control, SessionEntry, Updates},
     store::{Held, MemoryStore},
-    update::RequestKey,
-    wire::message::{Control, SessionEntry, Updates},
+    types::update::RequestKey,
 };
 
 pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
@@ -43,7 +44,7 @@ pub(super) struct Rig {
     pub(super) stores: BTreeMap<u8, Arc<MemoryStore>>,
     pub(super) wire: BTreeMap<(u8, u8), VecDeque<ChainFrame>>,
     pub(super) replies: BTreeMap<u64, Reply>,
-    pub(super) events: Vec<(u8, Event)>,
+    pub(super) events: Vec<(u8, ReplicaEvent)>,
     /// All that were in some history, also for a moment.
     pub(super) updates: BTreeMap<Version, Update>,
     /// Who asked, in which epoch, for whom.
@@ -55,11 +56,11 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new(nodes: &[u8], settings: &Settings) -> Self {
+    pub(super) fn new(nodes: &[u8], settings: &ReplicaSettings) -> Self {
         Self::with_stores(nodes, settings, || MemoryStore::with_seed(1))
     }
 
-    fn with_stores(nodes: &[u8], settings: &Settings, make: impl Fn() -> MemoryStore) -> Self {
+    fn with_stores(nodes: &[u8], settings: &ReplicaSettings, make: impl Fn() -> MemoryStore) -> Self {
         let mut rig = Self {
             now: Timestamp::from_nanos(1),
             replicas: BTreeMap::new(),
@@ -81,10 +82,10 @@ impl Rig {
             rig.replicas.insert(n, replica);
             rig.gates.insert(n, gate);
             rig.stores.insert(n, store);
-            rig.input(n, Input::Lease(Timestamp::MAX));
-            rig.input(n, Input::Served(rig.now));
+            rig.input(n, ReplicaInput::Lease(Timestamp::MAX));
+            rig.input(n, ReplicaInput::Served(rig.now));
             for &other in nodes.iter().filter(|&&other| other != n) {
-                rig.input(n, Input::Connected(member(other)));
+                rig.input(n, ReplicaInput::Connected(member(other)));
             }
         }
         rig
@@ -97,7 +98,7 @@ impl Rig {
 
     /// The same, on stores of this kind.
     pub(super) fn chain_with(nodes: &[u8], make: impl Fn() -> MemoryStore) -> Self {
-        let mut rig = Self::with_stores(nodes, &Settings::default(), make);
+        let mut rig = Self::with_stores(nodes, &ReplicaSettings::default(), make);
         rig.enter_all(&config(1, nodes));
         rig.settle();
         rig
@@ -105,7 +106,7 @@ impl Rig {
 
     pub(super) fn enter_all(&mut self, config: &Arc<ChainConfig>) {
         for n in self.nodes() {
-            self.input(n, Input::Enter(config.clone()));
+            self.input(n, ReplicaInput::Enter(config.clone()));
         }
     }
 
@@ -113,7 +114,7 @@ impl Rig {
         self.replicas.keys().copied().collect()
     }
 
-    pub(super) fn input(&mut self, n: u8, input: Input) {
+    pub(super) fn input(&mut self, n: u8, input: ReplicaInput) {
         let now = self.now;
         let replica = self.replicas.get_mut(&n).unwrap();
         replica.handle(now, input);
@@ -124,11 +125,11 @@ impl Rig {
         }
         while let Some(output) = replica.poll_output() {
             match output {
-                Output::Reply(token, reply) => {
+                ReplicaOutput::Reply(token, reply) => {
                     assert_eq!(self.replies.insert(token.0, reply), None, "one reply per request");
                 }
-                Output::Event(event) => self.events.push((n, event)),
-                Output::Promote { epoch, member } => {
+                ReplicaOutput::Event(event) => self.events.push((n, event)),
+                ReplicaOutput::Promote { epoch, member } => {
                     self.promotions.push((n, epoch, member.node.as_bytes()[0]));
                 }
             }
@@ -162,7 +163,7 @@ impl Rig {
 
     pub(super) fn deliver(&mut self, from: u8, to: u8) -> bool {
         let Some(frame) = self.wire.entry((from, to)).or_default().pop_front() else { return false };
-        self.input(to, Input::Receive { from: member(from), frame });
+        self.input(to, ReplicaInput::Receive { from: member(from), frame });
         true
     }
 
@@ -217,24 +218,24 @@ impl Rig {
 
     /// These enter a configuration.
     pub(super) fn enter(&mut self, nodes: &[u8], config: &Arc<ChainConfig>) {
-        nodes.iter().for_each(|&n| self.input(n, Input::Enter(config.clone())));
+        nodes.iter().for_each(|&n| self.input(n, ReplicaInput::Enter(config.clone())));
     }
 
     /// The connection between two members is lost with all that lies on it.
     pub(super) fn cut_link(&mut self, a: u8, b: u8) {
         self.wire.remove(&(a, b));
         self.wire.remove(&(b, a));
-        self.input(a, Input::Disconnected(member(b)));
-        self.input(b, Input::Disconnected(member(a)));
+        self.input(a, ReplicaInput::Disconnected(member(b)));
+        self.input(b, ReplicaInput::Disconnected(member(a)));
     }
 
     pub(super) fn join_link(&mut self, a: u8, b: u8) {
-        self.input(a, Input::Connected(member(b)));
-        self.input(b, Input::Connected(member(a)));
+        self.input(a, ReplicaInput::Connected(member(b)));
+        self.input(b, ReplicaInput::Connected(member(a)));
     }
 
     /// All that a store shows to somebody who may see all of it.
-    pub(super) fn contents(&self, n: u8) -> Vec<crate::store::Record> {
+    pub(super) fn contents(&self, n: u8) -> Vec<crate::store::ScanRecord> {
         self.stores[&n].scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect()
     }
 
@@ -279,7 +280,7 @@ impl Rig {
     pub(super) fn heartbeat(&mut self) {
         self.now = self.now + Duration::from_millis(100);
         for n in self.nodes() {
-            self.input(n, Input::Tick);
+            self.input(n, ReplicaInput::Tick);
         }
     }
 
@@ -294,7 +295,7 @@ impl Rig {
 
     pub(super) fn request(&mut self, n: u8, request: Option<RequestKey>, write: Write) -> u64 {
         let token = self.token();
-        self.input(n, Input::Write { token, request, write, deadline: FAR, wall_clock: 7 });
+        self.input(n, ReplicaInput::Write { token, request, write, deadline: FAR, wall_clock: 7 });
         token.0
     }
 
@@ -315,7 +316,7 @@ impl Rig {
 
     pub(super) fn ask(&mut self, n: u8, query: Query, mode: ReadMode, floor: Option<Sequence>) -> u64 {
         let token = self.token();
-        self.input(n, Input::Read { token, query, mode, floor, deadline: FAR });
+        self.input(n, ReplicaInput::Read { token, query, mode, floor, deadline: FAR });
         token.0
     }
 
@@ -323,7 +324,7 @@ impl Rig {
         self.gates[&n].read(&*self.stores[&n], key.as_bytes(), || self.now)
     }
 
-    pub(super) fn found(&self, token: u64) -> (Option<Bytes>, bool, Way) {
+    pub(super) fn found(&self, token: u64) -> (Option<Bytes>, bool, ReadPath) {
         match &self.replies[&token] {
             Reply::Read(read) => (read.held.as_ref().and_then(|held| held.value.clone()), read.clean, read.way),
             other => panic!("{other:?} is no read"),

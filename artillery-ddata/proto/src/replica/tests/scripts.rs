@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::{super::*, rig::*};
 use crate::{
     Version,
-    update::{Failure, RequestKey},
+    api::*,
+    types::update::{RequestFailure, RequestKey},
 };
 
 fn id(session: Version, number: u64) -> Option<RequestKey> {
@@ -24,9 +25,9 @@ fn increment(key: &'static str) -> ScriptStep {
     ScriptStep::Increment { key: key.into(), by: 1 }
 }
 
-fn script<const N: usize>(groups: [Vec<ScriptStep>; N]) -> Script {
-    let group = |steps| Group { require: Vec::new(), steps };
-    Script { require: Vec::new(), groups: groups.map(group).into() }
+fn script<const N: usize>(groups: [Vec<ScriptStep>; N]) -> ScriptWrite {
+    let group = |steps| ScriptGroup { require: Vec::new(), steps };
+    ScriptWrite { require: Vec::new(), groups: groups.map(group).into() }
 }
 
 fn write<const N: usize>(groups: [Vec<ScriptStep>; N]) -> Write {
@@ -86,8 +87,8 @@ fn a_new_head_knows_that_it_ran() {
     rig.run(1, 2);
     rig.replicas.remove(&1);
     for n in [2, 3] {
-        rig.input(n, Input::Disconnected(member(1)));
-        rig.input(n, Input::Enter(config(2, &[2, 3])));
+        rig.input(n, ReplicaInput::Disconnected(member(1)));
+        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
     }
     let retry = rig.request(2, id(session, 1), write([vec![increment("n")]]));
     rig.settle();
@@ -102,7 +103,7 @@ fn a_group_that_fails_leaves_nothing_behind_anywhere() {
     rig.put(1, "text", "abc");
     let asked = rig.write(1, write([vec![put("a", "1")], vec![put("b", "1"), increment("text")], vec![put("c", "1")]]));
     rig.settle();
-    let failed = GroupFailure::Failed { step: 1, failure: Failure::NotANumber };
+    let failed = GroupFailure::Failed { step: 1, failure: RequestFailure::NotANumber };
     let done = || Ok(vec![StepOutcome::Done]);
     assert_eq!(computed(&rig, asked).2, Computed::Ran(vec![done(), Err(failed), done()]));
     for n in [1, 2] {
@@ -121,7 +122,7 @@ fn an_unmet_requirement_stops_it_for_ever() {
     let require = |version| Requirement { key: "watched".into(), expected: Expected::Version(version) };
     let watching = |version| {
         let require = vec![Requirement { key: "new".into(), expected: Expected::Absent }, require(version)];
-        Write::Script(Script { require, ..script([vec![put("k", "v")]]) })
+        Write::Script(ScriptWrite { require, ..script([vec![put("k", "v")]]) })
     };
     let stopped = rig.request(1, id(session, 1), watching(watched));
     rig.settle();
@@ -141,7 +142,7 @@ fn an_unmet_requirement_stops_it_for_ever() {
 
 #[test]
 fn who_would_tell_too_much_changes_nothing_and_has_a_record() {
-    let settings = Settings { max_value: 10, ..Settings::default() };
+    let settings = ReplicaSettings { max_value: 10, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
@@ -160,7 +161,7 @@ fn who_would_tell_too_much_changes_nothing_and_has_a_record() {
 #[test]
 fn its_size_is_bounded() {
     let mut rig = Rig::chain(&[1]);
-    let of = |groups| Write::Script(Script { require: Vec::new(), groups: vec![Group::default(); groups] });
+    let of = |groups| Write::Script(ScriptWrite { require: Vec::new(), groups: vec![ScriptGroup::default(); groups] });
     for (groups, fits) in [(0, false), (1, true), (4096, true), (4097, false)] {
         let asked = rig.write(1, of(groups));
         let refused = Reply::Refused(Refusal::BatchSize { len: groups as u64, limit: 4096 });
@@ -171,7 +172,7 @@ fn its_size_is_bounded() {
 /// Values that a script made and took away again stand in no update, and yet are held until it is committed.
 #[test]
 fn what_is_to_be_told_takes_up_the_window() {
-    let settings = Settings { window: 1000, ..Settings::default() };
+    let settings = ReplicaSettings { window: 1000, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();

@@ -3,7 +3,8 @@
 use super::rig::Rig;
 use crate::{
     Sequence, Timestamp,
-    replica::{Input, NotLocal, Query, ReadMode, Reply, Token},
+    api::{Query, ReadMode, Reply},
+    replica::{NotLocal, ReplicaInput, Token},
     store::{Held, Store},
 };
 
@@ -61,7 +62,7 @@ fn whoever_asks_the_replica_finds_what_it_put_off() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     let (token, query) = (Token(1 << 40), Query::Key("k".into()));
-    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: Timestamp::MAX });
+    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: Timestamp::MAX });
     let Some(Reply::Read(read)) = rig.replies.get(&token.0) else { panic!("{:?}", rig.replies) };
     assert_eq!(read.held, stored(&rig, 1, "k"));
     assert!(read.held.is_some());

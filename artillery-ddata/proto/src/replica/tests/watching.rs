@@ -3,16 +3,17 @@
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
+use crate::api::*;
 
 fn ask(rig: &mut Rig, n: u8, prefix: &'static str, after: Option<u64>) -> u64 {
-    let watch = Watch { prefix: prefix.into(), after: after.map(Sequence), shown: 0 };
+    let watch = WatchQuery { prefix: prefix.into(), after: after.map(Sequence), shown: 0 };
     rig.ask(n, Query::Changes(watch), ReadMode::Eventual, None)
 }
 
 fn changes(rig: &Rig, token: u64) -> (Vec<(Bytes, Option<Bytes>)>, u64) {
     match &rig.replies[&token] {
         Reply::Changes(changes) => {
-            let record = |record: &crate::store::Record| (record.key.clone(), record.held.value.clone());
+            let record = |record: &crate::store::ScanRecord| (record.key.clone(), record.held.value.clone());
             (changes.records.iter().map(record).collect(), changes.upto.0)
         }
         other => panic!("{other:?} are no changes"),
@@ -52,8 +53,8 @@ fn changes_come_in_order_when_they_are_committed() {
 fn who_waits_in_vain_is_told_how_far() {
     let mut rig = Rig::chain(&[1]);
     let (token, deadline) = (Token(77), rig.now + std::time::Duration::from_millis(50));
-    let query = Query::Changes(Watch { prefix: "k/".into(), after: Some(Sequence(0)), shown: 0 });
-    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    let query = Query::Changes(WatchQuery { prefix: "k/".into(), after: Some(Sequence(0)), shown: 0 });
+    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
     rig.put(1, "other", "x");
     rig.heartbeat();
     assert_eq!(changes(&rig, 77), (vec![], 1));
@@ -62,7 +63,7 @@ fn who_waits_in_vain_is_told_how_far() {
 
 #[test]
 fn who_falls_behind_is_told() {
-    let settings = Settings { backlog: 500, ..Settings::default() };
+    let settings = ReplicaSettings { backlog: 500, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1], &settings);
     rig.enter_all(&config(1, &[1]));
     for _ in 0..20 {
@@ -79,16 +80,16 @@ fn who_falls_behind_is_told() {
 fn a_halted_member_leaves_nobody_waiting() {
     let mut rig = Rig::chain(&[1, 2]);
     let waits = ask(&mut rig, 2, "", Some(0));
-    let ahead = crate::wire::message::Control { watermark: Sequence(9), ..Default::default() };
+    let ahead = crate::message::Control { watermark: Sequence(9), ..Default::default() };
     let message = ChainMessage::Control(ahead);
     let frame = ChainFrame { chain: ChainId(0), epoch: crate::Epoch(1), index: 1, message };
-    rig.input(2, Input::Receive { from: member(1), frame });
+    rig.input(2, ReplicaInput::Receive { from: member(1), frame });
     assert!(matches!(rig.replies[&waits], Reply::Refused(Refusal::NoChain)));
 }
 
 #[test]
 fn questions_that_wait_are_bounded_in_bytes() {
-    let settings = Settings { watches: 3 * 300, ..Settings::default() };
+    let settings = ReplicaSettings { watches: 3 * 300, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1], &settings);
     rig.enter_all(&config(1, &[1]));
     let waiting: Vec<_> = (0..3).map(|_| ask(&mut rig, 1, "a", Some(0))).collect();
@@ -122,8 +123,8 @@ fn a_position_that_cannot_be_waits_in_vain() {
     rig.put(1, "k", "v");
     assert!(!rig.replies.contains_key(&asked));
     let (token, deadline) = (Token(77), rig.now);
-    let query = Query::Changes(Watch { prefix: "".into(), after: Some(Sequence(u64::MAX)), shown: u32::MAX });
-    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    let query = Query::Changes(WatchQuery { prefix: "".into(), after: Some(Sequence(u64::MAX)), shown: u32::MAX });
+    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
     rig.heartbeat();
     assert_eq!(changes(&rig, 77), (vec![], u64::MAX));
 }
@@ -133,8 +134,8 @@ fn a_beginning_longer_than_any_key_is_refused() {
     let mut rig = Rig::chain(&[1]);
     let refused = Reply::Refused(Refusal::KeyTooLong { len: 4097, limit: 4096 });
     let long = Bytes::from(vec![b'k'; 4097]);
-    let watch = Query::Changes(Watch { prefix: long.clone(), after: Some(Sequence(0)), shown: 0 });
-    let scan = |prefix, after| Query::Scan(Scan { prefix, after, limit: 1, snapshot: Snapshot::No });
+    let watch = Query::Changes(WatchQuery { prefix: long.clone(), after: Some(Sequence(0)), shown: 0 });
+    let scan = |prefix, after| Query::Scan(ScanQuery { prefix, after, limit: 1, snapshot: Snapshot::No });
     for query in [watch, scan(long.clone(), None), scan(Bytes::new(), Some(long.clone()))] {
         let token = rig.ask(1, query, ReadMode::Eventual, None);
         assert_eq!(rig.replies[&token], refused);
@@ -145,8 +146,8 @@ fn a_beginning_longer_than_any_key_is_refused() {
 fn a_rare_change_behind_many_others_is_shown() {
     let mut rig = Rig::chain(&[1]);
     let (token, deadline) = (Token(77_000_000), rig.now + std::time::Duration::from_millis(50));
-    let query = Query::Changes(Watch { prefix: "rare/".into(), after: Some(Sequence(0)), shown: 0 });
-    rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    let query = Query::Changes(WatchQuery { prefix: "rare/".into(), after: Some(Sequence(0)), shown: 0 });
+    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
     for _ in 0..9000 {
         rig.put(1, "other", "x");
     }
@@ -164,9 +165,9 @@ fn a_watch_is_looked_for_once_however_many_changes_it_is_asked_of() {
     let mut rig = Rig::chain(&[1]);
     for len in 1..=LEN {
         let query =
-            Query::Changes(Watch { prefix: vec![b'a'; len as usize].into(), after: Some(Sequence(0)), shown: 0 });
+            Query::Changes(WatchQuery { prefix: vec![b'a'; len as usize].into(), after: Some(Sequence(0)), shown: 0 });
         let token = Token(1_000_000 + len);
-        rig.input(1, Input::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: FAR });
+        rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: FAR });
     }
     let key = |n: u32| Bytes::from([vec![b'a'; LEN as usize], n.to_be_bytes().to_vec()].concat());
     rig.write(1, Write::Batch((0..50).map(|n| Step::Put { key: key(n), value: Bytes::new() }).collect()));

@@ -7,17 +7,17 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{CHAIN, Ending, apply, delete, drop_above, held, prune, put};
+use super::{CHAIN, StopsReaders, apply, delete, drop_above, held, prune, put};
 use crate::{
     ChainId, Sequence,
     store::{HashedIter, Held, Size, Store},
 };
 
 /// Calls until a store knows the order: far more than any should need for what these cases hold.
-const PATIENCE: usize = 1_000_000;
+const MAX_CALLS: usize = 1_000_000;
 
 fn begin(store: &dyn Store, chain: ChainId, from: u64, at_most: u64) -> HashedIter<'_> {
-    let found = (0..PATIENCE).find_map(|_| store.scan_hashed(chain, from, Sequence(at_most)));
+    let found = (0..MAX_CALLS).find_map(|_| store.scan_hashed(chain, from, Sequence(at_most)));
     found.expect("each call brings the order closer")
 }
 
@@ -125,7 +125,7 @@ pub fn what_stays_is_met(store: &dyn Store) {
             });
         }
         // Ends the others also when this one panics.
-        let _ending = Ending(&done);
+        let _ending = StopsReaders(&done);
         for n in STEADY + 1..ROUNDS {
             let passing = format!("passing/{}", n % 1000).into_bytes();
             let change = if n / 1000 % 2 == 0 { put(&passing, n, "x") } else { delete(&passing, n) };
@@ -141,7 +141,7 @@ pub fn writers_beside_the_making(store: &dyn Store) {
     let (made, written) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _ending = Ending(&made);
+            let _ending = StopsReaders(&made);
             drop(begin(store, CHAIN, 0, u64::MAX));
         });
         for n in 0.. {

@@ -12,7 +12,7 @@ use crate::{
 
 /// One step of a run. Numbers are taken modulo what makes sense then, so any steps make a valid run.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ModelStep {
     /// An update of several keys.
     Update {
         /// Which chain.
@@ -52,7 +52,7 @@ const CHAINS: u8 = 3;
 const KEYS: u8 = 6;
 
 #[derive(Debug, Default)]
-struct Chain {
+struct ModelChain {
     epoch: u64,
     last: u64,
     watermark: u64,
@@ -66,19 +66,19 @@ struct Chain {
 ///
 /// # Panics
 /// When the two differ.
-pub fn replay(store: &dyn Store, steps: &[Step]) {
-    let mut chains: BTreeMap<u8, Chain> = (0..CHAINS).map(|id| (id, Chain::default())).collect();
+pub fn replay(store: &dyn Store, steps: &[ModelStep]) {
+    let mut chains: BTreeMap<u8, ModelChain> = (0..CHAINS).map(|id| (id, ModelChain::default())).collect();
     for step in steps {
         let (id, chain) = match step {
-            Step::Update { chain, .. }
-            | Step::Commit { chain, .. }
-            | Step::DropAbove { chain, .. }
-            | Step::Pin { chain }
-            | Step::Unpin { chain, .. } => (*chain % CHAINS, chains.entry(*chain % CHAINS).or_default()),
+            ModelStep::Update { chain, .. }
+            | ModelStep::Commit { chain, .. }
+            | ModelStep::DropAbove { chain, .. }
+            | ModelStep::Pin { chain }
+            | ModelStep::Unpin { chain, .. } => (*chain % CHAINS, chains.entry(*chain % CHAINS).or_default()),
         };
         chain.step(store, ChainId(id.into()), step);
         chains.iter().for_each(|(&id, chain)| chain.compare(store, ChainId(id.into())));
-        let needed: u64 = chains.values().map(Chain::needed_bytes).sum();
+        let needed: u64 = chains.values().map(ModelChain::needed_bytes).sum();
         assert!(store.bytes() >= needed, "{} bytes after {step:?}, readers need {needed}", store.bytes());
     }
     for (&id, chain) in &mut chains {
@@ -87,7 +87,7 @@ pub fn replay(store: &dyn Store, steps: &[Step]) {
     for (&id, chain) in &chains {
         assert_eq!(store.size(ChainId(id.into())).bytes, chain.needed_bytes(), "of chain {id}");
     }
-    let live: u64 = chains.values().map(Chain::needed_bytes).sum();
+    let live: u64 = chains.values().map(ModelChain::needed_bytes).sum();
     assert_eq!(store.bytes(), live, "only the newest values are left");
 }
 
@@ -96,17 +96,17 @@ fn name(key: u8) -> Bytes {
     Bytes::from("k".repeat((key % KEYS).into()))
 }
 
-impl Chain {
-    fn step(&mut self, store: &dyn Store, id: ChainId, step: &Step) {
+impl ModelChain {
+    fn step(&mut self, store: &dyn Store, id: ChainId, step: &ModelStep) {
         match step {
-            Step::Update { changes, .. } => self.update(store, id, changes),
-            Step::Commit { by, .. } => self.commit(store, id, (self.watermark + u64::from(*by)).min(self.last)),
-            Step::DropAbove { keep, .. } => self.drop_above(store, id, (*keep).into()),
-            Step::Pin { .. } => {
+            ModelStep::Update { changes, .. } => self.update(store, id, changes),
+            ModelStep::Commit { by, .. } => self.commit(store, id, (self.watermark + u64::from(*by)).min(self.last)),
+            ModelStep::DropAbove { keep, .. } => self.drop_above(store, id, (*keep).into()),
+            ModelStep::Pin { .. } => {
                 store.pin(id, Sequence(self.watermark));
                 self.pins.push(self.watermark);
             }
-            Step::Unpin { which, .. } => {
+            ModelStep::Unpin { which, .. } => {
                 if !self.pins.is_empty() {
                     let pin = self.pins.swap_remove(usize::from(*which) % self.pins.len());
                     store.unpin(id, Sequence(pin));

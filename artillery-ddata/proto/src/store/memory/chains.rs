@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
 
-use super::{hashed::Filled, versions::Weight};
+use super::{key::KeyBytes, versions::Weight};
 use crate::{ChainId, Sequence, store::Size};
 
 /// The chains of a store.
@@ -27,6 +28,18 @@ pub(super) struct Chain {
     pub(super) size: Size,
     /// How much of it stands in hash order.
     pub(super) hashed: Filled,
+}
+
+/// How much of a chain stands in hash order.
+#[derive(Debug, Default)]
+pub(super) enum Filled {
+    /// Nothing: nobody has asked for it.
+    #[default]
+    Not,
+    /// All keys before this bound in byte order, and some behind it.
+    From(Bound<KeyBytes>),
+    /// All keys.
+    Whole,
 }
 
 impl Chains {

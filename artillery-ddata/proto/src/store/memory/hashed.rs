@@ -11,13 +11,13 @@ use scc::{Comparable, Equivalent, Guard};
 
 use super::{
     MemoryStore,
-    chains::{Chain, lock},
+    chains::{Chain, Filled, lock},
     key::{Key, KeyBytes, KeyRef},
     sorted::Sorted,
 };
 use crate::{
     ChainId, Sequence,
-    store::{Record, StoreError},
+    store::{ScanRecord, StoreError},
 };
 
 /// Keys added to the order by one call at most.
@@ -26,21 +26,9 @@ pub(super) const FILL: usize = 1024;
 /// Keys added, or taken from the order, at a time.
 const PAGE: usize = 128;
 
-/// How much of a chain stands in hash order.
-#[derive(Debug, Default)]
-pub(super) enum Filled {
-    /// Nothing: nobody has asked for it.
-    #[default]
-    Not,
-    /// All keys before this bound in byte order, and some behind it.
-    From(Bound<KeyBytes>),
-    /// All keys.
-    Whole,
-}
-
 /// A key and its place in the order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Placed {
+pub(super) struct HashedKey {
     chain: ChainId,
     position: u64,
     key: KeyBytes,
@@ -55,24 +43,24 @@ struct PlacedRef<'a> {
 }
 
 /// 0 is no position.
-impl Sorted for Placed {
+impl Sorted for HashedKey {
     const LOWEST: Self = Self { chain: ChainId(0), position: 0, key: KeyBytes::EMPTY };
 }
 
-impl Placed {
+impl HashedKey {
     fn borrow(&self) -> PlacedRef<'_> {
         PlacedRef { chain: self.chain, position: self.position, key: &self.key }
     }
 }
 
-impl Equivalent<Placed> for PlacedRef<'_> {
-    fn equivalent(&self, placed: &Placed) -> bool {
+impl Equivalent<HashedKey> for PlacedRef<'_> {
+    fn equivalent(&self, placed: &HashedKey) -> bool {
         *self == placed.borrow()
     }
 }
 
-impl Comparable<Placed> for PlacedRef<'_> {
-    fn compare(&self, placed: &Placed) -> Ordering {
+impl Comparable<HashedKey> for PlacedRef<'_> {
+    fn compare(&self, placed: &HashedKey) -> Ordering {
         #[cfg(test)]
         super::work::count();
         self.cmp(&placed.borrow())
@@ -101,7 +89,7 @@ impl MemoryStore {
     fn add_placed(&self, key: &Key) {
         let position = (self.position)(&key.bytes);
         // It may be there already: its writer was first.
-        self.hashed.insert(Placed { chain: key.chain, position, key: key.bytes.clone() });
+        self.hashed.insert(HashedKey { chain: key.chain, position, key: key.bytes.clone() });
     }
 
     /// Adds up to [`FILL`] keys to the order; whether it is whole then. Writers wait for a [`PAGE`] of them at most.
@@ -128,7 +116,7 @@ impl MemoryStore {
     }
 
     /// Up to `limit` keys of a chain in hash order.
-    fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<Placed> {
+    fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<HashedKey> {
         let from = from.as_ref().map(|(position, key)| PlacedRef { chain, position: *position, key });
         let guard = Guard::new();
         self.hashed.from(from, &guard).take_while(|placed| placed.chain == chain).take(limit).cloned().collect()
@@ -140,7 +128,7 @@ pub(super) struct HashedScan<'a> {
     store: &'a MemoryStore,
     chain: ChainId,
     at_most: Sequence,
-    page: vec::IntoIter<Placed>,
+    page: vec::IntoIter<HashedKey>,
     /// Where the next page begins; `None` after the last one.
     next: Option<Bound<(u64, KeyBytes)>>,
 }
@@ -153,13 +141,13 @@ impl<'a> HashedScan<'a> {
 }
 
 impl Iterator for HashedScan<'_> {
-    type Item = Result<(u64, Record), StoreError>;
+    type Item = Result<(u64, ScanRecord), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            for Placed { chain, position, key } in self.page.by_ref() {
+            for HashedKey { chain, position, key } in self.page.by_ref() {
                 if let Some(held) = self.store.find(KeyRef { chain, bytes: &key }, self.at_most) {
-                    return Some(Ok((position, Record { key: key.to_bytes(), held })));
+                    return Some(Ok((position, ScanRecord { key: key.to_bytes(), held })));
                 }
             }
             let page = self.store.placed(self.chain, self.next.take()?, PAGE);

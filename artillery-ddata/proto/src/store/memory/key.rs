@@ -90,14 +90,14 @@ impl fmt::Debug for KeyBytes {
 /// A key of one chain, in memory of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
-    kind: Kind,
+    kind: KeyKind,
     pub(super) chain: ChainId,
     pub(super) bytes: KeyBytes,
 }
 
 /// In this order. It takes up what would be padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Kind {
+enum KeyKind {
     /// No key, but what is below all of them.
     Lowest,
     Key,
@@ -112,12 +112,12 @@ pub(super) struct KeyRef<'a> {
 
 impl KeyRef<'_> {
     pub(super) fn to_key(self) -> Key {
-        Key { kind: Kind::Key, chain: self.chain, bytes: self.bytes.into() }
+        Key { kind: KeyKind::Key, chain: self.chain, bytes: self.bytes.into() }
     }
 }
 
 impl Sorted for Key {
-    const LOWEST: Self = Self { kind: Kind::Lowest, chain: ChainId(0), bytes: KeyBytes::EMPTY };
+    const LOWEST: Self = Self { kind: KeyKind::Lowest, chain: ChainId(0), bytes: KeyBytes::EMPTY };
 }
 
 impl Key {
@@ -144,7 +144,7 @@ impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         #[cfg(test)]
         super::work::count();
-        key.kind == Kind::Key && *self == key.borrow()
+        key.kind == KeyKind::Key && *self == key.borrow()
     }
 }
 
@@ -152,7 +152,7 @@ impl Comparable<Key> for KeyRef<'_> {
     fn compare(&self, key: &Key) -> Ordering {
         #[cfg(test)]
         super::work::count();
-        Kind::Key.cmp(&key.kind).then_with(|| self.cmp(&key.borrow()))
+        KeyKind::Key.cmp(&key.kind).then_with(|| self.cmp(&key.borrow()))
     }
 }
 

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     ChainId, Sequence,
-    store::{Record, StoreError},
+    store::{ScanRecord, StoreError},
 };
 
 /// Keys taken from the index at a time: between two pages a scan holds nothing that would keep memory from being freed.
 const PAGE: usize = 128;
 
-pub(super) struct Scan<'a> {
+pub(super) struct MemoryScan<'a> {
     store: &'a MemoryStore,
     chain: ChainId,
     at_most: Sequence,
@@ -25,7 +25,7 @@ pub(super) struct Scan<'a> {
     next: Option<Bound<KeyBytes>>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> MemoryScan<'a> {
     pub(super) fn new(store: &'a MemoryStore, chain: ChainId, from: &[u8], at_most: Sequence) -> Self {
         let next = Some(Bound::Included(from.into()));
         Self { store, chain, at_most, page: Vec::new().into_iter(), next }
@@ -38,14 +38,14 @@ impl<'a> Scan<'a> {
     }
 }
 
-impl Iterator for Scan<'_> {
-    type Item = Result<Record, StoreError>;
+impl Iterator for MemoryScan<'_> {
+    type Item = Result<ScanRecord, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             for key in self.page.by_ref() {
                 if let Some(held) = self.store.find(key.borrow(), self.at_most) {
-                    return Some(Ok(Record { key: key.bytes.to_bytes(), held }));
+                    return Some(Ok(ScanRecord { key: key.bytes.to_bytes(), held }));
                 }
             }
             let from = self.next.take()?;

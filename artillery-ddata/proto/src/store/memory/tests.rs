@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
-use crate::store::conformance::{self, Ending, model::Step};
+use crate::store::conformance::{self, StopsReaders, model::ModelStep};
 
 mod costs;
 
@@ -26,14 +26,14 @@ fn recount(store: &MemoryStore) -> u64 {
     bytes
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let changes = prop::collection::vec((any::<u8>(), prop::option::weighted(0.7, 0..9u8)), 0..4);
     prop_oneof![
-        8 => (any::<u8>(), changes).prop_map(|(chain, changes)| Step::Update { chain, changes }),
-        4 => (any::<u8>(), 0..4u8).prop_map(|(chain, by)| Step::Commit { chain, by }),
-        1 => (any::<u8>(), 0..4u8).prop_map(|(chain, keep)| Step::DropAbove { chain, keep }),
-        1 => any::<u8>().prop_map(|chain| Step::Pin { chain }),
-        1 => (any::<u8>(), any::<u8>()).prop_map(|(chain, which)| Step::Unpin { chain, which }),
+        8 => (any::<u8>(), changes).prop_map(|(chain, changes)| ModelStep::Update { chain, changes }),
+        4 => (any::<u8>(), 0..4u8).prop_map(|(chain, by)| ModelStep::Commit { chain, by }),
+        1 => (any::<u8>(), 0..4u8).prop_map(|(chain, keep)| ModelStep::DropAbove { chain, keep }),
+        1 => any::<u8>().prop_map(|chain| ModelStep::Pin { chain }),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(chain, which)| ModelStep::Unpin { chain, which }),
     ]
 }
 
@@ -193,7 +193,7 @@ fn readers_meet_versions_of_their_own_key() {
             let done = &done;
             scope.spawn(move || while !done.load(Ordering::Relaxed) && read().as_ref() == Some(key) {})
         });
-        let ending = Ending(&done);
+        let ending = StopsReaders(&done);
         for sequence in 3..WRITES {
             if readers.iter().any(ScopedJoinHandle::is_finished) {
                 break;

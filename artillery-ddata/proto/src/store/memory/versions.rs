@@ -15,7 +15,7 @@ use crate::{Sequence, store::Held};
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     newest: Held,
-    older: SmallVec<[Run; 1]>,
+    older: SmallVec<[OlderVersions; 1]>,
     bytes: u64,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Weight {
 
 /// Older versions, at least one.
 #[derive(Clone, Debug)]
-enum Run {
+enum OlderVersions {
     /// Stands where it is: nothing is allocated for the one pending version that most written keys have.
     One(Held),
     Many(Arc<[Held]>),
 }
 
-impl Deref for Run {
+impl Deref for OlderVersions {
     type Target = [Held];
 
     fn deref(&self) -> &[Held] {
@@ -87,7 +87,7 @@ impl Versions {
     pub(super) fn with(&self, newest: Held) -> Self {
         let bytes = self.bytes + size(&newest);
         if self.older.is_empty() {
-            return Self { newest, older: SmallVec::from_buf([Run::One(self.newest.clone())]), bytes };
+            return Self { newest, older: SmallVec::from_buf([OlderVersions::One(self.newest.clone())]), bytes };
         }
         let mut first = self.older.len();
         let mut len = 1;
@@ -98,7 +98,7 @@ impl Versions {
         let mut run = Vec::with_capacity(len);
         self.older[first..].iter().for_each(|swallowed| run.extend_from_slice(swallowed));
         run.push(self.newest.clone());
-        let older = self.older[..first].iter().cloned().chain([Run::Many(run.into())]).collect();
+        let older = self.older[..first].iter().cloned().chain([OlderVersions::Many(run.into())]).collect();
         Self { newest, older, bytes }
     }
 
@@ -118,7 +118,7 @@ impl Versions {
         let cut = dead > 0 && (run.len() <= SHORT || dead * 2 >= run.len());
         if cut {
             self.bytes -= sum(&run[..dead]);
-            *run = Run::Many(run[dead..].into());
+            *run = OlderVersions::Many(run[dead..].into());
         }
         cut || at > 0
     }
@@ -137,7 +137,8 @@ impl Versions {
             .collect();
         let newest = left.pop()?;
         let bytes = size(&newest) + sum(&left);
-        let older = if left.is_empty() { SmallVec::new() } else { SmallVec::from_buf([Run::Many(left.into())]) };
+        let older =
+            if left.is_empty() { SmallVec::new() } else { SmallVec::from_buf([OlderVersions::Many(left.into())]) };
         Some(Self { newest, older, bytes })
     }
 

@@ -4,35 +4,34 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DecodeError, EncodeError, EncodedBody, HistoryError, Lengths, Order, check_body, checked_key, checked_value,
+    DecodeError, EncodeError, EncodedBody, HistoryError, Lengths, VersionOrder, check_body, checked_key, checked_value,
 };
 use crate::{
     Sequence, Version,
-    store::{Held, Record},
-    update::MAX_TAKEN,
-    wire::{
-        message::{Beginning, MAX_CHUNK, Mark, RecordPiece, SessionEntry, SnapshotContent, SnapshotPart},
-        outline::Pieces,
+    message::{
+        BodyReader, MAX_CHUNK, RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart,
     },
+    store::{Held, ScanRecord},
+    types::update::MAX_TAKEN,
 };
 
-/// A part of a snapshot that can't stand in one.
+/// An impossible part of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// Its number is 0.
+    /// The snapshot's number is 0.
     #[error("a snapshot without a number")]
     NoNumber,
-    /// It has no entry, or no record.
+    /// The part has no entry, or no record.
     #[error("a part of a snapshot that brings nothing")]
     Empty,
-    /// What it brings can't stand behind what it says to stand before it.
+    /// The content of the part is impossible at its position.
     #[error("a part of a snapshot in an impossible place")]
     Place,
-    /// Its keys don't rise.
+    /// The keys don't rise.
     #[error("keys of a snapshot that don't rise")]
     Order,
-    /// Its epochs or their first sequences don't rise, or end behind its version.
+    /// The epochs or their first sequences don't rise, or end behind the snapshot's version.
     #[error("impossible epochs of a snapshot")]
     Epochs,
     /// A record has no value.
@@ -43,29 +42,29 @@ pub enum SnapshotError {
     Taken(u64),
 }
 
-/// The header of a part; `S` borrows on the way out.
+/// The header of a part. `M`, `B` and `S` are borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SnapshotHeader<M, B, S> {
+pub(super) struct SnapshotFrameHeader<M, B, S> {
     id: u64,
     at: M,
     watermark: Sequence,
     content: ContentHeader<B, S>,
 }
 
-pub(super) type SaidSnapshot<'a> = SnapshotHeader<&'a Mark, &'a Beginning, &'a [SessionEntry]>;
-pub(super) type HeardSnapshot = SnapshotHeader<Mark, Beginning, Vec<SessionEntry>>;
+pub(super) type SaidSnapshot<'a> = SnapshotFrameHeader<&'a SnapshotCursor, &'a SnapshotHeader, &'a [SessionEntry]>;
+pub(super) type HeardSnapshot = SnapshotFrameHeader<SnapshotCursor, SnapshotHeader, Vec<SessionEntry>>;
 
 #[derive(Serialize, Deserialize)]
 enum ContentHeader<B, S> {
     Begin(B),
     Sessions(S),
-    Records(Vec<RecordHeader>),
+    Records(Vec<SnapshotRecordHeader>),
     Piece(PieceHeader),
     End,
 }
 
 #[derive(Serialize, Deserialize)]
-struct RecordHeader {
+struct SnapshotRecordHeader {
     version: Version,
     key: u32,
     value: u32,
@@ -85,11 +84,11 @@ pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, 
         SnapshotContent::Begin(beginning) => ContentHeader::Begin(beginning),
         SnapshotContent::Sessions(entries) => ContentHeader::Sessions(&entries[..]),
         SnapshotContent::Records(records) => {
-            let header = |record: &Record| -> Result<RecordHeader, EncodeError> {
+            let header = |record: &ScanRecord| -> Result<SnapshotRecordHeader, EncodeError> {
                 let value = record.held.value.clone().ok_or(SnapshotError::Tombstone)?;
                 let (key, len) = (checked_key(record.key.len() as u64)?, checked_value(value.len())?);
                 body.extend([record.key.clone(), value]);
-                Ok(RecordHeader { version: record.held.version, key, value: len })
+                Ok(SnapshotRecordHeader { version: record.held.version, key, value: len })
             };
             ContentHeader::Records(records.iter().map(header).collect::<Result<_, _>>()?)
         }
@@ -101,11 +100,11 @@ pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, 
         SnapshotContent::End => ContentHeader::End,
     };
     body.retain(|piece| !piece.is_empty());
-    Ok((SnapshotHeader { id: part.id, at: &part.at, watermark: part.watermark, content }, body))
+    Ok((SnapshotFrameHeader { id: part.id, at: &part.at, watermark: part.watermark, content }, body))
 }
 
 pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<SnapshotPart, DecodeError> {
-    let SnapshotHeader { id, at, watermark, content } = header;
+    let SnapshotFrameHeader { id, at, watermark, content } = header;
     let content = match content {
         ContentHeader::Records(headers) => SnapshotContent::Records(decode_records(&headers, body)?),
         ContentHeader::Piece(header) => SnapshotContent::Piece(decode_piece(&header, body)?),
@@ -123,16 +122,16 @@ pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<Sna
     Ok(part)
 }
 
-fn decode_records(headers: &[RecordHeader], body: &Bytes) -> Result<Vec<Record>, DecodeError> {
+fn decode_records(headers: &[SnapshotRecordHeader], body: &Bytes) -> Result<Vec<ScanRecord>, DecodeError> {
     let mut stated = 0_u64;
     for header in headers {
         stated += u64::from(checked_key(header.key.into())?) + u64::from(header.value);
     }
     check_body(stated, body)?;
-    let mut pieces = Pieces::of(body);
-    let record = |header: &RecordHeader| {
+    let mut pieces = BodyReader::of(body);
+    let record = |header: &SnapshotRecordHeader| {
         let change = pieces.next(&Lengths { key: header.key, value: Some(header.value) });
-        Record { key: change.key, held: Held { version: header.version, value: change.value } }
+        ScanRecord { key: change.key, held: Held { version: header.version, value: change.value } }
     };
     Ok(headers.iter().map(record).collect())
 }
@@ -148,13 +147,13 @@ fn decode_piece(header: &PieceHeader, body: &Bytes) -> Result<RecordPiece, Decod
     Ok(RecordPiece { key, version: header.version, len: header.len, bytes })
 }
 
-/// What every part must hold to, on the way out and on the way in.
+/// Checks a part, on the way out and on the way in.
 fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
     check_mark(&part.at)?;
     if part.id == 0 {
         return Err(SnapshotError::NoNumber.into());
     }
-    let at_start = part.at == Mark::default();
+    let at_start = part.at == SnapshotCursor::default();
     let among_sessions = part.at.behind.is_none() && part.at.bytes == 0;
     let between_records = part.at.bytes == 0;
     let in_place = match &part.content {
@@ -167,13 +166,13 @@ fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
     if in_place { Ok(()) } else { Err(SnapshotError::Place.into()) }
 }
 
-/// A place that somebody can stand at.
-pub(super) fn check_mark(mark: &Mark) -> Result<(), HistoryError> {
+/// Checks a position in a snapshot: its key is not too long.
+pub(super) fn check_mark(mark: &SnapshotCursor) -> Result<(), HistoryError> {
     checked_key(mark.behind.as_ref().map_or(0, Bytes::len) as u64)?;
     Ok(())
 }
 
-fn check_beginning(beginning: &Beginning) -> Result<(), HistoryError> {
+fn check_beginning(beginning: &SnapshotHeader) -> Result<(), HistoryError> {
     let rises = beginning.epochs.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1);
     let last = beginning.epochs.last();
     let ends = last.map_or(beginning.version.is_none(), |&(epoch, first)| {
@@ -187,10 +186,10 @@ fn check_beginning(beginning: &Beginning) -> Result<(), HistoryError> {
 
 fn check_version(version: Version) -> Result<(), HistoryError> {
     let before = Sequence(version.sequence.0.saturating_sub(1));
-    Order::behind(Version { sequence: before, ..Version::NONE }).next(version)
+    VersionOrder::behind(Version { sequence: before, ..Version::NONE }).next(version)
 }
 
-fn check_entries(at: &Mark, entries: &[SessionEntry]) -> Result<(), HistoryError> {
+fn check_entries(at: &SnapshotCursor, entries: &[SessionEntry]) -> Result<(), HistoryError> {
     let first = entries.first().ok_or(SnapshotError::Empty)?;
     if at.sessions == 0 && matches!(first, SessionEntry::Record { .. }) {
         return Err(SnapshotError::Place.into());
@@ -206,7 +205,7 @@ fn check_entries(at: &Mark, entries: &[SessionEntry]) -> Result<(), HistoryError
     }
 }
 
-fn check_records(at: &Mark, records: &[Record]) -> Result<(), HistoryError> {
+fn check_records(at: &SnapshotCursor, records: &[ScanRecord]) -> Result<(), HistoryError> {
     if records.is_empty() {
         return Err(SnapshotError::Empty.into());
     }
@@ -221,7 +220,7 @@ fn check_records(at: &Mark, records: &[Record]) -> Result<(), HistoryError> {
     Ok(())
 }
 
-fn check_piece(at: &Mark, piece: &RecordPiece) -> Result<(), HistoryError> {
+fn check_piece(at: &SnapshotCursor, piece: &RecordPiece) -> Result<(), HistoryError> {
     check_version(piece.version)?;
     let len = piece.bytes.len() as u64;
     if len == 0 || piece.bytes.len() > MAX_CHUNK {

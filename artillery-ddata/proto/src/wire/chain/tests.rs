@@ -2,10 +2,12 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
-use crate::wire::keep::COPY_BELOW;
-use crate::wire::message::{
-    Answer, Beginning, Cut, Mark, Outline, Partial, Position, Progress, RecordPiece, SessionEntry, SnapshotContent,
-    SnapshotPart,
+use crate::{
+    message::{
+        Outline, Partial, Position, RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader,
+        SnapshotPart, SnapshotProgress, Truncate, VersionAnswer,
+    },
+    types::keep::COPY_BELOW,
 };
 
 mod snapshots;
@@ -22,19 +24,19 @@ fn said(message: ChainMessage) -> ChainFrame {
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 70_000, message }
 }
 
-fn update(sequence: u64, changes: SmallVec<[Change; 1]>) -> Update {
+fn update(sequence: u64, changes: SmallVec<[KeyChange; 1]>) -> Update {
     Update {
         version: Version::new(5, sequence),
         kind: UpdateKind::WRITE,
         request: None,
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         chain_time: 1_700_000_000_000,
         changes,
     }
 }
 
-fn change(key: &str, value: Option<&[u8]>) -> Change {
-    Change { key: Bytes::copy_from_slice(key.as_bytes()), value: value.map(Bytes::copy_from_slice) }
+fn change(key: &str, value: Option<&[u8]>) -> KeyChange {
+    KeyChange { key: Bytes::copy_from_slice(key.as_bytes()), value: value.map(Bytes::copy_from_slice) }
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {
@@ -57,7 +59,7 @@ fn shares(value: &Bytes, frame: &Frame) -> bool {
 #[test]
 fn values_are_not_copied_on_the_way_out() {
     let value = Bytes::from(vec![1; 100]);
-    let change = Change { key: Bytes::from_static(b"key"), value: Some(value.clone()) };
+    let change = KeyChange { key: Bytes::from_static(b"key"), value: Some(value.clone()) };
     let encoded = encode(&updates(vec![update(1, smallvec![change])])).unwrap();
     assert_eq!(encoded.body[1].as_ptr(), value.as_ptr());
 }
@@ -108,10 +110,10 @@ fn impossible_histories_are_refused() {
     assert_eq!(encode(many), HistoryError::TooMany(65_537));
 }
 
-/// A frame whose header says `change` of the header that `message` has, over `body`.
+/// A frame with the header of `message` after `change`, over `body`.
 fn forged(message: &ChainFrame, change: impl FnOnce(&mut UpdatesHeader), body: &'static [u8]) -> Frame {
-    let mut header: Header<Heard> = codec::decode(&encode(message).unwrap().header).unwrap();
-    let Heard::Updates(updates) = &mut header.message else { panic!("updates were encoded") };
+    let mut header: Header<DecodedMessage> = codec::decode(&encode(message).unwrap().header).unwrap();
+    let DecodedMessage::Updates(updates) = &mut header.message else { panic!("updates were encoded") };
     change(updates);
     let mut out = Vec::new();
     codec::encode(&header, &mut out).unwrap();
@@ -165,19 +167,19 @@ fn a_piece_has_bytes_and_lies_within_its_update() {
         Err(EncodeError::History(error)) => error,
         other => panic!("{other:?}"),
     };
-    let first = || Part::First(outline.clone());
+    let first = || ChunkPart::First(outline.clone());
     assert!(encode(&said(ChainMessage::Chunk(chunk(1, first(), 8)))).is_ok());
     assert_eq!(refused(chunk(1, first(), 9)), HistoryError::PieceTooFar { end: 9, len: 8 });
     assert_eq!(refused(chunk(1, first(), 0)), HistoryError::PieceLength(0));
     let long = MAX_CHUNK + 1;
-    assert_eq!(refused(chunk(1, Part::Behind(5), long)), HistoryError::PieceLength(long as u64));
+    assert_eq!(refused(chunk(1, ChunkPart::Behind(5), long)), HistoryError::PieceLength(long as u64));
     let sequence = HistoryError::Sequence { expected: Sequence(1), found: Sequence(0) };
-    assert_eq!(refused(chunk(0, Part::Behind(5), 1)), sequence);
+    assert_eq!(refused(chunk(0, ChunkPart::Behind(5), 1)), sequence);
     let key = Lengths { key: MAX_KEY as u32 + 1, value: None };
-    let part = Part::First(Outline { changes: vec![key], ..outline.clone() });
+    let part = ChunkPart::First(Outline { changes: vec![key], ..outline.clone() });
     assert_eq!(refused(chunk(1, part, 1)), HistoryError::KeyTooLong(4097));
 
-    let piece = chunk(1, Part::Behind(5), 5);
+    let piece = chunk(1, ChunkPart::Behind(5), 5);
     let mut empty = framed(&said(ChainMessage::Chunk(piece)));
     empty.body = Bytes::new();
     assert_eq!(decode(&empty), Err(HistoryError::PieceLength(0).into()), "nor is it taken in");
@@ -201,7 +203,7 @@ fn a_frame_filled_by_cost_has_room_for_its_header() {
             version: Version::new(u64::MAX, sequence),
             kind: UpdateKind(255),
             request: Some(RequestKey { session: big, number: u64::MAX, lowest: u64::MAX }),
-            outcome: Outcome::Conflict(big),
+            outcome: RequestOutcome::Conflict(big),
             chain_time: u64::MAX,
             changes: smallvec![change("", Some(&[]))],
         };
@@ -232,16 +234,16 @@ fn version() -> impl Strategy<Value = Version> {
     (number(), number()).prop_map(|(epoch, sequence)| Version::new(epoch, sequence))
 }
 
-fn some_change() -> impl Strategy<Value = Change> {
+fn some_change() -> impl Strategy<Value = KeyChange> {
     let value = prop::option::of(prop_oneof![9 => 0..300usize, 1 => Just(COPY_BELOW), 1 => Just(COPY_BELOW + 1)]);
     (prop::collection::vec(any::<u8>(), 0..20), value, any::<u8>())
-        .prop_map(|(key, value, byte)| Change { key: key.into(), value: value.map(|len| vec![byte; len].into()) })
+        .prop_map(|(key, value, byte)| KeyChange { key: key.into(), value: value.map(|len| vec![byte; len].into()) })
 }
 
 fn some_update() -> impl Strategy<Value = Update> {
     let request = (version(), number(), number());
     let request = request.prop_map(|(session, number, lowest)| RequestKey { session, number, lowest });
-    let outcome = prop_oneof![Just(Outcome::Done), version().prop_map(Outcome::Conflict)];
+    let outcome = prop_oneof![Just(RequestOutcome::Done), version().prop_map(RequestOutcome::Conflict)];
     let changes = prop::collection::vec(some_change(), 0..4);
     (any::<u8>(), prop::option::of(request), outcome, number(), changes).prop_map(
         |(kind, request, outcome, chain_time, changes)| Update {
@@ -274,8 +276,9 @@ fn some_control() -> impl Strategy<Value = ChainMessage> {
     let sequence = || number().prop_map(Sequence);
     let epochs = prop::collection::vec((number().prop_map(Epoch), sequence()), 0..5);
     let position = (version(), epochs).prop_map(|(last, epochs)| Position { last, epochs });
-    let cut = (version(), version()).prop_map(|(said, keep)| Cut { said, keep });
-    let answer = || prop::option::of((number(), sequence()).prop_map(|(number, sequence)| Answer { number, sequence }));
+    let cut = (version(), version()).prop_map(|(said, keep)| Truncate { said, keep });
+    let answer =
+        || prop::option::of((number(), sequence()).prop_map(|(number, sequence)| VersionAnswer { number, sequence }));
     let marks = (sequence(), sequence(), version(), number(), number());
     let states = (prop::option::of(position), prop::option::of(cut), prop::option::of(sequence()));
     (marks, states, (any::<(bool, bool, bool)>(), snapshots::some_progress()), answer(), answer()).prop_map(
@@ -309,9 +312,9 @@ fn some_chunk() -> impl Strategy<Value = ChainMessage> {
     let bytes = prop_oneof![1..300_usize, Just(MAX_CHUNK)];
     (number(), 1..u64::MAX, bytes, prop_oneof![some_update().prop_map(Ok), number().prop_map(Err)]).prop_map(
         |(watermark, sequence, len, part)| {
-            let part = part.map_or_else(Part::Behind, |mut update| {
-                update.changes.push(Change { key: "k".into(), value: Some(vec![0; len].into()) });
-                Part::First(Outline::of(&update))
+            let part = part.map_or_else(ChunkPart::Behind, |mut update| {
+                update.changes.push(KeyChange { key: "k".into(), value: Some(vec![0; len].into()) });
+                ChunkPart::First(Outline::of(&update))
             });
             let (watermark, version, bytes) = (Sequence(watermark), Version::new(7, sequence), vec![1; len].into());
             let after = Version::new(6, sequence - 1);
@@ -330,7 +333,7 @@ fn some_frame() -> impl Strategy<Value = ChainFrame> {
     })
 }
 
-/// What is taken in is written in the same way.
+/// A decoded message encodes to the same frame.
 fn check(received: &Frame) -> Result<(), TestCaseError> {
     if let Ok(message) = decode(received) {
         prop_assert_eq!(&framed(&message), received, "{:?}", message);
@@ -340,7 +343,7 @@ fn check(received: &Frame) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn what_is_sent_is_what_is_received(message in some_frame()) {
+    fn messages_survive_encoding(message in some_frame()) {
         prop_assert_eq!(decode(&framed(&message)), Ok(message));
     }
 
@@ -365,7 +368,7 @@ proptest! {
         let header = whole.header.slice(..at.index(whole.header.len()));
         let cut = Frame { header, body: whole.body.clone() };
         prop_assert!(decode(&cut).is_err());
-        // A piece of an update may have any length: the frame says which.
+        // A piece of an update may have any length: that of the frame's body.
         let is_piece = match &message.message {
             ChainMessage::Chunk(_) => true,
             ChainMessage::Snapshot(part) => matches!(part.content, SnapshotContent::Piece(_)),

@@ -2,27 +2,28 @@
 
 use std::num::NonZeroU32;
 
-use artillery_core::{codec, frame::Frame};
+use artillery_core::{Frame, internal::codec};
 use bytes::Bytes;
 
 use super::{
-    DecodeError, EncodeError, Encoded, Response, ResponseAnswer,
-    body::{Pieces, Taker},
+    DecodeError, EncodeError, Encoded,
+    body::{BodyWriter, Taker},
     header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, decoded, encoded},
     script::{outcome_headers, take_outcomes},
 };
 use crate::{
     Routing, Sequence,
-    replica::{Changes, Committed, Computed, Cut, HashedPage, Page, Read, Reply},
-    store::{Held, Record},
+    api::{Computed, HashedReply, MultiGetReply, ReadReply, Reply, ScanReply, WatchReply, WriteReply},
+    message::request::{Response, ResponseAnswer},
+    store::{Held, ScanRecord},
 };
 
-/// What a frame that carries `response` is made of. Values are shared, not copied.
+/// Encodes `response`. Values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: it is too long.
+/// [`EncodeError`]: the response is too long.
 pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
-    let mut body = Pieces::default();
+    let mut body = BodyWriter::default();
     let answer = match &response.answer {
         ResponseAnswer::Reply(reply) => reply_header(reply, &mut body)?,
         ResponseAnswer::Routing(routing) => AnswerHeader::Routing(routing.as_deref()),
@@ -35,9 +36,9 @@ pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
     encoded(&ResponseHeader { number: response.number, by: response.by, answer }, body)
 }
 
-fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a Routing>, EncodeError> {
+fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader<&'a Routing>, EncodeError> {
     Ok(match reply {
-        Reply::Committed(Committed { version, copies, replayed, result }) => AnswerHeader::Committed {
+        Reply::Committed(WriteReply { version, copies, replayed, result }) => AnswerHeader::Committed {
             version: *version,
             copies: *copies,
             replayed: *replayed,
@@ -50,27 +51,27 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
             value: body.add_some(value.as_ref())?,
             replayed: *replayed,
         },
-        Reply::Read(Read { held, clean, way, as_of }) => AnswerHeader::Read {
+        Reply::Read(ReadReply { held, clean, way, as_of }) => AnswerHeader::Read {
             held: held.as_ref().map(|held| held_header(held, body)).transpose()?,
             clean: *clean,
             way: *way,
             as_of: *as_of,
         },
-        Reply::Cut(Cut { found, clean, way, as_of }) => {
+        Reply::Cut(MultiGetReply { found, clean, way, as_of }) => {
             let mut header = |held: &Option<Held>| held.as_ref().map(|held| held_header(held, body)).transpose();
             let found = found.iter().map(&mut header).collect::<Result<_, _>>()?;
             AnswerHeader::Cut { found, clean: *clean, way: *way, as_of: *as_of }
         }
-        Reply::Page(Page { records, next, clean, way, as_of, snapshot }) => {
-            let mut header = |record: &Record| -> Result<_, EncodeError> {
+        Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot }) => {
+            let mut header = |record: &ScanRecord| -> Result<_, EncodeError> {
                 Ok(RecordHeader { key: body.add(&record.key)?, held: held_header(&record.held, body)? })
             };
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
             let next = body.add_some(next.as_ref())?;
             AnswerHeader::Page { records, next, clean: *clean, way: *way, as_of: *as_of, snapshot: *snapshot }
         }
-        Reply::Changes(Changes { records, upto, shown }) => {
-            let mut header = |record: &Record| -> Result<_, EncodeError> {
+        Reply::Changes(WatchReply { records, upto, shown }) => {
+            let mut header = |record: &ScanRecord| -> Result<_, EncodeError> {
                 Ok(RecordHeader { key: body.add(&record.key)?, held: held_header(&record.held, body)? })
             };
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
@@ -79,7 +80,7 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
                 None => AnswerHeader::Changes { records, upto: *upto },
             }
         }
-        Reply::Hashed(HashedPage { keys, next, clean, way, as_of }) => {
+        Reply::Hashed(HashedReply { keys, next, clean, way, as_of }) => {
             let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
             AnswerHeader::Hashed { keys, next: *next, clean: *clean, way: *way, as_of: *as_of }
         }
@@ -88,7 +89,7 @@ fn reply_header<'a>(reply: &Reply, body: &mut Pieces) -> Result<AnswerHeader<&'a
     })
 }
 
-fn computed_header(result: &Computed, body: &mut Pieces) -> Result<ComputedHeader, EncodeError> {
+fn computed_header(result: &Computed, body: &mut BodyWriter) -> Result<ComputedHeader, EncodeError> {
     Ok(match result {
         Computed::Nothing => ComputedHeader::Nothing,
         Computed::Length(length) => ComputedHeader::Length(*length),
@@ -101,15 +102,15 @@ fn computed_header(result: &Computed, body: &mut Pieces) -> Result<ComputedHeade
     })
 }
 
-fn held_header(held: &Held, body: &mut Pieces) -> Result<HeldHeader, EncodeError> {
+fn held_header(held: &Held, body: &mut BodyWriter) -> Result<HeldHeader, EncodeError> {
     Ok(HeldHeader { version: held.version, value: body.add_some(held.value.as_ref())? })
 }
 
-/// The header of the frame, without a body, that stands before a large response on a stream of kind
-/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of its request.
+/// The header of the frame that precedes a large response on a stream of kind
+/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of its request. That frame has no body.
 pub fn encode_answer_to(number: u64) -> Bytes {
     let mut header = Vec::with_capacity(9);
-    // A number always has an encoding.
+    // A number can always be encoded.
     let _ = codec::encode(&number, &mut header);
     header.into()
 }
@@ -147,22 +148,22 @@ pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
 fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
     match header {
         AnswerHeader::Committed { version, copies, replayed, result } => {
-            Reply::Committed(Committed { version, copies, replayed, result: take_computed(result, body) })
+            Reply::Committed(WriteReply { version, copies, replayed, result: take_computed(result, body) })
         }
         AnswerHeader::Conflict { at, step, version, value, replayed } => {
             Reply::Conflict { at, step, version, value: value.map(|len| body.take(len)), replayed }
         }
         AnswerHeader::Read { held, clean, way, as_of } => {
-            Reply::Read(Read { held: held.map(|held| take_held(held, body)), clean, way, as_of })
+            Reply::Read(ReadReply { held: held.map(|held| take_held(held, body)), clean, way, as_of })
         }
         AnswerHeader::Cut { found, clean, way, as_of } => {
             let found = found.into_iter().map(|held| held.map(|held| take_held(held, body))).collect();
-            Reply::Cut(Cut { found, clean, way, as_of })
+            Reply::Cut(MultiGetReply { found, clean, way, as_of })
         }
         AnswerHeader::Page { records, next, clean, way, as_of, snapshot } => {
             let records = records.into_iter().map(|record| take_record(record, body)).collect();
             let next = next.map(|len| body.take(len));
-            Reply::Page(Page { records, next, clean, way, as_of, snapshot })
+            Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot })
         }
         AnswerHeader::Changes { records, upto } => Reply::Changes(take_changes(records, upto, 0, body)),
         AnswerHeader::PartOfChanges { records, upto, shown } => {
@@ -170,10 +171,10 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         }
         AnswerHeader::Hashed { keys, next, clean, way, as_of } => {
             let keys = keys.into_iter().map(|len| body.take(len)).collect();
-            Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
+            Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
-        // The others aren't replies, and have been dealt with.
+        // The rest aren't replies: the caller has handled them.
         AnswerHeader::Expired
         | AnswerHeader::Routing(_)
         | AnswerHeader::Status { .. }
@@ -197,15 +198,15 @@ fn take_computed(header: ComputedHeader, body: &mut Taker<'_>) -> Computed {
     }
 }
 
-fn take_changes(records: Vec<RecordHeader>, upto: Sequence, shown: u32, body: &mut Taker<'_>) -> Changes {
-    Changes { records: records.into_iter().map(|record| take_record(record, body)).collect(), upto, shown }
+fn take_changes(records: Vec<RecordHeader>, upto: Sequence, shown: u32, body: &mut Taker<'_>) -> WatchReply {
+    WatchReply { records: records.into_iter().map(|record| take_record(record, body)).collect(), upto, shown }
 }
 
 fn take_held(header: HeldHeader, body: &mut Taker<'_>) -> Held {
     Held { version: header.version, value: header.value.map(|len| body.take(len)) }
 }
 
-fn take_record(header: RecordHeader, body: &mut Taker<'_>) -> Record {
+fn take_record(header: RecordHeader, body: &mut Taker<'_>) -> ScanRecord {
     let (key, value) = body.pair(header.key, header.held.value.unwrap_or(0));
-    Record { key, held: Held { version: header.held.version, value: header.held.value.map(|_| value) } }
+    ScanRecord { key, held: Held { version: header.held.version, value: header.held.value.map(|_| value) } }
 }

@@ -5,14 +5,14 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{DecodeError, EncodeError, EncodedBody};
-use crate::wire::keep::keep;
+use crate::types::keep::keep;
 
 /// Pieces of a body, in order. They are shared, not copied.
 #[derive(Default)]
-pub(super) struct Pieces(EncodedBody);
+pub(super) struct BodyWriter(EncodedBody);
 
-impl Pieces {
-    /// Appends a piece; its length, for the header.
+impl BodyWriter {
+    /// Appends a piece and returns its length, for the header.
     pub(super) fn add(&mut self, piece: &Bytes) -> Result<u32, EncodeError> {
         let len = u32::try_from(piece.len()).map_err(|_| EncodeError::TooLong(piece.len() as u64))?;
         if len > 0 {
@@ -21,7 +21,7 @@ impl Pieces {
         Ok(len)
     }
 
-    /// The same, if there is one.
+    /// Like `add`, if there is a piece.
     pub(super) fn add_some(&mut self, piece: Option<&Bytes>) -> Result<Option<u32>, EncodeError> {
         piece.map(|piece| self.add(piece)).transpose()
     }
@@ -35,7 +35,7 @@ impl Pieces {
     }
 }
 
-/// Takes a received body apart. What is asked for beyond its end is empty, and [`Taker::end`] then says so.
+/// Takes a received body apart. A piece beyond its end is empty, and [`Taker::end`] then fails.
 pub(super) struct Taker<'a> {
     body: &'a Bytes,
     at: u64,
@@ -52,7 +52,7 @@ impl<'a> Taker<'a> {
         if self.at > self.body.len() as u64 { 0..0 } else { start as usize..self.at as usize }
     }
 
-    /// A piece that is needed for as long as the request takes: a slice of the body.
+    /// A piece that is needed only while the request runs: a slice of the body.
     pub(super) fn borrow(&mut self, len: u32) -> Bytes {
         let at = self.next(len);
         self.body.slice(at)
@@ -72,7 +72,7 @@ impl<'a> Taker<'a> {
         keep(self.body, key.start.min(value.start)..value.end, value.start)
     }
 
-    /// To be called when everything was taken.
+    /// Checks that exactly the whole body was taken.
     pub(super) fn end(self) -> Result<(), DecodeError> {
         let (stated, actual) = (self.at, self.body.len() as u64);
         if stated == actual { Ok(()) } else { Err(DecodeError::BodyLength { stated, actual }) }

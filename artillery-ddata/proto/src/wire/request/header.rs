@@ -1,22 +1,22 @@
-//! Headers of requests and responses. Numbers named after keys and values are their lengths in bytes; the pieces
-//! themselves stand in the body, in the order in which the header names them.
+//! Headers of requests and responses. Fields named after keys and values hold their lengths in bytes. The keys and values
+//! stand in the body, in the order of the header's fields.
 
 use std::num::NonZeroU32;
 
-use artillery_core::{codec, codec::MAX_HEADER};
+use artillery_core::internal::codec::{self, MAX_HEADER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::Pieces};
+use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::BodyWriter};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
+    api::{Expected, GroupFailure, ReadMode, ReadPath, Refusal, Snapshot},
     control::{
-        Founder, History,
-        message::{Arrange, ArrangeError},
+        History, NodeInfo,
+        message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         succession::NotFounded,
     },
-    replica::{Expected, GroupFailure, ReadMode, Refusal, Snapshot, Way},
-    update::RequestKey,
+    types::update::RequestKey,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(super) enum OperationHeader {
     Write { request: Option<RequestKey>, history: Option<ClusterId>, write: WriteHeader },
     Routing,
     Status,
-    Arrange(Arrange),
+    Arrange(AdminCommand),
     Survey,
     Recover { cluster: ClusterId, history: History },
     Found { cluster: ClusterId, founds: bool },
@@ -104,7 +104,7 @@ pub(super) struct ResponseHeader<R> {
     pub(super) answer: AnswerHeader<R>,
 }
 
-/// `R` borrows on the way out.
+/// The header of an answer. `R` is borrowed when it is encoded.
 #[derive(Serialize, Deserialize)]
 pub(super) enum AnswerHeader<R> {
     Committed {
@@ -123,20 +123,20 @@ pub(super) enum AnswerHeader<R> {
     Read {
         held: Option<HeldHeader>,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
     },
     Cut {
         found: Vec<Option<HeldHeader>>,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
     },
     Page {
         records: Vec<RecordHeader>,
         next: Option<u32>,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
         snapshot: Option<u64>,
     },
@@ -157,10 +157,10 @@ pub(super) enum AnswerHeader<R> {
         keys: Vec<u32>,
         next: u64,
         clean: bool,
-        way: Way,
+        way: ReadPath,
         as_of: Sequence,
     },
-    Founds(Result<Vec<Founder>, NotFounded>),
+    Founds(Result<Vec<NodeInfo>, NotFounded>),
     PartOfChanges {
         records: Vec<RecordHeader>,
         upto: Sequence,
@@ -202,7 +202,7 @@ pub(super) struct RecordHeader {
     pub(super) held: HeldHeader,
 }
 
-pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded, EncodeError> {
+pub(super) fn encoded<H: Serialize>(header: &H, body: BodyWriter) -> Result<Encoded, EncodeError> {
     let mut out = EncodedHeader::new();
     codec::encode(header, &mut out)?;
     if out.len() > MAX_HEADER {
@@ -215,7 +215,7 @@ pub(super) fn encoded<H: Serialize>(header: &H, body: Pieces) -> Result<Encoded,
     Ok(Encoded { header: out, body: body.into_pieces() })
 }
 
-/// The header in its only valid form: the codec reads some others too.
+/// Decodes a header, and refuses all but its only valid form: the codec reads some others too.
 pub(super) fn decoded<H: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<H, DecodeError> {
     let header = codec::decode(bytes)?;
     if codec::is_encoding(&header, bytes) { Ok(header) } else { Err(DecodeError::NotCanonical) }

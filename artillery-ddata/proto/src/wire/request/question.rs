@@ -2,22 +2,25 @@
 
 use std::num::NonZeroU32;
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
 
 use super::{
-    DecodeError, EncodeError, Encoded, Operation, Request,
-    body::{Pieces, Taker},
+    DecodeError, EncodeError, Encoded,
+    body::{BodyWriter, Taker},
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
     script::{script_header, take_script},
 };
-use crate::replica::{Hashed, Query, Scan, Step, Watch, Write};
+use crate::{
+    api::{HashedQuery, Query, ScanQuery, Step, WatchQuery, Write},
+    message::request::{Operation, Request},
+};
 
-/// What a frame that carries `request` is made of. Keys and values are shared, not copied.
+/// Encodes `request`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: it is too long.
+/// [`EncodeError`]: the request is too long.
 pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
-    let mut body = Pieces::default();
+    let mut body = BodyWriter::default();
     let operation = match &request.operation {
         Operation::Read { query, mode, floor, history } => {
             let query = query_header(query, &mut body)?;
@@ -39,7 +42,7 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
     encoded(&RequestHeader { number, chain, deadline_ms, forwarded, operation }, body)
 }
 
-fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeError> {
+fn query_header(query: &Query, body: &mut BodyWriter) -> Result<QueryHeader, EncodeError> {
     Ok(match query {
         Query::Key(key) => QueryHeader::Key { key: body.add(key)? },
         Query::Keys(keys) => {
@@ -51,18 +54,18 @@ fn query_header(query: &Query, body: &mut Pieces) -> Result<QueryHeader, EncodeE
             limit: scan.limit,
             snapshot: scan.snapshot,
         },
-        Query::Changes(Watch { prefix, after, shown }) => {
+        Query::Changes(WatchQuery { prefix, after, shown }) => {
             let prefix = body.add(prefix)?;
             match after.zip(NonZeroU32::new(*shown)) {
                 Some((after, shown)) => QueryHeader::RestOfChanges { prefix, after, shown },
                 None => QueryHeader::Changes { prefix, after: *after },
             }
         }
-        Query::Hashed(Hashed { from, limit }) => QueryHeader::Hashed { from: *from, limit: *limit },
+        Query::Hashed(HashedQuery { from, limit }) => QueryHeader::Hashed { from: *from, limit: *limit },
     })
 }
 
-fn write_header(write: &Write, body: &mut Pieces) -> Result<WriteHeader, EncodeError> {
+fn write_header(write: &Write, body: &mut BodyWriter) -> Result<WriteHeader, EncodeError> {
     Ok(match write {
         Write::Put { key, value } => WriteHeader::Put { key: body.add(key)?, value: body.add(value)? },
         Write::Delete { key } => WriteHeader::Delete { key: body.add(key)? },
@@ -83,7 +86,7 @@ fn write_header(write: &Write, body: &mut Pieces) -> Result<WriteHeader, EncodeE
     })
 }
 
-fn step_header(step: &Step, body: &mut Pieces) -> Result<StepHeader, EncodeError> {
+fn step_header(step: &Step, body: &mut BodyWriter) -> Result<StepHeader, EncodeError> {
     Ok(match step {
         Step::Require { key, expected } => StepHeader::Require { key: body.add(key)?, expected: *expected },
         Step::Put { key, value } => StepHeader::Put { key: body.add(key)?, value: body.add(value)? },
@@ -126,14 +129,16 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
         QueryHeader::Keys { keys } => Query::Keys(keys.into_iter().map(|key| body.borrow(key)).collect()),
         QueryHeader::Scan { prefix, after, limit, snapshot } => {
             let prefix = body.borrow(prefix);
-            Query::Scan(Scan { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
+            Query::Scan(ScanQuery { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
         }
-        // It may wait for long.
-        QueryHeader::Changes { prefix, after } => Query::Changes(Watch { prefix: body.take(prefix), after, shown: 0 }),
+        // A watch may wait for long: it must not keep the whole frame in memory.
+        QueryHeader::Changes { prefix, after } => {
+            Query::Changes(WatchQuery { prefix: body.take(prefix), after, shown: 0 })
+        }
         QueryHeader::RestOfChanges { prefix, after, shown } => {
-            Query::Changes(Watch { prefix: body.take(prefix), after: Some(after), shown: shown.get() })
+            Query::Changes(WatchQuery { prefix: body.take(prefix), after: Some(after), shown: shown.get() })
         }
-        QueryHeader::Hashed { from, limit } => Query::Hashed(Hashed { from, limit }),
+        QueryHeader::Hashed { from, limit } => Query::Hashed(HashedQuery { from, limit }),
     }
 }
 

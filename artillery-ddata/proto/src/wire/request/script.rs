@@ -1,35 +1,35 @@
-//! Scripts, and what came of them.
+//! Scripts and their outcomes.
 
 use super::{
     EncodeError,
-    body::{Pieces, Taker},
+    body::{BodyWriter, Taker},
     header::{GroupHeader, RequirementHeader, ScriptStepHeader, StepOutcomeHeader, WriteHeader},
 };
-use crate::replica::{Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome};
+use crate::api::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome};
 
-/// What a header says of a group.
+/// The outcome of one group in a header.
 pub(super) type OutcomeHeader = Result<Vec<StepOutcomeHeader>, GroupFailure>;
 
-pub(super) fn script_header(script: &Script, body: &mut Pieces) -> Result<WriteHeader, EncodeError> {
+pub(super) fn script_header(script: &ScriptWrite, body: &mut BodyWriter) -> Result<WriteHeader, EncodeError> {
     let require = requirement_headers(&script.require, body)?;
     let groups = script.groups.iter().map(|group| group_header(group, body)).collect::<Result<_, _>>()?;
     Ok(WriteHeader::Script { require, groups })
 }
 
-fn requirement_headers(require: &[Requirement], body: &mut Pieces) -> Result<Vec<RequirementHeader>, EncodeError> {
+fn requirement_headers(require: &[Requirement], body: &mut BodyWriter) -> Result<Vec<RequirementHeader>, EncodeError> {
     let header = |Requirement { key, expected }: &Requirement| {
         Ok(RequirementHeader { key: body.add(key)?, expected: *expected })
     };
     require.iter().map(header).collect()
 }
 
-fn group_header(group: &Group, body: &mut Pieces) -> Result<GroupHeader, EncodeError> {
+fn group_header(group: &ScriptGroup, body: &mut BodyWriter) -> Result<GroupHeader, EncodeError> {
     let require = requirement_headers(&group.require, body)?;
     let steps = group.steps.iter().map(|step| step_header(step, body)).collect::<Result<_, _>>()?;
     Ok(GroupHeader { require, steps })
 }
 
-fn step_header(step: &ScriptStep, body: &mut Pieces) -> Result<ScriptStepHeader, EncodeError> {
+fn step_header(step: &ScriptStep, body: &mut BodyWriter) -> Result<ScriptStepHeader, EncodeError> {
     Ok(match step {
         ScriptStep::Get { key } => ScriptStepHeader::Get { key: body.add(key)? },
         ScriptStep::Length { key } => ScriptStepHeader::Length { key: body.add(key)? },
@@ -41,9 +41,13 @@ fn step_header(step: &ScriptStep, body: &mut Pieces) -> Result<ScriptStepHeader,
     })
 }
 
-pub(super) fn take_script(require: Vec<RequirementHeader>, groups: Vec<GroupHeader>, body: &mut Taker<'_>) -> Script {
+pub(super) fn take_script(
+    require: Vec<RequirementHeader>,
+    groups: Vec<GroupHeader>,
+    body: &mut Taker<'_>,
+) -> ScriptWrite {
     let require = take_requirements(require, body);
-    Script { require, groups: groups.into_iter().map(|group| take_group(group, body)).collect() }
+    ScriptWrite { require, groups: groups.into_iter().map(|group| take_group(group, body)).collect() }
 }
 
 fn take_requirements(headers: Vec<RequirementHeader>, body: &mut Taker<'_>) -> Vec<Requirement> {
@@ -51,9 +55,9 @@ fn take_requirements(headers: Vec<RequirementHeader>, body: &mut Taker<'_>) -> V
     headers.into_iter().map(take).collect()
 }
 
-fn take_group(header: GroupHeader, body: &mut Taker<'_>) -> Group {
+fn take_group(header: GroupHeader, body: &mut Taker<'_>) -> ScriptGroup {
     let require = take_requirements(header.require, body);
-    Group { require, steps: header.steps.into_iter().map(|step| take_step(step, body)).collect() }
+    ScriptGroup { require, steps: header.steps.into_iter().map(|step| take_step(step, body)).collect() }
 }
 
 fn take_step(header: ScriptStepHeader, body: &mut Taker<'_>) -> ScriptStep {
@@ -74,7 +78,10 @@ fn take_step(header: ScriptStepHeader, body: &mut Taker<'_>) -> ScriptStep {
     }
 }
 
-pub(super) fn outcome_headers(outcomes: &[GroupOutcome], body: &mut Pieces) -> Result<Vec<OutcomeHeader>, EncodeError> {
+pub(super) fn outcome_headers(
+    outcomes: &[GroupOutcome],
+    body: &mut BodyWriter,
+) -> Result<Vec<OutcomeHeader>, EncodeError> {
     let header = |outcome: &GroupOutcome| {
         Ok(match outcome {
             Ok(told) => Ok(told.iter().map(|told| told_header(told, body)).collect::<Result<_, EncodeError>>()?),
@@ -84,7 +91,7 @@ pub(super) fn outcome_headers(outcomes: &[GroupOutcome], body: &mut Pieces) -> R
     outcomes.iter().map(header).collect()
 }
 
-fn told_header(told: &StepOutcome, body: &mut Pieces) -> Result<StepOutcomeHeader, EncodeError> {
+fn told_header(told: &StepOutcome, body: &mut BodyWriter) -> Result<StepOutcomeHeader, EncodeError> {
     Ok(match told {
         StepOutcome::Done => StepOutcomeHeader::Done,
         StepOutcome::Deleted(was_there) => StepOutcomeHeader::Deleted(*was_there),

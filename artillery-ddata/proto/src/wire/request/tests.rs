@@ -3,19 +3,27 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use artillery_core::frame::Frame;
+use artillery_core::Frame;
+use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 use crate::{
-    ChainConfig, ChainMember, ClusterId, Epoch, Incarnation, Mode, NodeAddress, NodeId, Refusal, Role, Version, Way,
-    replica::{
-        Changes, Committed, Computed, Cut, Expected, Group, GroupFailure, GroupOutcome, Hashed, HashedPage, Page, Read,
-        Requirement, Scan, Script, ScriptStep, Snapshot, Step, StepOutcome, Watch,
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeAddress, NodeId, ReadPath,
+    Refusal, Role, Routing, Sequence, Version,
+    api::{
+        Computed, Expected, GroupFailure, GroupOutcome, HashedQuery, HashedReply, MultiGetReply, ReadReply,
+        Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome,
+        WatchQuery, WatchReply, WriteReply,
     },
-    store::{Held, Record},
-    update::Failure,
-    wire::keep::{COPY_BELOW, keep},
+    api::{Query, ReadMode, Reply, Write},
+    message::request::*,
+    store::{Held, ScanRecord},
+    types::update::RequestKey,
+    types::{
+        keep::{COPY_BELOW, keep},
+        update::RequestFailure,
+    },
 };
 
 fn whole(encoded: &Encoded) -> Frame {
@@ -26,7 +34,7 @@ fn bytes(longest: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..longest).prop_map(Bytes::from)
 }
 
-/// Around the length from which values are no longer copied, too.
+/// A value; also of lengths around the one from which values are no longer copied.
 fn value() -> impl Strategy<Value = Bytes> {
     prop_oneof![bytes(20), (COPY_BELOW - 2..COPY_BELOW + 2).prop_map(|len| Bytes::from(vec![7; len]))]
 }
@@ -57,18 +65,18 @@ fn mode() -> impl Strategy<Value = ReadMode> {
 fn query() -> impl Strategy<Value = Query> {
     let snapshot = prop_oneof![Just(Snapshot::No), Just(Snapshot::Begin), any::<u64>().prop_map(Snapshot::Of)];
     let scan = (bytes(20), option::of(bytes(20)), any::<u32>(), snapshot)
-        .prop_map(|(prefix, after, limit, snapshot)| Scan { prefix, after, limit, snapshot });
+        .prop_map(|(prefix, after, limit, snapshot)| ScanQuery { prefix, after, limit, snapshot });
     prop_oneof![
         (bytes(20), option::of(any::<u64>().prop_map(Sequence)), prop_oneof![Just(0), any::<u32>()]).prop_map(
             |(prefix, after, shown)| {
-                // Without a position nothing was shown yet.
-                Query::Changes(Watch { prefix, after, shown: after.map_or(0, |_| shown) })
+                // A watch without a position has shown nothing yet.
+                Query::Changes(WatchQuery { prefix, after, shown: after.map_or(0, |_| shown) })
             }
         ),
         bytes(20).prop_map(Query::Key),
         vec(bytes(9), 0..4).prop_map(Query::Keys),
         scan.prop_map(Query::Scan),
-        any::<(u64, u32)>().prop_map(|(from, limit)| Query::Hashed(Hashed { from, limit })),
+        any::<(u64, u32)>().prop_map(|(from, limit)| Query::Hashed(HashedQuery { from, limit })),
     ]
 }
 
@@ -86,7 +94,7 @@ fn expected() -> impl Strategy<Value = Expected> {
     prop_oneof![Just(Expected::Absent), Just(Expected::Present), version().prop_map(Expected::Version)]
 }
 
-fn script() -> impl Strategy<Value = Script> {
+fn script() -> impl Strategy<Value = ScriptWrite> {
     let require = || vec((bytes(9), expected()).prop_map(|(key, expected)| Requirement { key, expected }), 0..3);
     let step = prop_oneof![
         bytes(9).prop_map(|key| ScriptStep::Get { key }),
@@ -97,8 +105,8 @@ fn script() -> impl Strategy<Value = Script> {
         (bytes(9), bytes(9)).prop_map(|(key, value)| ScriptStep::Append { key, value }),
         (bytes(9), any::<i64>()).prop_map(|(key, by)| ScriptStep::Increment { key, by }),
     ];
-    let group = (require(), vec(step, 0..4)).prop_map(|(require, steps)| Group { require, steps });
-    (require(), vec(group, 0..4)).prop_map(|(require, groups)| Script { require, groups })
+    let group = (require(), vec(step, 0..4)).prop_map(|(require, steps)| ScriptGroup { require, steps });
+    (require(), vec(group, 0..4)).prop_map(|(require, groups)| ScriptWrite { require, groups })
 }
 
 fn write() -> impl Strategy<Value = Write> {
@@ -215,39 +223,39 @@ fn group_outcome() -> impl Strategy<Value = GroupOutcome> {
     let failure = prop_oneof![
         (any::<u32>(), version()).prop_map(|(requirement, version)| GroupFailure::Unmet { requirement, version }),
         (any::<u32>(), any::<u64>())
-            .prop_map(|(step, len)| GroupFailure::Failed { step, failure: Failure::TooLarge(len) }),
+            .prop_map(|(step, len)| GroupFailure::Failed { step, failure: RequestFailure::TooLarge(len) }),
     ];
     prop_oneof![vec(told, 0..4).prop_map(Ok), failure.prop_map(Err)]
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let way = || prop_oneof![Just(Way::Local), Just(Way::Query), Just(Way::Chain)];
+    let way = || prop_oneof![Just(ReadPath::Local), Just(ReadPath::Query), Just(ReadPath::Chain)];
     let served = || (any::<bool>(), way(), any::<u64>().prop_map(Sequence));
     let records = || {
         vec((bytes(9), version(), value()), 0..3).prop_map(|records| {
-            let record = |(key, version, value)| Record { key, held: Held { version, value: Some(value) } };
+            let record = |(key, version, value)| ScanRecord { key, held: Held { version, value: Some(value) } };
             records.into_iter().map(record).collect::<Vec<_>>()
         })
     };
     prop_oneof![
         (version(), any::<(u32, bool)>(), computed()).prop_map(|(version, (copies, replayed), result)| {
-            Reply::Committed(Committed { version, copies, replayed, result })
+            Reply::Committed(WriteReply { version, copies, replayed, result })
         }),
         ((version(), version()), any::<(u32, bool)>(), option::of(value())).prop_map(
             |((at, version), (step, replayed), value)| Reply::Conflict { at, step, version, value, replayed }
         ),
-        (held(), served()).prop_map(|(held, (clean, way, as_of))| Reply::Read(Read { held, clean, way, as_of })),
+        (held(), served()).prop_map(|(held, (clean, way, as_of))| Reply::Read(ReadReply { held, clean, way, as_of })),
         (vec(held(), 0..4), served())
-            .prop_map(|(found, (clean, way, as_of))| { Reply::Cut(Cut { found, clean, way, as_of }) }),
+            .prop_map(|(found, (clean, way, as_of))| { Reply::Cut(MultiGetReply { found, clean, way, as_of }) }),
         (records(), option::of(bytes(9)), served(), option::of(any::<u64>())).prop_map(
             |(records, next, (clean, way, as_of), snapshot)| {
-                Reply::Page(Page { records, next, clean, way, as_of, snapshot })
+                Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot })
             }
         ),
         (records(), any::<u64>().prop_map(Sequence), prop_oneof![Just(0), any::<u32>()])
-            .prop_map(|(records, upto, shown)| Reply::Changes(Changes { records, upto, shown })),
+            .prop_map(|(records, upto, shown)| Reply::Changes(WatchReply { records, upto, shown })),
         (vec(bytes(9), 0..4), any::<u64>(), served()).prop_map(|(keys, next, (clean, way, as_of))| {
-            Reply::Hashed(HashedPage { keys, next, clean, way, as_of })
+            Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
         }),
         refusal().prop_map(Reply::Refused),
         Just(Reply::Expired),
@@ -298,18 +306,18 @@ fn response() -> impl Strategy<Value = Response> {
 
 proptest! {
     #[test]
-    fn requests_there_and_back(request in request()) {
+    fn requests_survive_encoding(request in request()) {
         let encoded = encode_request(&request).unwrap();
         prop_assert_eq!(decode_request(&whole(&encoded)).unwrap(), request);
     }
 
     #[test]
-    fn responses_there_and_back(response in response()) {
+    fn responses_survive_encoding(response in response()) {
         let encoded = encode_response(&response).unwrap();
         prop_assert_eq!(decode_response(&whole(&encoded)).unwrap(), response);
     }
 
-    /// A body of another length than the header says is none.
+    /// A body of another length than the header says is refused.
     #[test]
     fn no_byte_too_many_or_too_few(request in request(), response in response()) {
         let check = |encoded: Encoded, decodes: &dyn Fn(&Frame) -> bool| {
@@ -336,7 +344,7 @@ proptest! {
     }
 }
 
-/// The codec reads a small number from more bytes than it needs, too.
+/// The codec also reads a small number from more bytes than it needs.
 #[test]
 fn headers_have_one_form() {
     let request =
@@ -362,8 +370,8 @@ fn kept_bytes_keep_no_more_than_themselves() {
 fn the_largest_script_fits() {
     let version = Version::new(u64::MAX, u64::MAX);
     let require = vec![Requirement { key: Bytes::from_static(b"k"), expected: Expected::Version(version) }];
-    let groups = vec![Group { require, steps: Vec::new() }; 4096];
-    let script = Script { require: Vec::new(), groups };
+    let groups = vec![ScriptGroup { require, steps: Vec::new() }; 4096];
+    let script = ScriptWrite { require: Vec::new(), groups };
     assert_eq!(script.size(), 4096);
     let operation = Operation::Write { request: None, history: None, write: Write::Script(script) };
     let request = Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation };
@@ -371,7 +379,7 @@ fn the_largest_script_fits() {
 
     let told = vec![StepOutcome::Found(Some((version, Bytes::from_static(b"value"))))];
     let result = Computed::Ran(vec![Ok(told); 4096]);
-    let reply = Reply::Committed(Committed { version, copies: 3, replayed: false, result });
+    let reply = Reply::Committed(WriteReply { version, copies: 3, replayed: false, result });
     let response = Response { number: 7, by: None, answer: ResponseAnswer::Reply(reply) };
     assert_eq!(decode_response(&whole(&encode_response(&response).unwrap())).unwrap(), response);
 }

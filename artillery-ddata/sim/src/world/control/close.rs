@@ -1,4 +1,4 @@
-//! How a cluster is closed, at the end of a run in which all has settled: its nodes are told to stop within a moment.
+//! The end of a cluster after a run has settled: all nodes are told to stop within a moment.
 
 use std::fmt::Write as _;
 
@@ -8,18 +8,18 @@ use crate::{
     scenario::SECOND,
 };
 
-/// An operator needs at most so long until all nodes are told.
+/// Time within which the operator tells all nodes.
 const TELLS: u64 = SECOND / 2;
 
-/// All nodes end within this time, beside the leases for which they wait.
+/// Time within which all nodes end, besides the leases for which they wait.
 const ENDS: u64 = 5 * SECOND;
 
-/// Leases for which nodes wait until they ask each other, or hear that all leave.
+/// Number of leases for which nodes wait until they ask each other, or learn that all leave.
 const LEASES: u64 = 10;
 
 impl World {
-    /// All nodes are told to stop, but for one now and then that is drained only. None is left for which another one could wait,
-    /// so all end that are to.
+    /// Tells all nodes to stop; in some runs one node is only drained. No node remains for which another one could wait, so
+    /// all that were told to stop must end.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
         let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// A node is drained, and given more time than any node needs to end.
+    /// Drains a node, and gives it more time than any node needs to end.
     pub(super) fn drain_at_last(&mut self, node: usize) {
         if self.nodes[node].is_alive() && !self.nodes[node].stops {
             let until = self.now + (LEASES + 1) * self.lease_and_drift() + ENDS;
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Whether that is under way: nothing fails meanwhile, and the log is as prompt as it can be.
+    /// Whether the cluster is being closed. Meanwhile nothing fails, and the log is as prompt as it can be.
     pub(in super::super) fn is_closing(&self) -> bool {
         self.phase == Phase::End
     }

@@ -1,11 +1,11 @@
-//! Most of those that keep the log are lost for good, and an operator has what is left go on (docs/DESIGN.md §5.12).
+//! Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest (docs/DESIGN.md §5.12).
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainConfig, MemberId, Role,
     control::{
-        Founding, History, Met,
+        Bootstrap, History, Met,
         recovery::{NotRecovered, Plan, plan},
     },
 };
@@ -13,12 +13,12 @@ use artillery_proto::{
 use super::{Event, World};
 use crate::scenario::{HEALED, SECOND};
 
-/// Nothing is lost later than so long before healing.
+/// How long before healing the last disaster may come.
 const LAST: u64 = 8 * SECOND;
 
 impl World {
-    /// Kills nodes until those that keep the log have no majority, but one that serves all chains; they are lost for good, and
-    /// start other lives later. The one that is left may be told to stop.
+    /// Kills nodes until those that keep the log have no majority, but spares one that serves all chains. The killed
+    /// incarnations are lost for good, and their nodes start others later. The survivor may be told to stop.
     pub(super) fn disaster(&mut self) {
         let again = self.now + SECOND / 5;
         if self.now > HEALED - LAST {
@@ -33,8 +33,8 @@ impl World {
         for node in (0..self.nodes.len()).filter(|&node| node != survivor) {
             let id = self.ids[node];
             let Some(control) = &mut self.control else { return };
-            // Others may live on, as long as they are no majority. With several chains each may hold more of another one, and no
-            // node all: such a cluster can't be recovered.
+            // Others may survive too, as long as they are no majority. Not with several chains: each survivor may hold more of
+            // another chain, and no node all. Such a cluster can't be recovered.
             let is_enough = control.group.has_majority_of(|other| other == id || alive.contains(&other));
             let (lives_on, after) = (
                 !is_enough && self.setup.chains == 1 && control.operator.chance(500),
@@ -53,7 +53,7 @@ impl World {
         self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
     }
 
-    /// A node that serves all chains, whole, and isn't enough to keep the log. While something is being decided there is none.
+    /// A node that serves all chains, holds everything, and is no majority of the log alone. None while a decision is pending.
     fn survivor(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
@@ -72,7 +72,7 @@ impl World {
         (!control.group.has_majority_of(|id| id == self.ids[node])).then_some(node)
     }
 
-    /// An operator asks what there is, of the nodes that one of them reaches, and has the best go on.
+    /// An operator surveys the nodes that one of them reaches, and orders the recovery from the best of them.
     pub(super) fn want_recovery(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(100_000_000, 500_000_000), control.operator.below(u64::MAX));
@@ -103,7 +103,7 @@ impl World {
         plan(cluster, &standings, Duration::from_nanos(since))
     }
 
-    /// A lease after the order the node looks once more, and goes on alone.
+    /// A lease after the order the node surveys once more, and goes on alone.
     pub(super) fn recover(&mut self, node: usize, since: u64) {
         let plan = self.plan_at(node, self.now - since);
         self.trace.line(self.now, |out| write!(out, "n{node} is to go on alone: {plan:?}"));
@@ -122,14 +122,14 @@ impl World {
         self.spread();
     }
 
-    /// Whether nothing is lost by a node that goes on alone: then all is to be as if nothing had happened.
+    /// Whether nothing is lost if this node goes on alone. Then all promises must hold as if nothing had happened.
     fn has_all(&self, by: MemberId) -> bool {
         let Some(control) = &self.control else { return false };
         control.configs().iter().all(|config| config.role(by) == Some(Role::Serving))
     }
 
-    /// Whether a node may listen to one of this history. It belongs to the first that it hears of; one that hears of a newer one
-    /// has been left behind, and stops.
+    /// Whether a node may listen to a node of this history. A node belongs to the first history that it learns of. One that
+    /// learns of a newer history has been left behind, and stops.
     pub(super) fn listens(&mut self, node: usize, theirs: History) -> Result<(), Option<History>> {
         let Some(control) = &mut self.control else { return Ok(()) };
         match History::meet(&mut control.nodes[node].history, theirs) {
@@ -151,8 +151,8 @@ impl World {
         self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
     }
 
-    /// The history that a life of a node takes part in: a founder's is the first, another one has none yet.
-    pub(super) fn first_history(founding: &Founding, id: MemberId) -> Option<History> {
+    /// The history of a new incarnation: founders belong to the first history, other nodes to none yet.
+    pub(super) fn first_history(founding: &Bootstrap, id: MemberId) -> Option<History> {
         founding.names(id).then(|| History::first(founding.cluster))
     }
 

@@ -1,76 +1,76 @@
-//! What is going to happen about the configuration, and the node for which it waits.
+//! Events of the configuration, and the nodes that handle them.
 
 use std::collections::BTreeSet;
 
 use artillery_proto::{
     ClusterId, MemberId,
-    control::log::{Change, LogIndex, Term},
-    node::Fate,
-    runner::{Order, Word},
+    control::log::{ConfigChange, LogIndex, Term},
+    node::ProposalFate,
+    runner::{ChainOrder, Word},
 };
 
 use super::messages::Message;
 use crate::network::Flight;
 
-/// What is going to happen about the configuration.
+/// A future event of the configuration.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Whether there is a leader, and whether it goes on.
+    /// Checks whether there is a leader, and whether it goes on.
     Look,
-    /// A life of a node begins with what the founding says.
+    /// An incarnation begins with the state of the founding.
     Begin { node: usize, id: MemberId },
-    /// A node that keeps the log learns what is new about it.
+    /// A node that keeps the log learns its news.
     Log { node: usize, id: MemberId },
-    /// A node looks at the clock, and may have a renewal to send.
+    /// A node reads the clock, and may have a renewal to send.
     Tick { node: usize, id: MemberId, number: u64 },
     /// A chain of a node gets an order.
-    Order { node: usize, id: MemberId, slot: usize, order: Order },
-    /// A chain of a node looks at the newest lease.
+    Order { node: usize, id: MemberId, slot: usize, order: ChainOrder },
+    /// A chain of a node reads the newest lease.
     Lease { node: usize, id: MemberId, slot: usize },
-    /// A chain says something to its node.
+    /// A word of a chain reaches its node.
     Word { node: usize, id: MemberId, slot: usize, word: Word },
-    /// A node waits no more for the answer to a renewal.
+    /// A node stops waiting for the answer to a renewal.
     Unanswered { node: usize, id: MemberId, to: MemberId, number: u64 },
     /// A round of confirmation ends.
     Confirmed { node: usize, id: MemberId, round: u64, leads: bool },
     /// A proposal reaches the log.
-    Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<Change> },
-    /// Its fate is known to its proposer.
-    Appended { node: usize, id: MemberId, at: LogIndex, fate: Fate },
-    /// Other nodes keep the log from now on.
+    Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<ConfigChange> },
+    /// The proposer learns the fate of its proposal.
+    Appended { node: usize, id: MemberId, at: LogIndex, fate: ProposalFate },
+    /// A leader hands the log to other nodes.
     SetVoters { node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId> },
     /// A message arrives.
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
-    /// A node starts another life.
+    /// A node starts another incarnation.
     Start(usize),
-    /// A node is told to stop, as all the others are.
+    /// A node is told to stop, like all others.
     Stop(usize),
-    /// A node is drained while all the others are told to stop.
+    /// A node is drained while all others are told to stop.
     Drain(usize),
     /// A link comes back.
     Mend(usize, usize),
-    /// The operator who restarts nodes looks at them.
+    /// The operator that restarts nodes checks them.
     Operate,
-    /// Most of those that keep the log are lost.
+    /// Most nodes that keep the log are lost.
     Disaster,
-    /// An operator wants what is left to go on.
+    /// An operator tries to recover the cluster.
     WantRecovery,
-    /// A node that is to go on alone looks once more.
+    /// A node that was ordered to go on alone surveys once more.
     Recover { node: usize, id: MemberId, since: u64 },
-    /// An operator wants another cluster founded, if no life is there that served.
+    /// An operator tries to found another cluster, if no incarnation that ever served answers.
     WantFounding,
-    /// A node that is to found it looks once more.
+    /// A node that was ordered to found it surveys once more.
     Found { node: usize, id: MemberId, since: u64 },
     /// Nodes of the other cluster meet nodes of this one.
     Greet,
-    /// A node has met one of the other cluster.
+    /// A node has met a node of the other cluster.
     Greeted { node: usize, id: MemberId, by: ClusterId },
-    /// An operator wants the members of the first chain in another order.
+    /// An operator reorders the members of the first chain.
     Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
 
 impl Event {
-    /// The node that it waits for, if that does nothing at the moment.
+    /// The node that handles the event. While that node is paused, the event waits.
     pub(crate) fn waits_for(&self) -> Option<usize> {
         match self {
             Self::Begin { node, .. }

@@ -1,20 +1,20 @@
-//! A model of what a consensus log promises: one order, one leader a term, and nothing else.
+//! A model of what a consensus log promises: one order, one leader per term, and nothing else.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use artillery_proto::{
     MemberId,
     control::{
-        Founding,
-        log::{Change, Configs, LogEntry, LogIndex, Term},
+        Bootstrap,
+        log::{ConfigChange, Configs, LogEntry, LogIndex, Term},
     },
-    node::{Fate, Input},
+    node::{NodeInput, ProposalFate},
 };
 
 use super::{Event, World};
 use crate::rng::Rng;
 
-/// How often it is looked whether the leader goes on, in nanoseconds.
+/// The interval of checks whether the leader goes on, in nanoseconds.
 const LOOK: u64 = 20_000_000;
 
 /// The group that keeps the log.
@@ -23,25 +23,25 @@ pub(super) struct Group {
     rng: Rng,
     configs: Arc<Configs>,
     voters: BTreeSet<MemberId>,
-    /// Those that take the place of the voters: until a majority of both has agreed, each entry needs both.
+    /// The nodes that are to replace the voters. Until a majority of each set has agreed, each entry needs both majorities.
     next: Option<BTreeSet<MemberId>>,
     term: u64,
     leader: Option<MemberId>,
-    /// Without a leader since then.
+    /// When the leader was lost.
     lost: u64,
     patience: u64,
-    /// A proposal of the last leader that some may have and some not.
-    limbo: Option<(Term, LogIndex, Change)>,
-    /// Whom each voter was told of last.
+    /// A proposal of the last leader that may be in some of the logs and not in others.
+    limbo: Option<(Term, LogIndex, ConfigChange)>,
+    /// The term and index of which each node was told last.
     told: Vec<(MemberId, u64, LogIndex)>,
-    /// What isn't left to chance.
+    /// Choices that a test fixes instead of chance.
     #[cfg(test)]
     rig: tests::Settled,
 }
 
 impl Group {
-    pub(super) fn new(founding: &Founding, rng: Rng) -> Self {
-        // As those do that keep the log in real processes: an odd number, so that of two it is one.
+    pub(super) fn new(founding: &Bootstrap, rng: Rng) -> Self {
+        // As in real processes: an odd number of voters, so one of two.
         let odd = |count: usize| count - usize::from(count.is_multiple_of(2));
         let voters = founding.members.iter().take(odd(founding.members.len().min(5)));
         Self {
@@ -64,23 +64,23 @@ impl Group {
         &self.configs
     }
 
-    /// All that keep it; while others take their place, these too.
+    /// All nodes that keep the log. While the voters change, both sets.
     pub(super) fn voters(&self) -> BTreeSet<MemberId> {
         self.sets().flatten().copied().collect()
     }
 
-    /// Of each of these a majority has to agree.
+    /// The sets of voters. A majority of each has to agree.
     fn sets(&self) -> impl Iterator<Item = &BTreeSet<MemberId>> {
         [&self.voters].into_iter().chain(&self.next)
     }
 
-    /// Whether each set has a majority of such nodes.
+    /// Whether the nodes for which `counts` holds are a majority of each set.
     pub(super) fn has_majority_of(&self, counts: impl Fn(MemberId) -> bool) -> bool {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
-    /// The nodes that are told of what is new: all that keep the log, and the leader, which knows what it has written though it may
-    /// keep the log no longer. Other nodes learn of it with their leases, which is later.
+    /// The nodes that are told of news: all that keep the log, and the leader, which knows what it has written even if it no
+    /// longer keeps the log. Other nodes learn of it later, with their leases.
     fn hearers(&self) -> BTreeSet<MemberId> {
         #[cfg(test)]
         if self.rig.all_hear {
@@ -89,7 +89,7 @@ impl Group {
         self.voters().into_iter().chain(self.leader).collect()
     }
 
-    /// Whether the next leader has what is in limbo.
+    /// Whether the next leader has the proposal in limbo.
     fn has_limbo(&mut self) -> bool {
         #[cfg(test)]
         if let Some(has) = self.rig.next_has_limbo {
@@ -110,7 +110,7 @@ impl Group {
         Term(self.term)
     }
 
-    /// The log begins anew in place, kept by one node, in a later term and with what that node says.
+    /// The log begins anew after a recovery: kept by one node, in a later term, and with the configurations of that node.
     pub(super) fn begin_anew(&mut self, now: u64, by: MemberId, configs: Arc<Configs>) {
         self.configs = configs;
         self.voters = BTreeSet::from([by]);
@@ -124,13 +124,13 @@ impl Group {
         self.limbo.is_some()
     }
 
-    /// Puts a change in its place, if that is free; whether it is there now.
-    fn take(&mut self, term: Term, at: LogIndex, change: Change) -> bool {
+    /// Puts a change at its index, if that is free. Returns whether it was.
+    fn take(&mut self, term: Term, at: LogIndex, change: ConfigChange) -> bool {
         let free = at == self.configs.applied().next();
         if free {
             let mut configs = (*self.configs).clone();
             let entry = LogEntry { index: at, term, change };
-            // In order, as just seen.
+            // Cannot fail: the index was just checked.
             drop(configs.apply(&entry));
             self.configs = Arc::new(configs);
             #[cfg(test)]
@@ -145,7 +145,7 @@ impl World {
         self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive())
     }
 
-    /// Whether a majority of those who keep the log can talk to this one now.
+    /// Whether a majority of the nodes that keep the log can talk to this node now.
     fn reaches_majority(&self, id: MemberId) -> bool {
         let (Some(control), Some(me)) = (&self.control, self.index_of(id)) else { return false };
         let joined = |voter| {
@@ -156,7 +156,7 @@ impl World {
         control.group.has_majority_of(joined)
     }
 
-    /// Whether a node leads in this term, by a majority's word of now.
+    /// Whether a node leads in this term, as a majority confirms now.
     pub(super) fn has_majority(&self, id: MemberId, term: Term) -> bool {
         let Some(control) = &self.control else { return false };
         let group = &control.group;
@@ -172,13 +172,13 @@ impl World {
         let goes_on = leader.is_some_and(|leader| votes(leader) && self.reaches_majority(leader));
         let whims = self.setup.control.filter(|_| !self.is_closing()).map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
-        // Now and then there is an election for no reason.
+        // Sometimes there is an election without cause.
         let whim = control.group.rng.chance(whims);
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
-            // What stands in its own log is committed once a majority that follows it again has that entry, whatever was said of it
-            // meanwhile. They confirm that it leads before that.
+            // An entry in the leader's own log is committed once a majority that follows it again has the entry, whatever its
+            // proposer was told meanwhile. The majority confirms that it leads before that.
             if group.rng.chance(50)
                 && let Some((term, at, change)) = group.limbo.take_if(|(term, ..)| *term == Term(group.term))
             {
@@ -210,7 +210,7 @@ impl World {
         group.leader = Some(group.rng.pick(&able));
         group.lost = now;
         group.patience = group.rng.between(50_000_000, 400_000_000);
-        // What an old leader proposed may be in the log of the new one: then it is settled before anything else is.
+        // The proposal of an old leader may be in the log of the new one. Then it is settled before any other.
         if let Some((term, at, change)) = group.limbo.take()
             && group.has_limbo()
         {
@@ -224,7 +224,7 @@ impl World {
         self.spread();
     }
 
-    /// Those who keep the log learn what is new, each in its own time; who is cut off from the leader doesn't.
+    /// The nodes that keep the log learn its news, each with a delay of its own. Nodes cut off from the leader don't.
     pub(super) fn spread(&mut self) {
         let Some(control) = &self.control else { return };
         let group = &control.group;
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// What a node that keeps the log hears of it now; nothing where it can't hear the leader, which is tried again.
+    /// What a node that keeps the log learns of it now. Nothing if it can't hear the leader; then it is told again later.
     pub(super) fn said_of_log(&mut self, id: MemberId) -> Option<(Option<Term>, MemberId, Arc<Configs>)> {
         let leader = self.control.as_ref()?.group.leader?;
         let (at, leads_at) = (self.index_of(id)?, self.index_of(leader));
@@ -261,7 +261,7 @@ impl World {
         Some((leads, leader, group.configs.clone()))
     }
 
-    pub(super) fn append(&mut self, node: usize, id: MemberId, term: Term, at: LogIndex, change: Change) {
+    pub(super) fn append(&mut self, node: usize, id: MemberId, term: Term, at: LogIndex, change: ConfigChange) {
         let leads = self.has_majority(id, term);
         let Some(control) = &mut self.control else { return };
         control.appends -= 1;
@@ -273,16 +273,16 @@ impl World {
             }
             group.limbo = None;
             group.take(term, at, change);
-            if lost { Fate::Unknown } else { Fate::Decided }
+            if lost { ProposalFate::Unknown } else { ProposalFate::Decided }
         } else if group.leader == Some(id) && Term(group.term) == term && !known {
-            // It is in the leader's own log, and perhaps in some others'. Another attempt at it may be refused all the same.
+            // The proposal is in the leader's own log, and perhaps in some others. A retry may still be refused.
             let again = group.limbo.as_ref().is_some_and(|(known, place, _)| (*known, *place) == (term, at));
             group.limbo = Some((term, at, change));
-            if again && group.rng.chance(300) { Fate::Refused } else { Fate::Unknown }
+            if again && group.rng.chance(300) { ProposalFate::Refused } else { ProposalFate::Unknown }
         } else if known {
-            Fate::Decided
+            ProposalFate::Decided
         } else {
-            Fate::Refused
+            ProposalFate::Refused
         };
         let at_time = self.now + 1 + group.rng.below(20_000_000);
         self.queue.push(at_time, super::super::Event::Control(Event::Appended { node, id, at, fate }));
@@ -293,21 +293,21 @@ impl World {
         let leads = self.has_majority(id, term);
         let Some(control) = &mut self.control else { return };
         if leads && control.group.next.is_none() {
-            // It stands in the leader's log, and counts from then on, whether it will ever be agreed to or not.
+            // The change is in the leader's log, and counts from then on, whether or not it will be agreed to.
             control.group.next = Some(voters);
         }
         if leads && self.has_majority(id, term) {
             self.end_change_of_voters();
         }
-        self.hand_in(node, Input::VotersSet);
+        self.hand_in(node, NodeInput::VotersSet);
     }
 
-    /// A majority of the old and of the new set agrees.
+    /// A majority of the old and of the new set agrees on the new voters.
     fn end_change_of_voters(&mut self) {
         let Some(control) = &mut self.control else { return };
         if let Some(next) = control.group.next.take() {
             control.group.voters = next;
-            // All of them are to hear of it.
+            // Have all of them told.
             control.group.told.clear();
             self.spread();
         }

@@ -1,4 +1,4 @@
-//! Lives of nodes: those that end, pause and begin, and what is left of a chain by them.
+//! Incarnations of nodes: how they end, pause and begin, and which members they leave to a chain.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -7,7 +7,7 @@ use artillery_proto::{ChainId, MemberId, NodeId, allows, control::log::Configs};
 use super::{Event, World};
 
 impl World {
-    /// Stops a life of a node, unless the chains or the log could not go on without it.
+    /// Stops an incarnation, unless the chains or the log could not go on without it.
     pub(in super::super) fn stop_life(&mut self, node: usize) {
         if !self.nodes[node].is_alive() || !self.can_spare(node) || self.is_rolling() {
             return;
@@ -16,7 +16,7 @@ impl World {
         self.end_life(node);
     }
 
-    /// A life of a node ends.
+    /// An incarnation ends.
     pub(in super::super) fn end_life(&mut self, node: usize) {
         self.nodes[node].down = true;
         self.disconnect(node);
@@ -29,13 +29,13 @@ impl World {
         let lives = |id: MemberId| {
             id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
         };
-        // Who is about to end, or whose store fails, is no copy to count on.
+        // A node that is about to end, or whose store fails, is not a copy to count on.
         let stays = |id: MemberId| {
             let at = self.ids.iter().position(|&other| other == id);
             lives(id) && at.is_some_and(|at| !self.nodes[at].fails && !self.nodes[at].stops)
         };
         let chains = control.configs().iter().all(|config| config.serving().any(stays));
-        // What may be decided yet may leave this node as the only one.
+        // A decision under way may leave this node as the only one.
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && control.group.has_majority_of(lives)
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// A node whose store failed starts another life, unless the chains or the log could not go on without it.
+    /// A node whose store failed starts another incarnation, unless the chains or the log could not go on without it.
     pub(in super::super) fn replace_store(&mut self, node: usize) -> bool {
         let is_there = self.nodes[node].fails && self.nodes[node].is_alive();
         if is_there && !self.can_spare(node) {
@@ -86,7 +86,7 @@ impl World {
         self.begin_half(index);
     }
 
-    /// A node does nothing from now on, or goes on.
+    /// Pauses a node, or lets it go on.
     pub(in super::super) fn pause(&mut self, node: usize, paused: bool) {
         if self.nodes[node].paused == paused || !self.nodes[node].is_alive() {
             return;
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// What happens now; what a paused node would have to do is kept until it goes on.
+    /// Returns the event, unless it is for a paused node: then it is kept until the node goes on.
     pub(in super::super) fn unless_paused(&mut self, event: super::super::Event) -> Option<super::super::Event> {
         let Some(node) = event.waits_for().filter(|&node| self.nodes[node].paused) else { return Some(event) };
         if let Some(control) = &mut self.control {
@@ -110,7 +110,7 @@ impl World {
         None
     }
 
-    /// Whether all has healed and settled: each chain has as many members as it can have.
+    /// Whether each chain has as many members as it can have.
     pub(in super::super) fn is_settled(&self) -> bool {
         let Some(control) = &self.control else { return true };
         let lives = |id: MemberId| self.ids.contains(&id);
@@ -126,43 +126,43 @@ impl World {
         })
     }
 
-    /// Whether no node is kept away for what it did.
+    /// Whether no node is kept away for a gray failure.
     pub(in super::super) fn all_may_return(&self) -> bool {
         self.kept_away(None).is_empty()
     }
 
-    /// Whether a node decides now.
+    /// Whether a node acts as coordinator now.
     pub(in super::super) fn is_deciding(&self, node: usize) -> bool {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.decides_in().is_some())
     }
 
-    /// What a node knows of the log.
+    /// The configurations that a node knows.
     pub(in super::super) fn configs_of(&self, node: usize) -> Option<&Configs> {
         self.control.as_ref().map(|control| &**control.nodes[node].decider.configs())
     }
 
-    /// Why a node isn't ready.
+    /// The reason why a node is not ready.
     pub(in super::super) fn unready(&self, node: usize) -> Option<String> {
         self.control.as_ref()?.nodes[node].decider.state().unready.map(|why| format!("n{node}: {why}"))
     }
 
-    /// Lives of nodes that a leader has heard of within the suspicion, itself among them, which don't leave.
+    /// The incarnations that a leader has heard within the suspicion time and that do not leave, itself among them.
     pub(in super::super) fn heard_of(&self, leader: usize) -> BTreeSet<MemberId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let suspect = control.founding.timing.suspect.as_nanos() as u64;
         let of = control.heard.iter().filter(|((by, _), _)| *by == leader);
-        // Clocks differ a little.
+        // Allows for the drift of clocks.
         let heard = of.filter(|&(_, &(at, leaves))| !leaves && self.now - at <= suspect + suspect / 50);
         let itself = (!self.nodes[leader].drained).then_some(self.ids[leader]);
         heard.map(|(&(_, id), _)| id).chain(itself).collect()
     }
 
-    /// Whether those are a majority of the nodes that keep the log.
+    /// Whether these incarnations are a majority of those that keep the log.
     pub(in super::super) fn has_majority_among(&self, nodes: &BTreeSet<MemberId>) -> bool {
         self.control.as_ref().is_none_or(|control| control.majority_in(|id| nodes.contains(&id)))
     }
 
-    /// Nodes that a leader lets nobody have for a while, since they held up a chain.
+    /// Nodes that a leader keeps out of a chain for a while, since they held it up.
     fn kept_away(&self, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let halves = control.nodes.iter().zip(&self.nodes).filter(|(half, _)| half.decider.decides_in().is_some());
@@ -177,7 +177,7 @@ impl World {
         config.map(|config| config.serving().filter_map(at).collect()).unwrap_or_default()
     }
 
-    /// Whether a node serves anything, as far as that may change.
+    /// Whether a node serves all chains by the last configurations. Always so where configurations never change.
     pub(in super::super) fn is_member_now(&self, node: usize) -> bool {
         self.control.is_none() || (0..self.setup.chains).all(|chain| self.members_now(chain).contains(&node))
     }

@@ -1,4 +1,4 @@
-//! Renewals and their answers, on their way between nodes.
+//! Renewals and their answers under way between nodes.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use artillery_proto::{
         History,
         message::{Renewal, Renewed},
     },
-    node::Input,
+    node::NodeInput,
 };
 
 use super::Event;
 use crate::{network::Flight, world::World};
 
-/// What nodes say to each other about leases.
+/// Messages about leases between nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Renewal(Option<History>, Renewal),
@@ -45,7 +45,7 @@ impl World {
     pub(super) fn unheard(&mut self, node: usize, to: MemberId, number: u64) {
         let Some(control) = &mut self.control else { return };
         if control.nodes[node].asked.remove(&(to, number)) {
-            self.hand_in(node, Input::Renewed { from: to, renewed: None });
+            self.hand_in(node, NodeInput::Renewed { from: to, renewed: None });
         }
     }
 
@@ -82,7 +82,7 @@ impl World {
                 if let Some(control) = &mut self.control {
                     control.heard.insert((to, sender), (self.now, renewal.leave.is_asked()));
                 }
-                self.hand_in(to, Input::Renewal { from: sender, renewal });
+                self.hand_in(to, NodeInput::Renewal { from: sender, renewal });
             }
             Message::OtherHistory(theirs) => drop(self.listens(to, theirs)),
             Message::Renewed(theirs, renewed) => {
@@ -92,7 +92,7 @@ impl World {
                 let Some(control) = &mut self.control else { return };
                 // A call has one answer.
                 if control.nodes[to].asked.remove(&(sender, renewed.number)) {
-                    self.hand_in(to, Input::Renewed { from: sender, renewed: Some(renewed) });
+                    self.hand_in(to, NodeInput::Renewed { from: sender, renewed: Some(renewed) });
                 }
             }
         }

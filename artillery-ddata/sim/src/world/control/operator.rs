@@ -1,4 +1,5 @@
-//! An operator who restarts one node after the other: SIGTERM, and the next one when the one before says that it is ready.
+//! An operator that restarts one node after the other: SIGTERM, and the next node when the one before reports that it is
+//! ready.
 
 use std::fmt::Write as _;
 
@@ -10,23 +11,23 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// The operator begins with no node later than so long before healing.
+/// How long before healing the operator stops the last node.
 const LAST: u64 = 5 * SECOND;
 
-/// Who is being restarted, and how far that has come.
+/// The node that is being restarted, and the progress of that.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Rolling {
     /// All nodes are ready, as far as the operator knows.
     #[default]
     Rests,
-    /// SIGTERM was sent.
+    /// SIGTERM was sent to this node.
     Leaves(usize),
-    /// It has ended, starts another life, and isn't ready yet.
+    /// This node has ended, starts another incarnation, and isn't ready yet.
     Starts(usize),
 }
 
 impl World {
-    /// The operator looks at the nodes, and goes on.
+    /// The operator checks the nodes, and takes the next step.
     pub(super) fn operate(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(20_000_000, 400_000_000), control.operator.below(u64::MAX));
@@ -44,7 +45,7 @@ impl World {
                 }
             }
             Rolling::Rests => return,
-            // Killed meanwhile, and perhaps there again.
+            // The node was killed meanwhile, and may have started again.
             Rolling::Leaves(node) if !self.nodes[node].is_alive() || !self.nodes[node].drained => {
                 control.rolling = Rolling::Starts(node);
                 self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
@@ -58,7 +59,7 @@ impl World {
         self.queue.push(self.now + pause, super::super::Event::Control(Event::Operate));
     }
 
-    /// Whether a node is being restarted: nobody kills another one meanwhile.
+    /// Whether a node is being restarted. Meanwhile no other one is killed.
     pub(in super::super) fn is_rolling(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.rolling != Rolling::Rests)
     }
@@ -74,7 +75,7 @@ impl World {
         Ok(())
     }
 
-    /// A node that ends doesn't take the quorum of the log from a member that was not told to stop.
+    /// Checks that a node that ends does not take the quorum of the log from a member that was not told to stop.
     fn check_last_votes(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive());
@@ -89,7 +90,7 @@ impl World {
         Ok(())
     }
 
-    /// A node that ends is not the last that serves a chain while another one is there that could take over.
+    /// Checks that a node that ends is not the last that serves a chain while another node could take over.
     fn check_last_copy(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let (me, there) = (self.ids[node], |id: MemberId| {

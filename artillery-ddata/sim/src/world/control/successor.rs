@@ -1,7 +1,8 @@
-//! An operator who gives the cluster up wherever no life answers that ever served, and what the nodes that are left make of it.
+//! An operator gives the cluster up wherever no incarnation that ever served answers. The remaining nodes must cope with
+//! that.
 //!
-//! The other cluster isn't played: the nodes that found or join it are gone from this one, and a node that reaches one of
-//! them hears that it succeeds this.
+//! The other cluster is not simulated. The nodes that found or join it are lost to this one, and a node that reaches one of
+//! them learns that its own cluster was succeeded.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -11,13 +12,13 @@ use artillery_proto::{
         recovery::{LogEnd, Standing},
         succession::found,
     },
-    node::Input,
+    node::NodeInput,
 };
 
 use super::{super::founding::Founders, Event, World};
 use crate::scenario::{HEALED, SECOND};
 
-/// The operator gives no order later than so long before healing.
+/// How long before healing the operator gives the last order.
 const LAST: u64 = 3 * SECOND;
 
 /// The cluster that succeeds this one.
@@ -44,7 +45,7 @@ impl World {
         self.give_order(node);
     }
 
-    /// Whether the cluster can go on without a node and those that it reaches: it is to be seen that it does.
+    /// Whether the cluster can go on without a node and those that it reaches. The run then shows that it does.
     fn goes_on_without(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let stays = |id: MemberId| {
@@ -55,7 +56,7 @@ impl World {
         !decides && control.majority_in(stays) && control.configs().iter().all(|config| config.serving().any(stays))
     }
 
-    /// Has a node found the other cluster, or join it, if a lease later it still hears no life that served.
+    /// Orders a node to found or join the other cluster. It does so if a lease later it still hears no incarnation that served.
     fn give_order(&mut self, node: usize) {
         if self.founds(node, 0).is_some() {
             let event = Event::Found { node, id: self.ids[node], since: self.now };
@@ -75,7 +76,7 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().served)
     }
 
-    /// The node that founds another cluster, by the standings of those that `node` reaches, so long after the order.
+    /// The node that founds another cluster, by the standings of the nodes that `node` reaches, `since` the order.
     fn founds(&self, node: usize, since: u64) -> Option<MemberId> {
         let cluster = self.control.as_ref()?.founding.cluster;
         let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
@@ -85,7 +86,7 @@ impl World {
         found(cluster, &standings, Duration::from_nanos(since), lease, founds).ok().map(|by| by.id)
     }
 
-    /// What a node says of itself.
+    /// What a node reports of itself.
     pub(super) fn standing(&self, at: usize) -> Option<Standing> {
         let control = self.control.as_ref()?;
         let (id, decider, group) = (self.ids[at], &control.nodes[at].decider, &control.group);
@@ -102,11 +103,11 @@ impl World {
         })
     }
 
-    /// A lease after the order the node looks once more.
+    /// A lease after the order the node surveys once more.
     pub(super) fn found_another(&mut self, node: usize, since: u64) {
         let by = self.founds(node, self.now - since);
         if self.control.as_ref().is_some_and(|control| control.successor.is_some()) {
-            // It is to join the other cluster.
+            // The other cluster exists: the node joins it.
             if by.is_some() && self.goes_on_without(node) {
                 self.go_over(node);
             }
@@ -142,7 +143,7 @@ impl World {
         successor.is_some_and(|successor| successor.nodes.contains(&node))
     }
 
-    /// A node that reaches one of the other cluster hears of that cluster.
+    /// A node that reaches a node of the other cluster learns of that cluster.
     pub(super) fn greet(&mut self) {
         let Some(Successor { by, nodes }) = self.control.as_ref().and_then(|control| control.successor.as_ref()) else {
             return;
@@ -163,6 +164,6 @@ impl World {
     }
 
     pub(super) fn greeted(&mut self, node: usize, by: ClusterId) {
-        self.hand_in(node, Input::Succeeded { by });
+        self.hand_in(node, NodeInput::Succeeded { by });
     }
 }

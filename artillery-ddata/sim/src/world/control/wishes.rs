@@ -1,13 +1,13 @@
-//! What operators want.
+//! Orders of operators.
 
 use std::fmt::Write as _;
 
-use artillery_proto::{ChainId, Epoch, MemberId, Timestamp, control::message::ReorderError, node::Input};
+use artillery_proto::{ChainId, Epoch, MemberId, Timestamp, control::message::ReorderError, node::NodeInput};
 
 use super::{Event, World};
 
 impl World {
-    /// Asks whoever leads for another order of the first chain.
+    /// Asks the leader for another order of the first chain.
     pub(in super::super) fn want_order(&mut self, number: u64) {
         let Some(control) = &self.control else { return };
         let Some(config) = control.configs().get(ChainId(0)) else { return };
@@ -28,7 +28,7 @@ impl World {
         self.trace.line(self.now, |out| write!(out, "an order is answered: {result:?}"));
     }
 
-    /// Asks a node to leave its chains, until this moment.
+    /// Asks a node to leave its chains, with this deadline.
     pub(in super::super) fn drain(&mut self, node: usize, until: u64) {
         if self.nodes[node].is_alive() && self.can_spare(node) {
             self.drains += 1;
@@ -48,10 +48,10 @@ impl World {
 
     pub(super) fn ask_to_leave(&mut self, node: usize, until: Option<Timestamp>) {
         self.nodes[node].drained = true;
-        self.hand_in(node, Input::Leave { until });
+        self.hand_in(node, NodeInput::Leave { until });
     }
 
-    /// It may end, and does if it was told to stop.
+    /// A node has left its chains and may end. It ends if it was told to stop.
     pub(super) fn left(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} has left"));
         self.nodes[node].left = true;
@@ -60,12 +60,12 @@ impl World {
         }
     }
 
-    /// It has left and starts another life; a node that can't be spared stays.
+    /// A drain ends: the node starts another incarnation, unless it can't be spared.
     pub(in super::super) fn end_drain(&mut self, node: usize) {
         if self.nodes[node].drained && self.can_spare(node) {
             self.end_life(node);
         }
-        // A node that has left and couldn't be spared serves no more in this life: it waits for the operator to end it.
+        // A node that has left and couldn't be spared serves no more in this incarnation: it waits for the operator to end it.
         self.nodes[node].drained &= self.nodes[node].left && self.nodes[node].is_alive();
         self.restart_life(node);
     }

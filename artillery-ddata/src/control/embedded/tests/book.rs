@@ -1,12 +1,13 @@
 //! What was seen of a group, and what contradicts itself in it.
 
+use artillery_proto::control::Term;
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Incarnation, MemberId, NodeId,
     control::{
-        ConfigLog, Configs, Term,
-        log::{AppendError, Change, ConfigLogError, LogEntry, LogIndex},
+        ConfigLog, Configs,
+        log::{AppendError, ConfigChange, ConfigLogError, LogEntry, LogIndex},
     },
 };
 
@@ -25,18 +26,18 @@ pub(super) struct Book {
     /// The last entry that was acknowledged in each term.
     acknowledged: BTreeMap<Term, LogIndex>,
     /// What was proposed and can't stand in the log.
-    refused: Vec<Change>,
+    refused: Vec<ConfigChange>,
     /// The last entry of which anybody knows that it was committed.
     floor: LogIndex,
 }
 
 impl Book {
     /// A change that makes no difference and can be told from every other.
-    pub(super) fn change(&mut self) -> Change {
+    pub(super) fn change(&mut self) -> ConfigChange {
         self.proposed += 1;
         let nobody = NodeId::from_bytes([0xff; 16]);
         let id = MemberId { node: nobody, incarnation: Incarnation { store: self.proposed, starts: 0 } };
-        Change::Nodes { add: Vec::new(), remove: vec![id] }
+        ConfigChange::Nodes { add: Vec::new(), remove: vec![id] }
     }
 
     pub(super) fn terms(&self) -> usize {
@@ -85,7 +86,13 @@ impl Book {
         }
     }
 
-    pub(super) fn append_done(&mut self, term: Term, at: LogIndex, change: Change, done: &Result<(), AppendError>) {
+    pub(super) fn append_done(
+        &mut self,
+        term: Term,
+        at: LogIndex,
+        change: ConfigChange,
+        done: &Result<(), AppendError>,
+    ) {
         match done {
             Ok(()) => {
                 self.appended += 1;

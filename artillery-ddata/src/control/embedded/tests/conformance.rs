@@ -9,10 +9,12 @@ use super::{
     super::{Embedded, EmbeddedSettings},
     network::{Net, founding},
 };
-use crate::control::{ConfigLog, Founding, Term, conformance};
+use artillery_proto::control::{Term, conformance};
+
+use crate::control::{Bootstrap, ConfigLog};
 
 /// A healthy group, and the node of it that leads.
-pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Founding, Embedded, Term) {
+pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Bootstrap, Embedded, Term) {
     let (net, founding) = (Net::new(1, Guards::ALL), founding(founders));
     for n in 0..founders {
         net.start(n, &founding, settings).await;

@@ -17,14 +17,14 @@ use super::{
 use crate::{
     MemberId,
     control::{
-        ConfigLog, Founder, Founding,
-        log::{Change, ConfigLogError, LogIndex},
+        Bootstrap, ConfigLog, NodeInfo,
+        log::{ConfigChange, ConfigLogError, LogIndex},
     },
 };
 
 pub(super) struct Group {
     pub(super) net: Net,
-    pub(super) founding: Founding,
+    pub(super) founding: Bootstrap,
     pub(super) settings: EmbeddedSettings,
     nodes: usize,
     book: Arc<Mutex<Book>>,
@@ -68,7 +68,7 @@ impl Group {
         }
     }
 
-    fn leading(&self) -> Option<(Founder, Embedded)> {
+    fn leading(&self) -> Option<(NodeInfo, Embedded)> {
         let leading: Vec<_> = self.net.logs().into_iter().filter(|(_, log)| log.leads().is_some()).collect();
         let pick = self.net.below(leading.len().max(1) as u64) as usize;
         leading.into_iter().nth(pick)
@@ -109,7 +109,7 @@ impl Group {
         if !add.is_empty() {
             let add = add.iter().map(|(founder, _)| founder.clone()).collect();
             let change = match self.book().change() {
-                Change::Nodes { remove, .. } => Change::Nodes { add, remove },
+                ConfigChange::Nodes { remove, .. } => ConfigChange::Nodes { add, remove },
                 other => other,
             };
             let at = configs.applied().next();
@@ -250,7 +250,7 @@ impl Group {
 }
 
 /// As many living nodes as may be, an odd number, those first that are voters already.
-fn wanted(voters: &BTreeSet<MemberId>, living: &[(Founder, Embedded)]) -> BTreeSet<MemberId> {
+fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTreeSet<MemberId> {
     let mut ids: Vec<_> =
         living.iter().map(|(founder, log)| super::super::raft_id(&log.0.settings, founder.id).0).collect();
     ids.sort_by_key(|id| (!voters.contains(id), *id));

@@ -6,21 +6,21 @@ use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftSnapshotBuilde
 
 use super::{
     super::{
-        machine::{Applied, Machine},
-        types::{Outcome, Proposal, RaftId, TypeConfig},
+        machine::{AppliedConfigs, Machine},
+        types::{EntryOutcome, LogProposal, RaftId, TypeConfig},
     },
     network::founding,
 };
-use crate::control::log::{Change, LogIndex};
+use crate::control::log::{ConfigChange, LogIndex};
 
 fn entry(index: u64, term: u64, proposed_in: u64, at: u64) -> Entry<TypeConfig> {
-    let change = Change::Nodes { add: vec![], remove: vec![] };
+    let change = ConfigChange::Nodes { add: vec![], remove: vec![] };
     let log_id = LogId::new(CommittedLeaderId::new(term, RaftId::default()), index);
-    Entry { log_id, payload: EntryPayload::Normal(Proposal { term: proposed_in, at: LogIndex(at), change }) }
+    Entry { log_id, payload: EntryPayload::Normal(LogProposal { term: proposed_in, at: LogIndex(at), change }) }
 }
 
 fn machine(window: usize) -> Machine {
-    Machine(Arc::new(Applied::new(&founding(3), window)))
+    Machine(Arc::new(AppliedConfigs::new(&founding(3), window)))
 }
 
 #[tokio::test]
@@ -28,8 +28,8 @@ async fn a_change_counts_at_the_next_place_and_in_its_term() {
     let mut machine = machine(8);
     let entries = [entry(1, 1, 1, 2), entry(2, 1, 1, 2), entry(3, 1, 1, 4), entry(4, 2, 1, 3), entry(5, 2, 2, 3)];
     let outcomes = machine.apply(entries).await.unwrap();
-    let taken = Outcome::Taken(LogIndex(2));
-    assert_eq!(outcomes, [Outcome::Placed, taken, taken, Outcome::WrongTerm, Outcome::Placed]);
+    let taken = EntryOutcome::Taken(LogIndex(2));
+    assert_eq!(outcomes, [EntryOutcome::Placed, taken, taken, EntryOutcome::WrongTerm, EntryOutcome::Placed]);
     assert_eq!(machine.0.configs().applied(), LogIndex(3));
     assert_eq!(machine.0.progress().last, LogIndex(3));
     assert_eq!(machine.0.progress().raft.map(|last| last.index), Some(5));

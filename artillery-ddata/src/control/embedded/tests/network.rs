@@ -12,10 +12,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::{sync::oneshot, time::sleep};
 
-use super::super::{CallError, Embedded, EmbeddedSettings, Peers};
+use super::super::{CallError, Embedded, EmbeddedSettings, LogTransport};
 use crate::{
     ClusterId, Incarnation, MemberId, NodeId,
-    control::{Founder, Founding, log::BoxFuture},
+    control::{Bootstrap, NodeInfo, log::BoxFuture},
 };
 
 /// What the network does to messages.
@@ -35,7 +35,7 @@ pub(super) struct World {
     /// From where to where nothing gets through.
     pub(super) cuts: BTreeSet<(NodeId, NodeId)>,
     /// The lives that go on.
-    pub(super) living: BTreeMap<NodeId, (Founder, Embedded)>,
+    pub(super) living: BTreeMap<NodeId, (NodeInfo, Embedded)>,
     /// Lives of each node, so far.
     lives: BTreeMap<NodeId, u64>,
     /// Messages that were sent, as a digest: the same run has the same.
@@ -52,13 +52,13 @@ pub(super) fn node(n: usize) -> NodeId {
     NodeId::from_bytes([n as u8 + 1; 16])
 }
 
-fn founder(n: usize, life: u64) -> Founder {
+fn founder(n: usize, life: u64) -> NodeInfo {
     let id = MemberId { node: node(n), incarnation: Incarnation { store: u128::from(life), starts: 1 } };
-    Founder { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()] }
+    NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()] }
 }
 
-pub(super) fn founding(founders: usize) -> Founding {
-    Founding::new(ClusterId(7), "shop", (0..founders).map(|n| founder(n, 1)).collect())
+pub(super) fn founding(founders: usize) -> Bootstrap {
+    Bootstrap::new(ClusterId(7), "shop", (0..founders).map(|n| founder(n, 1)).collect())
 }
 
 impl Net {
@@ -83,7 +83,7 @@ impl Net {
     }
 
     /// Begins the next life of a node.
-    pub(super) async fn start(&self, n: usize, founding: &Founding, settings: &EmbeddedSettings) -> Embedded {
+    pub(super) async fn start(&self, n: usize, founding: &Bootstrap, settings: &EmbeddedSettings) -> Embedded {
         let (me, seed) = {
             let mut world = self.world();
             let life = world.lives.entry(node(n)).or_default();
@@ -105,7 +105,7 @@ impl Net {
         }
     }
 
-    pub(super) fn logs(&self) -> Vec<(Founder, Embedded)> {
+    pub(super) fn logs(&self) -> Vec<(NodeInfo, Embedded)> {
         self.world().living.values().cloned().collect()
     }
 
@@ -149,8 +149,8 @@ struct Wire {
     from: MemberId,
 }
 
-impl Peers for Wire {
-    fn call(&self, to: &Founder, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
+impl LogTransport for Wire {
+    fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
         let (net, from, to) = (self.net.clone(), self.from, to.id);
         let times = {
             let mut world = net.world();

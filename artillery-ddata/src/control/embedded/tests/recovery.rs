@@ -5,22 +5,22 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::time::timeout;
 
 use super::{
-    super::{EmbeddedSettings, Seat},
+    super::{EmbeddedSettings, LogHandle},
     conformance::{group, leader},
     network::{Net, node},
 };
 use crate::{
     Epoch,
     control::{
-        ConfigLog, Founder, Founding, History,
-        log::{Change, LogIndex},
+        Bootstrap, ConfigLog, History, NodeInfo,
+        log::{ConfigChange, LogIndex},
     },
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Nothing gets from or to this node.
-fn part(net: &Net, founding: &Founding, n: usize) {
+fn part(net: &Net, founding: &Bootstrap, n: usize) {
     let mut world = net.world();
     for other in founding.members.iter().map(|member| member.id.node).filter(|&other| other != node(n)) {
         world.cuts.extend([(node(n), other), (other, node(n))]);
@@ -28,12 +28,12 @@ fn part(net: &Net, founding: &Founding, n: usize) {
 }
 
 /// The first of three is cut off, and goes on alone.
-async fn recovered() -> (Net, Founding, Seat, History) {
+async fn recovered() -> (Net, Bootstrap, LogHandle, History) {
     let (net, founding, ..) = group(3, &EmbeddedSettings::default()).await;
     part(&net, &founding, 0);
     let me = founding.members[0].clone();
     let before = net.log(me.id).unwrap();
-    let seat = Seat::new(before.clone());
+    let seat = LogHandle::new(before.clone());
     let history = History::first(founding.cluster).next(99);
     let configs = before.configs().recovered(history, me.id, Epoch(3), LogIndex(9));
     seat.recover(configs).await.unwrap();
@@ -42,7 +42,7 @@ async fn recovered() -> (Net, Founding, Seat, History) {
     (net, founding, seat, history)
 }
 
-async fn leads(seat: &Seat) {
+async fn leads(seat: &LogHandle) {
     let mut seen = 0;
     let leads = async {
         while seat.leads().is_none() {
@@ -64,7 +64,7 @@ async fn alone_it_leads_and_decides_behind_everything_that_was() {
     assert!(config.epoch > Epoch(1 << 20) && configs.applied() > LogIndex(1 << 20));
     assert_eq!(configs.serves_since(me), Some(configs.applied()));
     let (term, at) = (seat.leads().unwrap(), configs.applied().next());
-    seat.append(term, at, Change::Nodes { add: vec![], remove: vec![] }).await.unwrap();
+    seat.append(term, at, ConfigChange::Nodes { add: vec![], remove: vec![] }).await.unwrap();
     assert_eq!(seat.confirm(term).await, Ok(at));
 }
 
@@ -73,7 +73,7 @@ async fn its_terms_are_none_of_the_old_group() {
     let (net, founding, ..) = group(3, &EmbeddedSettings::default()).await;
     let (log, term) = leader(&net).await;
     let me = founding.members.iter().find(|member| log.leader() == Some(member.id)).unwrap().id;
-    let seat = Seat::new(log.clone());
+    let seat = LogHandle::new(log.clone());
     let history = History::first(founding.cluster).next(99);
     seat.recover(log.configs().recovered(history, me, Epoch(1), LogIndex(1))).await.unwrap();
     leads(&seat).await;
@@ -105,9 +105,9 @@ async fn who_comes_back_gets_the_recovered_log() {
     net.crash(2);
     net.heal();
     let back = net.start(1, &founding, &EmbeddedSettings::default()).await;
-    let founder: Founder = net.logs().into_iter().map(|(founder, _)| founder).find(|f| f.id.node == node(1)).unwrap();
+    let founder: NodeInfo = net.logs().into_iter().map(|(founder, _)| founder).find(|f| f.id.node == node(1)).unwrap();
     let (term, at) = (seat.leads().unwrap(), seat.configs().applied().next());
-    seat.append(term, at, Change::Nodes { add: vec![founder], remove: vec![] }).await.unwrap();
+    seat.append(term, at, ConfigChange::Nodes { add: vec![founder], remove: vec![] }).await.unwrap();
     let mut seen = 0;
     let told = async {
         while back.configs().applied() < at {

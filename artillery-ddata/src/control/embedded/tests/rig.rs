@@ -1,5 +1,9 @@
 //! Five nodes, and those that come, for the suite that cuts links.
 
+use artillery_proto::control::{
+    Term,
+    conformance::{self, Rig},
+};
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -17,9 +21,8 @@ use super::{
 use crate::{
     MemberId,
     control::{
-        ConfigLog, Configs, Founder, Founding, Term,
-        conformance::{self, Rig},
-        log::{AppendError, BoxFuture, Change, LogEntry, LogIndex},
+        Bootstrap, ConfigLog, Configs, NodeInfo,
+        log::{AppendError, BoxFuture, ConfigChange, LogEntry, LogIndex},
     },
 };
 
@@ -28,7 +31,7 @@ const SEEDS: std::ops::Range<u64> = 0..10;
 
 struct Five {
     net: Net,
-    founding: Founding,
+    founding: Bootstrap,
     settings: EmbeddedSettings,
 }
 
@@ -53,7 +56,7 @@ impl Rig for Five {
         self.net.logs().into_iter().map(|(founder, _)| founder.id).collect()
     }
 
-    fn come(&self) -> BoxFuture<'_, Founder> {
+    fn come(&self) -> BoxFuture<'_, NodeInfo> {
         Box::pin(async {
             let n = self.net.logs().len();
             self.net.start(n, &self.founding, &self.settings).await;
@@ -99,7 +102,7 @@ impl Rig for Five {
         node: MemberId,
         term: Term,
         at: LogIndex,
-        change: Change,
+        change: ConfigChange,
     ) -> BoxFuture<'_, Result<(), AppendError>> {
         let log = self.log(node);
         Box::pin(async move { log.append(term, at, change).await })

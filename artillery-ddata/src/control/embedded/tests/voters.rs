@@ -1,5 +1,6 @@
 //! Who keeps the log, one life after the other.
 
+use artillery_proto::control::Term;
 use std::{collections::BTreeSet, time::Duration};
 
 use artillery_proto::guards::Guards;
@@ -13,8 +14,8 @@ use super::{
 use crate::{
     MemberId,
     control::{
-        ConfigLog, Term,
-        log::{AppendError, Change, ConfigLogError, LogIndex},
+        ConfigLog,
+        log::{AppendError, ConfigChange, ConfigLogError, LogIndex},
     },
 };
 
@@ -35,7 +36,7 @@ async fn each_voter_is_replaced_by_its_next_life() {
         for n in (0..founders).chain(0..founders) {
             group.net.crash(n);
             // The others go on without it.
-            let change = Change::Nodes { add: vec![], remove: vec![] };
+            let change = ConfigChange::Nodes { add: vec![], remove: vec![] };
             loop {
                 let (log, term) = leader(&group.net).await;
                 if log.append(term, log.configs().applied().next(), change.clone()).await.is_ok() {
@@ -85,7 +86,7 @@ async fn a_late_node_gets_a_snapshot_and_follows_from_its_window() {
     let late = net.start(5, &founding, &settings).await;
     for at in 2..60 {
         let add = net.logs().into_iter().map(|(founder, _)| founder).filter(|_| at == 50).collect();
-        log.append(term, LogIndex(at), Change::Nodes { add, remove: vec![] }).await.unwrap();
+        log.append(term, LogIndex(at), ConfigChange::Nodes { add, remove: vec![] }).await.unwrap();
     }
     let mut seen = 0;
     while late.configs().applied() < LogIndex(59) {
@@ -107,7 +108,7 @@ async fn a_late_node_gets_a_snapshot_and_follows_from_its_window() {
 #[tokio::test(start_paused = true)]
 async fn large_changes_get_through_and_larger_ones_are_refused() {
     let id = founding(9).members[8].id;
-    let change = |ids| Change::Nodes { add: vec![], remove: vec![id; ids] };
+    let change = |ids| ConfigChange::Nodes { add: vec![], remove: vec![id; ids] };
     // By the log, in messages of one entry; and as one snapshot of many parts.
     for snapshot_every in [512, 4] {
         let settings = EmbeddedSettings { snapshot_every, ..EmbeddedSettings::default() };
@@ -119,7 +120,7 @@ async fn large_changes_get_through_and_larger_ones_are_refused() {
         assert!(matches!(refused, Err(AppendError::Log(ConfigLogError::Failed(_)))), "{refused:?}");
         let late = net.start(5, &founding, &settings).await;
         let add = net.logs().into_iter().map(|(founder, _)| founder).collect();
-        log.append(term, LogIndex(8), Change::Nodes { add, remove: vec![] }).await.unwrap();
+        log.append(term, LogIndex(8), ConfigChange::Nodes { add, remove: vec![] }).await.unwrap();
         let reached = async {
             let mut seen = 0;
             while late.configs().applied() < LogIndex(8) {
@@ -143,7 +144,7 @@ async fn a_leader_votes_itself_out_and_another_goes_on() {
     let (next, term) = leader(&net).await;
     assert_eq!((next.leader(), next.voters()), (Some(heir), BTreeSet::from([heir])));
     let at = next.configs().applied().next();
-    next.append(term, at, Change::Nodes { add: vec![], remove: vec![] }).await.unwrap();
+    next.append(term, at, ConfigChange::Nodes { add: vec![], remove: vec![] }).await.unwrap();
     assert_eq!(log.follow(at).next_entry().await.unwrap().unwrap().index, at, "it learns of what comes");
 }
 

@@ -5,10 +5,11 @@ use bytes::Bytes;
 use super::{Run, append, increment, put};
 use crate::{
     Version,
-    replica::{
-        Computed, Expected, Group, GroupFailure, GroupOutcome, Requirement, Script, ScriptStep, StepOutcome, Write,
+    api::{
+        Computed, Expected, GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome,
+        Write,
     },
-    update::Failure,
+    types::update::RequestFailure,
 };
 
 fn k() -> Bytes {
@@ -23,12 +24,12 @@ fn count() -> ScriptStep {
     ScriptStep::Increment { key: k(), by: 1 }
 }
 
-fn steps(steps: impl Into<Vec<ScriptStep>>) -> Group {
-    Group { require: Vec::new(), steps: steps.into() }
+fn steps(steps: impl Into<Vec<ScriptStep>>) -> ScriptGroup {
+    ScriptGroup { require: Vec::new(), steps: steps.into() }
 }
 
-fn script(groups: impl Into<Vec<Group>>) -> Write {
-    Write::Script(Script { require: Vec::new(), groups: groups.into() })
+fn script(groups: impl Into<Vec<ScriptGroup>>) -> Write {
+    Write::Script(ScriptWrite { require: Vec::new(), groups: groups.into() })
 }
 
 fn ran(outcomes: impl Into<Vec<GroupOutcome>>) -> Computed {
@@ -39,7 +40,7 @@ fn found(sequence: u64, value: &'static str) -> StepOutcome {
     StepOutcome::Found(Some((Version::new(1, sequence), Bytes::from_static(value.as_bytes()))))
 }
 
-const NO_NUMBER: GroupFailure = GroupFailure::Failed { step: 1, failure: Failure::NotANumber };
+const NO_NUMBER: GroupFailure = GroupFailure::Failed { step: 1, failure: RequestFailure::NotANumber };
 
 #[test]
 fn what_it_told_was_there() {
@@ -77,7 +78,7 @@ fn a_failed_group_did_nothing_and_had_a_reason() {
     assert!(run.why().contains("without a reason"));
     let unless = |expected| {
         let require = vec![Requirement { key: k(), expected }];
-        script([Group { require, steps: vec![count()] }])
+        script([ScriptGroup { require, steps: vec![count()] }])
     };
     let unmet = || ran([Err(GroupFailure::Unmet { requirement: 0, version: Version::new(1, 1) })]);
     let run = || Run::default().done(put("1"), 1, Computed::Nothing);
@@ -92,7 +93,7 @@ fn a_failed_group_did_nothing_and_had_a_reason() {
 fn what_it_did_not_tell_may_have_been_either_way() {
     let other = Requirement { key: Bytes::from_static(b"other"), expected: Expected::Absent };
     let asked = || {
-        let perhaps = Group { require: vec![other.clone()], steps: vec![count()] };
+        let perhaps = ScriptGroup { require: vec![other.clone()], steps: vec![count()] };
         script([steps([count()]), perhaps])
     };
     let run = || Run::default().done(put("1"), 1, Computed::Nothing);

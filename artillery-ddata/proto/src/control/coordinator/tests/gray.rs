@@ -3,12 +3,12 @@
 use super::*;
 use crate::{
     Sequence,
-    control::message::{Report, Way},
+    control::message::{PathDelay, Report},
 };
 
 const CHAIN: ChainId = ChainId(0);
 
-/// The nodes in the order in which they serve.
+/// The serving nodes in chain order.
 fn places(world: &World) -> Vec<u8> {
     world.serving().iter().map(|id| id.node.as_bytes()[0]).collect()
 }
@@ -20,8 +20,8 @@ pub(super) fn report(world: &World, held: u64) -> Report {
         open: true,
         held: Sequence(held),
         watermark: Sequence(held),
-        hop: Way::default(),
-        commit: Way::default(),
+        hop: PathDelay::default(),
+        commit: PathDelay::default(),
         slowed: Duration::ZERO,
         closed: false,
         unheard: Duration::ZERO,
@@ -29,7 +29,7 @@ pub(super) fn report(world: &World, held: u64) -> Report {
     }
 }
 
-/// Lets time pass while all of these renew and report this of themselves, by how long it has lasted.
+/// Lets time pass while all nodes renew with `report`, which is told how long it has lasted. Returns when the epoch changed.
 fn pass(world: &mut World, millis: u64, report: impl Fn(&World, u8, Duration) -> Option<Report>) -> Option<u64> {
     let before = world.config().epoch;
     for passed in (0..millis).step_by(50) {
@@ -41,7 +41,7 @@ fn pass(world: &mut World, millis: u64, report: impl Fn(&World, u8, Duration) ->
                 world.renew_with(n, renewal);
             }
         }
-        world.handle(Input::Tick);
+        world.handle(CoordinatorInput::Tick);
         if world.config().epoch != before {
             return Some(passed + 50);
         }
@@ -54,12 +54,12 @@ fn calm(world: &mut World) {
     assert_eq!(moved, None);
 }
 
-/// What `from` holds doesn't get to `to`.
+/// Reports of a dead hop: the updates of `from` don't reach `to`.
 fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     move |world, n, lasts| {
         let mut said = report(world, 9);
         if n == from {
-            said.hop = Way { waits: Some((Sequence(6), lasts)), ..said.hop };
+            said.hop = PathDelay { waits: Some((Sequence(6), lasts)), ..said.hop };
         }
         if n == to {
             said.held = Sequence(5);
@@ -69,7 +69,7 @@ fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
 }
 
 #[test]
-fn who_cannot_be_reached_by_its_neighbour_is_moved_out_and_comes_back_behind_another() {
+fn an_unreached_member_is_moved_out_and_returns_behind_another() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let places = places(&world);
@@ -82,7 +82,7 @@ fn who_cannot_be_reached_by_its_neighbour_is_moved_out_and_comes_back_behind_ano
 }
 
 #[test]
-fn who_comes_on_is_not_cut_off() {
+fn a_member_that_makes_progress_is_not_moved_out() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let places = places(&world);
@@ -95,7 +95,7 @@ fn who_comes_on_is_not_cut_off() {
 }
 
 #[test]
-fn who_does_not_open_is_moved_out() {
+fn a_member_that_does_not_open_is_moved_out() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let last = places(&world)[2];
@@ -104,10 +104,10 @@ fn who_does_not_open_is_moved_out() {
     assert!(!world.serving().contains(&id(last)));
 }
 
-/// Ways of so many milliseconds from head to tail and back to the head.
+/// Reports of paths that take so many milliseconds: head to middle, middle to tail, tail to head.
 fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     let [first, second, back] = ways;
-    let way = |took| Way { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
+    let way = |took| PathDelay { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
     let places = places.to_vec();
     move |world, n, lasts| {
         let mut said = report(world, 9 + lasts.as_millis() as u64);
@@ -124,7 +124,7 @@ fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Optio
 }
 
 #[test]
-fn who_stands_between_two_slow_ways_is_moved_out() {
+fn a_member_between_two_slow_paths_is_moved_out() {
     for (slow, expected) in [([100, 100, 1], 1), ([100, 1, 100], 0), ([1, 100, 100], 2), ([100, 1, 1], 1)] {
         let mut world = World::new(3, 3);
         calm(&mut world);
@@ -140,12 +140,12 @@ fn who_stands_between_two_slow_ways_is_moved_out() {
 }
 
 #[test]
-fn who_holds_the_chain_up_again_and_again_is_never_kept_away_for_longer_than_a_bound() {
+fn quarantine_backoff_is_bounded() {
     let mut world = World::new(3, 3);
     let (slow, mut away) = (places(&world)[2], Vec::new());
     for _ in 0..6 {
         calm(&mut world);
-        // Who comes back is the tail.
+        // The member that returns is the tail.
         let places = places(&world);
         pass(&mut world, 6000, ways(&places, [1, 100, 100])).expect("it is moved");
         assert!(!world.serving().contains(&id(slow)));
@@ -161,7 +161,7 @@ fn who_holds_the_chain_up_again_and_again_is_never_kept_away_for_longer_than_a_b
 }
 
 #[test]
-fn a_way_that_is_far_longer_than_usual_needn_t_be_long_where_all_others_are_as_usual() {
+fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
     for (slow, moved) in [([20, 20, 1], true), ([20, 20, 10], true), ([20, 20, 18], false), ([4, 4, 0], false)] {
         let mut world = World::new(3, 3);
         calm(&mut world);
@@ -172,7 +172,7 @@ fn a_way_that_is_far_longer_than_usual_needn_t_be_long_where_all_others_are_as_u
     }
 }
 
-/// The watermark has a way back, too, of some milliseconds at best.
+/// `report` with a watermark that usually takes `back` milliseconds from tail to head.
 fn usually(
     back: u64,
     report: impl Fn(&World, u8, Duration) -> Option<Report>,
@@ -185,7 +185,7 @@ fn usually(
 }
 
 #[test]
-fn who_is_slow_for_a_moment_in_a_chain_that_is_slow_for_long_is_not_moved() {
+fn a_member_slow_for_a_moment_stays() {
     let mut world = World::new(3, 3);
     calm(&mut world);
     let places = places(&world);
@@ -203,7 +203,7 @@ fn who_is_slow_for_a_moment_in_a_chain_that_is_slow_for_long_is_not_moved() {
 }
 
 #[test]
-fn where_all_are_slow_nobody_is_moved() {
+fn where_all_are_slow_no_member_is_moved_out() {
     for equal in [[100, 100, 100], [100, 90, 110], [20, 20, 20], [20, 20, 1]] {
         let mut world = World::new(3, 3);
         calm(&mut world);
@@ -213,7 +213,7 @@ fn where_all_are_slow_nobody_is_moved() {
 }
 
 #[test]
-fn the_last_one_stays_however_it_behaves() {
+fn the_last_member_is_never_moved_out() {
     let mut world = World::new(2, 2);
     calm(&mut world);
     let places = places(&world);
@@ -223,7 +223,7 @@ fn the_last_one_stays_however_it_behaves() {
     assert_eq!(self::places(&world), [places[0]]);
 }
 
-/// Node 2 of three is heard and hears nothing; and when it was moved out.
+/// Node 2 of three is heard and hears nothing. Also returns when it was moved out.
 fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
     let mut world = World::new(3, 3);
     world.coordinator.settings.guards = mutant.into();
@@ -238,7 +238,7 @@ fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
             let deaf = Renewal { answered: 0, ..world.renewal(2) };
             world.renew_with(2, deaf);
         }
-        world.handle(Input::Tick);
+        world.handle(CoordinatorInput::Tick);
         if at.is_none() && !world.serving().contains(&id(2)) {
             at = Some(passed);
         }
@@ -253,7 +253,7 @@ fn a_deaf_member_that_is_taken_joins_again() {
 }
 
 #[test]
-fn who_hears_nothing_is_moved_out() {
+fn a_deaf_member_is_moved_out() {
     let (mut world, at) = deaf_member(None);
     assert!(at.is_some_and(|at| at >= 1700), "{at:?}");
     assert!(world.why.contains(&Why::Deaf) && !world.why.contains(&Why::Joins));
@@ -262,7 +262,7 @@ fn who_hears_nothing_is_moved_out() {
     assert_eq!(world.config().syncing(), Some(id(2)), "it hears again");
 }
 
-/// The head has halted, and says so.
+/// The head reports that it has halted.
 fn halted(mutant: Option<Mutant>) -> (World, u8) {
     let mut world = World::new(3, 3);
     world.coordinator.settings.guards = mutant.into();
@@ -275,18 +275,18 @@ fn halted(mutant: Option<Mutant>) -> (World, u8) {
 }
 
 #[test]
-fn a_member_that_halted_is_moved_out_and_does_not_come_back_in_this_life() {
+fn a_halted_incarnation_is_moved_out_for_good() {
     let (mut world, head) = halted(None);
     assert!(!world.serving().contains(&id(head)) && world.config().syncing().is_none(), "{:?}", world.config());
     assert!(world.why.contains(&Why::Halted), "{:?}", world.why);
-    // It isn't kept away: its next life may join at once.
+    // The node is not in quarantine: its next incarnation may join at once.
     let mut next = founder(head);
     next.id.incarnation = Incarnation { store: 2, starts: 1 };
     world.pass(700, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
     for _ in 0..4 {
         let answered = world.said.get(&head).map_or(0, |renewed| renewed.number);
         let renewal = Renewal { me: next.clone(), answered, ..world.renewal(head) };
-        world.handle(Input::Renewal { from: next.id, renewal });
+        world.handle(CoordinatorInput::Renewal { from: next.id, renewal });
         world.pass(250, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
     }
     assert_eq!(world.config().syncing(), Some(next.id));
@@ -313,7 +313,7 @@ fn a_joiner_that_halted_loses_its_place() {
     assert_eq!(world.config().syncing(), None, "it halted for good");
 }
 
-/// A joiner that its tail hasn't heard for so long, in a cluster with another spare or without one; whether it keeps its place.
+/// Whether a joiner that its tail hasn't heard for so long keeps its place, with another spare or without one.
 fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
     let mut world = World::new(if other { 5 } else { 4 }, 3);
     world.coordinator.settings.guards = mutant.into();
@@ -331,7 +331,7 @@ fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
 }
 
 #[test]
-fn a_joiner_that_its_tail_does_not_hear_gives_its_place_to_another_node() {
+fn an_unheard_joiner_gives_its_place_to_a_spare() {
     assert!(!keeps_place(None, true, 2000));
     assert!(keeps_place(None, true, 1990), "not for long");
     assert!(keeps_place(None, false, 60_000), "no other node could have it");

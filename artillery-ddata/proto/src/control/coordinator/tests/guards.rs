@@ -1,9 +1,9 @@
-//! Guards whose absence no seed shows: each of them once with the guard and once without.
+//! Guards whose absence no seed shows: each is tested once with the guard and once without.
 
 use super::{gray::report, *};
 use crate::{
     Sequence,
-    control::message::{Report, Way},
+    control::message::{PathDelay, Report},
 };
 
 /// The leader without one guard.
@@ -12,13 +12,13 @@ fn lacking(mut world: World, mutant: Option<Mutant>) -> World {
     world
 }
 
-/// Its own lease is shorter than the one that members got from the leader before it.
+/// The leader's own lease is shorter than the one that the leader before it granted.
 #[test]
 fn a_leader_started_with_a_shorter_lease_waits_for_the_end_of_the_clusters() {
     let own = Duration::from_millis(400);
     let lead = |mutant| {
         let mut world = World::new(3, 3);
-        let settings = Settings { lease: own, ..Settings::default() };
+        let settings = CoordinatorSettings { lease: own, ..CoordinatorSettings::default() };
         world.coordinator = Coordinator::new(id(0), settings);
         world = lacking(world, mutant);
         world.log();
@@ -47,7 +47,7 @@ fn a_member_that_may_act_as_its_former_self_gets_no_lease() {
     assert_eq!(lease(Some(Mutant::GrantToFormerSelf)), Some(Duration::from_secs(1)));
 }
 
-/// The leader leaves, and of the two others only old messages come.
+/// The leader leaves, and only old messages of the two other members come.
 #[test]
 fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages() {
     let left = |mutant| {
@@ -59,11 +59,11 @@ fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages
         for _ in 0..60 {
             world.pass(50, &[]);
             for (n, renewal) in [1, 2].into_iter().zip(&old) {
-                world.handle(Input::Renewal { from: id(n), renewal: renewal.clone() });
+                world.handle(CoordinatorInput::Renewal { from: id(n), renewal: renewal.clone() });
             }
         }
         world.renew(0);
-        let leave = Leave { number: 0, stage: Stage::Resigned };
+        let leave = Leave { number: 0, stage: LeaveStage::Resigned };
         let leaving = Renewal { leave, ..world.renewal(0) };
         world.renew_with(0, leaving);
         world.serving().contains(&id(0))
@@ -72,14 +72,14 @@ fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages
     assert!(!left(Some(Mutant::BelieveOldMessages)), "its chain is left to two that may be gone");
 }
 
-/// The joiner lives and renews, but what the tail is to commit doesn't get there.
+/// The joiner lives and renews, but the tail's pending updates don't reach it.
 #[test]
 fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
     let waits_for = |mutant, millis| {
         let (mut world, spare, there) = joined();
         world = lacking(world, mutant);
         let tail = there.iter().copied().find(|&n| world.config().tail() == Some(id(n))).unwrap();
-        let way = Way { waits: Some((Sequence(6), Duration::from_millis(millis))), ..Way::default() };
+        let way = PathDelay { waits: Some((Sequence(6), Duration::from_millis(millis))), ..PathDelay::default() };
         let report = Report { hop: way, commit: way, ..report(&world, 9) };
         let renewal = Renewal { reports: vec![report], ..world.renewal(tail) };
         world.renew_with(tail, renewal);
@@ -97,7 +97,7 @@ fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
     assert_eq!(waits_for(Some(Mutant::TolerateDeadJoiner), 2000), (true, true, Some(Why::Joins)));
 }
 
-/// A removal whose fate isn't known, and a later attempt at it that is refused: whether the member gets a lease then.
+/// The fate of a removal is unknown, and a later append of it is refused. The member must get no lease then.
 #[test]
 fn a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused() {
     let leased = |mutant| {
@@ -107,10 +107,10 @@ fn a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused(
         world.pass(1200, &[0, 1]);
         let (_, at, _) = world.put_off.take().unwrap().remove(0);
         world.put_off = Some(vec![]);
-        world.handle(Input::Appended { at, fate: Fate::Unknown });
+        world.handle(CoordinatorInput::Appended { at, fate: ProposalFate::Unknown });
         world.pass(100, &[0, 1]);
         assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "it is proposed again");
-        world.handle(Input::Appended { at, fate: Fate::Refused });
+        world.handle(CoordinatorInput::Appended { at, fate: ProposalFate::Refused });
         world.renew(2);
         world.renew(2).is_some()
     };

@@ -1,15 +1,15 @@
-//! A node that leaves resigns when the leader has agreed, keeps the log no longer, and may end as soon as nothing needs it.
+//! A leaving node resigns when the leader has agreed, is replaced as a voter, and may end once it isn't needed.
 
 use super::*;
 
-/// These keep the log now: which are to, next?
+/// Sets the present voters. Returns the ones that the leader wants next.
 fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
     world.voters = voters.iter().copied().map(id).collect();
     world.log();
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     assert_eq!(world.new_voters, None, "the log may not have told yet");
-    world.now = world.now + Settings::default().tick;
-    world.handle(Input::Tick);
+    world.now = world.now + CoordinatorSettings::default().tick;
+    world.handle(CoordinatorInput::Tick);
     wanted(world)
 }
 
@@ -34,10 +34,10 @@ fn ids(nodes: &[u8]) -> Option<Vec<MemberId>> {
     Some(nodes.iter().copied().map(id).collect())
 }
 
-/// Time in which the nodes that are there show that they live.
+/// Time in which the living nodes show that they live, in milliseconds.
 const PROOF: u64 = 600;
 
-/// Node `n` leaves while these are there.
+/// Node `n` leaves while the nodes of `there` live.
 fn go(world: &mut World, n: u8, there: &[u8]) {
     for _ in 0..2 {
         world.leave(n);
@@ -46,7 +46,7 @@ fn go(world: &mut World, n: u8, there: &[u8]) {
 }
 
 #[test]
-fn a_node_that_leaves_is_let_go_when_others_keep_the_log() {
+fn a_leaving_node_is_released_when_others_keep_the_log() {
     let mut world = three();
     assert!(!world.leave(2).released);
     assert_eq!(wanted(&mut world), None, "node 1 may yet show that it lives");
@@ -58,7 +58,7 @@ fn a_node_that_leaves_is_let_go_when_others_keep_the_log() {
 }
 
 #[test]
-fn five_that_one_leaves_become_three() {
+fn five_voters_become_three_when_one_leaves() {
     let mut world = keeping(5, 3, None);
     go(&mut world, 4, &[0, 1, 2, 3, 4]);
     assert_eq!(wanted(&mut world), ids(&[0, 1, 2]));
@@ -96,8 +96,8 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
     let old = world.renewal(1);
     world.leave(2);
     for _ in 0..20 {
-        // All that is heard of node 1 was said before.
-        world.handle(Input::Renewal { from: id(1), renewal: old.clone() });
+        // Only old messages of node 1 come.
+        world.handle(CoordinatorInput::Renewal { from: id(1), renewal: old.clone() });
         world.pass(100, &[0, 2]);
     }
     assert_eq!(wanted(&mut world), ids(&[0]));
@@ -106,7 +106,7 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
 #[test]
 fn without_a_majority_that_lives_the_voters_are_not_changed() {
     let mut world = keeping(5, 5, None);
-    // Three of five are killed: no change of the voters could commit, and one begun would block any other.
+    // Three of five are killed. No change of voters could commit, and one that has begun would block all others.
     world.pass(200, &[0, 4]);
     world.leave(4);
     world.pass(5_000, &[0, 4]);
@@ -114,7 +114,7 @@ fn without_a_majority_that_lives_the_voters_are_not_changed() {
 }
 
 #[test]
-fn two_that_leave_at_once_leave_one() {
+fn two_voters_that_leave_at_once_leave_one() {
     let mut world = three();
     world.leave(1);
     world.leave(2);
@@ -151,14 +151,14 @@ fn where_all_leave_the_last_one_stays() {
 }
 
 #[test]
-fn the_only_one_that_keeps_the_log_has_an_heir() {
+fn the_only_voter_has_an_heir() {
     let mut world = World::new(2, 2);
     world.pass(1_000, &[0, 1]);
     go(&mut world, 0, &[0, 1]);
     assert_eq!((world.serving(), wanted(&mut world)), (vec![id(1)], ids(&[1])));
 }
 
-/// A chain of two that doesn't have node 0 in it, which leads; and its members. There are no spares.
+/// A chain of two without the leader, node 0; and its members. There are no spares.
 fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
     let mut worlds = (3..9).map(|nodes| World::new(nodes, 2));
     let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap();
@@ -189,7 +189,7 @@ fn agreeing_at_once_lets_the_last_copy_resign() {
 }
 
 #[test]
-fn what_was_shown_before_a_pause_of_the_leader_is_no_proof() {
+fn proofs_from_before_a_pause_do_not_count() {
     let (mut world, dead, last) = pair(None);
     world.ask(last);
     world.pass(PROOF, &[0, dead]);
@@ -203,8 +203,8 @@ fn a_resignation_is_taken_back_when_the_other_member_dies() {
     let agreed = leave_and_lose(&mut world, dead, last);
     world.pass(700, &[0, last]);
     let answer = world.ask(last);
-    assert_eq!(answer.leave, Some(agreed.back(Stage::Asks)), "node {dead} is gone: {last} is the last one");
-    world.leaves.insert(last, agreed.back(Stage::Asks));
+    assert_eq!(answer.leave, Some(agreed.back(LeaveStage::Asks)), "node {dead} is gone: {last} is the last one");
+    world.leaves.insert(last, agreed.back(LeaveStage::Asks));
     world.renew(last);
     assert!(world.renew(last).is_some(), "it serves again");
     world.pass(2_000, &[0, last]);
@@ -212,11 +212,11 @@ fn a_resignation_is_taken_back_when_the_other_member_dies() {
     assert!(world.renew(last).is_some());
 }
 
-/// Node `last` is told to resign, and node `dead` dies before that is heard.
+/// Node `last` is told to resign, and node `dead` dies before the leader hears of the resignation.
 fn leave_and_lose(world: &mut World, dead: u8, last: u8) -> Leave {
     world.ask(last);
     world.pass(PROOF, &[0, dead, last]);
-    let agreed = world.ask(last).leave.expect("node {dead} has shown that it lives");
+    let agreed = world.ask(last).leave.expect("the other node has shown that it lives");
     world.pass(600, &[0]);
     world.leaves.insert(last, agreed);
     assert_eq!(world.renew(last), None);
@@ -231,24 +231,24 @@ fn a_resignation_that_stands_for_ever_stops_the_chain() {
     assert_eq!((world.renew(last), world.ask(last).leave), (None, None), "no strong read, for good");
 }
 
-/// Node 2 of three resigns; that was lost, or no proposal went through, so it takes that back, and has a lease again. The
-/// number of its old message, which the network has kept, and when the lease was granted.
+/// Node 2 of three resigns. The message is lost, or no proposal goes through: node 2 takes the resignation back and has a
+/// lease again. Returns the old message, which the network has kept.
 fn taken_back(mutant: Option<Mutant>) -> (World, Renewal) {
     let mut world = keeping(3, 3, mutant);
     let agreed = world.ask(2).leave.unwrap();
     world.leaves.insert(2, agreed);
     let late = world.renewal(2);
-    world.leaves.insert(2, agreed.back(Stage::Asks));
+    world.leaves.insert(2, agreed.back(LeaveStage::Asks));
     assert!(world.renew(2).is_some());
     (world, late)
 }
 
 #[test]
-fn a_late_resignation_counts_for_nothing() {
+fn a_late_resignation_is_ignored() {
     let (mut world, late) = taken_back(None);
     world.renew_with(2, late);
     assert_eq!(world.serving().len(), 3, "its lease runs");
-    // It dies: that lease is waited out.
+    // Node 2 dies: its lease is waited out.
     let at = world.pass(3_000, &[0, 1]).unwrap();
     assert!((1010..=1100).contains(&at), "{at} ms after its last renewal");
 }
@@ -260,7 +260,7 @@ fn a_late_resignation_that_counts_removes_a_member_with_a_lease() {
     assert!(!world.serving().contains(&id(2)));
 }
 
-/// As before, but the lease was granted by a leader of which this one knows nothing: its term is over.
+/// Like [`taken_back`], but an earlier leader granted the lease: this one doesn't know it.
 fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
     let (mut world, late) = taken_back(mutant);
     world.term = 2;
@@ -271,7 +271,7 @@ fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
 }
 
 #[test]
-fn a_resignation_of_before_the_term_counts_when_the_node_shows_that_it_stands() {
+fn an_earlier_terms_resignation_counts_once_it_is_shown_to_stand() {
     let (mut world, late) = under_another_leader(None);
     world.renew_with(2, late.clone());
     assert_eq!(world.serving().len(), 3, "it may have been taken back under the leader before");
@@ -290,13 +290,13 @@ fn a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease() 
 #[test]
 fn two_that_have_resigned_under_two_leaders_both_serve_again_and_one_leaves() {
     let (mut world, one, other) = pair(None);
-    let resigned = Leave { number: 0, stage: Stage::Resigned };
+    let resigned = Leave { number: 0, stage: LeaveStage::Resigned };
     world.leaves = [(one, resigned), (other, resigned)].into();
     world.pass(1_500, &[0, one, other]);
     assert_eq!(world.serving().len(), 2, "neither has an heir");
     for n in [one, other] {
-        assert_eq!(world.ask(n).leave, Some(resigned.back(Stage::Asks)));
-        world.leaves.insert(n, resigned.back(Stage::Asks));
+        assert_eq!(world.ask(n).leave, Some(resigned.back(LeaveStage::Asks)));
+        world.leaves.insert(n, resigned.back(LeaveStage::Asks));
     }
     world.pass(PROOF, &[0, one, other]);
     let told = [one, other].map(|n| world.leave(n).leave.is_some());
@@ -323,7 +323,7 @@ fn a_dead_node_does_not_become_a_voter_again_when_another_one_comes() {
     go(&mut world, 2, &[0, 1, 2]);
     assert_eq!(wanted(&mut world), ids(&[0]));
     keep(&mut world, &[0]);
-    // Node 1 is killed, and node 3 comes while that is not yet missed for long.
+    // Node 1 is killed, and node 3 comes before node 1 counts as dead.
     world.pass(1_200, &[0]);
     world.pass(700, &[0, 3]);
     assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are no better than node 0");

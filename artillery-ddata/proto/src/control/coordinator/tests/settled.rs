@@ -1,19 +1,19 @@
-//! When a leader says that nothing is about to change.
+//! When a leader says that any one node may be stopped.
 
 use super::*;
 
 fn keep(world: &mut World, voters: &[u8]) {
     world.voters = voters.iter().copied().map(id).collect();
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     world.log();
 }
 
 fn is_told(world: &mut World, n: u8) -> bool {
     let renewal = world.renewal(n);
-    world.handle(Input::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
+    world.handle(CoordinatorInput::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
 }
 
-/// Three members, who also keep the log.
+/// Three members that are also the voters.
 fn three() -> World {
     let mut world = World::new(3, 3);
     keep(&mut world, &[0, 1, 2]);
@@ -22,25 +22,25 @@ fn three() -> World {
 }
 
 #[test]
-fn all_are_there_and_nothing_is_to_do() {
+fn a_whole_cluster_is_settled() {
     let mut world = three();
     assert!(is_told(&mut world, 1));
 }
 
 #[test]
-fn somebody_is_missing_until_he_is_replaced() {
+fn a_silent_member_unsettles_until_it_is_replaced() {
     let mut world = three();
     world.pass(600, &[0, 1]);
     assert!(!is_told(&mut world, 1), "node 2 is gone");
     world.pass(2_000, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    assert!(is_told(&mut world, 1), "nobody else is there, and two of the three that keep the log live");
+    assert!(is_told(&mut world, 1), "no other node is there, and two of three voters live");
     world.pass(600, &[0]);
     assert!(!is_told(&mut world, 0), "node 1 is gone, and with it the quorum");
 }
 
 #[test]
-fn whoever_has_just_come_is_about_to_change_something() {
+fn a_new_node_unsettles_until_it_is_known() {
     let mut world = three();
     world.put_off = Some(vec![]);
     assert!(!is_told(&mut world, 3), "it isn't known yet");
@@ -53,11 +53,11 @@ fn whoever_has_just_come_is_about_to_change_something() {
 }
 
 #[test]
-fn whoever_has_yet_to_show_whether_it_hears_may_be_about_to_join() {
+fn a_node_that_may_yet_show_that_it_hears_unsettles() {
     let mut world = three();
     world.pass(2_600, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    // Another leader has heard nobody yet.
+    // Another leader has heard no node yet.
     world.term = 2;
     keep(&mut world, &[0, 1, 2]);
     for n in [0, 0, 1, 1] {
@@ -71,20 +71,20 @@ fn whoever_has_yet_to_show_whether_it_hears_may_be_about_to_join() {
 }
 
 #[test]
-fn another_life_of_a_member_waits_for_its_place() {
+fn a_new_incarnation_of_a_member_unsettles() {
     let mut world = three();
     let mut other = founder(2);
     other.id.incarnation = Incarnation { store: 2, starts: 1 };
     let told = |world: &mut World| {
         let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
-        world.handle(Input::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
+        world.handle(CoordinatorInput::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
     };
-    assert!(!told(&mut world), "its former life was heard of a moment ago");
+    assert!(!told(&mut world), "its former incarnation was heard a moment ago");
     world.pass(700, &[0, 1]);
-    assert!(!told(&mut world), "its former life has a place still");
+    assert!(!told(&mut world), "its former incarnation still has a place");
 }
 
-/// What another leader says at once, when one member is silent of which it has never heard.
+/// Whether a new leader says at once that all is settled, though it has never heard one member.
 fn said_at_once(mutant: Option<Mutant>) -> bool {
     let mut world = three();
     world.coordinator.settings.guards = mutant.into();
@@ -98,7 +98,7 @@ fn said_at_once(mutant: Option<Mutant>) -> bool {
 }
 
 #[test]
-fn a_leader_that_has_just_begun_has_not_heard_of_all() {
+fn a_new_leader_is_not_settled() {
     assert!(!said_at_once(None));
 }
 
@@ -107,21 +107,21 @@ fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
     assert!(said_at_once(Some(Mutant::SettleAtOnce)));
 }
 
-/// What the leader says to a node, of the moment.
+/// The leader's answer to a node now.
 fn said(world: &mut World, n: u8) -> Renewed {
     let renewal = world.renewal(n);
-    world.handle(Input::Renewal { from: id(n), renewal }).pop().unwrap()
+    world.handle(CoordinatorInput::Renewal { from: id(n), renewal }).pop().unwrap()
 }
 
 fn leaves(world: &mut World, n: u8) {
-    world.leaves.insert(n, Leave { number: 0, stage: Stage::Asks });
+    world.leaves.insert(n, Leave { number: 0, stage: LeaveStage::Asks });
     world.renew(n);
 }
 
 #[test]
-fn a_chain_is_short_as_long_as_a_node_that_lives_may_become_a_member() {
+fn a_chain_is_short_while_a_living_node_may_join() {
     let mut world = three();
-    let away = slow::Outside::for_a_test(world.now + Duration::from_secs(30));
+    let away = gray_failure::Quarantine::for_a_test(world.now + Duration::from_secs(30));
     world.coordinator.outside.insert(id(3).node, away);
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
@@ -132,20 +132,20 @@ fn a_chain_is_short_as_long_as_a_node_that_lives_may_become_a_member() {
 }
 
 #[test]
-fn a_node_that_leaves_has_yet_to_go() {
+fn a_leaving_node_unsettles() {
     let mut world = three();
     leaves(&mut world, 2);
     assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Leaves { member: id(2) }));
 }
 
 #[test]
-fn a_joiner_has_yet_to_serve() {
+fn a_joiner_unsettles() {
     let mut world = three();
     world.pass(2_000, &[0, 1, 3]);
     assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
 }
 
-/// One member, and a spare beside it; the member is to stop.
+/// One member and a spare; the member is to stop.
 fn last_leaves(mutant: Option<Mutant>) -> World {
     let mut world = World::new(1, 1);
     world.coordinator.settings.guards = mutant.into();
@@ -169,7 +169,7 @@ fn a_last_member_that_leaves_hands_its_chain_over() {
     keep(&mut world, &[1]);
     let said = said(&mut world, 0);
     assert_eq!(said.farewell, Some(Farewell::GoesOn));
-    assert_eq!(said.leave, Some(Leave { number: 0, stage: Stage::Resigned }));
+    assert_eq!(said.leave, Some(Leave { number: 0, stage: LeaveStage::Resigned }));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_last_member_that_gets_no_joiner_can_not_leave() {
 }
 
 #[test]
-fn a_last_member_ends_its_chain_when_nobody_stays() {
+fn a_last_member_ends_its_chain_when_no_node_stays() {
     let mut world = last_leaves(None);
     leaves(&mut world, 1);
     assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends), "the joiner leaves too");
@@ -201,7 +201,7 @@ fn a_last_member_waits_for_a_node_that_is_gone_and_has_not_left() {
 }
 
 #[test]
-fn a_leader_that_has_just_begun_ends_no_chain() {
+fn a_new_leader_ends_no_chain() {
     let mut world = World::new(1, 1);
     world.pass(3_000, &[0]);
     world.term = 2;
@@ -216,7 +216,7 @@ fn a_node_that_stays_hears_no_farewell() {
 }
 
 #[test]
-fn the_last_node_that_keeps_the_log_hands_it_over() {
+fn the_last_voter_hands_the_log_over() {
     let mut world = World::new(2, 2);
     world.pass(3_000, &[0, 1]);
     world.pass(300, &[0]);
@@ -236,7 +236,7 @@ fn a_last_member_waits_for_a_member_that_this_leader_has_never_heard() {
 }
 
 #[test]
-fn a_spare_that_alone_keeps_the_log_is_not_released_while_a_member_may_come_back() {
+fn the_only_voter_is_not_released_while_a_member_may_come_back() {
     let mut world = World::new(2, 1);
     let spare = (0..2).find(|&n| !world.serving().contains(&id(n))).unwrap();
     assert!(spare == 0 || world.serving() == [id(0)]);
@@ -247,7 +247,7 @@ fn a_spare_that_alone_keeps_the_log_is_not_released_while_a_member_may_come_back
     assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
 }
 
-/// A chain of one that the leader, node 0, doesn't serve; node 0 alone keeps the log. Both leave, and the other one too.
+/// A chain of one that the leader, node 0, doesn't serve; node 0 is the only voter. All nodes leave.
 fn all_leave() -> (World, u8) {
     let mut worlds = (2..8).map(|founders| World::new(founders, 1));
     let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
@@ -265,28 +265,28 @@ fn all_leave() -> (World, u8) {
 #[test]
 fn the_log_is_kept_for_a_member_that_leaves_too() {
     let (mut world, last) = all_leave();
-    assert!(!said(&mut world, 0).released, "who would say to the last member that it may end?");
+    assert!(!said(&mut world, 0).released, "the last member has yet to hear that it may end");
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
     world.pass(1_000, &[0]);
     assert!(said(&mut world, 0).released);
 }
 
 #[test]
-fn a_member_that_was_told_to_end_does_not_come_to_keep_the_log() {
+fn a_member_told_to_end_does_not_become_a_voter() {
     let (mut world, last) = all_leave();
-    // It has shown that it lives, and another change of voters comes to nothing.
+    // The member has shown that it lives, and another change of voters fails.
     let leading = world.coordinator.leading.as_mut().unwrap();
     leading.sets_voters = true;
     leading.nodes.get_mut(&id(last)).unwrap().proven = world.now;
     world.now = world.now + Duration::from_millis(10);
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     world.pass(4_000, &[0]);
     assert_eq!(world.new_voters, None, "it is gone, and the change would never be confirmed");
 }
 
 #[test]
-fn a_member_that_goes_on_though_it_was_told_to_end_comes_to_keep_the_log() {
+fn a_drained_member_told_to_end_may_become_a_voter() {
     let (mut world, last) = all_leave();
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
     world.new_voters = None;
@@ -295,18 +295,18 @@ fn a_member_that_goes_on_though_it_was_told_to_end_comes_to_keep_the_log() {
 }
 
 #[test]
-fn a_member_that_may_have_come_to_keep_the_log_is_not_told_to_end() {
+fn a_member_that_may_be_a_new_voter_is_not_told_to_end() {
     let (mut world, last) = all_leave();
     world.pass(1_000, &[0, last]);
     let leading = world.coordinator.leading.as_mut().unwrap();
     (leading.sets_voters, leading.added) = (true, [id(last)].into());
     let told = said(&mut world, last);
-    assert_eq!((told.farewell, told.released), (None, false), "it doesn't know of that yet, and would end at once");
+    assert_eq!((told.farewell, told.released), (None, false), "it doesn't know yet that it is a voter, and would end");
     world.voters = [id(last)].into();
     world.log();
-    world.handle(Input::VotersSet);
+    world.handle(CoordinatorInput::VotersSet);
     assert_eq!(said(&mut world, last).farewell, None);
-    world.now = world.now + Settings::default().tick;
+    world.now = world.now + CoordinatorSettings::default().tick;
     assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
 }
 
@@ -325,15 +325,15 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     leaves(&mut world, 0);
     assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends));
     world.new_voters = None;
-    world.handle(Input::VotersSet);
-    world.now = world.now + Settings::default().tick;
-    world.handle(Input::Tick);
-    assert_eq!(world.new_voters, None, "who would say to the others that they may end?");
+    world.handle(CoordinatorInput::VotersSet);
+    world.now = world.now + CoordinatorSettings::default().tick;
+    world.handle(CoordinatorInput::Tick);
+    assert_eq!(world.new_voters, None, "the others have yet to hear that they may end");
 }
 
-/// The leader alone serves the chain, and is drained; the two others that keep the log are told to stop, and end after a while.
+/// The leader alone serves the chain, and is drained. The two other voters are told to stop, and end after a while.
 #[test]
-fn a_drained_leader_comes_to_keep_the_log_alone() {
+fn a_drained_leader_becomes_the_only_voter() {
     let mut world = World::new(1, 1);
     world.coordinator.settings.max_voters = 3;
     world.pass(1_000, &[0, 1, 2]);
@@ -349,7 +349,7 @@ fn a_drained_leader_comes_to_keep_the_log_alone() {
     assert_eq!(world.new_voters, Some([id(0)].into()));
 }
 
-/// A chain of two that the leader, which is node 0, doesn't serve.
+/// A chain of two without the leader, node 0.
 fn served_by_others() -> (World, Vec<u8>) {
     let worlds = (3..8).map(|founders| World::new(founders, 2));
     let mut world = worlds.into_iter().find(|world| !world.serving().contains(&id(0))).expect("such a chain");
@@ -360,7 +360,7 @@ fn served_by_others() -> (World, Vec<u8>) {
 }
 
 #[test]
-fn a_leader_that_has_just_begun_says_of_no_chain_that_it_goes_on() {
+fn a_new_leader_says_of_no_chain_that_it_goes_on() {
     let (mut world, all) = served_by_others();
     let leaver = world.serving()[0].node.as_bytes()[0];
     world.term = 2;
@@ -372,7 +372,7 @@ fn a_leader_that_has_just_begun_says_of_no_chain_that_it_goes_on() {
 }
 
 #[test]
-fn a_chain_goes_on_by_a_member_that_has_lived_since() {
+fn a_chain_goes_on_by_a_member_that_has_answered_since() {
     let (mut world, all) = served_by_others();
     let [leaver, other] = [0, 1].map(|at| world.serving()[at].node.as_bytes()[0]);
     let rest: Vec<u8> = all.into_iter().filter(|&n| n != other).collect();

@@ -12,7 +12,7 @@ fn polls(founders: u16) -> Vec<Poll> {
     (0..founders).map(|me| Poll::new(me, founders, Guards::ALL)).collect()
 }
 
-/// Founder `from` tells founder `to` all it knows.
+/// Founder `from` tells founder `to` its progress.
 fn tell(polls: &mut [Poll], from: u16, to: u16) -> bool {
     let progress = polls[usize::from(from)].progress().clone();
     polls[usize::from(to)].receive(from, &progress)
@@ -20,19 +20,23 @@ fn tell(polls: &mut [Poll], from: u16, to: u16) -> bool {
 
 #[test]
 fn one_founder_decides_at_once() {
-    assert_eq!(Poll::new(0, 1, Guards::ALL).verdict(), Some(Verdict::Form));
+    assert_eq!(Poll::new(0, 1, Guards::ALL).verdict(), Some(ProposalVerdict::Form));
 }
 
 #[test]
-fn all_must_accept_before_anybody_votes() {
+fn all_must_accept_before_a_vote() {
     let mut polls = polls(3);
     tell(&mut polls, 0, 1);
     assert_eq!(polls[1].progress().vote, None);
     tell(&mut polls, 2, 1);
-    assert_eq!(polls[1].progress().vote.map(|vote| vote.verdict), Some(Verdict::Form));
+    assert_eq!(polls[1].progress().vote.map(|vote| vote.verdict), Some(ProposalVerdict::Form));
     assert_eq!(polls[1].verdict(), None, "one vote of three");
     tell(&mut polls, 1, 0);
-    assert_eq!(polls[0].verdict(), Some(Verdict::Form), "who hears of a vote knows that all accepted, and votes");
+    assert_eq!(
+        polls[0].verdict(),
+        Some(ProposalVerdict::Form),
+        "the vote shows that all accepted: this founder votes too"
+    );
 }
 
 #[test]
@@ -44,12 +48,12 @@ fn both_of_two_are_needed_either_way() {
     tell(&mut polls, 1, 0);
     assert_eq!(
         polls[0].progress().vote.map(|vote| vote.verdict),
-        Some(Verdict::Form),
-        "it has met everybody meanwhile"
+        Some(ProposalVerdict::Form),
+        "all founders have accepted meanwhile"
     );
     assert_eq!(polls[0].verdict(), None);
     tell(&mut polls, 0, 1);
-    assert_eq!(polls[1].verdict(), Some(Verdict::Form));
+    assert_eq!(polls[1].verdict(), Some(ProposalVerdict::Form));
 }
 
 #[test]
@@ -59,13 +63,13 @@ fn a_majority_abandons_what_one_never_accepted() {
     tell(&mut polls, 0, 1);
     tell(&mut polls, 1, 0);
     tell(&mut polls, 0, 1);
-    assert_eq!(polls[1].verdict(), Some(Verdict::Abandon));
+    assert_eq!(polls[1].verdict(), Some(ProposalVerdict::Abandon));
     tell(&mut polls, 1, 0);
-    assert_eq!(polls[0].verdict(), Some(Verdict::Abandon));
+    assert_eq!(polls[0].verdict(), Some(ProposalVerdict::Abandon));
 }
 
 #[test]
-fn a_promise_stands_in_the_way_of_a_late_vote() {
+fn a_promise_prevents_a_late_vote() {
     let mut polls = polls(3);
     polls[0].challenge();
     tell(&mut polls, 0, 1);
@@ -86,7 +90,7 @@ fn the_owner_of_a_ballot_takes_over_what_it_finds() {
         tell(&mut polls, peer, 4);
     }
     let ballot = Ballot { round: 1, owner: 4 };
-    assert_eq!(polls[4].progress().vote, Some(Vote { ballot, verdict: Verdict::Form }));
+    assert_eq!(polls[4].progress().vote, Some(Vote { ballot, verdict: ProposalVerdict::Form }));
 }
 
 #[test]
@@ -102,22 +106,22 @@ fn a_lower_ballot_is_not_joined() {
 #[test]
 fn nonsense_is_ignored() {
     let mut poll = Poll::new(0, 3, Guards::ALL);
-    let told = Progress { accepted: [1, 7, u16::MAX].into(), ..Progress::default() };
-    assert!(!poll.receive(3, &told), "nobody stands there");
+    let told = ProposalProgress { accepted: [1, 7, u16::MAX].into(), ..ProposalProgress::default() };
+    assert!(!poll.receive(3, &told), "no founder has that position");
     assert!(!poll.receive(0, &told), "that is this node itself");
     assert!(poll.receive(1, &told));
     assert_eq!(poll.progress().accepted, [0, 1].into());
     assert!(!poll.receive(1, &told), "nothing new");
 }
 
-/// Founders that talk at random, through a network that keeps, repeats, reorders and loses everything. Those that have
-/// accepted are chosen one by one. Fails if two verdicts are found, or one to form that not all had accepted.
-fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, Verdict>, &'static str> {
+/// Founders talk at random, through a network that keeps, repeats, reorders and loses messages. The founders accept one by
+/// one. Fails if two verdicts are found, or one to form before all have accepted.
+fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, ProposalVerdict>, &'static str> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
     let founders = 1 + below(6);
     let mut polls: Vec<Option<Poll>> = (0..founders).map(|_| None).collect();
-    let mut sent: Vec<(u16, Progress)> = vec![];
+    let mut sent: Vec<(u16, ProposalProgress)> = vec![];
     let mut verdicts = BTreeMap::new();
     let challenges = 2 + below(8);
     for _ in 0..400 {
@@ -133,18 +137,18 @@ fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, Verdict>, &'static 
             chance if chance < 40 => sent.push((at as u16, poll.progress().clone())),
             _ if sent.is_empty() => {}
             _ => {
-                // Mostly something recent.
+                // Mostly a recent message.
                 let age = if below(4) == 0 { below(sent.len()) } else { below(sent.len().min(6)) };
                 let (from, progress) = sent[sent.len() - 1 - age].clone();
                 poll.receive(from, &progress);
             }
         }
         verdicts.extend(poll.verdict().map(|verdict| (at, verdict)));
-        let formed = verdicts.values().any(|&verdict| verdict == Verdict::Form);
+        let formed = verdicts.values().any(|&verdict| verdict == ProposalVerdict::Form);
         if formed && !polls.iter().all(Option::is_some) {
             return Err("formed, and not all had accepted");
         }
-        if formed && verdicts.values().any(|&verdict| verdict == Verdict::Abandon) {
+        if formed && verdicts.values().any(|&verdict| verdict == ProposalVerdict::Abandon) {
             return Err("two verdicts");
         }
     }
@@ -156,8 +160,8 @@ fn never_two_verdicts() {
     let mut found = [0, 0];
     for seed in 0..4000 {
         let verdicts = soup(seed, Guards::ALL).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-        found[0] += usize::from(verdicts.values().any(|&verdict| verdict == Verdict::Form));
-        found[1] += usize::from(verdicts.values().any(|&verdict| verdict == Verdict::Abandon));
+        found[0] += usize::from(verdicts.values().any(|&verdict| verdict == ProposalVerdict::Form));
+        found[1] += usize::from(verdicts.values().any(|&verdict| verdict == ProposalVerdict::Abandon));
     }
     assert!(found.iter().all(|&found| found > 100), "both must happen: {found:?}");
 }

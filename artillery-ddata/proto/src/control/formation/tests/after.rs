@@ -10,30 +10,30 @@ const OVER: ClusterId = ClusterId(5);
 
 fn after(node: u8, founds: bool) -> Formation {
     let after = After { lineage: vec![ClusterId(4), OVER], founds };
-    let settings = Settings { after: Some(after), ..settings(3) };
+    let settings = FormationSettings { after: Some(after), ..settings(3) };
     Formation::new(super::network::founder(life(node, 2)), settings, u128::from(node)).unwrap()
 }
 
-/// What nodes say that are still in the cluster that is over.
+/// The message of a node that is still in the old cluster.
 fn still_in(over: u128) -> FormationMessage {
     FormationMessage::Formed(Box::new(founding(over, &[life(8, 1)])))
 }
 
 #[test]
-fn one_founds_alone_though_nodes_are_there_that_are_still_in_what_is_over() {
+fn one_founds_alone_beside_nodes_of_the_old_cluster() {
     let mut node = after(1, true);
     assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [], "it looks around first");
     let at = node.next_tick().unwrap();
-    assert_eq!(input(&mut node, at, Input::Tick), [Output::Formed(node.founding().unwrap().clone())]);
+    assert_eq!(input(&mut node, at, FormationInput::Tick), [FormationOutput::Formed(node.founding().unwrap().clone())]);
     let founding = node.founding().unwrap();
     assert_eq!(founding.succeeds, [ClusterId(4), OVER]);
     assert_eq!(founding.members, [super::network::founder(life(1, 2))]);
     assert_eq!(founding.lineage(), [ClusterId(4), OVER, founding.cluster]);
 }
 
-/// As a supervisor does that keeps the flag.
+/// A supervisor starts the node again with the same flag.
 #[test]
-fn one_that_is_to_found_joins_the_cluster_that_it_founded_in_an_earlier_life() {
+fn a_restarted_founder_joins_the_cluster_that_it_founded() {
     let mut node = after(1, true);
     input(&mut node, NOW, seen(6, Some(9)));
     tell(&mut node, life(6, 1), still_in(9));
@@ -41,7 +41,7 @@ fn one_that_is_to_found_joins_the_cluster_that_it_founded_in_an_earlier_life() {
 }
 
 #[test]
-fn the_others_join_it_and_neither_found_nor_go_back() {
+fn the_other_nodes_join_and_do_not_go_back() {
     for over in [4, 5] {
         let mut node = after(1, false);
         for other in 2..6 {
@@ -66,38 +66,38 @@ fn none_of_them_accepts_another_proposal() {
         proposal.founding.members[0].id = life(1, 2);
         let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
         let said = tell(&mut node, life(2, 1), message);
-        // The founder has founded by then, and says so.
-        assert!(founds || refused(&said) == Some((life(2, 1), Reason::Elsewhere)), "{said:?}");
+        // The founder has founded by then, and answers with its cluster.
+        assert!(founds || refused(&said) == Some((life(2, 1), RejectReason::Elsewhere)), "{said:?}");
         assert!(node.founding().is_none_or(|founding| founding.members.len() == 1));
     }
 }
 
 #[test]
-fn what_succeeds_another_cluster_is_proposed_by_nobody() {
+fn a_succeeding_cluster_is_never_proposed() {
     let mut node = formation(1, 3);
     let mut proposal = proposal(1);
     proposal.founding.succeeds = vec![OVER];
     let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
     assert_eq!(tell(&mut node, life(2, 1), message), []);
-    assert!(matches!(node.phase(), Phase::Free { .. }));
+    assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
 #[test]
-fn a_node_that_gives_way_tells_nobody_to_join() {
+fn a_node_that_gives_way_tells_no_node_to_join() {
     let mut node = formation(1, 1);
-    input(&mut node, NOW, Input::Tick);
+    input(&mut node, NOW, FormationInput::Tick);
     let says = |node: &mut Formation| tell(node, life(2, 1), FormationMessage::Ask).len();
     assert_eq!(says(&mut node), 1);
-    input(&mut node, NOW, Input::Yields(true));
+    input(&mut node, NOW, FormationInput::Yields(true));
     assert_eq!(says(&mut node), 0);
-    input(&mut node, NOW, Input::Yields(false));
+    input(&mut node, NOW, FormationInput::Yields(false));
     assert_eq!(says(&mut node), 1);
 }
 
 #[test]
 fn a_lineage_is_bounded() {
     let lineage: Vec<_> = (0..=MAX_LINEAGE as u128).map(ClusterId).collect();
-    let long = Settings { after: Some(After { lineage: lineage.clone(), founds: true }), ..settings(3) };
+    let long = FormationSettings { after: Some(After { lineage: lineage.clone(), founds: true }), ..settings(3) };
     assert_eq!(long.validate(), Err(InvalidSettings::Lineage(MAX_LINEAGE + 1)));
     let mut founding = founding(9, &[life(1, 1)]);
     founding.succeeds = lineage;

@@ -1,14 +1,14 @@
-//! Safety under everything at once, liveness after it, and what happens when a rule is taken out.
+//! Safety under all faults at once, liveness after them, and what happens when a rule is taken out.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::network::{Network, Trouble};
 use crate::guards::Mutant;
 
-/// Longest time, after everything has healed, until a cluster stands.
+/// The longest time from healing until a cluster stands.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A rough time, of a kind that depends on the seed. In a hasty one cuts and restarts fall into the middle of a formation.
+/// Faults of a kind that depends on the seed. In a hasty run cuts and restarts fall into the middle of a formation.
 fn trouble(seed: u64, hasty: bool) -> Trouble {
     let pick = |from: &[u64], divisor: u64| Some(from[(seed / divisor) as usize % from.len()]).filter(|&pick| pick > 0);
     let (cuts, restarts) = if hasty { ([0, 30, 100], [0, 0, 60, 200]) } else { ([0, 400, 1500], [0, 0, 700, 3000]) };
@@ -21,8 +21,7 @@ fn trouble(seed: u64, hasty: bool) -> Trouble {
     }
 }
 
-/// One run: trouble, healing, and all checks. Returns how long after healing it took, in milliseconds, or what
-/// went wrong.
+/// One run: faults, healing, and all checks. Returns how long after healing it took, in milliseconds, or the violation.
 fn run(seed: u64, nodes: impl Fn(u16) -> usize, mutant: Option<Mutant>) -> Result<(Network, u128), String> {
     let (expect, hasty) = (1 + (seed % 5) as u16, [false, true, true][(seed / 5) as usize % 3]);
     let spread = if hasty { 30 } else { [0, 300, 4000][seed as usize % 3] };
@@ -63,13 +62,13 @@ fn fewer_than_twice_as_many_never_form_two() {
         let (network, took) = sound(seed, few(seed));
         worst = worst.max(took);
         let able = network.foundings().iter().filter(|founding| !network.lost(founding)).count();
-        // Lives count: a node that restarted in memory is another one.
+        // Incarnations count: a restarted memory node is another one.
         assert!(able <= 1 || network.restarts > 0, "seed {seed}: {able} clusters");
     }
     eprintln!("the slowest took {worst} ms after healing");
 }
 
-/// Every way to cut up so many nodes: the group of each node, counted in order of appearance.
+/// Every partition of so many nodes into groups.
 fn partitions(nodes: usize) -> Vec<Vec<Vec<usize>>> {
     let mut all = vec![vec![]];
     for node in 0..nodes {
@@ -125,7 +124,7 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// Takes each rule out, and wants the checks above to notice. (`FreshVerdict` is noticed by those of the ballots.)
+/// Takes each rule out: the checks above must notice. (The tests of the ballots notice `FreshVerdict`.)
 #[test]
 fn every_rule_is_needed() {
     let mutants = [

@@ -1,4 +1,4 @@
-//! Many formations on one virtual clock, with everything between them that may go wrong.
+//! Many formations on one virtual clock, with all faults between them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,16 +16,16 @@ use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings, guards::Muta
 
 pub(super) const MILLI: u64 = 1_000_000;
 
-/// What may happen, per message or per discovery, in thousandths.
+/// Faults, per message or per discovery, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
     pub(super) loss: u64,
     pub(super) repeat: u64,
     /// Longest delay of a message, in milliseconds.
     pub(super) delay: u64,
-    /// Every so many milliseconds, on average, the network is cut up anew.
+    /// Every so many milliseconds, on average, the network is partitioned anew.
     pub(super) cut_every: Option<u64>,
-    /// Every so many milliseconds, on average, some node restarts.
+    /// Every so many milliseconds, on average, a node restarts.
     pub(super) restart_every: Option<u64>,
 }
 
@@ -36,9 +36,9 @@ impl Trouble {
 struct Node {
     id: MemberId,
     formation: Option<Formation>,
-    /// Lives of others that this one was told are over.
+    /// Incarnations of other nodes that this one was told are over.
     told: BTreeSet<MemberId>,
-    settled: Option<(Arc<Founding>, bool)>,
+    settled: Option<(Arc<Bootstrap>, bool)>,
     tick: Option<Timestamp>,
 }
 
@@ -54,29 +54,29 @@ enum Event {
 pub(super) struct Network {
     pub(super) now: Timestamp,
     rng: ChaCha8Rng,
-    settings: Settings,
+    settings: FormationSettings,
     nodes: Vec<Node>,
-    /// Lives of each node that are over.
+    /// The past incarnations of each node.
     past: Vec<Vec<MemberId>>,
     events: BTreeMap<(Timestamp, u64), Event>,
     made: u64,
     /// Pairs (from, to) of nodes between which nothing passes.
     cuts: BTreeSet<(usize, usize)>,
     trouble: Trouble,
-    /// What each founding was formed by, in the order in which they first were.
-    formed: Vec<(Arc<Founding>, BTreeSet<MemberId>)>,
-    /// Proposals that some life had accepted and has given up.
+    /// Each founding and the nodes that formed it, in the order in which they were first formed.
+    formed: Vec<(Arc<Bootstrap>, BTreeSet<MemberId>)>,
+    /// Proposals that an incarnation had accepted and has given up.
     given_up: BTreeSet<ClusterId>,
-    /// The first promise that was broken.
+    /// The first broken promise.
     pub(super) violation: Option<String>,
     pub(super) trace: u64,
     pub(super) restarts: u32,
 }
 
 impl Network {
-    /// `nodes` nodes that start within `spread` milliseconds. Hasty ones run into ballots all the time.
+    /// `nodes` nodes that start within `spread` milliseconds. Hasty ones hold ballots all the time.
     pub(super) fn new(seed: u64, expect: u16, nodes: usize, spread: u64, hasty: bool, mutant: Option<Mutant>) -> Self {
-        let mut settings = Settings::new("shop", expect, ChainSettings::default());
+        let mut settings = FormationSettings::new("shop", expect, ChainSettings::default());
         settings.guards = mutant.into();
         if hasty {
             settings.patience = Duration::from_millis(30);
@@ -131,7 +131,7 @@ impl Network {
         MemberId { node: NodeId::from_name(&format!("n{at}")), incarnation: Incarnation { store, starts: 1 } }
     }
 
-    /// From now on goes wrong what `trouble` says.
+    /// Sets the faults from now on.
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         let begins = |old: Option<u64>, new: Option<u64>| new.filter(|_| old.is_none());
         if let Some(every) = begins(self.trouble.cut_every, trouble.cut_every) {
@@ -170,7 +170,7 @@ impl Network {
         self.after(0, Event::Start(at));
     }
 
-    /// The index of the node whose present life that is.
+    /// The index of the node whose present incarnation is `id`.
     fn alive(&self, id: MemberId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id && node.formation.is_some())
     }
@@ -179,7 +179,7 @@ impl Network {
         self.run_until(self.now + Duration::from_millis(millis), |_| false);
     }
 
-    /// Runs until `done` or `end`; whether it was `done`.
+    /// Runs until `done` or `end`. Returns whether it was `done`.
     pub(super) fn run_until(&mut self, end: Timestamp, done: impl Fn(&Self) -> bool) -> bool {
         while let Some(entry) = self.events.first_entry() {
             if entry.key().0 > end || done(self) || self.violation.is_some() {
@@ -199,17 +199,17 @@ impl Network {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Deliver { to, from, message } => {
-                // A careless driver: what was meant for an earlier life is handed to the present one.
+                // A careless driver: a message to an earlier incarnation reaches the present one.
                 let Some(at) = self.nodes.iter().position(|node| node.id.node == to.node) else { return };
                 let cut = self.nodes.iter().position(|node| node.id.node == from.node).map(|from| (from, at));
                 if self.nodes[at].formation.is_some() && cut.is_none_or(|cut| !self.cuts.contains(&cut)) {
-                    self.input(at, Input::Receive { from, message });
+                    self.input(at, FormationInput::Receive { from, message });
                 }
             }
             Event::Tick(id) => {
                 if let Some(at) = self.alive(id).filter(|&at| self.nodes[at].tick == Some(self.now)) {
                     self.nodes[at].tick = None;
-                    self.input(at, Input::Tick);
+                    self.input(at, FormationInput::Tick);
                 }
             }
             Event::Start(at) => self.start(at),
@@ -268,7 +268,7 @@ impl Network {
         self.schedule(at);
     }
 
-    /// What gossip tells a node: it names those that can be reached, and sometimes takes back the others.
+    /// Gossip reaches a node: it names the reachable nodes, and sometimes takes back the others.
     fn discover(&mut self, at: usize) {
         for other in (0..self.nodes.len()).filter(|&other| other != at) {
             let id = self.nodes[other].id;
@@ -278,19 +278,19 @@ impl Network {
             if reachable {
                 for old in self.past[other].clone() {
                     if self.nodes[at].told.insert(old) {
-                        self.input(at, Input::Replaced(old));
+                        self.input(at, FormationInput::Replaced(old));
                     }
                 }
                 let cluster = self.nodes[other].settled.as_ref().map(|(founding, _)| founding.cluster);
                 let cluster = cluster.filter(|_| self.chance(800));
-                self.input(at, Input::Seen(Candidate { founder: founder(id), cluster }));
+                self.input(at, FormationInput::Seen(FounderCandidate { founder: founder(id), cluster }));
             } else if self.chance(500) {
-                self.input(at, Input::Gone(id));
+                self.input(at, FormationInput::Gone(id));
             }
         }
     }
 
-    fn input(&mut self, at: usize, input: Input) {
+    fn input(&mut self, at: usize, input: FormationInput) {
         let now = self.now;
         let formation = self.nodes[at].formation.as_mut().expect("only living nodes are told");
         let before = accepted(formation);
@@ -301,9 +301,9 @@ impl Network {
         let id = self.nodes[at].id;
         for output in outputs {
             match output {
-                Output::Send { to, message } => self.send(id, to, message),
-                Output::Formed(founding) => self.settled(at, founding, true),
-                Output::Joined(founding) => self.settled(at, founding, false),
+                FormationOutput::Send { to, message } => self.send(id, to, message),
+                FormationOutput::Formed(founding) => self.settled(at, founding, true),
+                FormationOutput::Joined(founding) => self.settled(at, founding, false),
             }
         }
         self.check_nothing_formed_is_given_up();
@@ -311,7 +311,7 @@ impl Network {
     }
 
     fn check_nothing_formed_is_given_up(&mut self) {
-        let given_up = |founding: &Founding| self.given_up.contains(&founding.cluster) && !self.lost(founding);
+        let given_up = |founding: &Bootstrap| self.given_up.contains(&founding.cluster) && !self.lost(founding);
         if let Some((founding, _)) = self.formed.iter().find(|(founding, _)| given_up(founding)) {
             self.violate(format!("{:?} was formed and given up", founding.cluster));
         }
@@ -332,7 +332,7 @@ impl Network {
         let copies = 1 + u64::from(self.chance(self.trouble.repeat));
         for _ in 0..copies {
             if !self.chance(self.trouble.loss) {
-                // One in ten is far behind the others.
+                // One message in ten is far behind the others.
                 let delay = if self.chance(100) { 20 * self.trouble.delay } else { self.trouble.delay };
                 let wait = self.up_to(delay) + 1000;
                 self.after(wait, Event::Deliver { to, from, message: message.clone() });
@@ -340,8 +340,8 @@ impl Network {
         }
     }
 
-    /// Every promise about safety is checked here, when somebody relies on it.
-    fn settled(&mut self, at: usize, founding: Arc<Founding>, formed: bool) {
+    /// Checks every promise about safety when a node settles on a cluster.
+    fn settled(&mut self, at: usize, founding: Arc<Bootstrap>, formed: bool) {
         let id = self.nodes[at].id;
         if let Some((first, _)) = &self.nodes[at].settled {
             let first = first.cluster;
@@ -375,14 +375,14 @@ impl Network {
         self.violation.get_or_insert(what);
     }
 
-    /// Whether no majority of a founding's lives goes on.
-    pub(super) fn lost(&self, founding: &Founding) -> bool {
+    /// Whether a founding has lost the majority of its incarnations.
+    pub(super) fn lost(&self, founding: &Bootstrap) -> bool {
         let over = |id: MemberId| self.past.iter().any(|past| past.contains(&id));
         let left = founding.members.iter().filter(|founder| !over(founder.id)).count();
         left < founding.majority()
     }
 
-    pub(super) fn foundings(&self) -> Vec<Arc<Founding>> {
+    pub(super) fn foundings(&self) -> Vec<Arc<Bootstrap>> {
         self.formed.iter().map(|(founding, _)| founding.clone()).collect()
     }
 
@@ -391,7 +391,7 @@ impl Network {
         self.nodes[at].settled.as_ref().map(|(founding, formed)| (founding.cluster, *formed))
     }
 
-    pub(super) fn phase(&self, at: usize) -> Option<Phase> {
+    pub(super) fn phase(&self, at: usize) -> Option<FormationPhase> {
         self.nodes[at].formation.as_ref().map(Formation::phase)
     }
 
@@ -407,7 +407,7 @@ impl Network {
         self.nodes.iter().all(|node| node.formation.is_none() || node.settled.is_some())
     }
 
-    /// A formed cluster that didn't lose the majority of its founders has all its founders that live.
+    /// Checks that every living founder has joined its cluster, if that has kept the majority of its founders.
     pub(super) fn check_nobody_is_left_out(&mut self) {
         let foundings = self.foundings().into_iter().filter(|founding| !self.lost(founding));
         let left_out = foundings.filter(|founding| {
@@ -422,11 +422,11 @@ impl Network {
 
 fn accepted(formation: &Formation) -> Option<ClusterId> {
     match formation.phase() {
-        Phase::Accepted(id) => Some(id.cluster),
+        FormationPhase::Accepted(id) => Some(id.cluster),
         _ => None,
     }
 }
 
-pub(super) fn founder(id: MemberId) -> Founder {
-    Founder { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()] }
+pub(super) fn founder(id: MemberId) -> NodeInfo {
+    NodeInfo { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()] }
 }

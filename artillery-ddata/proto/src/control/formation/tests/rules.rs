@@ -17,51 +17,51 @@ pub(super) fn life(node: u8, store: u128) -> MemberId {
     MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store, starts: 1 } }
 }
 
-pub(super) fn settings(expect: u16) -> Settings {
-    Settings::new("shop", expect, ChainSettings::default())
+pub(super) fn settings(expect: u16) -> FormationSettings {
+    FormationSettings::new("shop", expect, ChainSettings::default())
 }
 
 pub(super) fn formation(node: u8, expect: u16) -> Formation {
     Formation::new(founder(life(node, 1)), settings(expect), u128::from(node)).unwrap()
 }
 
-pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Founding {
+pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Bootstrap {
     let members = members.iter().map(|&id| founder(id)).collect();
-    Founding::new(ClusterId(cluster), "shop", members)
+    Bootstrap::new(ClusterId(cluster), "shop", members)
 }
 
-/// What founder 2 proposes to found with 1 and 3.
+/// A proposal of founder 2, to found with 1 and 3.
 pub(super) fn proposal(attempt: u64) -> Proposal {
     let founding = founding(100 + u128::from(attempt), &[life(1, 1), life(2, 1), life(3, 1)]);
     Proposal { proposer: life(2, 1), attempt, founding }
 }
 
-pub(super) fn accepted(founders: &[u16]) -> Progress {
-    Progress { accepted: founders.iter().copied().collect(), ..Progress::default() }
+pub(super) fn accepted(founders: &[u16]) -> ProposalProgress {
+    ProposalProgress { accepted: founders.iter().copied().collect(), ..ProposalProgress::default() }
 }
 
 fn propose(proposal: &Proposal) -> FormationMessage {
     FormationMessage::Propose { proposal: Box::new(proposal.clone()), progress: accepted(&[1]) }
 }
 
-pub(super) fn tell(formation: &mut Formation, from: MemberId, message: FormationMessage) -> Vec<Output> {
-    input(formation, NOW, Input::Receive { from, message })
+pub(super) fn tell(formation: &mut Formation, from: MemberId, message: FormationMessage) -> Vec<FormationOutput> {
+    input(formation, NOW, FormationInput::Receive { from, message })
 }
 
-pub(super) fn input(formation: &mut Formation, now: Timestamp, input: Input) -> Vec<Output> {
+pub(super) fn input(formation: &mut Formation, now: Timestamp, input: FormationInput) -> Vec<FormationOutput> {
     formation.handle(now, input);
     std::iter::from_fn(|| formation.poll_output()).collect()
 }
 
-pub(super) fn refused(outputs: &[Output]) -> Option<(MemberId, Reason)> {
+pub(super) fn refused(outputs: &[FormationOutput]) -> Option<(MemberId, RejectReason)> {
     outputs.iter().find_map(|output| match output {
-        Output::Send { to, message: FormationMessage::Refused { reason, .. } } => Some((*to, *reason)),
+        FormationOutput::Send { to, message: FormationMessage::Refused { reason, .. } } => Some((*to, *reason)),
         _ => None,
     })
 }
 
-pub(super) fn seen(node: u8, cluster: Option<u128>) -> Input {
-    Input::Seen(Candidate { founder: founder(life(node, 1)), cluster: cluster.map(ClusterId) })
+pub(super) fn seen(node: u8, cluster: Option<u128>) -> FormationInput {
+    FormationInput::Seen(FounderCandidate { founder: founder(life(node, 1)), cluster: cluster.map(ClusterId) })
 }
 
 #[test]
@@ -69,19 +69,19 @@ fn settings_out_of_their_limits_are_named() {
     assert_eq!(settings(0).validate(), Err(InvalidSettings::Expect(0)));
     assert_eq!(settings(MAX_FOUNDERS).validate(), Ok(()));
     assert_eq!(settings(MAX_FOUNDERS + 1).validate(), Err(InvalidSettings::Expect(MAX_FOUNDERS + 1)));
-    let hasty = Settings { repeat: Duration::ZERO, ..settings(3) };
+    let hasty = FormationSettings { repeat: Duration::ZERO, ..settings(3) };
     assert_eq!(hasty.validate(), Err(InvalidSettings::ZeroTime));
     let chains = ChainSettings { chains: 0, ..ChainSettings::default() };
-    assert!(matches!(Settings { chains, ..settings(3) }.validate(), Err(InvalidSettings::Chains(_))));
+    assert!(matches!(FormationSettings { chains, ..settings(3) }.validate(), Err(InvalidSettings::Chains(_))));
 }
 
 #[test]
 fn a_cluster_of_one_forms_at_the_first_tick() {
     let mut alone = formation(1, 1);
     assert_eq!(alone.next_tick(), Some(Timestamp::ZERO));
-    let outputs = input(&mut alone, NOW, Input::Tick);
+    let outputs = input(&mut alone, NOW, FormationInput::Tick);
     let founding = alone.founding().expect("it belongs to a cluster").clone();
-    assert_eq!(outputs, [Output::Formed(founding.clone())]);
+    assert_eq!(outputs, [FormationOutput::Formed(founding.clone())]);
     assert_eq!(founding.members, [founder(life(1, 1))]);
     assert_eq!(alone.next_tick(), None);
 }
@@ -91,15 +91,15 @@ fn too_few_nodes_wait() {
     let mut node = formation(1, 3);
     input(&mut node, NOW, seen(2, None));
     assert_eq!(node.next_tick(), None);
-    assert_eq!(node.phase(), Phase::Free { seen: 2, expect: 3, refused: None });
+    assert_eq!(node.phase(), FormationPhase::Free { seen: 2, expect: 3, refused: None });
     input(&mut node, NOW, seen(3, None));
     assert!(node.next_tick().is_some());
-    input(&mut node, NOW, Input::Gone(life(3, 1)));
+    input(&mut node, NOW, FormationInput::Gone(life(3, 1)));
     assert_eq!(node.next_tick(), None);
 }
 
 #[test]
-fn the_lowest_proposes_first_and_to_those_that_it_saw() {
+fn the_lowest_node_proposes_first_to_the_nodes_it_saw() {
     let (mut low, mut high) = (formation(1, 3), formation(9, 3));
     for node in [1, 3, 5, 9] {
         input(&mut low, NOW, seen(node, None));
@@ -107,11 +107,11 @@ fn the_lowest_proposes_first_and_to_those_that_it_saw() {
     }
     let (first, later) = (low.next_tick().unwrap(), high.next_tick().unwrap());
     assert!(first < later);
-    let outputs = input(&mut low, first, Input::Tick);
-    let Phase::Accepted(id) = low.phase() else { panic!("it proposed, so it accepted") };
+    let outputs = input(&mut low, first, FormationInput::Tick);
+    let FormationPhase::Accepted(id) = low.phase() else { panic!("it proposed, so it accepted") };
     assert_eq!((id.proposer, id.attempt), (life(1, 1), 1));
     assert_eq!(low.named().collect::<Vec<_>>(), [life(1, 1), life(3, 1), life(5, 1)]);
-    let told: Vec<_> = outputs.iter().map(|output| matches!(output, Output::Send { .. })).collect();
+    let told: Vec<_> = outputs.iter().map(|output| matches!(output, FormationOutput::Send { .. })).collect();
     assert_eq!(told, [true, true], "one message to each of the others");
 }
 
@@ -119,7 +119,7 @@ fn the_lowest_proposes_first_and_to_those_that_it_saw() {
 fn cluster_ids_are_fresh() {
     let id = |seed| {
         let mut alone = Formation::new(founder(life(1, 1)), settings(1), seed).unwrap();
-        input(&mut alone, NOW, Input::Tick);
+        input(&mut alone, NOW, FormationInput::Tick);
         alone.founding().unwrap().cluster
     };
     assert_eq!(id(1), id(1));
@@ -130,38 +130,38 @@ fn cluster_ids_are_fresh() {
 fn a_node_accepts_one_proposal_and_refuses_the_others_for_ever() {
     let mut node = formation(1, 3);
     assert_eq!(refused(&tell(&mut node, life(2, 1), propose(&proposal(1)))), None);
-    assert_eq!(node.phase(), Phase::Accepted(proposal(1).id()));
+    assert_eq!(node.phase(), FormationPhase::Accepted(proposal(1).id()));
     let rival = Proposal { proposer: life(3, 1), attempt: 4, ..proposal(9) };
     let outputs = tell(&mut node, life(3, 1), propose(&rival));
-    assert_eq!(refused(&outputs), Some((life(3, 1), Reason::Busy)));
-    let over = FormationMessage::Refused { id: proposal(1).id(), reason: Reason::Busy };
+    assert_eq!(refused(&outputs), Some((life(3, 1), RejectReason::Busy)));
+    let over = FormationMessage::Refused { id: proposal(1).id(), reason: RejectReason::Busy };
     tell(&mut node, life(3, 1), over);
-    assert!(matches!(node.phase(), Phase::Free { refused: Some((_, Reason::Busy)), .. }));
+    assert!(matches!(node.phase(), FormationPhase::Free { refused: Some((_, RejectReason::Busy)), .. }));
     for old in [rival, proposal(1)] {
         let outputs = tell(&mut node, life(2, 1), propose(&old));
-        assert_eq!(refused(&outputs), Some((life(2, 1), Reason::Over)), "refused once, refused for ever");
+        assert_eq!(refused(&outputs), Some((life(2, 1), RejectReason::Over)), "refused once, refused for ever");
     }
     tell(&mut node, life(2, 1), propose(&proposal(2)));
-    assert_eq!(node.phase(), Phase::Accepted(proposal(2).id()));
+    assert_eq!(node.phase(), FormationPhase::Accepted(proposal(2).id()));
 }
 
 #[test]
-fn another_life_is_not_named() {
+fn another_incarnation_is_not_named() {
     let mut node = Formation::new(founder(life(1, 2)), settings(3), 1).unwrap();
     assert_eq!(tell(&mut node, life(2, 1), propose(&proposal(1))), []);
-    assert!(matches!(node.phase(), Phase::Free { .. }));
+    assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
 #[test]
-fn strangers_are_not_listened_to() {
+fn strangers_are_ignored() {
     let mut node = formation(1, 3);
     assert_eq!(tell(&mut node, life(7, 1), propose(&proposal(1))), []);
     tell(&mut node, life(2, 1), propose(&proposal(1)));
     for stranger in [life(7, 1), life(3, 2)] {
         let id = proposal(1).id();
-        tell(&mut node, stranger, FormationMessage::Refused { id, reason: Reason::Busy });
+        tell(&mut node, stranger, FormationMessage::Refused { id, reason: RejectReason::Busy });
         tell(&mut node, stranger, FormationMessage::Formed(Box::new(founding(5, &[stranger]))));
-        assert_eq!(node.phase(), Phase::Accepted(id), "{stranger:?} is no founder");
+        assert_eq!(node.phase(), FormationPhase::Accepted(id), "{stranger:?} is no founder");
     }
 }
 
@@ -170,18 +170,18 @@ fn a_proposal_must_make_sense() {
     let mut node = formation(1, 3);
     let mut twice = proposal(1);
     twice.founding.members[2] = founder(life(2, 2));
-    assert_eq!(tell(&mut node, life(2, 1), propose(&twice)), [], "a node that is named in two lives");
+    assert_eq!(tell(&mut node, life(2, 1), propose(&twice)), [], "a node is named in two incarnations");
     let foreign = Proposal { proposer: life(7, 1), ..proposal(1) };
     assert_eq!(tell(&mut node, life(2, 1), propose(&foreign)), [], "its proposer is not among its founders");
     let mut timeless = proposal(1);
     timeless.founding.timing.lease = Duration::MAX;
     assert_eq!(tell(&mut node, life(2, 1), propose(&timeless)), [], "a lease without an end");
-    assert!(matches!(node.phase(), Phase::Free { .. }));
+    assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
 #[test]
 fn other_settings_are_refused_and_shown() {
-    let changes: [fn(&mut Founding); 3] = [
+    let changes: [fn(&mut Bootstrap); 3] = [
         |founding| founding.settings.replicas = 2,
         |founding| founding.name.push('x'),
         |founding| drop(founding.members.pop()),
@@ -191,7 +191,7 @@ fn other_settings_are_refused_and_shown() {
         let mut other = proposal(1);
         change(&mut other.founding);
         let outputs = tell(&mut node, life(2, 1), propose(&other));
-        assert_eq!(refused(&outputs), Some((life(2, 1), Reason::Settings)));
+        assert_eq!(refused(&outputs), Some((life(2, 1), RejectReason::Settings)));
     }
 }
 
@@ -202,40 +202,40 @@ fn other_times_are_accepted_and_the_proposers_count() {
     other.founding.timing = timing;
     let mut node = formation(1, 3);
     tell(&mut node, life(2, 1), propose(&other));
-    assert_eq!(node.phase(), Phase::Accepted(other.id()));
+    assert_eq!(node.phase(), FormationPhase::Accepted(other.id()));
     tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(other.founding)));
     assert_eq!(node.founding().map(|founding| founding.timing), Some(timing));
 
-    let settings = Settings { timing, ..settings(1) };
+    let settings = FormationSettings { timing, ..settings(1) };
     let mut alone = Formation::new(founder(life(1, 1)), settings, 1).unwrap();
-    input(&mut alone, NOW, Input::Tick);
+    input(&mut alone, NOW, FormationInput::Tick);
     assert_eq!(alone.founding().map(|founding| founding.timing), Some(timing), "what it proposes itself");
 }
 
 #[test]
-fn a_proposal_that_names_a_replaced_life_is_refused() {
+fn a_proposal_that_names_a_replaced_incarnation_is_refused() {
     let mut node = formation(1, 3);
-    input(&mut node, NOW, Input::Replaced(life(3, 1)));
+    input(&mut node, NOW, FormationInput::Replaced(life(3, 1)));
     let outputs = tell(&mut node, life(2, 1), propose(&proposal(1)));
-    assert_eq!(refused(&outputs), Some((life(2, 1), Reason::Over)));
+    assert_eq!(refused(&outputs), Some((life(2, 1), RejectReason::Over)));
 }
 
 #[test]
 fn one_replaced_founder_is_no_reason_to_give_up_and_a_majority_is() {
     let mut node = formation(1, 3);
     tell(&mut node, life(2, 1), propose(&proposal(1)));
-    input(&mut node, NOW, Input::Replaced(life(3, 1)));
-    assert_eq!(node.phase(), Phase::Accepted(proposal(1).id()));
-    input(&mut node, NOW, Input::Replaced(life(2, 1)));
-    assert!(matches!(node.phase(), Phase::Free { .. }));
+    input(&mut node, NOW, FormationInput::Replaced(life(3, 1)));
+    assert_eq!(node.phase(), FormationPhase::Accepted(proposal(1).id()));
+    input(&mut node, NOW, FormationInput::Replaced(life(2, 1)));
+    assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
 #[test]
-fn who_hears_of_the_verdict_belongs() {
+fn a_founder_that_hears_the_verdict_belongs() {
     let mut node = formation(1, 3);
     tell(&mut node, life(2, 1), propose(&proposal(1)));
     let outputs = tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(proposal(1).founding)));
-    assert_eq!(outputs, [Output::Formed(Arc::new(proposal(1).founding))]);
+    assert_eq!(outputs, [FormationOutput::Formed(Arc::new(proposal(1).founding))]);
 }
 
 #[test]
@@ -244,13 +244,16 @@ fn a_free_node_that_meets_a_member_asks_and_becomes_a_spare() {
     input(&mut node, NOW, seen(2, None));
     input(&mut node, NOW, seen(3, None));
     let outputs = input(&mut node, NOW, seen(4, Some(5)));
-    assert_eq!(outputs, [Output::Send { to: life(4, 1), message: FormationMessage::Ask }]);
+    assert_eq!(outputs, [FormationOutput::Send { to: life(4, 1), message: FormationMessage::Ask }]);
     let again = node.next_tick().expect("it asks again");
     assert_eq!(again, NOW + settings(3).repeat, "and proposes nothing meanwhile");
-    assert_eq!(refused(&tell(&mut node, life(2, 1), propose(&proposal(1)))), Some((life(2, 1), Reason::Elsewhere)));
+    assert_eq!(
+        refused(&tell(&mut node, life(2, 1), propose(&proposal(1)))),
+        Some((life(2, 1), RejectReason::Elsewhere))
+    );
     let cluster = founding(5, &[life(4, 1), life(5, 1), life(6, 1)]);
     let outputs = tell(&mut node, life(4, 1), FormationMessage::Formed(Box::new(cluster.clone())));
-    assert_eq!(outputs, [Output::Joined(Arc::new(cluster))]);
+    assert_eq!(outputs, [FormationOutput::Joined(Arc::new(cluster))]);
 }
 
 #[test]
@@ -267,10 +270,11 @@ fn a_founding_that_makes_no_sense_is_ignored() {
 }
 
 #[test]
-fn a_member_never_forms_another_cluster_and_tells_who_asks() {
+fn a_member_never_forms_another_cluster_and_names_its_own() {
     let own = Arc::new(founding(5, &[life(1, 7)]));
     let mut node = Formation::member(founder(life(1, 1)), settings(3), own.clone()).unwrap();
-    let answer = |to| [Output::Send { to, message: FormationMessage::Formed(Box::new(Founding::clone(&own))) }];
+    let answer =
+        |to| [FormationOutput::Send { to, message: FormationMessage::Formed(Box::new(Bootstrap::clone(&own))) }];
     assert_eq!(tell(&mut node, life(2, 1), propose(&proposal(1))), answer(life(2, 1)));
     assert_eq!(tell(&mut node, life(8, 1), FormationMessage::Ask), answer(life(8, 1)));
     let other = FormationMessage::Formed(Box::new(proposal(1).founding));
@@ -283,37 +287,41 @@ fn a_founder_that_belongs_elsewhere_ends_the_proposal() {
     let mut node = formation(1, 3);
     tell(&mut node, life(2, 1), propose(&proposal(1)));
     let other = Arc::new(founding(5, &[life(3, 1), life(4, 1), life(5, 1)]));
-    let outputs = tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(Founding::clone(&other))));
-    assert_eq!(outputs.last(), Some(&Output::Joined(other)));
+    let outputs = tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(Bootstrap::clone(&other))));
+    assert_eq!(outputs.last(), Some(&FormationOutput::Joined(other)));
 }
 
 #[test]
-fn a_replaced_life_says_nothing_any_more() {
+fn a_replaced_incarnation_is_silent() {
     let mut node = formation(1, 1);
-    input(&mut node, NOW, Input::Replaced(life(1, 1)));
-    assert_eq!((node.phase(), node.next_tick()), (Phase::Replaced, None));
-    assert_eq!(input(&mut node, NOW, Input::Tick), []);
+    input(&mut node, NOW, FormationInput::Replaced(life(1, 1)));
+    assert_eq!((node.phase(), node.next_tick()), (FormationPhase::Replaced, None));
+    assert_eq!(input(&mut node, NOW, FormationInput::Tick), []);
     assert_eq!(tell(&mut node, life(2, 1), FormationMessage::Ask), []);
 }
 
 #[test]
-fn those_that_did_not_answer_are_asked_last() {
+fn silent_nodes_are_asked_last() {
     let mut node = formation(1, 3);
     for other in [2, 3] {
         input(&mut node, NOW, seen(other, None));
     }
     let at = node.next_tick().unwrap();
-    input(&mut node, at, Input::Tick);
-    let Phase::Accepted(id) = node.phase() else { panic!("it proposed") };
-    // Founder 3 accepts, and abandons in a ballot of its own; founder 2 is never heard.
+    input(&mut node, at, FormationInput::Tick);
+    let FormationPhase::Accepted(id) = node.phase() else { panic!("it proposed") };
+    // Founder 3 accepts, and abandons in its own ballot; founder 2 is never heard.
     let ballot = Ballot { round: 1, owner: 2 };
-    let vote = Some(Vote { ballot, verdict: Verdict::Abandon });
-    let progress = Progress { accepted: [2].into(), promised: ballot, vote };
-    input(&mut node, at, Input::Receive { from: life(3, 1), message: FormationMessage::Progress { id, progress } });
-    assert!(matches!(node.phase(), Phase::Free { .. }), "two of three abandoned it");
+    let vote = Some(Vote { ballot, verdict: ProposalVerdict::Abandon });
+    let progress = ProposalProgress { accepted: [2].into(), promised: ballot, vote };
+    input(
+        &mut node,
+        at,
+        FormationInput::Receive { from: life(3, 1), message: FormationMessage::Progress { id, progress } },
+    );
+    assert!(matches!(node.phase(), FormationPhase::Free { .. }), "two of three abandoned it");
     input(&mut node, at, seen(4, None));
     let at = node.next_tick().unwrap();
-    input(&mut node, at, Input::Tick);
+    input(&mut node, at, FormationInput::Tick);
     assert_eq!(node.named().collect::<Vec<_>>(), [life(1, 1), life(3, 1), life(4, 1)]);
 }
 
@@ -330,15 +338,15 @@ fn messages_survive_the_codec_and_keep_their_numbers() {
     let messages = [
         propose(&proposal(1)),
         FormationMessage::Progress { id: proposal(1).id(), progress: accepted(&[0, 2]) },
-        FormationMessage::Refused { id: proposal(1).id(), reason: Reason::Settings },
+        FormationMessage::Refused { id: proposal(1).id(), reason: RejectReason::Settings },
         FormationMessage::Ask,
         FormationMessage::Formed(Box::new(proposal(1).founding)),
     ];
     for (number, message) in messages.into_iter().enumerate() {
         let mut bytes = vec![];
-        artillery_core::codec::encode(&message, &mut bytes).unwrap();
+        artillery_core::internal::codec::encode(&message, &mut bytes).unwrap();
         assert_eq!(bytes[0], number as u8);
-        assert_eq!(artillery_core::codec::decode(&bytes), Ok(message));
+        assert_eq!(artillery_core::internal::codec::decode(&bytes), Ok(message));
     }
 }
 
@@ -346,10 +354,10 @@ fn messages_survive_the_codec_and_keep_their_numbers() {
 fn any_founder_finishes_what_a_dead_proposer_began() {
     let mut network = Network::new(1, 3, 3, 0, false, None);
     let end = network.now + Duration::from_secs(5);
-    assert!(network.run_until(end, |network| matches!(network.phase(0), Some(Phase::Accepted(_)))
-        && matches!(network.phase(1), Some(Phase::Accepted(_)))
-        && matches!(network.phase(2), Some(Phase::Accepted(_)))));
-    let Some(Phase::Accepted(id)) = network.phase(0) else { unreachable!() };
+    assert!(network.run_until(end, |network| matches!(network.phase(0), Some(FormationPhase::Accepted(_)))
+        && matches!(network.phase(1), Some(FormationPhase::Accepted(_)))
+        && matches!(network.phase(2), Some(FormationPhase::Accepted(_)))));
+    let Some(FormationPhase::Accepted(id)) = network.phase(0) else { unreachable!() };
     let proposer = (0..3).find(|&at| network.id(at) == id.proposer).unwrap();
     network.kill(proposer);
     network.run_for(20_000);
@@ -359,7 +367,7 @@ fn any_founder_finishes_what_a_dead_proposer_began() {
 }
 
 #[test]
-fn a_dead_minority_holds_up_nobody() {
+fn a_dead_minority_does_not_block() {
     let mut network = Network::new(4, 3, 4, 0, false, None);
     network.run_until(network.now + Duration::from_millis(100), |_| false);
     network.kill(2);
@@ -392,5 +400,5 @@ fn a_latecomer_joins_as_a_spare_and_a_restarted_founder_too() {
     network.restart(1);
     network.run_for(10_000);
     assert_eq!(network.cluster(3), Some((cluster, false)));
-    assert_eq!(network.cluster(1), Some((cluster, false)), "its new life is no founder");
+    assert_eq!(network.cluster(1), Some((cluster, false)), "its new incarnation is no founder");
 }

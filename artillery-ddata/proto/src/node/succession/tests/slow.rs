@@ -1,18 +1,18 @@
-//! The same where answers take a while, are late, or never come.
+//! Successions in a network where answers take a while, are late, or never come.
 
 use super::*;
 use crate::{
     ChainMember, Epoch, Role,
     control::{
         Term,
-        log::{ChainChange, Change, LogEntry, LogIndex},
+        log::{ChainChange, ConfigChange, LogEntry, LogIndex},
     },
 };
 
-/// A network with a way there and back that takes a while.
+/// A network with a round trip that takes a while.
 struct Slow {
     rig: Rig,
-    /// There and back.
+    /// The time of a round trip.
     takes: Duration,
     leader: Option<MemberId>,
     under_way: Vec<(Timestamp, MemberId, Option<u64>)>,
@@ -25,7 +25,7 @@ impl Slow {
 
     fn send(&mut self) {
         let now = self.rig.now;
-        while let Some((to, _, renewal)) = self.rig.node.poll_renewal(now, |_| Some(Progress::default())) {
+        while let Some((to, _, renewal)) = self.rig.node.poll_renewal(now, |_| Some(ChainProgress::default())) {
             let answers = self.rig.answer.contains(&to);
             let after = if answers { self.takes } else { LEASE };
             self.under_way.push((now + after, to, answers.then_some(renewal.number)));
@@ -46,13 +46,13 @@ impl Slow {
             let now = self.rig.now;
             for (_, from, number) in self.under_way.extract_if(.., |(at, ..)| *at <= now) {
                 let renewed = number.map(|number| Renewed::bare(number, self.leader));
-                self.rig.node.handle(now, Input::Renewed { from, renewed });
+                self.rig.node.handle(now, NodeInput::Renewed { from, renewed });
             }
-            self.rig.node.handle(now, Input::Tick);
+            self.rig.node.handle(now, NodeInput::Tick);
         }
     }
 
-    /// The longest time for which a node was sent nothing, in so many leases.
+    /// The longest time without a message to node `to`, within so many leases.
     fn longest_silence(&mut self, to: MemberId, leases: u32) -> Duration {
         let (mut longest, mut last) = (Duration::ZERO, self.rig.now);
         let end = self.rig.now + LEASE * leases;
@@ -67,12 +67,12 @@ impl Slow {
     }
 }
 
-fn is_over(said: &Output) -> bool {
-    *said == Output::Succeeded { by: BY }
+fn is_over(said: &NodeOutput) -> bool {
+    *said == NodeOutput::Succeeded { by: BY }
 }
 
 #[test]
-fn the_last_that_are_asked_have_time_to_answer() {
+fn the_last_asked_nodes_have_time_to_answer() {
     let mut slow = Slow::new(Rig::new(4, 10..19, &[18]), 30);
     slow.rig.succeeded();
     slow.pass(LEASE * 20);
@@ -85,43 +85,43 @@ fn a_confirmed_leader_is_one_of_its_own() {
     slow.leader = Some(id(5));
     let configs = slow.rig.node.configs().clone();
     let voters = BTreeSet::new();
-    slow.rig.node.handle(slow.rig.now, Input::Log { leads: None, leader: Some(id(5)), configs, voters });
+    slow.rig.node.handle(slow.rig.now, NodeInput::Log { leads: None, leader: Some(id(5)), configs, voters });
     slow.pass(LEASE);
     slow.rig.succeeded();
     slow.pass(LEASE * 20);
     assert_eq!(slow.rig.count(is_over), 0);
 }
 
-/// The answers are there, and the calls have timed out before they are read.
+/// The answers have come, but the calls time out before they are read.
 #[test]
-fn a_short_pause_makes_nobody_give_way() {
+fn a_short_pause_makes_no_node_give_way() {
     let mut slow = Slow::new(Rig::new(4, [1, 5], &[1, 2, 3, 5]), 5);
     slow.pass(LEASE * 3);
     slow.rig.succeeded();
     slow.send();
     slow.rig.now = slow.rig.now + LEASE * 14 / 10;
-    slow.rig.node.handle(slow.rig.now, Input::Tick);
+    slow.rig.node.handle(slow.rig.now, NodeInput::Tick);
     slow.pass(LEASE * 20);
     assert_eq!(slow.rig.count(is_over), 0);
 }
 
 #[test]
-fn a_node_that_was_paused_takes_no_member_for_gone() {
+fn a_paused_node_takes_no_member_for_gone() {
     let mut slow = Slow::new(Rig::new(4, [], &[1, 2, 3]), 5);
     slow.pass(LEASE * 10);
     slow.rig.now = slow.rig.now + LEASE * 10;
     slow.pass(LEASE * 10);
-    assert_eq!(slow.rig.events(Event::Orphaned), 0);
+    assert_eq!(slow.rig.events(NodeEvent::Orphaned), 0);
 }
 
-/// A node asks those that are silent beside its renewals, never in their place.
+/// A node asks silent nodes beside its renewals, never in their place.
 #[test]
-fn the_leader_hears_of_a_node_however_many_others_are_silent() {
+fn the_leader_hears_a_node_beside_many_silent_ones() {
     for (me, told) in [(4, false), (4, true), (3, true)] {
         let mut rig = Rig::new(me, 10..40, &[30]);
         let configs = rig.node.configs().clone();
         let voters = (10..40).map(id).collect();
-        rig.node.handle(rig.now, Input::Log { leads: None, leader: Some(id(30)), configs, voters });
+        rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: Some(id(30)), configs, voters });
         let mut slow = Slow::new(rig, 5);
         slow.leader = Some(id(30));
         slow.pass(LEASE * 10);
@@ -142,12 +142,12 @@ fn a_last_copy_with_a_joiner_goes_on() {
     let members = vec![ChainMember { id: id(3), role: Role::Serving }, ChainMember { id: id(9), role: Role::Syncing }];
     let change = ChainChange { replaces: old.epoch, config: crate::ChainConfig { members, ..old } };
     let index = configs.applied().next();
-    configs.apply(&LogEntry { term: Term(1), index, change: Change::Chains(vec![change]) }).unwrap();
+    configs.apply(&LogEntry { term: Term(1), index, change: ConfigChange::Chains(vec![change]) }).unwrap();
     let (configs, voters) = (Arc::new(configs), BTreeSet::from([id(3)]));
-    rig.node.handle(rig.now, Input::Log { leads: None, leader: None, configs, voters });
+    rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: None, configs, voters });
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!((rig.orders(&Order::Yield { by: BY }), rig.events(Event::Refuses { by: BY })), (0, 1));
+    assert_eq!((rig.orders(&ChainOrder::Yield { by: BY }), rig.events(NodeEvent::Refuses { by: BY })), (0, 1));
 }
 
 #[test]
@@ -155,39 +155,39 @@ fn a_node_that_gave_way_serves_again_under_the_history_that_an_operator_begins()
     let mut rig = Rig::new(3, [1, 2, 3], &[]);
     rig.succeeded();
     rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&Order::Yield { by: BY }), 1);
+    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1);
     let old = rig.node.configs().clone();
     let configs = Arc::new(old.recovered(old.history().next(77), id(3), Epoch(1), LogIndex(9)));
     let voters = BTreeSet::from([id(3)]);
-    rig.node.handle(rig.now, Input::Log { leads: Some(Term(9)), leader: Some(id(3)), configs, voters });
+    rig.node.handle(rig.now, NodeInput::Log { leads: Some(Term(9)), leader: Some(id(3)), configs, voters });
     rig.succeeded();
     rig.pass(LEASE * 20);
-    assert_eq!((rig.orders(&Order::Proceed), rig.orders(&Order::Yield { by: BY })), (1, 1));
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.orders(&ChainOrder::Yield { by: BY })), (1, 1));
 }
 
 #[test]
 fn two_successors_that_are_met_in_turn_are_decided_on() {
     let mut rig = Rig::new(4, [], &[]);
     for turn in 0..40 {
-        rig.node.handle(rig.now, Input::Succeeded { by: ClusterId(6 + turn % 2) });
+        rig.node.handle(rig.now, NodeInput::Succeeded { by: ClusterId(6 + turn % 2) });
         rig.pass(LEASE / 2);
     }
     assert_eq!(rig.count(is_over), 1);
 }
 
-/// It lay in the socket while the node was paused for a minute.
+/// The answer lay in the socket while the node was paused for a minute.
 #[test]
-fn an_old_word_of_the_leader_makes_no_node_ready() {
+fn an_old_answer_of_the_leader_makes_no_node_ready() {
     let mut rig = Rig::new(4, [5], &[]);
     let configs = rig.node.configs().clone();
-    rig.node.handle(rig.now, Input::Log { leads: None, leader: Some(id(5)), configs, voters: [id(5)].into() });
+    rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: Some(id(5)), configs, voters: [id(5)].into() });
     rig.now = rig.now + LEASE;
-    rig.node.handle(rig.now, Input::Tick);
-    let sent = std::iter::from_fn(|| rig.node.poll_renewal(rig.now, |_| Some(Progress::default())));
+    rig.node.handle(rig.now, NodeInput::Tick);
+    let sent = std::iter::from_fn(|| rig.node.poll_renewal(rig.now, |_| Some(ChainProgress::default())));
     let (_, _, renewal) = sent.into_iter().find(|(to, ..)| *to == id(5)).unwrap();
     rig.now = rig.now + LEASE * 60;
     let renewed = Renewed { settled: Ok(()), ..Renewed::bare(renewal.number, Some(id(5))) };
-    rig.node.handle(rig.now, Input::Renewed { from: id(5), renewed: Some(renewed) });
+    rig.node.handle(rig.now, NodeInput::Renewed { from: id(5), renewed: Some(renewed) });
     rig.said.extend(std::iter::from_fn(|| rig.node.poll_output()));
-    assert_eq!(rig.count(|said| *said == Output::Ready), 0);
+    assert_eq!(rig.count(|said| *said == NodeOutput::Ready), 0);
 }

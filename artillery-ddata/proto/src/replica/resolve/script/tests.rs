@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Version,
-    replica::{Expected, Write},
+    api::{Expected, Write},
 };
 
 const AT: Version = Version::new(1, 9);
@@ -37,26 +37,26 @@ fn found(sequence: u64, value: &str) -> StepOutcome {
     StepOutcome::Found(Some((Version::new(1, sequence), b(value))))
 }
 
-fn steps(steps: impl Into<Vec<ScriptStep>>) -> Group {
-    Group { require: Vec::new(), steps: steps.into() }
+fn steps(steps: impl Into<Vec<ScriptStep>>) -> ScriptGroup {
+    ScriptGroup { require: Vec::new(), steps: steps.into() }
 }
 
-fn resolved(require: impl Into<Vec<Requirement>>, groups: impl Into<Vec<Group>>) -> Resolved {
-    let script = Script { require: require.into(), groups: groups.into() };
+fn resolved(require: impl Into<Vec<Requirement>>, groups: impl Into<Vec<ScriptGroup>>) -> Resolved {
+    let script = ScriptWrite { require: require.into(), groups: groups.into() };
     let mut resolved = resolve(Write::Script(script), TERMS, read).expect("the store doesn't fail");
     resolved.join_some(usize::MAX);
     resolved
 }
 
 /// Keys and values as they are afterwards, and what the groups told.
-fn ran(groups: impl Into<Vec<Group>>) -> (Vec<(Bytes, Option<Bytes>)>, Vec<GroupOutcome>) {
+fn ran(groups: impl Into<Vec<ScriptGroup>>) -> (Vec<(Bytes, Option<Bytes>)>, Vec<GroupOutcome>) {
     let resolved = resolved([], groups);
-    assert_eq!(resolved.outcome, Outcome::Ran);
-    let Seen::Results(outcomes) = resolved.seen else { panic!("{:?} are no results", resolved.seen) };
+    assert_eq!(resolved.outcome, RequestOutcome::Ran);
+    let WriteResult::Results(outcomes) = resolved.seen else { panic!("{:?} are no results", resolved.seen) };
     (resolved.changes.into_iter().map(|change| (change.key, change.value)).collect(), outcomes)
 }
 
-fn failed(step: u32, failure: Failure) -> GroupOutcome {
+fn failed(step: u32, failure: RequestFailure) -> GroupOutcome {
     Err(GroupFailure::Failed { step, failure })
 }
 
@@ -90,9 +90,9 @@ fn a_group_fails_alone_and_whole() {
         outcomes,
         [
             Ok(vec![StepOutcome::Done]),
-            failed(2, Failure::NotANumber),
-            failed(0, Failure::Overflow),
-            failed(0, Failure::TooLarge(9)),
+            failed(2, RequestFailure::NotANumber),
+            failed(0, RequestFailure::Overflow),
+            failed(0, RequestFailure::TooLarge(9)),
             Ok(vec![StepOutcome::Number(2)]),
         ]
     );
@@ -100,7 +100,7 @@ fn a_group_fails_alone_and_whole() {
 
 #[test]
 fn a_groups_requirements_see_the_groups_before_it() {
-    let only_if = |key, expected, step| Group { require: vec![require(key, expected)], steps: vec![step] };
+    let only_if = |key, expected, step| ScriptGroup { require: vec![require(key, expected)], steps: vec![step] };
     let groups = [
         only_if("new", Expected::Absent, put("new", "1")),
         only_if("new", Expected::Absent, put("new", "2")),
@@ -129,10 +129,10 @@ fn a_groups_requirements_see_the_groups_before_it() {
 fn its_own_requirements_are_about_what_was_before() {
     let groups = [steps([put("text", "x")])];
     let met = [require("text", Expected::Version(Version::new(1, 2))), require("new", Expected::Absent)];
-    assert_eq!(resolved(met.clone(), groups.clone()).outcome, Outcome::Ran);
+    assert_eq!(resolved(met.clone(), groups.clone()).outcome, RequestOutcome::Ran);
     let [first, second] = met;
     let unmet = resolved([first, second, require("number", Expected::Absent)], groups);
-    assert_eq!(unmet.outcome, Outcome::Unmet { step: 2, version: Version::new(1, 1) });
+    assert_eq!(unmet.outcome, RequestOutcome::Unmet { step: 2, version: Version::new(1, 1) });
     assert_eq!((unmet.changes.len(), unmet.seen.value()), (0, Some(b("41"))));
 }
 
@@ -149,14 +149,14 @@ fn what_is_absent_all_along_gets_no_tombstone() {
 #[test]
 fn results_beyond_the_limit_stop_all_of_it() {
     let told = |gets: usize| resolved([], [steps([put("new", "1")]), steps(vec![get("text"); gets])]);
-    assert_eq!(told(2).outcome, Outcome::Ran);
+    assert_eq!(told(2).outcome, RequestOutcome::Ran);
     let refused = told(3);
-    assert_eq!(refused.outcome, Outcome::Failed(Failure::ResultsTooLarge(9)));
+    assert_eq!(refused.outcome, RequestOutcome::Failed(RequestFailure::ResultsTooLarge(9)));
     assert_eq!((refused.changes.len(), refused.seen.results()), (0, 0));
 }
 
 #[test]
 fn an_empty_group_does_nothing() {
-    assert_eq!(ran([Group::default(), steps([put("new", "1")])]).1, [Ok(vec![]), Ok(vec![StepOutcome::Done])]);
-    assert_eq!(resolved([require("new", Expected::Absent)], []).outcome, Outcome::Ran);
+    assert_eq!(ran([ScriptGroup::default(), steps([put("new", "1")])]).1, [Ok(vec![]), Ok(vec![StepOutcome::Done])]);
+    assert_eq!(resolved([require("new", Expected::Absent)], []).outcome, RequestOutcome::Ran);
 }

@@ -2,24 +2,24 @@
 
 use super::*;
 use crate::{
-    store::{Held, Record},
-    update::MAX_TAKEN,
+    store::{Held, ScanRecord},
+    types::update::MAX_TAKEN,
 };
 
-fn mark() -> impl Strategy<Value = Mark> {
+fn mark() -> impl Strategy<Value = SnapshotCursor> {
     let behind = prop::option::of(prop::collection::vec(any::<u8>(), 0..9).prop_map(Bytes::from));
-    (number(), behind, number()).prop_map(|(sessions, behind, bytes)| Mark { sessions, behind, bytes })
+    (number(), behind, number()).prop_map(|(sessions, behind, bytes)| SnapshotCursor { sessions, behind, bytes })
 }
 
-pub(super) fn some_progress() -> impl Strategy<Value = Option<Box<Progress>>> {
+pub(super) fn some_progress() -> impl Strategy<Value = Option<Box<SnapshotProgress>>> {
     prop::option::of((number(), mark(), number(), any::<(bool, bool, bool, bool)>()).prop_map(
         |(id, mark, upto, (again, missed, hold, ended))| {
-            Box::new(Progress { id, mark, again, upto: Sequence(upto), missed, hold, ended })
+            Box::new(SnapshotProgress { id, mark, again, upto: Sequence(upto), missed, hold, ended })
         },
     ))
 }
 
-fn beginning() -> impl Strategy<Value = (Mark, SnapshotContent)> {
+fn beginning() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     let steps = prop::collection::vec((1..300_u64, 1..300_u64), 0..4);
     (version(), steps, 0..300_u64, number(), number()).prop_map(|(said, steps, more, chain_time, sessions)| {
         let mut last = (Epoch(0), Sequence(0));
@@ -30,11 +30,14 @@ fn beginning() -> impl Strategy<Value = (Mark, SnapshotContent)> {
         let epochs: Vec<_> = rising.collect();
         let of = |&(epoch, first): &(Epoch, Sequence)| Version { epoch, sequence: Sequence(first.0 + more) };
         let version = epochs.last().map_or(Version::NONE, of);
-        (Mark::default(), SnapshotContent::Begin(Beginning { said, version, epochs, chain_time, sessions }))
+        (
+            SnapshotCursor::default(),
+            SnapshotContent::Begin(SnapshotHeader { said, version, epochs, chain_time, sessions }),
+        )
     })
 }
 
-fn entries() -> impl Strategy<Value = (Mark, SnapshotContent)> {
+fn entries() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     let session = || {
         (version(), number(), number()).prop_map(|(id, lowest, used)| SessionEntry::Session {
             id,
@@ -45,41 +48,41 @@ fn entries() -> impl Strategy<Value = (Mark, SnapshotContent)> {
     let taken = prop::option::of(prop_oneof![0..40_usize, Just(MAX_TAKEN)]);
     let record = (number(), version(), version(), taken).prop_map(|(number, version, took, taken)| {
         let taken = taken.map(|len| vec![7; len].into());
-        SessionEntry::Record { number, version, outcome: Outcome::Took(took), taken }
+        SessionEntry::Record { number, version, outcome: RequestOutcome::Took(took), taken }
     });
     let list = prop::collection::vec(prop_oneof![session(), record], 0..5);
     (0..1_u64 << 40, session(), list).prop_map(|(sessions, first, mut list)| {
         list.insert(0, first);
-        (Mark { sessions, ..Mark::default() }, SnapshotContent::Sessions(list))
+        (SnapshotCursor { sessions, ..SnapshotCursor::default() }, SnapshotContent::Sessions(list))
     })
 }
 
-fn records() -> impl Strategy<Value = (Mark, SnapshotContent)> {
+fn records() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     let value = prop_oneof![0..300_usize, Just(COPY_BELOW)];
     let list = prop::collection::btree_map(prop::collection::vec(any::<u8>(), 0..9), (1..u64::MAX, value), 1..5);
     (number(), any::<bool>(), list).prop_map(|(sessions, is_first, list)| {
-        let record = |(key, (sequence, len)): (Vec<u8>, (u64, usize))| Record {
+        let record = |(key, (sequence, len)): (Vec<u8>, (u64, usize))| ScanRecord {
             key: key.into(),
             held: Held { version: Version::new(3, sequence), value: Some(vec![1; len].into()) },
         };
         let mut records: Vec<_> = list.into_iter().map(record).collect();
         let behind = (!is_first && records.len() > 1).then(|| records.remove(0).key);
-        (Mark { sessions, behind, bytes: 0 }, SnapshotContent::Records(records))
+        (SnapshotCursor { sessions, behind, bytes: 0 }, SnapshotContent::Records(records))
     })
 }
 
-fn piece() -> impl Strategy<Value = (Mark, SnapshotContent)> {
+fn piece() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     let len = prop_oneof![1..300_usize, Just(MAX_CHUNK)];
     (number(), 0..1_u64 << 30, len, 0..1_u32 << 30, version()).prop_map(|(sessions, bytes, len, more, version)| {
         let version = Version { sequence: Sequence(version.sequence.0.clamp(1, u64::MAX - 1)), ..version };
         let whole = bytes as u32 + len as u32 + more;
         let piece = RecordPiece { key: "key".into(), version, len: whole, bytes: vec![1; len].into() };
-        (Mark { sessions, behind: Some("kex".into()), bytes }, SnapshotContent::Piece(piece))
+        (SnapshotCursor { sessions, behind: Some("kex".into()), bytes }, SnapshotContent::Piece(piece))
     })
 }
 
 pub(super) fn some_part() -> impl Strategy<Value = ChainMessage> {
-    let end = mark().prop_map(|mark| (Mark { bytes: 0, ..mark }, SnapshotContent::End));
+    let end = mark().prop_map(|mark| (SnapshotCursor { bytes: 0, ..mark }, SnapshotContent::End));
     (1..u64::MAX, number(), prop_oneof![beginning(), entries(), records(), piece(), end]).prop_map(
         |(id, watermark, (at, content))| {
             ChainMessage::Snapshot(SnapshotPart { id, at, watermark: Sequence(watermark), content })
@@ -87,26 +90,26 @@ pub(super) fn some_part() -> impl Strategy<Value = ChainMessage> {
     )
 }
 
-fn refused(at: Mark, content: SnapshotContent) -> HistoryError {
+fn refused(at: SnapshotCursor, content: SnapshotContent) -> HistoryError {
     match encode(&said(ChainMessage::Snapshot(SnapshotPart { id: 1, at, watermark: Sequence(9), content }))) {
         Err(EncodeError::History(error)) => error,
         other => panic!("{other:?}"),
     }
 }
 
-fn record(key: &'static str, sequence: u64, value: Option<&'static str>) -> Record {
-    Record { key: key.into(), held: Held { version: Version::new(1, sequence), value: value.map(Bytes::from) } }
+fn record(key: &'static str, sequence: u64, value: Option<&'static str>) -> ScanRecord {
+    ScanRecord { key: key.into(), held: Held { version: Version::new(1, sequence), value: value.map(Bytes::from) } }
 }
 
-fn behind(key: &'static str) -> Mark {
-    Mark { behind: Some(key.into()), ..Mark::default() }
+fn behind(key: &'static str) -> SnapshotCursor {
+    SnapshotCursor { behind: Some(key.into()), ..SnapshotCursor::default() }
 }
 
 #[test]
 fn a_part_stands_where_it_can() {
     let place = || HistoryError::from(SnapshotError::Place);
     let beginning =
-        Beginning { said: Version::NONE, version: Version::NONE, epochs: vec![], chain_time: 0, sessions: 0 };
+        SnapshotHeader { said: Version::NONE, version: Version::NONE, epochs: vec![], chain_time: 0, sessions: 0 };
     let begin = |beginning| SnapshotContent::Begin(beginning);
     assert_eq!(refused(behind("a"), begin(beginning.clone())), place());
     let session = SessionEntry::Session { id: Version::new(1, 1), lowest: 1, used: Sequence(1) };
@@ -114,44 +117,54 @@ fn a_part_stands_where_it_can() {
     let taken = |len| SessionEntry::Record {
         number: 1,
         version: Version::new(1, 1),
-        outcome: Outcome::Done,
+        outcome: RequestOutcome::Done,
         taken: Some(vec![0; len].into()),
     };
-    assert_eq!(refused(Mark::default(), SnapshotContent::Sessions(vec![taken(1)])), place(), "of which session?");
-    let at = Mark { sessions: 1, ..Mark::default() };
+    assert_eq!(
+        refused(SnapshotCursor::default(), SnapshotContent::Sessions(vec![taken(1)])),
+        place(),
+        "of which session?"
+    );
+    let at = SnapshotCursor { sessions: 1, ..SnapshotCursor::default() };
     let long = refused(at, SnapshotContent::Sessions(vec![taken(MAX_TAKEN + 1)]));
     assert_eq!(long, SnapshotError::Taken(4097).into());
-    let within = Mark { bytes: 1, ..behind("a") };
+    let within = SnapshotCursor { bytes: 1, ..behind("a") };
     assert_eq!(refused(within.clone(), SnapshotContent::Records(vec![record("b", 1, Some("v"))])), place());
     assert_eq!(refused(within, SnapshotContent::End), place());
     let epochs = vec![(Epoch(2), Sequence(5))];
-    let ahead = Beginning { version: Version::new(2, 4), epochs, ..beginning.clone() };
-    assert_eq!(refused(Mark::default(), begin(ahead)), SnapshotError::Epochs.into());
-    let unknown = Beginning { version: Version::new(2, 4), ..beginning };
-    assert_eq!(refused(Mark::default(), begin(unknown)), SnapshotError::Epochs.into());
-    let long = Mark { behind: Some(vec![0; MAX_KEY + 1].into()), ..Mark::default() };
+    let ahead = SnapshotHeader { version: Version::new(2, 4), epochs, ..beginning.clone() };
+    assert_eq!(refused(SnapshotCursor::default(), begin(ahead)), SnapshotError::Epochs.into());
+    let unknown = SnapshotHeader { version: Version::new(2, 4), ..beginning };
+    assert_eq!(refused(SnapshotCursor::default(), begin(unknown)), SnapshotError::Epochs.into());
+    let long = SnapshotCursor { behind: Some(vec![0; MAX_KEY + 1].into()), ..SnapshotCursor::default() };
     assert_eq!(refused(long.clone(), SnapshotContent::End), HistoryError::KeyTooLong(4097));
-    let progress =
-        Control { snapshot: Some(Box::new(Progress { mark: long, ..Progress::default() })), ..Control::default() };
+    let progress = Control {
+        snapshot: Some(Box::new(SnapshotProgress { mark: long, ..SnapshotProgress::default() })),
+        ..Control::default()
+    };
     assert!(encode(&said(ChainMessage::Control(progress))).is_err());
-    let numberless = SnapshotPart { id: 0, at: Mark::default(), watermark: Sequence(9), content: SnapshotContent::End };
+    let numberless =
+        SnapshotPart { id: 0, at: SnapshotCursor::default(), watermark: Sequence(9), content: SnapshotContent::End };
     assert!(encode(&said(ChainMessage::Snapshot(numberless))).is_err());
 }
 
 #[test]
 fn records_rise_and_have_values() {
     let records = SnapshotContent::Records;
-    assert_eq!(refused(Mark::default(), records(vec![])), SnapshotError::Empty.into());
-    assert_eq!(refused(Mark::default(), records(vec![record("a", 1, None)])), SnapshotError::Tombstone.into());
+    assert_eq!(refused(SnapshotCursor::default(), records(vec![])), SnapshotError::Empty.into());
+    assert_eq!(
+        refused(SnapshotCursor::default(), records(vec![record("a", 1, None)])),
+        SnapshotError::Tombstone.into()
+    );
     let same = vec![record("a", 1, Some("v")), record("a", 2, Some("v"))];
-    assert_eq!(refused(Mark::default(), records(same)), SnapshotError::Order.into());
+    assert_eq!(refused(SnapshotCursor::default(), records(same)), SnapshotError::Order.into());
     assert_eq!(refused(behind("a"), records(vec![record("a", 1, Some("v"))])), SnapshotError::Order.into());
-    let none = refused(Mark::default(), records(vec![record("a", 0, Some("v"))]));
+    let none = refused(SnapshotCursor::default(), records(vec![record("a", 0, Some("v"))]));
     assert!(matches!(none, HistoryError::Sequence { .. }));
     let piece = |bytes, len, total| {
         let piece =
             RecordPiece { key: "b".into(), version: Version::new(1, 1), len: total, bytes: vec![0; len].into() };
-        (Mark { bytes, ..behind("a") }, SnapshotContent::Piece(piece))
+        (SnapshotCursor { bytes, ..behind("a") }, SnapshotContent::Piece(piece))
     };
     let refuse = |(at, content)| refused(at, content);
     assert_eq!(refuse(piece(0, 0, 9)), HistoryError::PieceLength(0));
@@ -163,7 +176,7 @@ fn records_rise_and_have_values() {
 fn lengths_of_records_fill_the_body() {
     let part = SnapshotPart {
         id: 1,
-        at: Mark::default(),
+        at: SnapshotCursor::default(),
         watermark: Sequence(9),
         content: SnapshotContent::Records(vec![record("ab", 1, Some("cde"))]),
     };
@@ -174,7 +187,7 @@ fn lengths_of_records_fill_the_body() {
     }
     let mut end = framed(&said(ChainMessage::Snapshot(SnapshotPart {
         id: 1,
-        at: Mark::default(),
+        at: SnapshotCursor::default(),
         watermark: Sequence(9),
         content: SnapshotContent::End,
     })));

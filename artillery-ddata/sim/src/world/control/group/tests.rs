@@ -1,4 +1,4 @@
-//! The suite for groups whose links are cut, against the model: what nodes decide themselves is left out.
+//! The suite for groups whose links are cut, run against the model. Decisions of nodes are left out.
 
 use std::{
     cell::RefCell,
@@ -12,11 +12,11 @@ use std::{
 use artillery_proto::{
     Epoch, MemberId,
     control::{
-        Founder,
+        NodeInfo,
         conformance::{self, Rig},
-        log::{AppendError, BoxFuture, ChainChange, Change, Configs, LogEntry, LogIndex, Term},
+        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
     },
-    node::Fate,
+    node::ProposalFate,
 };
 
 use super::{super::Founders, Event, Group, World};
@@ -26,18 +26,18 @@ use crate::{
     world,
 };
 
-/// What is settled in these tests, and what they read.
+/// Choices that these tests fix, and results that they read.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// Whether nodes that don't keep the log follow it too, as real ones do.
+    /// Whether nodes that do not keep the log follow it too, as real ones do.
     pub(super) all_hear: bool,
-    /// Whether the next leader has what is in limbo; by chance where nothing is said.
+    /// Whether the next leader has the proposal in limbo. `None`: by chance.
     pub(super) next_has_limbo: Option<bool>,
-    /// All entries but the founding's.
+    /// All entries but that of the founding.
     pub(super) entries: Vec<LogEntry>,
 }
 
-/// What a node has heard of the log last.
+/// What a node last learned of the log.
 #[derive(Clone)]
 struct Heard {
     leads: Option<Term>,
@@ -46,7 +46,7 @@ struct Heard {
 
 struct Six {
     world: World,
-    /// Nodes that have come.
+    /// The number of nodes that are present.
     there: usize,
     cuts: BTreeSet<(usize, usize)>,
     heard: BTreeMap<usize, Heard>,
@@ -54,7 +54,7 @@ struct Six {
 }
 
 impl Six {
-    /// Five that keep the log, and a sixth that may come.
+    /// Five nodes that keep the log, and a sixth that may come.
     fn new(seed: u64) -> Self {
         let mut setup = Scenario::Failover.setup(seed, None);
         (setup.members, setup.faults, setup.crash) = (6, Vec::new(), None);
@@ -79,8 +79,8 @@ impl Six {
         self.heard.get(&self.at(node)).cloned().unwrap_or_else(unheard)
     }
 
-    /// The next thing of the log happens, and nothing else; what became of a proposal, if it was that.
-    fn step(&mut self) -> Option<Fate> {
+    /// Handles the next event of the log, and no other. Returns the fate of a proposal, if it was one.
+    fn step(&mut self) -> Option<ProposalFate> {
         let (now, event) = self.world.queue.pop().unwrap();
         self.world.now = now;
         match event {
@@ -108,13 +108,13 @@ impl Six {
         self.cuts = cuts;
     }
 
-    fn append(&mut self, node: MemberId, term: Term, at: LogIndex, change: Change) -> Result<(), AppendError> {
+    fn append(&mut self, node: MemberId, term: Term, at: LogIndex, change: ConfigChange) -> Result<(), AppendError> {
         let leader = self.at(node);
         let entry = LogEntry { index: at, term, change };
         let free = self.group().configs().applied() < at;
         self.world.control.as_mut().unwrap().appends += 1;
         self.world.append(leader, node, term, at, entry.change.clone());
-        // A node that hears the leader has what it proposes, though no answer comes back.
+        // A node that hears the leader has its proposal, even if no answer comes back.
         let (ids, cuts) = (self.world.ids.clone(), self.cuts.clone());
         let hears = |id| ids.iter().position(|&other| other == id).is_some_and(|to| !cuts.contains(&(leader, to)));
         let group = self.group();
@@ -127,10 +127,10 @@ impl Six {
         let group = self.group();
         let mine = free && group.rig.entries.contains(&entry);
         match fate {
-            Fate::Decided if mine => Ok(()),
-            Fate::Decided => Err(AppendError::Taken { last: group.configs().applied() }),
-            Fate::Refused => Err(AppendError::NotLeading),
-            Fate::Unknown => Err(AppendError::OutcomeUnknown("as the model says".into())),
+            ProposalFate::Decided if mine => Ok(()),
+            ProposalFate::Decided => Err(AppendError::Taken { last: group.configs().applied() }),
+            ProposalFate::Refused => Err(AppendError::NotLeading),
+            ProposalFate::Unknown => Err(AppendError::OutcomeUnknown("as the model says".into())),
         }
     }
 
@@ -146,7 +146,7 @@ impl Six {
     }
 }
 
-/// For the suite, which changes it by any reference.
+/// For the suite, which changes the cluster through shared references.
 struct Cluster(RefCell<Six>);
 
 impl Rig for Cluster {
@@ -155,7 +155,7 @@ impl Rig for Cluster {
         six.world.ids[..six.there].to_vec()
     }
 
-    fn come(&self) -> BoxFuture<'_, Founder> {
+    fn come(&self) -> BoxFuture<'_, NodeInfo> {
         let mut six = self.0.borrow_mut();
         let index = six.there;
         six.there += 1;
@@ -190,7 +190,7 @@ impl Rig for Cluster {
         let mut six = self.0.borrow_mut();
         let applied = six.heard(node).configs.applied();
         let changes = six.first.iter().map(|config| ChainChange { replaces: Epoch(0), config: config.clone() });
-        let first = LogEntry { index: LogIndex(1), term: Term(0), change: Change::Chains(changes.collect()) };
+        let first = LogEntry { index: LogIndex(1), term: Term(0), change: ConfigChange::Chains(changes.collect()) };
         let later = six.group().rig.entries.clone();
         [first].into_iter().chain(later).take_while(|entry| entry.index <= applied).collect()
     }
@@ -204,7 +204,7 @@ impl Rig for Cluster {
         node: MemberId,
         term: Term,
         at: LogIndex,
-        change: Change,
+        change: ConfigChange,
     ) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(ready(self.0.borrow_mut().append(node, term, at, change)))
     }
@@ -219,7 +219,7 @@ impl Rig for Cluster {
     }
 }
 
-/// Every call passes the time that it takes: nothing has to be waited for.
+/// Runs a case in one poll: every call advances virtual time itself, so nothing is ever pending.
 fn run(case: impl Future<Output = ()>) {
     assert_eq!(pin!(case).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }

@@ -1,0 +1,309 @@
+//! Dials the nodes that discovery has found, until they are met or have refused for good.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use rand::RngExt;
+use tokio::{
+    task::{AbortHandle, Id, JoinSet, try_id},
+    time::sleep,
+};
+
+use super::{
+    hub::MemberHub,
+    member::MemberEvent,
+    record::{DiscoveryRecord, SeedState},
+    targets::{DialTarget, DialTargets},
+};
+use crate::{
+    discovery::{Candidate, Candidates, Source},
+    error::{ConnectError, Refusal},
+    id::NodeId,
+    transport::Endpoint,
+};
+
+/// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
+const MAX_SEEDS: usize = 1024;
+
+/// The first and shortest pause between two rounds of dialling.
+const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between two rounds of dialling.
+const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
+
+/// Dials candidates.
+pub(super) struct Dialer {
+    pub(super) endpoint: Endpoint,
+    pub(super) hub: Arc<MemberHub>,
+    pub(super) record: Arc<DiscoveryRecord>,
+}
+
+/// All that is being dialled.
+#[derive(Default)]
+struct DialerState {
+    tasks: JoinSet<Option<RoundResult>>,
+    targets: DialTargets,
+    /// The source and the task of each target that is dialled.
+    dialled: BTreeMap<DialTarget, (Source, AbortHandle)>,
+    seeds: BTreeMap<String, (Vec<SocketAddr>, AbortHandle)>,
+}
+
+/// What came of one round at a target that was announced.
+struct RoundResult {
+    target: DialTarget,
+    /// The task that dialled. Its target may have been given up and begun anew meanwhile.
+    task: Option<Id>,
+    round: RoundOutcome,
+}
+
+/// How a round of dialling ended.
+enum RoundOutcome {
+    /// A node answered and accepted this one.
+    Met(NodeId),
+    /// The address is this node's own.
+    Itself,
+    /// Refused for a reason that the next try will meet again.
+    Refused(SocketAddr, ConnectError),
+    /// No answer, or the node is busy.
+    Failed(String),
+}
+
+impl Dialer {
+    pub(super) fn new(endpoint: Endpoint, hub: Arc<MemberHub>, record: Arc<DiscoveryRecord>) -> Self {
+        Self { endpoint, hub, record }
+    }
+
+    /// Dials all `candidates` for as long as it runs.
+    pub(super) async fn run(self, mut candidates: Candidates) {
+        let dialer = Arc::new(self);
+        let mut state = DialerState::default();
+        let mut more = true;
+        while more || !state.tasks.is_empty() {
+            tokio::select! {
+                candidate = next(&mut candidates), if more => match candidate {
+                    Some(candidate) => dialer.on_candidate(candidate, &mut state),
+                    None => more = false,
+                },
+                Some(done) = state.tasks.join_next(), if !state.tasks.is_empty() => {
+                    // An aborted task has no result.
+                    if let Ok(Some(result)) = done {
+                        dialer.on_round(result, &mut state);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_candidate(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
+        if let Source::Seed(seed) = &candidate.source {
+            let seed = seed.clone();
+            return self.on_seed(seed, candidate, state);
+        }
+        if candidate.gone {
+            let end = state.targets.on_gone(candidate.node, &candidate.addrs);
+            return state.give_up(&end);
+        }
+        if self.known_member(&candidate).is_some() {
+            return;
+        }
+        // The membership learned a member's address under that member's certificate, so it counts as proven.
+        if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
+            state.targets.set_proven(member.id.node, member.addr);
+        }
+        let changes = state.targets.on_announced(candidate.node, &candidate.addrs);
+        state.give_up(&changes.end);
+        for target in changes.begin {
+            self.dial(target, candidate.source.clone(), Duration::ZERO, state);
+        }
+    }
+
+    fn on_seed(self: &Arc<Self>, seed: String, candidate: Candidate, state: &mut DialerState) {
+        match state.seeds.get(&seed) {
+            Some((addrs, task)) if *addrs == candidate.addrs && !candidate.gone && !task.is_finished() => return,
+            Some((_, task)) => task.abort(),
+            None if candidate.gone => return,
+            None if state.seeds.len() >= MAX_SEEDS => {
+                tracing::debug!(?candidate, "too many seeds");
+                return;
+            }
+            None => {}
+        }
+        state.seeds.remove(&seed);
+        if !candidate.gone {
+            let addrs = candidate.addrs.clone();
+            let task = state.tasks.spawn(Arc::clone(self).dial_seed(seed.clone(), candidate));
+            state.seeds.insert(seed, (addrs, task));
+        }
+    }
+
+    /// Dials a target once, after a pause.
+    fn dial(self: &Arc<Self>, target: DialTarget, source: Source, pause: Duration, state: &mut DialerState) {
+        let (dialer, found_by) = (Arc::clone(self), source.clone());
+        let task = state.tasks.spawn(async move {
+            sleep(pause).await;
+            let candidate = Candidate::new(found_by, target.node, vec![target.addr]);
+            let round = match dialer.known_member(&candidate) {
+                Some(node) => RoundOutcome::Met(node),
+                None => dialer.dial_round(&candidate).await,
+            };
+            Some(RoundResult { target, task: try_id(), round })
+        });
+        state.dialled.insert(target, (source, task));
+    }
+
+    fn on_round(self: &Arc<Self>, RoundResult { target, task, round }: RoundResult, state: &mut DialerState) {
+        if state.dialled.get(&target).map(|(_, running)| running.id()) != task {
+            return;
+        }
+        let Some((source, _)) = state.dialled.remove(&target) else { return };
+        match round {
+            RoundOutcome::Met(node) => {
+                let end = state.targets.on_answered(node, target.addr);
+                state.give_up(&end);
+            }
+            RoundOutcome::Itself => state.targets.remove(target),
+            RoundOutcome::Refused(addr, reason) => {
+                state.targets.remove(target);
+                if self.record.should_warn(addr) {
+                    tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                }
+            }
+            RoundOutcome::Failed(_) => {
+                if let Some(rounds) = state.targets.on_failed(target) {
+                    self.dial(target, source, round_pause(rounds), state);
+                }
+            }
+        }
+    }
+
+    /// Operators want their seeds to be met, so a seed is dialled for ever.
+    async fn dial_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<RoundResult> {
+        let mut pause = MIN_ROUND_PAUSE;
+        loop {
+            let state = match self.dial_round(&candidate).await {
+                RoundOutcome::Itself => {
+                    self.record.set_state(&seed, &SeedState::Itself);
+                    return None;
+                }
+                RoundOutcome::Met(node) => {
+                    self.record.set_state(&seed, &SeedState::Met(node));
+                    self.until_inactive(node).await;
+                    pause = MIN_ROUND_PAUSE;
+                    continue;
+                }
+                RoundOutcome::Refused(addr, reason) => SeedState::Refused { addr, reason },
+                RoundOutcome::Failed(why) => SeedState::Trying { last: Some(why) },
+            };
+            if self.record.set_state(&seed, &state)
+                && let SeedState::Refused { addr, reason } = state
+            {
+                tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
+                self.hub.push(MemberEvent::SeedRefused { seed: seed.clone(), addr, reason });
+            }
+            sleep_and_double(&mut pause).await;
+        }
+    }
+
+    /// Checks a node now and then, and returns when it is no longer an active member.
+    async fn until_inactive(&self, node: NodeId) {
+        loop {
+            sleep(MAX_ROUND_PAUSE).await;
+            if !self.hub.is_active(node) {
+                return;
+            }
+        }
+    }
+
+    /// The node of a candidate if it is an active member at one of the candidate's addresses.
+    fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
+        let member = candidate.node.and_then(|node| self.hub.member(node))?;
+        let node = member.id.node;
+        if !candidate.addrs.contains(&member.addr) || !self.hub.is_active(node) {
+            return None;
+        }
+        self.record.set_source(node, &candidate.source);
+        Some(node)
+    }
+
+    /// Dials all addresses of a candidate until one accepts.
+    async fn dial_round(&self, candidate: &Candidate) -> RoundOutcome {
+        let addrs = match candidate.resolve().await {
+            Ok(addrs) => addrs,
+            Err(error) => return RoundOutcome::Failed(error.to_string()),
+        };
+        let mut outcome = RoundOutcome::Failed("no address".into());
+        for addr in addrs {
+            let dialled = match candidate.node {
+                Some(node) => self.endpoint.connect_to(node, addr).await,
+                None => self.endpoint.connect(addr).await,
+            };
+            match dialled {
+                // The endpoint has told the membership of it, which keeps a link of its own.
+                Ok(connection) => {
+                    let node = connection.peer().id.node;
+                    self.record.set_source(node, &candidate.source);
+                    return RoundOutcome::Met(node);
+                }
+                Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
+                    return RoundOutcome::Itself;
+                }
+                // Try the other addresses too, but remember the refusal: it says more than silence.
+                Err(error) if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
+                Err(error) => {
+                    if let RoundOutcome::Failed(why) = &mut outcome {
+                        *why = format!("{addr}: {error}");
+                    }
+                }
+            }
+        }
+        outcome
+    }
+}
+
+/// Whether the next try would end in the same way.
+fn is_final(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
+            !matches!(refusal, Refusal::Busy | Refusal::TimedOut)
+        }
+        ConnectError::Untrusted(_)
+        | ConnectError::WrongPeer { .. }
+        | ConnectError::Malformed(_)
+        | ConnectError::BadAddress { .. } => true,
+        ConnectError::TimedOut | ConnectError::Lost(_) | ConnectError::NoAddress | ConnectError::EndpointClosed => {
+            false
+        }
+    }
+}
+
+async fn next(candidates: &mut Candidates) -> Option<Candidate> {
+    std::future::poll_fn(|cx| candidates.as_mut().poll_next(cx)).await
+}
+
+impl DialerState {
+    /// Stops dialling these targets.
+    fn give_up(&mut self, dialled: &[DialTarget]) {
+        for target in dialled {
+            if let Some((_, task)) = self.dialled.remove(target) {
+                task.abort();
+            }
+        }
+    }
+}
+
+/// The pause after so many rounds in vain.
+fn round_pause(rounds: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
+    jitter(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
+}
+
+/// Waits, and doubles the pause.
+async fn sleep_and_double(pause: &mut Duration) {
+    sleep(jitter(*pause)).await;
+    *pause = (*pause * 2).min(MAX_ROUND_PAUSE);
+}
+
+/// The pause, shortened at random by up to a half.
+#[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
+fn jitter(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 - rand::rng().random::<f64>() / 2.0)
+}

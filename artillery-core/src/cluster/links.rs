@@ -1,0 +1,103 @@
+//! Links to other members, for the membership's packets.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    Timestamp,
+    error::{DatagramError, WriteError},
+    id::NodeId,
+    membership::SwimPeer,
+    transport::{Connection, Endpoint, Link, StreamKind},
+};
+
+/// A link to a node that is no active member is given up when it has carried no packet for this long.
+const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Packets that may be on their way as streams at a time.
+const MAX_PACKET_STREAMS: usize = 64;
+
+pub(super) struct MembershipLinks {
+    endpoint: Endpoint,
+    links: BTreeMap<NodeId, MembershipLink>,
+    streams: Arc<Semaphore>,
+}
+
+struct MembershipLink {
+    link: Link,
+    addr: SocketAddr,
+    used: Timestamp,
+}
+
+impl MembershipLinks {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_PACKET_STREAMS)) }
+    }
+
+    /// The connection to `to`. `None` while it is being dialled.
+    fn connection(&mut self, now: Timestamp, to: &SwimPeer) -> Option<Connection> {
+        let endpoint = &self.endpoint;
+        let known = self.links.entry(to.id.node).or_insert_with(|| MembershipLink {
+            link: endpoint.link(to.id.node, vec![to.addr]),
+            addr: to.addr,
+            used: now,
+        });
+        known.used = now;
+        if known.addr != to.addr {
+            known.addr = to.addr;
+            known.link.set_addresses(vec![to.addr]);
+        }
+        known.link.connection()
+    }
+
+    /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path takes a stream.
+    pub(super) fn send(&mut self, now: Timestamp, to: &SwimPeer, packet: &Bytes) {
+        let Some(connection) = self.connection(now, to) else {
+            self.endpoint.count_dropped_datagram();
+            return;
+        };
+        let mut datagram = BytesMut::with_capacity(1 + packet.len());
+        datagram.put_u8(StreamKind::MEMBERSHIP.0);
+        datagram.extend_from_slice(packet);
+        if let Err(DatagramError::TooLarge { .. }) = connection.send_datagram(datagram.freeze())
+            && let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned()
+        {
+            let packet = packet.clone();
+            tokio::spawn(async move {
+                // A failure here is the loss of one packet, which membership tolerates.
+                let _ = send_by_stream(&connection, &packet).await;
+                drop(permit);
+            });
+        }
+    }
+
+    /// Begins to send `packets` over streams, so that they arrive unless their receivers are gone: a farewell is not
+    /// repeated.
+    pub(super) fn send_reliably(&mut self, now: Timestamp, packets: Vec<(SwimPeer, Bytes)>) -> JoinSet<()> {
+        let mut sending = JoinSet::new();
+        for (to, packet) in packets {
+            if let Some(connection) = self.connection(now, &to) {
+                sending.spawn(async move {
+                    // A receiver that is gone needs no farewell.
+                    let _ = send_by_stream(&connection, &packet).await;
+                });
+            }
+        }
+        sending
+    }
+
+    /// Gives up links to nodes that are not `active` and that were not used for a while.
+    pub(super) fn sweep(&mut self, now: Timestamp, active: impl Fn(NodeId) -> bool) {
+        self.links.retain(|node, known| active(*node) || now - known.used < UNUSED_LINK_TIMEOUT);
+    }
+}
+
+async fn send_by_stream(connection: &Connection, packet: &Bytes) -> Result<(), WriteError> {
+    let mut writer = connection.open_uni(StreamKind::MEMBERSHIP, 0).await?;
+    writer.send(packet, &[]).await?;
+    writer.finish();
+    writer.stopped().await;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! How the search for other nodes has gone: what each seed answered, and which source found which node.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::{discovery::Source, error::ConnectError, id::NodeId};
+
+/// A seed and its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SeedStatus {
+    /// The seed as it was given.
+    pub seed: String,
+    /// Its state.
+    pub state: SeedState,
+}
+
+/// The state of a seed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SeedState {
+    /// No member has answered yet.
+    Trying {
+        /// Why the last try failed, if there was one.
+        last: Option<String>,
+    },
+    /// The node there refused this node, or was refused by it.
+    Refused {
+        /// Its address.
+        addr: SocketAddr,
+        /// The reason.
+        reason: ConnectError,
+    },
+    /// A member answered.
+    Met(NodeId),
+    /// The seed is this node itself.
+    Itself,
+}
+
+/// The states of the seeds, and the sources of nodes.
+#[derive(Debug)]
+pub(super) struct DiscoveryRecord {
+    seeds: watch::Sender<Vec<SeedStatus>>,
+    sources: Mutex<NodeSources>,
+}
+
+#[derive(Debug, Default)]
+struct NodeSources {
+    by_node: BTreeMap<NodeId, Source>,
+    /// Addresses that a warning was given for.
+    warned: BTreeSet<SocketAddr>,
+    /// This node has met a member.
+    met: bool,
+}
+
+/// Nodes whose source is remembered.
+const MAX_SOURCES: usize = 4096;
+
+/// Addresses that a warning may be given for.
+const MAX_WARNED: usize = 1024;
+
+impl DiscoveryRecord {
+    pub(super) fn new(seeds: impl Iterator<Item = String>) -> Self {
+        let seeds = seeds.map(|seed| SeedStatus { seed, state: SeedState::Trying { last: None } }).collect();
+        Self { seeds: watch::Sender::new(seeds), sources: Mutex::default() }
+    }
+
+    fn sources(&self) -> MutexGuard<'_, NodeSources> {
+        // A poisoned lock is still consistent: no code that holds it can panic halfway through a change.
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn seeds(&self) -> Vec<SeedStatus> {
+        self.seeds.borrow().clone()
+    }
+
+    /// Records the state of a seed. `true` if it has changed.
+    pub(super) fn set_state(&self, seed: &str, state: &SeedState) -> bool {
+        self.seeds.send_if_modified(|seeds| {
+            let Some(known) = seeds.iter_mut().find(|known| known.seed == seed) else { return false };
+            let news = known.state != *state;
+            known.state = state.clone();
+            news
+        })
+    }
+
+    pub(super) fn set_source(&self, node: NodeId, source: &Source) {
+        let mut sources = self.sources();
+        if sources.by_node.len() < MAX_SOURCES {
+            sources.by_node.entry(node).or_insert_with(|| source.clone());
+        }
+    }
+
+    pub(super) fn found_by(&self, node: NodeId) -> Option<Source> {
+        self.sources().by_node.get(&node).cloned()
+    }
+
+    /// Whether a warning about `addr` is due. One for each address is enough, whichever side dialled.
+    pub(super) fn should_warn(&self, addr: SocketAddr) -> bool {
+        let mut sources = self.sources();
+        sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)
+    }
+
+    /// A peer was accepted, or has accepted this node.
+    pub(super) fn set_met(&self) {
+        self.sources().met = true;
+    }
+
+    pub(super) async fn refused_by_all(&self) -> Vec<SeedStatus> {
+        let refused = |status: &SeedStatus| matches!(status.state, SeedState::Refused { .. });
+        let mut seeds = self.seeds.subscribe();
+        loop {
+            let now = seeds.borrow_and_update().clone();
+            if !now.is_empty() && now.iter().all(refused) && !self.sources().met {
+                return now;
+            }
+            // The sender lives as long as `self`.
+            if seeds.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+
+    fn record() -> DiscoveryRecord {
+        DiscoveryRecord::new(["x:1".to_owned(), "y:2".to_owned()].into_iter())
+    }
+
+    fn refused() -> SeedState {
+        SeedState::Refused { addr: ([127, 0, 0, 1], 1).into(), reason: ConnectError::Refused(Refusal::Busy) }
+    }
+
+    async fn is_refused(record: &DiscoveryRecord) -> bool {
+        tokio::select! {
+            biased;
+            _ = record.refused_by_all() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn all_seeds_have_to_refuse() {
+        let record = record();
+        assert!(record.set_state("x:1", &refused()));
+        assert!(!record.set_state("x:1", &refused()), "told once");
+        assert!(!is_refused(&record).await);
+        record.set_state("y:2", &refused());
+        assert!(is_refused(&record).await);
+        record.set_state("y:2", &SeedState::Trying { last: None });
+        assert!(!is_refused(&record).await);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_has_met_a_member_is_not_refused() {
+        let record = record();
+        record.set_met();
+        record.set_state("x:1", &refused());
+        record.set_state("y:2", &refused());
+        assert!(!is_refused(&record).await);
+    }
+
+    #[tokio::test]
+    async fn without_seeds_none_refuses() {
+        assert!(!is_refused(&DiscoveryRecord::new(std::iter::empty())).await);
+    }
+
+    #[test]
+    fn one_warning_is_enough() {
+        let record = record();
+        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!([1, 1, 2].map(|port| record.should_warn(addr(port))), [true, false, true]);
+    }
+}

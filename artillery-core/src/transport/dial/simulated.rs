@@ -1,0 +1,106 @@
+//! Dialling on a simulated network: one round trip, then both sides know each other.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError, Weak},
+};
+
+use tokio::time::sleep;
+
+use crate::{
+    error::{CloseReason, ConnectError},
+    id::NodeId,
+    transport::{
+        Connection, IncomingStream, PROTOCOL_VERSIONS, PeerInfo, PeerKind, StreamKind, hello,
+        medium::{Accept, LineEnd, Medium, PipeReader, PipeWriter, SimulatedLine, SimulatedPort},
+        shared::{EndpointCarrier, EndpointShared, Listeners},
+    },
+};
+
+/// The accepting side of a connection.
+struct Acceptor {
+    shared: Weak<EndpointShared>,
+    connection: Connection,
+}
+
+impl Accept for Acceptor {
+    fn accept(&self, kind: StreamKind, reader: PipeReader, writer: Option<PipeWriter>) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let connection = self.connection.clone();
+        let reader = connection.reader(reader.into());
+        let writer = writer.map(|writer| connection.writer(writer.into()));
+        let peer = Arc::clone(connection.peer());
+        shared.service.stream(&peer, IncomingStream { kind, reader, writer, connection });
+    }
+}
+
+pub(super) async fn dial(
+    shared: &Arc<EndpointShared>,
+    port: &SimulatedPort,
+    listeners: &Listeners,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
+    if port.is_closed() {
+        return Err(ConnectError::EndpointClosed);
+    }
+    let listener = || {
+        let listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.get(&addr).and_then(Weak::upgrade).ok_or(ConnectError::TimedOut)
+    };
+    let found = listener()?.id.node;
+    pass(&port.medium, port.node, found).await;
+    let theirs = listener()?;
+    let EndpointCarrier::Simulated(other, _) = &theirs.carrier else { return Err(ConnectError::TimedOut) };
+    if other.is_closed() {
+        return Err(ConnectError::TimedOut);
+    }
+    if let Some(expected) = expected.filter(|expected| *expected != found) {
+        return Err(ConnectError::WrongPeer { expected, found });
+    }
+    let (mine, hers) = (shared.hello(), theirs.hello());
+    if let (Some(here), Some(there)) = (mine.cluster_id, hers.cluster_id) {
+        theirs.met_foreign(here, &shared.registry.succeeds());
+        shared.met_foreign(there, &theirs.registry.succeeds());
+    }
+    hello::check(&hers, &mine, &port.name).map_err(ConnectError::Refused)?;
+    hello::check(&mine, &hers, &other.name).map_err(ConnectError::Rejected)?;
+    let me = Arc::new(mine.into_peer(port.name.clone(), port.addr, PROTOCOL_VERSIONS.max));
+    theirs.service.admit(&me).map_err(ConnectError::Refused)?;
+    pass(&port.medium, found, port.node).await;
+    if port.is_closed() || other.is_closed() {
+        return Err(ConnectError::Lost(CloseReason::Reset));
+    }
+    let them = Arc::new(hers.into_peer(other.name.clone(), addr, PROTOCOL_VERSIONS.max));
+    Ok(connect((shared, port, me), (&theirs, other, them)))
+}
+
+/// An endpoint, its place on the network, and what the other side knows of it.
+type Side<'a> = (&'a Arc<EndpointShared>, &'a SimulatedPort, Arc<PeerInfo>);
+
+fn connect((shared, port, me): Side<'_>, (theirs, other, them): Side<'_>) -> Connection {
+    let nodes = [port.node, other.node];
+    let line = Arc::new(SimulatedLine::new(port.medium.clone(), nodes, shared.config.idle_timeout));
+    port.keep(&line, 0);
+    other.keep(&line, 1);
+    if me.kind == PeerKind::Node {
+        theirs.links.heard_from(&me);
+    }
+    let end = LineEnd::accepting(line.clone());
+    let connection = theirs.connection(end.clone(), me);
+    let (acceptor, peer) = (Arc::downgrade(theirs), Arc::clone(connection.peer()));
+    tokio::spawn(async move {
+        let reason = line.watch().await;
+        if let Some(acceptor) = acceptor.upgrade() {
+            acceptor.service.disconnected(&peer, &reason);
+        }
+    });
+    let acceptor = Acceptor { shared: Arc::downgrade(theirs), connection };
+    shared.connection(end.dialling(Arc::new(acceptor)), them)
+}
+
+async fn pass(medium: &Medium, from: NodeId, to: NodeId) {
+    let (delay, _) = medium.draw_delay();
+    sleep(delay).await;
+    medium.until(|medium| medium.is_open(from, to)).await;
+}

@@ -1,0 +1,196 @@
+//! What the two nodes of a connection hold: its ends, and the ends of its streams.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{SimulatedLine, pipe::Pipe};
+use crate::{
+    error::{CloseReason, ReadError, WriteError},
+    transport::{CloseCode, StreamKind},
+};
+
+/// Streams opened by the side that was dialled, at most so many of them not accepted yet.
+const MAX_UNACCEPTED_STREAMS: usize = 4;
+
+/// Hands streams to the accepting node.
+pub(in crate::transport) trait Accept: Send + Sync + 'static {
+    /// The dialling side has opened a stream, with a way back or without.
+    fn accept(&self, kind: StreamKind, reader: PipeReader, writer: Option<PipeWriter>);
+}
+
+/// One side of a connection. Dropped, it closes the connection.
+pub(in crate::transport) struct LineEnd {
+    line: Arc<SimulatedLine>,
+    side: usize,
+    opened: Arc<Opened>,
+    /// The other side, if this one dialled.
+    acceptor: Option<Arc<dyn Accept>>,
+}
+
+/// What the side that was dialled has opened, for the other side to take in. Both hold it, so neither finds it closed.
+struct Opened {
+    sender: mpsc::Sender<(StreamKind, PipeReader)>,
+    receiver: tokio::sync::Mutex<mpsc::Receiver<(StreamKind, PipeReader)>>,
+}
+
+impl LineEnd {
+    /// Side 1 of a new connection.
+    pub(in crate::transport) fn accepting(line: Arc<SimulatedLine>) -> Arc<Self> {
+        let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED_STREAMS);
+        let opened = Arc::new(Opened { sender, receiver: tokio::sync::Mutex::new(receiver) });
+        Arc::new(Self { line, side: 1, opened, acceptor: None })
+    }
+
+    /// Side 0 of the connection whose other side this is. `acceptor` gets the streams that it opens.
+    pub(in crate::transport) fn dialling(&self, acceptor: Arc<dyn Accept>) -> Arc<Self> {
+        let (line, opened) = (self.line.clone(), self.opened.clone());
+        Arc::new(Self { line, side: 0, opened, acceptor: Some(acceptor) })
+    }
+
+    /// Opens a stream, with a way back if `both`. Only the side that dialled may do that. On the other side a stream
+    /// with a way back waits for ever.
+    pub(in crate::transport) async fn open(
+        self: &Arc<Self>,
+        kind: StreamKind,
+        both: bool,
+    ) -> Result<(PipeWriter, PipeReader), WriteError> {
+        let Some(acceptor) = self.acceptor.clone() else {
+            return if both { std::future::pending().await } else { self.open_back(kind).await };
+        };
+        if let Some(reason) = self.close_reason() {
+            return Err(WriteError::Lost(reason));
+        }
+        let (there, back) = (Pipe::new(self.line.clone(), 0), Pipe::new(self.line.clone(), 1));
+        let (line, at) = (self.line.clone(), self.line.departure());
+        let (reader, writer) = (PipeReader::new(there.clone(), None), PipeWriter::new(back.clone(), None));
+        tokio::spawn(async move {
+            if line.arrival(0, at).await.is_ok() {
+                acceptor.accept(kind, reader, both.then_some(writer));
+            }
+        });
+        let back = if both { back } else { Pipe::ended(self.line.clone()) };
+        Ok((PipeWriter::new(there, Some(self.clone())), PipeReader::new(back, Some(self.clone()))))
+    }
+
+    /// Opens a stream to the side that dialled, once there is room among those that it has not accepted.
+    async fn open_back(&self, kind: StreamKind) -> Result<(PipeWriter, PipeReader), WriteError> {
+        let line = self.line.clone();
+        let room = tokio::select! {
+            biased;
+            reason = self.closed() => return Err(WriteError::Lost(reason)),
+            room = self.opened.sender.clone().reserve_owned() => {
+                room.map_err(|_| WriteError::Lost(CloseReason::TimedOut))?
+            }
+        };
+        let pipe = Pipe::new(line.clone(), 1);
+        let (at, reader) = (line.departure(), PipeReader::new(pipe.clone(), None));
+        let arriving = line.clone();
+        tokio::spawn(async move {
+            if arriving.arrival(1, at).await.is_ok() {
+                room.send((kind, reader));
+            }
+        });
+        Ok((PipeWriter::new(pipe, None), PipeReader::new(Pipe::ended(line), None)))
+    }
+
+    /// The next stream that the side which was dialled has opened.
+    pub(in crate::transport) async fn accept(&self) -> Result<(StreamKind, PipeReader), CloseReason> {
+        let mut opened = self.opened.receiver.lock().await;
+        tokio::select! {
+            biased;
+            reason = self.closed() => Err(reason),
+            Some(opened) = opened.recv() => Ok(opened),
+        }
+    }
+
+    pub(in crate::transport) fn close(&self, code: CloseCode, words: &str) {
+        self.line.close(self.side, code, words);
+    }
+
+    pub(in crate::transport) fn close_reason(&self) -> Option<CloseReason> {
+        self.line.close_reason(self.side)
+    }
+
+    pub(in crate::transport) async fn closed(&self) -> CloseReason {
+        self.line.closed(self.side).await
+    }
+}
+
+impl fmt::Debug for LineEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineEnd").field("line", &self.line).field("side", &self.side).finish_non_exhaustive()
+    }
+}
+
+impl Drop for LineEnd {
+    fn drop(&mut self) {
+        // Streams hold the side that dialled, and that side holds the other one.
+        self.close(CloseCode::DONE, "");
+    }
+}
+
+/// The sending end of a stream.
+#[derive(Debug)]
+pub(in crate::transport) struct PipeWriter {
+    pipe: Arc<Pipe>,
+    /// Keeps the connection.
+    _end: Option<Arc<LineEnd>>,
+}
+
+impl PipeWriter {
+    fn new(pipe: Arc<Pipe>, end: Option<Arc<LineEnd>>) -> Self {
+        Self { pipe, _end: end }
+    }
+
+    pub(in crate::transport) async fn write(&mut self, chunks: &[Bytes]) -> Result<(), WriteError> {
+        self.pipe.write(chunks).await
+    }
+
+    pub(in crate::transport) fn finish(&mut self) {
+        self.pipe.finish();
+    }
+
+    pub(in crate::transport) fn reset(&mut self, code: u32) {
+        self.pipe.reset(code);
+    }
+
+    pub(in crate::transport) async fn stopped(&self) {
+        self.pipe.stopped().await;
+    }
+}
+
+impl Drop for PipeWriter {
+    fn drop(&mut self) {
+        self.pipe.finish();
+    }
+}
+
+/// The receiving end of a stream.
+#[derive(Debug)]
+pub(in crate::transport) struct PipeReader {
+    pipe: Arc<Pipe>,
+    /// Keeps the connection.
+    _end: Option<Arc<LineEnd>>,
+}
+
+impl PipeReader {
+    fn new(pipe: Arc<Pipe>, end: Option<Arc<LineEnd>>) -> Self {
+        Self { pipe, _end: end }
+    }
+
+    pub(in crate::transport) async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
+        self.pipe.next().await
+    }
+
+    pub(in crate::transport) fn stop(&mut self, code: u32) {
+        self.pipe.stop(code);
+    }
+}
+
+impl Drop for PipeReader {
+    fn drop(&mut self) {
+        self.pipe.stop(0);
+    }
+}

@@ -1,0 +1,72 @@
+//! What the two sides of a connection know of each other.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::VersionRange,
+    id::{ClusterId, Incarnation, MemberId},
+};
+
+/// Protocol versions that this library can talk.
+pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+
+/// What a peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerKind {
+    /// A node of the cluster, which can be dialled too.
+    Node,
+    /// A client, which dials and is never dialled.
+    Client,
+}
+
+/// A peer, as its certificate and its hello describe it. The certificate has proved the name. The rest is its own
+/// statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerInfo {
+    /// Its name, from its certificate.
+    pub name: String,
+    /// Its node id, which belongs to the name, and its incarnation.
+    pub id: MemberId,
+    /// Node or client.
+    pub kind: PeerKind,
+    /// The address at which it can be dialled, by its own statement.
+    pub addr: SocketAddr,
+    /// The address from which its packets come.
+    pub remote: SocketAddr,
+    /// The formation that it belonged to when it said hello.
+    pub cluster_id: Option<ClusterId>,
+    /// The protocol version of this connection.
+    pub version: u16,
+}
+
+/// What a node or client states about itself. Name and node id come from its identity.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LocalInfo {
+    /// Name of the cluster, 1 to 255 bytes. Peers of other clusters are refused.
+    pub cluster: String,
+    /// The formation that it belongs to already, if any.
+    pub cluster_id: Option<ClusterId>,
+    /// The incarnation of the node.
+    pub incarnation: Incarnation,
+    /// Node or client.
+    pub kind: PeerKind,
+    /// Protocol versions that it can talk: [`PROTOCOL_VERSIONS`].
+    pub versions: VersionRange,
+}
+
+impl LocalInfo {
+    /// A node or client of the cluster of this name that belongs to no formation yet.
+    pub fn new(cluster: impl Into<String>, incarnation: Incarnation, kind: PeerKind) -> Self {
+        Self { cluster: cluster.into(), cluster_id: None, incarnation, kind, versions: PROTOCOL_VERSIONS }
+    }
+
+    /// The same, belonging to this formation.
+    #[must_use]
+    pub fn with_cluster_id(self, cluster_id: Option<ClusterId>) -> Self {
+        Self { cluster_id, ..self }
+    }
+}

@@ -1,0 +1,170 @@
+//! What all tasks of an endpoint share.
+
+#[cfg(feature = "testing")]
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, Weak},
+};
+use std::{net::SocketAddr, sync::Arc};
+
+use rand::RngExt;
+use tokio::{runtime, sync::Semaphore};
+
+#[cfg(feature = "testing")]
+use super::medium::SimulatedPort;
+use super::{
+    CloseCode, Connection, LocalInfo, PeerInfo, Service, connection,
+    counters::{CounterCells, RefusalCounters},
+    hello::Hello,
+    link::Links,
+    registry::Registry,
+    security::Security,
+};
+use crate::{
+    config::TransportConfig,
+    error::Refusal,
+    id::{ClusterId, MemberId},
+};
+
+/// The endpoints on one simulated network, by their addresses.
+#[cfg(feature = "testing")]
+pub(super) type Listeners = Mutex<BTreeMap<SocketAddr, Weak<EndpointShared>>>;
+
+/// What all tasks of an endpoint share.
+pub(super) struct EndpointShared {
+    pub(super) carrier: EndpointCarrier,
+    pub(super) config: TransportConfig,
+    pub(super) local: LocalInfo,
+    pub(super) service: Arc<dyn Service>,
+    pub(super) counters: Arc<CounterCells>,
+    pub(super) refused: RefusalCounters,
+    pub(super) registry: Registry,
+    pub(super) links: Links,
+    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) connections: Arc<Semaphore>,
+    pub(super) id: MemberId,
+    /// The runtime in which the endpoint was bound. Links are kept there, whichever runtime asks for them.
+    pub(super) runtime: runtime::Handle,
+    pub(super) local_addr: SocketAddr,
+    pub(super) advertised: SocketAddr,
+}
+
+/// What carries the connections of an endpoint.
+pub(super) enum EndpointCarrier {
+    /// QUIC on a socket, and how it dials.
+    Quic(quinn::Endpoint, Security),
+    /// A network in this process, and all endpoints on it.
+    #[cfg(feature = "testing")]
+    Simulated(SimulatedPort, Arc<Listeners>),
+}
+
+impl EndpointCarrier {
+    /// Closes all connections, and takes no new ones.
+    pub(super) fn close(&self, code: CloseCode) {
+        match self {
+            Self::Quic(quinn, _) => quinn.close(code.0.into(), b""),
+            #[cfg(feature = "testing")]
+            Self::Simulated(port, _) => port.close(code),
+        }
+    }
+
+    /// A number from 0 up to 1, so that nodes don't dial in step.
+    pub(super) fn chance(&self) -> f64 {
+        match self {
+            #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
+            Self::Quic(..) => rand::rng().random(),
+            #[cfg(feature = "testing")]
+            Self::Simulated(port, _) => port.chance(),
+        }
+    }
+}
+
+impl EndpointShared {
+    /// An endpoint without connections. Call it within a tokio runtime.
+    pub(super) fn new(
+        carrier: EndpointCarrier,
+        config: TransportConfig,
+        local: LocalInfo,
+        service: Arc<dyn Service>,
+        counters: Arc<CounterCells>,
+        id: MemberId,
+        local_addr: SocketAddr,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            carrier,
+            service,
+            counters,
+            refused: RefusalCounters::default(),
+            registry: Registry::new(local.cluster_id),
+            links: Links::default(),
+            handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
+            connections: Arc::new(Semaphore::new(config.max_connections as usize)),
+            id,
+            runtime: runtime::Handle::current(),
+            local_addr,
+            advertised: match config.advertise {
+                Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
+                addr => addr.unwrap_or(local_addr),
+            },
+            config,
+            local,
+        })
+    }
+
+    /// What this node says of itself now.
+    pub(super) fn hello(&self) -> Hello {
+        Hello {
+            cluster: self.local.cluster.clone(),
+            cluster_id: self.registry.cluster_id(),
+            member: self.id,
+            kind: self.local.kind,
+            addr: self.advertised,
+        }
+    }
+
+    /// Tells the service if a peer of another formation names this node's formation among those that it succeeds.
+    pub(super) fn met_foreign(&self, by: ClusterId, succeeds: &[ClusterId]) {
+        if self.registry.cluster_id().is_some_and(|mine| mine != by && succeeds.contains(&mine)) {
+            self.service.succeeded(by);
+        }
+    }
+
+    pub(super) fn connection(
+        &self,
+        carrier: impl Into<connection::ConnectionCarrier>,
+        peer: Arc<PeerInfo>,
+    ) -> Connection {
+        Connection::new(carrier.into(), peer, self.config.max_frame_bytes, Arc::clone(&self.counters))
+    }
+
+    pub(super) fn refused(&self, addr: SocketAddr, reason: &Refusal) {
+        self.counters.refused.add(1);
+        self.refused.add(reason);
+        tracing::debug!(%addr, %reason, "refused a peer");
+        self.service.refused(addr, reason);
+    }
+
+    /// How often this endpoint's identity was replaced. Read it before a handshake, for [`trusts`](Self::trusts).
+    pub(super) fn identity_changes(&self) -> u64 {
+        match &self.carrier {
+            EndpointCarrier::Quic(_, security) => security.changes(),
+            #[cfg(feature = "testing")]
+            EndpointCarrier::Simulated(..) => 0,
+        }
+    }
+
+    /// Whether the peer of a connection is still trusted. The handshake has found so, unless the identity was replaced
+    /// since `changes_before` was read.
+    ///
+    /// Ask after the connection was registered. Then either this call or
+    /// [`Endpoint::set_identity`](super::Endpoint::set_identity) sees it, however the two interleave.
+    pub(super) fn trusts(&self, connection: &Connection, changes_before: u64) -> bool {
+        match &self.carrier {
+            EndpointCarrier::Quic(_, security) => {
+                security.changes() == changes_before || connection.is_trusted_by(&security.identity())
+            }
+            #[cfg(feature = "testing")]
+            EndpointCarrier::Simulated(..) => true,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What a client asks of a chain, and what it is answered.
+
+mod expected;
+mod read;
+mod reply;
+pub mod retry;
+mod routing;
+mod script;
+mod write;
+
+#[doc(hidden)]
+pub use self::script::bytes_of;
+pub use self::{
+    expected::Expected,
+    read::{HashedQuery, Query, ReadMode, ScanQuery, Snapshot, WatchQuery},
+    reply::{
+        Computed, HashedReply, MultiGetReply, ReadPath, ReadReply, Refusal, Reply, ScanReply, WatchReply, WriteReply,
+    },
+    routing::{NodeAddress, Routing},
+    script::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome},
+    write::{Step, Write},
+};

@@ -1,0 +1,109 @@
+//! Reads as they are asked for.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Sequence;
+
+/// How a read may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum ReadMode {
+    /// Linearizable, from any member: local when clean, otherwise after one version query to the tail.
+    #[default]
+    Strong,
+    /// Linearizable, behind a barrier that passes the whole chain: trusts no clock.
+    ThroughChain,
+    /// The newest version here, perhaps uncommitted; the result says so.
+    Eventual,
+    /// The newest version here, with at most so many uncommitted versions of the key, by a member that has shown within
+    /// this time of its own clock that it is not further behind; otherwise as [`Strong`](Self::Strong).
+    Bounded {
+        /// Uncommitted versions of the key at most.
+        versions: u32,
+        /// How long ago the member may have heard from the tail.
+        age: Duration,
+    },
+}
+
+/// What a read is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Query {
+    /// One key.
+    Key(Bytes),
+    /// These keys, all at one point of the history.
+    Keys(Vec<Bytes>),
+    /// A page of keys in order, at one point of the history.
+    Scan(ScanQuery),
+    /// Committed changes in the order of the history. Answered when there are some, at the latest at the deadline.
+    Changes(WatchQuery),
+    /// A page of keys in hash order, at one point of the history.
+    Hashed(HashedQuery),
+}
+
+/// Which changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchQuery {
+    /// Only of keys that begin with this.
+    pub prefix: Bytes,
+    /// Only behind this position; `None`: from now on, which is answered at once, by the position that now is.
+    pub after: Option<Sequence>,
+    /// So many changes of the update behind that position were shown already, by [`Changes::shown`](super::WatchReply::shown).
+    pub shown: u32,
+}
+
+/// Which page of which keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScanQuery {
+    /// Only keys that begin with this.
+    pub prefix: Bytes,
+    /// Only keys behind this one; `None`: from the first.
+    pub after: Option<Bytes>,
+    /// At most so many entries.
+    pub limit: u32,
+    /// Of which point of the history.
+    pub snapshot: Snapshot,
+}
+
+/// Which page of keys in hash order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HashedQuery {
+    /// Only keys at this [`position`](crate::store::position) or behind it; 0: from the first.
+    pub from: u64,
+    /// At most so many keys, unless those of one position are more.
+    pub limit: u32,
+}
+
+/// Which point of the history the pages of a scan show.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum Snapshot {
+    /// Each page another one.
+    No,
+    /// This page begins a snapshot: the member keeps what the following pages need, for a while.
+    Begin,
+    /// The one that this member began under this number.
+    Of(u64),
+}
+
+impl Query {
+    /// The keys that it is about; of a scan, in either order, or of changes, none.
+    pub fn keys(&self) -> &[Bytes] {
+        match self {
+            Self::Key(key) => std::slice::from_ref(key),
+            Self::Keys(keys) => keys,
+            Self::Scan(_) | Self::Changes(_) | Self::Hashed(_) => &[],
+        }
+    }
+
+    /// What it names of keys instead: their beginning, and the one to go on behind.
+    pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
+        let (prefix, after) = match self {
+            Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),
+            Self::Changes(watch) => (Some(&watch.prefix), None),
+            Self::Key(_) | Self::Keys(_) | Self::Hashed(_) => (None, None),
+        };
+        prefix.into_iter().chain(after)
+    }
+}

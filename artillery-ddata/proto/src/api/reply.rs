@@ -1,0 +1,278 @@
+//! What comes of requests.
+
+use bytes::Bytes;
+
+use super::GroupOutcome;
+use crate::{
+    MemberId, Sequence, Version,
+    store::{Held, ScanRecord},
+};
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The write is committed: on all serving members.
+    Committed(WriteReply),
+    /// The condition of the write failed, and what it saw is committed: the key's version and value then.
+    Conflict {
+        /// The update that records the failure.
+        at: Version,
+        /// Which step of a batch, or requirement of a script, it was, counted from 0.
+        step: u32,
+        /// The version that the key had; [`Version::NONE`]: it was absent.
+        version: Version,
+        /// The value of that version, unless this answers a retry and nobody holds it any more.
+        value: Option<Bytes>,
+        /// Whether an earlier attempt of the same request did it.
+        replayed: bool,
+    },
+    /// The read is served.
+    Read(ReadReply),
+    /// The read of many keys is served.
+    Cut(MultiGetReply),
+    /// The page of a scan is served.
+    Page(ScanReply),
+    /// Committed changes.
+    Changes(WatchReply),
+    /// Nothing was done and nothing will be.
+    Refused(Refusal),
+    /// The deadline came first. A read is over; of a write the outcome is unknown.
+    Expired,
+    /// The page of a scan in hash order is served.
+    Hashed(HashedReply),
+}
+
+/// A committed write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteReply {
+    /// The version that it made.
+    pub version: Version,
+    /// On how many members it is.
+    pub copies: u32,
+    /// Whether an earlier attempt of the same request did it.
+    pub replayed: bool,
+    /// What it computed.
+    pub result: Computed,
+}
+
+/// What a write computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Computed {
+    /// Nothing.
+    Nothing,
+    /// The length of the value after an append, in bytes.
+    Length(u64),
+    /// The number after an increment.
+    Number(i64),
+    /// What was taken away, and its version; `None`: the key was absent.
+    Took(Option<(Version, Bytes)>),
+    /// A value of this version was taken away; it was too large to be kept for retries.
+    TookForgotten(Version),
+    /// What came of the groups of a script, in their order.
+    Ran(Vec<GroupOutcome>),
+    /// A script ran; what came of it isn't kept for retries.
+    RanForgotten,
+}
+
+/// A served read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadReply {
+    /// The version that was found, tombstones shown as `None`.
+    pub held: Option<Held>,
+    /// Whether that version was known here to be committed.
+    pub clean: bool,
+    /// By which way it was served.
+    pub way: ReadPath,
+    /// What it saw is at least the history up to here, and that is committed: the floor of a session rises to it.
+    pub as_of: Sequence,
+}
+
+/// Keys at one point of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultiGetReply {
+    /// What was found of each key, in the order of the question; tombstones shown as `None`.
+    pub found: Vec<Option<Held>>,
+    /// Whether all of it was known here to be committed.
+    pub clean: bool,
+    /// By which way it was served.
+    pub way: ReadPath,
+    /// As [`ReadReply::as_of`].
+    pub as_of: Sequence,
+}
+
+/// A page of a scan: all at one point of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanReply {
+    /// Keys and values in order, no tombstones.
+    pub records: Vec<ScanRecord>,
+    /// Behind which key the scan goes on; `None`: it is at its end. A page without records needn't be the last one.
+    pub next: Option<Bytes>,
+    /// Whether all of it was known here to be committed.
+    pub clean: bool,
+    /// By which way it was served.
+    pub way: ReadPath,
+    /// As [`ReadReply::as_of`].
+    pub as_of: Sequence,
+    /// The snapshot that it belongs to, by the number that this member gave it.
+    pub snapshot: Option<u64>,
+}
+
+/// A page of keys in hash order: all at one point of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashedReply {
+    /// Keys that hold a value, in hash order: all those before the position at which the scan goes on.
+    pub keys: Vec<Bytes>,
+    /// The position at which the scan goes on, where it began if this member doesn't know the order yet; 0: it is at its
+    /// end. A page without keys needn't be the last one.
+    pub next: u64,
+    /// Whether all of it was known here to be committed.
+    pub clean: bool,
+    /// By which way it was served.
+    pub way: ReadPath,
+    /// As [`ReadReply::as_of`].
+    pub as_of: Sequence,
+}
+
+/// Committed changes, in the order of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchReply {
+    /// Keys with their new values, tombstones for deletions.
+    pub records: Vec<ScanRecord>,
+    /// There are no others up to here: ask behind it next.
+    pub upto: Sequence,
+    /// Nor among the first so many changes of the update behind it, which didn't fit the answer as a whole: ask for the
+    /// rest of it next. 0: none of that update is shown.
+    pub shown: u32,
+}
+
+/// The way in which a read was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum ReadPath {
+    /// From this member's own state.
+    Local,
+    /// After a version query.
+    Query,
+    /// After a barrier.
+    Chain,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// This member is in no configuration, or stopped.
+    #[error("this node serves no chain with that key")]
+    NoChain,
+    /// Writes are taken by the head.
+    #[error("writes are taken by the head")]
+    NotHead(Option<MemberId>),
+    /// In classic mode strong reads are served by the tail.
+    #[error("strong reads are served by the tail")]
+    NotTail(Option<MemberId>),
+    /// Its lease is out.
+    #[error("this node holds no lease")]
+    NoLease,
+    /// The window is full, or a queue on the way to it.
+    #[error("too many bytes are in flight")]
+    Busy,
+    /// Fewer members serve than the configuration wants for writes.
+    #[error("{have} members serve, writes need {need}")]
+    TooFewMembers {
+        /// Serving members.
+        have: u32,
+        /// Members needed.
+        need: u32,
+    },
+    /// The key is too long.
+    #[error("a key of {len} bytes, at most {limit} are allowed")]
+    KeyTooLong {
+        /// Its length in bytes.
+        len: u64,
+        /// The longest allowed, in bytes.
+        limit: u64,
+    },
+    /// The store failed.
+    #[error("the store failed")]
+    StoreFailed,
+    /// The value is larger than the node allows.
+    #[error("a value of {len} bytes, at most {limit} are allowed (max_value_bytes)")]
+    ValueTooLarge {
+        /// Its length in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
+    },
+    /// The client's session was evicted, or never was: whether the request was applied before, nobody knows any more.
+    #[error("the client's session has expired")]
+    SessionExpired,
+    /// The client itself has said that it knows the outcome of this request.
+    #[error("the record of this request is gone: its client said that it was answered")]
+    Forgotten,
+    /// Somebody asked for the outcome before the request came: it never was applied, and never will be.
+    #[error("the request was settled as never applied")]
+    Barred,
+    /// The session has too many requests whose answers its client hasn't confirmed.
+    #[error("the client's session has too many unconfirmed requests")]
+    SessionFull,
+    /// An increment of a value that is no decimal number of 64 bits.
+    #[error("the value is no decimal number of 64 bits")]
+    NotANumber,
+    /// An increment past the largest or smallest number of 64 bits.
+    #[error("the number would leave the range of 64 bits")]
+    Overflow,
+    /// The snapshot is no longer, or never was, kept by this member.
+    #[error("the snapshot is no longer kept")]
+    SnapshotGone,
+    /// Keys that belong to different chains: one batch, or one request id, can't span them. What stands in a key's first
+    /// `{…}`, if anything, decides about its chain.
+    #[error("the keys belong to different chains")]
+    ManyChains,
+    /// Another write was made under this request id.
+    #[error("another write was made under this request id")]
+    OtherRequest,
+    /// A session, a watch or a request id of another history: of another cluster, or of before a recovery. It means nothing in
+    /// this one. Begin another.
+    #[error("the session, watch or request id belongs to another history of the cluster")]
+    OtherHistory,
+    /// A batch or script without a step, or with too many.
+    #[error("a batch of {len} steps; 1 to {limit} are allowed")]
+    BatchSize {
+        /// How many it has.
+        len: u64,
+        /// How many it may have.
+        limit: u64,
+    },
+    /// Changes are asked for that this member keeps no longer: it fell behind, or asked for too old ones.
+    #[error("changes before sequence {first} are no longer kept")]
+    Compacted {
+        /// The first one kept.
+        first: u64,
+    },
+    /// What a script would have told is larger than the node allows for one value: it changed nothing.
+    #[error("results of {len} bytes or more, at most {limit} are allowed (max_value_bytes)")]
+    ResultsTooLarge {
+        /// Their length as far as the script got, in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
+    },
+    /// This node's cluster was given up, another one succeeds it, and this node hears no other node of its own: it keeps what it
+    /// holds, and serves nothing.
+    #[error("this node's cluster was given up for cluster {by}: it keeps what it holds, and serves nothing")]
+    Succeeded {
+        /// The cluster that succeeds it.
+        by: crate::ClusterId,
+    },
+    /// The values that the write would have left come to more than one update may: it changed nothing.
+    #[error(
+        "the update would come to {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)"
+    )]
+    UpdateTooLarge {
+        /// Their length, in bytes.
+        len: u64,
+        /// The largest allowed, in bytes.
+        limit: u64,
+    },
+}

@@ -1,0 +1,302 @@
+//! What may be said of a request that was tried more than once.
+//!
+//! A refusal speaks of the attempt that it answers. Whether it speaks of the whole request depends on the attempts before
+//! it: one that nobody answered may have been taken in, or may be yet, by a head that the refusing node knows nothing
+//! of. So once an attempt went unanswered, "nothing was applied" is said only where the request's own record says so
+//! (docs/DESIGN.md §3 and §9). Clients of every kind ask [`RetryState`] instead of judging refusals for themselves.
+//!
+//! ```
+//! use artillery_proto::{
+//!     Refusal,
+//!     api::{
+//!         Reply,
+//!         retry::{Ending, Repeat, Tries, Verdict},
+//!     },
+//! };
+//!
+//! let mut tries = Tries::new(Repeat::Recorded);
+//! assert_eq!(tries.replied(&Reply::Refused(Refusal::Busy)), Verdict::Again);
+//! assert_eq!(tries.give_up(), Ending::NotApplied(Some(Refusal::Busy)));
+//!
+//! assert_eq!(tries.unanswered(), Verdict::Again);
+//! assert_eq!(tries.replied(&Reply::Refused(Refusal::Busy)), Verdict::Again);
+//! assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
+//! ```
+
+use crate::{
+    api::{Refusal, Reply},
+    guards::Guards,
+};
+
+/// What it does to ask for the same thing twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Repeat {
+    /// Nothing: a read, or the opening of a session.
+    Harmless,
+    /// Nothing, since the request carries an id by which it is known again.
+    Recorded,
+    /// It may be done twice: a write without a request id. It is asked for again only while it certainly wasn't taken in.
+    Twice,
+}
+
+/// What to do after an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NextAttempt {
+    /// The reply is the outcome of the request.
+    Done,
+    /// Try again, under the same request id if it has one; [`RetryState::give_up`] tells what to say instead, when there is no
+    /// time for that.
+    Again,
+    /// Trying again is of no use.
+    Over(Ending),
+}
+
+/// How a request ends that has no outcome to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ending {
+    /// Nothing was applied, and nothing will be, under this request id; the last refusal, if there was one. With
+    /// [`Refusal::SessionExpired`] the same may be asked for under another id, in a new session.
+    NotApplied(Option<Refusal>),
+    /// Perhaps it was applied, perhaps it will be, perhaps never; the last refusal, if there was one.
+    Unknown(Option<Refusal>),
+}
+
+/// What came of the attempts at one request so far. Attempts that certainly never left this process don't count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RetryState {
+    repeat: Repeat,
+    unanswered: bool,
+    refusal: Option<Refusal>,
+    guards: Guards,
+}
+
+impl RetryState {
+    /// No attempt was made yet.
+    pub const fn new(repeat: Repeat) -> Self {
+        Self { repeat, unanswered: false, refusal: None, guards: Guards::ALL }
+    }
+
+    /// Attempts were made, nobody remembers how many, and what came of them is to be [settled](crate::api::Write::Resolve).
+    pub const fn settling() -> Self {
+        let mut tries = Self::new(Repeat::Recorded);
+        tries.unanswered = true;
+        tries
+    }
+
+    /// The same attempts under these guards.
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub const fn with_guards(self, guards: Guards) -> Self {
+        Self { guards, ..self }
+    }
+
+    /// Whether an attempt is unanswered, so that it may have been taken in, or may be yet.
+    pub const fn is_open(&self) -> bool {
+        self.unanswered
+    }
+
+    /// The last refusal.
+    pub const fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// An attempt left and no answer will be taken in any more.
+    pub const fn unanswered(&mut self) -> NextAttempt {
+        self.unanswered = true;
+        match self.repeat {
+            Repeat::Harmless | Repeat::Recorded => NextAttempt::Again,
+            Repeat::Twice => NextAttempt::Over(Ending::Unknown(self.refusal)),
+        }
+    }
+
+    /// An attempt was answered.
+    pub const fn replied(&mut self, reply: &Reply) -> NextAttempt {
+        match reply {
+            Reply::Refused(refusal) => self.refused(*refusal),
+            Reply::Expired => self.unanswered(),
+            Reply::Committed(_)
+            | Reply::Conflict { .. }
+            | Reply::Read(_)
+            | Reply::Cut(_)
+            | Reply::Page(_)
+            | Reply::Changes(_)
+            | Reply::Hashed(_) => NextAttempt::Done,
+        }
+    }
+
+    /// What to say when there is no time for another attempt.
+    pub const fn give_up(&self) -> Ending {
+        match self.repeat {
+            Repeat::Recorded | Repeat::Twice if self.unanswered => Ending::Unknown(self.refusal),
+            _ => Ending::NotApplied(self.refusal),
+        }
+    }
+
+    const fn refused(&mut self, refusal: Refusal) -> NextAttempt {
+        self.refusal = Some(refusal);
+        if allows!(self.guards, BelieveRefusals) {
+            self.unanswered = false;
+        }
+        match says(refusal) {
+            Says::NotNow => NextAttempt::Again,
+            Says::NotHere if matches!(self.repeat, Repeat::Harmless) => NextAttempt::Again,
+            Says::Settled => NextAttempt::Over(Ending::NotApplied(self.refusal)),
+            Says::NotHere | Says::Never => NextAttempt::Over(self.give_up()),
+        }
+    }
+}
+
+/// What a refusal is about.
+enum Says {
+    /// The moment, or who was asked.
+    NotNow,
+    /// The member that was asked: another one may answer what any of them can.
+    NotHere,
+    /// This attempt, whoever is asked: the same will be said again.
+    Never,
+    /// The request: its record says that it changed nothing.
+    Settled,
+}
+
+const fn says(refusal: Refusal) -> Says {
+    match refusal {
+        Refusal::NoChain
+        | Refusal::NotHead(_)
+        | Refusal::NotTail(_)
+        | Refusal::NoLease
+        | Refusal::Busy
+        | Refusal::Succeeded { .. }
+        | Refusal::SessionFull => Says::NotNow,
+        Refusal::StoreFailed => Says::NotHere,
+        Refusal::Barred
+        | Refusal::NotANumber
+        | Refusal::Overflow
+        | Refusal::ResultsTooLarge { .. }
+        | Refusal::UpdateTooLarge { .. } => Says::Settled,
+        // A value can be too large as it comes, or once appended; only the latter has a record.
+        Refusal::TooFewMembers { .. }
+        | Refusal::KeyTooLong { .. }
+        | Refusal::ValueTooLarge { .. }
+        | Refusal::BatchSize { .. }
+        | Refusal::ManyChains
+        | Refusal::OtherRequest
+        | Refusal::Compacted { .. }
+        | Refusal::OtherHistory
+        | Refusal::SessionExpired
+        | Refusal::Forgotten
+        | Refusal::SnapshotGone => Says::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Version,
+        api::{Computed, WriteReply},
+        guards::Mutant,
+    };
+
+    const SETTLED: [Refusal; 5] = [
+        Refusal::Barred,
+        Refusal::NotANumber,
+        Refusal::Overflow,
+        Refusal::ResultsTooLarge { len: 2, limit: 1 },
+        Refusal::UpdateTooLarge { len: 2, limit: 1 },
+    ];
+    const PASSING: [Refusal; 7] = [
+        Refusal::NoChain,
+        Refusal::NotHead(None),
+        Refusal::NotTail(None),
+        Refusal::NoLease,
+        Refusal::Busy,
+        Refusal::Succeeded { by: crate::ClusterId(2) },
+        Refusal::SessionFull,
+    ];
+    const FINAL: [Refusal; 8] = [
+        Refusal::StoreFailed,
+        Refusal::TooFewMembers { have: 1, need: 2 },
+        Refusal::KeyTooLong { len: 2, limit: 1 },
+        Refusal::ValueTooLarge { len: 2, limit: 1 },
+        Refusal::BatchSize { len: 2, limit: 1 },
+        Refusal::SessionExpired,
+        Refusal::Forgotten,
+        Refusal::SnapshotGone,
+    ];
+
+    fn refused(refusal: Refusal) -> Reply {
+        Reply::Refused(refusal)
+    }
+
+    fn committed() -> Reply {
+        Reply::Committed(WriteReply { version: Version::NONE, copies: 3, replayed: true, result: Computed::Nothing })
+    }
+
+    #[test]
+    fn refusals_alone_leave_nothing_behind() {
+        for repeat in [Repeat::Recorded, Repeat::Twice] {
+            for refusal in PASSING {
+                let mut tries = RetryState::new(repeat);
+                assert_eq!(tries.replied(&refused(refusal)), NextAttempt::Again);
+                assert_eq!(tries.give_up(), Ending::NotApplied(Some(refusal)));
+            }
+            for refusal in FINAL.into_iter().chain(SETTLED) {
+                let over = NextAttempt::Over(Ending::NotApplied(Some(refusal)));
+                assert_eq!(RetryState::new(repeat).replied(&refused(refusal)), over);
+            }
+            assert_eq!(RetryState::new(repeat).give_up(), Ending::NotApplied(None));
+        }
+    }
+
+    #[test]
+    fn after_an_unanswered_attempt_only_the_record_is_believed() {
+        for first in [RetryState::unanswered, |tries: &mut RetryState| tries.replied(&Reply::Expired)] {
+            let mut tries = RetryState::new(Repeat::Recorded);
+            tries.replied(&refused(Refusal::Busy));
+            assert_eq!(first(&mut tries), NextAttempt::Again);
+            assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
+            for refusal in PASSING {
+                let mut tries = tries;
+                assert_eq!(tries.replied(&refused(refusal)), NextAttempt::Again);
+                assert_eq!(tries.give_up(), Ending::Unknown(Some(refusal)));
+            }
+            for refusal in FINAL {
+                let over = NextAttempt::Over(Ending::Unknown(Some(refusal)));
+                assert_eq!(tries.clone().replied(&refused(refusal)), over);
+            }
+            for refusal in SETTLED {
+                let over = NextAttempt::Over(Ending::NotApplied(Some(refusal)));
+                assert_eq!(tries.clone().replied(&refused(refusal)), over);
+            }
+            assert_eq!(tries.replied(&committed()), NextAttempt::Done);
+        }
+        assert_eq!(RetryState::settling().give_up(), Ending::Unknown(None));
+    }
+
+    #[test]
+    fn what_nobody_would_know_again_is_not_repeated() {
+        let mut write = RetryState::new(Repeat::Twice);
+        write.replied(&refused(Refusal::NotHead(None)));
+        let unknown = NextAttempt::Over(Ending::Unknown(Some(Refusal::NotHead(None))));
+        assert_eq!(write.clone().unanswered(), unknown);
+        assert_eq!(write.replied(&Reply::Expired), unknown);
+    }
+
+    #[test]
+    fn what_does_no_harm_leaves_nothing_behind() {
+        let mut read = RetryState::new(Repeat::Harmless);
+        assert_eq!(read.unanswered(), NextAttempt::Again);
+        assert_eq!(read.replied(&refused(Refusal::StoreFailed)), NextAttempt::Again);
+        assert_eq!(read.give_up(), Ending::NotApplied(Some(Refusal::StoreFailed)));
+        let gone = NextAttempt::Over(Ending::NotApplied(Some(Refusal::SnapshotGone)));
+        assert_eq!(read.replied(&refused(Refusal::SnapshotGone)), gone);
+    }
+
+    #[test]
+    fn the_mutant_believes_what_it_hears_last() {
+        let mut tries = RetryState::new(Repeat::Recorded).with_guards(Guards::without(Mutant::BelieveRefusals));
+        tries.unanswered();
+        tries.replied(&refused(Refusal::Busy));
+        assert_eq!(tries.give_up(), Ending::NotApplied(Some(Refusal::Busy)));
+    }
+}

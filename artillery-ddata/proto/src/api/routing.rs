@@ -1,0 +1,87 @@
+//! Which chain holds a key, and where its members are: what a client has to know.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ChainConfig, ChainId, ClusterId, NodeId,
+    control::{Configs, History, NodeInfo, Relation},
+};
+
+/// What a node tells whoever asks for the way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Routing {
+    /// Which formation.
+    pub cluster: ClusterId,
+    /// Which history: the first, unless the cluster was recovered after a loss.
+    pub history: History,
+    /// The configuration of each chain, by chain id.
+    pub chains: Vec<ChainConfig>,
+    /// The nodes known.
+    pub nodes: BTreeMap<NodeId, NodeAddress>,
+}
+
+/// How a node is called and reached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// Its name, from which its id is derived.
+    pub name: String,
+    /// Where it can be dialled.
+    pub addrs: Vec<SocketAddr>,
+}
+
+impl Routing {
+    /// Chains, members and addresses, as the log knows them.
+    pub fn of(cluster: ClusterId, configs: &Configs) -> Self {
+        let address = |founder: &NodeInfo| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
+        let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
+        Self { cluster, history: configs.history(), chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
+    }
+
+    /// A routing of these chains, by chain id, and nodes.
+    pub fn new(
+        cluster: ClusterId,
+        history: History,
+        chains: Vec<ChainConfig>,
+        nodes: BTreeMap<NodeId, NodeAddress>,
+    ) -> Self {
+        Self { cluster, history, chains, nodes }
+    }
+
+    /// What sessions and watches belong to: what they have seen of one history says nothing about another.
+    pub fn history_id(&self) -> ClusterId {
+        self.history.cluster_id()
+    }
+
+    /// The configuration of a chain.
+    pub fn chain(&self, chain: ChainId) -> Option<&ChainConfig> {
+        self.chains.get(chain.0 as usize)
+    }
+
+    /// Of each chain the newer configuration: a node may lag behind, and then knows addresses no better than we do.
+    #[must_use]
+    pub fn merged(&self, new: Self) -> Self {
+        if self.cluster != new.cluster {
+            // Another formation is refused by the endpoint; what slips through changes nothing.
+            return self.clone();
+        }
+        match new.history.relation(self.history) {
+            Relation::Same => {}
+            Relation::Newer => return new,
+            // Of two that were recovered from one, whoever was met first is gone on with.
+            Relation::Older | Relation::Parted => return self.clone(),
+        }
+        let older = |new: &ChainConfig| self.chain(new.chain).is_some_and(|old| old.epoch > new.epoch);
+        let mut nodes = new.nodes;
+        if new.chains.iter().any(older) {
+            nodes.extend(self.nodes.clone());
+        }
+        let newer = |new: ChainConfig| match self.chain(new.chain) {
+            Some(old) if old.epoch > new.epoch => old.clone(),
+            _ => new,
+        };
+        Self { cluster: new.cluster, history: new.history, chains: new.chains.into_iter().map(newer).collect(), nodes }
+    }
+}

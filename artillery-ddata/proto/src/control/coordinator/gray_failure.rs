@@ -1,0 +1,381 @@
+//! Gray failures: members that live and yet hold their chain up (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
+//!
+//! There are two kinds. A hop is *dead* when an update, or the opening, that one member has had for long doesn't reach its
+//! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed clearly
+//! less than before, though something was under way all the time. Then the member between two slow paths is to blame, if
+//! there is exactly one. On a machine that slows all members alike there is none.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
+
+use super::{Coordinator, CoordinatorSettings, KnownNode, Why, plan::View};
+use crate::{
+    ChainConfig, ChainId, Epoch, MemberId, NodeId, Sequence, Timestamp,
+    control::{
+        log::Configs,
+        message::{PathDelay, Report},
+    },
+};
+
+/// Two broken hops within so many times `slow` have one cause.
+const SAME_CAUSE_FACTOR: u32 = 4;
+/// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
+const FIRST_QUARANTINE_FACTOR: u32 = 5;
+/// The longest quarantine is so many times the first one: its chain has a copy less meanwhile (trap 49).
+const MAX_QUARANTINE_FACTOR: u32 = 4;
+/// A node that behaved for so many times its last quarantine starts afresh.
+const TRUST_FACTOR: u32 = 4;
+/// A path that takes less than this part of `slow` is not slow.
+const QUICK_DIVISOR: u32 = 40;
+/// A slow path takes so many times as long as usual.
+const SLOW_FACTOR: u32 = 8;
+/// Where all other paths are as usual, a slow path takes so many times as long as usual.
+const LONE_SLOW_FACTOR: u32 = 32;
+/// Where all other paths are as usual, a path that takes less than this part of `slow` is not slow.
+const LONE_MIN_DELAY_DIVISOR: u32 = 200;
+/// A slow path takes at least this part of what the slowest one takes.
+const SLOWEST_DIVISOR: u32 = 4;
+/// A suspect has stood between slow paths for this part of `slow`: queues must grow for a while before they show the cause.
+const SUSPECT_DIVISOR: u32 = 2;
+
+/// The last report of a member on a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastReport {
+    pub(super) report: Report,
+    /// When the member last reported progress.
+    moved: Timestamp,
+    /// When the member first reported that this epoch is open.
+    opened: Timestamp,
+}
+
+/// What the leader has observed of one chain in one epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    epoch: Epoch,
+    /// The member that is to be moved out.
+    pub(super) blame: Option<Suspicion>,
+    /// The member that has stood between slow paths without a break, and since when.
+    suspect: Option<(MemberId, Timestamp)>,
+    /// The ends of the hop that was broken when a member was last moved out, and when that was.
+    ends: Option<([MemberId; 2], Timestamp)>,
+}
+
+/// A member that is to be moved out, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Suspicion {
+    pub(super) member: MemberId,
+    pub(super) why: Why,
+    /// The ends of the broken hop, if there is one.
+    ends: Option<[MemberId; 2]>,
+    since: Timestamp,
+}
+
+/// The quarantine of a node that was moved out as unreached or slow: no report of it can show that it is well again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quarantine {
+    since: Timestamp,
+    until: Timestamp,
+    away: Duration,
+    /// Before `until` the node may return behind any tail but this one.
+    apart: Option<MemberId>,
+}
+
+impl Quarantine {
+    #[cfg(test)]
+    pub(super) fn for_a_test(until: Timestamp) -> Self {
+        Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
+    }
+
+    /// Whether the node may follow `tail` now.
+    pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
+        now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
+    }
+
+    fn again(
+        entry: Entry<'_, NodeId, Self>,
+        now: Timestamp,
+        settings: &CoordinatorSettings,
+        apart: Option<MemberId>,
+        longest: u32,
+    ) {
+        let first = settings.slow * FIRST_QUARANTINE_FACTOR;
+        let soon = match &entry {
+            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUST_FACTOR),
+            Entry::Vacant(_) => None,
+        };
+        let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
+        let apart = apart.filter(|_| soon.is_none());
+        entry.insert_entry(Self { since: now, until: now + away, away, apart });
+    }
+}
+
+impl KnownNode {
+    /// Takes in the node's reports on its chains.
+    pub(super) fn reports(&mut self, now: Timestamp, reports: Vec<Report>) {
+        let before = std::mem::take(&mut self.told);
+        let state = |report: &Report| (report.epoch, report.open, report.held, report.watermark);
+        for report in reports {
+            let known = before.get(&report.chain);
+            let moved = known.filter(|told| state(&told.report) == state(&report)).map_or(now, |told| told.moved);
+            let same = |told: &&LastReport| told.report.epoch == report.epoch && told.report.open && report.open;
+            let opened = known.filter(same).map_or(now, |told| told.opened);
+            self.told.insert(report.chain, LastReport { report, moved, opened });
+        }
+    }
+}
+
+impl Coordinator {
+    /// The quarantined nodes: they held up a chain, and may not return behind `tail` yet (docs/DESIGN.md §5.9).
+    pub(crate) fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
+        let away = self.outside.iter().filter(move |(_, outside)| !outside.may_return(now, tail));
+        away.map(|(&node, _)| node)
+    }
+
+    /// Looks for members that hold up a chain.
+    pub(super) fn judge(&mut self, now: Timestamp) {
+        let Some(leading) = &mut self.leading else { return };
+        let longest = if allows!(self.settings.guards, KeepAwayForLong) {
+            MAX_QUARANTINE_FACTOR * 16
+        } else {
+            MAX_QUARANTINE_FACTOR
+        };
+        let mut watched = std::mem::take(&mut leading.watched);
+        watched.retain(|&chain, _| self.configs.get(chain).is_some());
+        for config in self.configs.iter() {
+            let new = || Watched { epoch: config.epoch, blame: None, suspect: None, ends: None };
+            let chain = watched.entry(config.chain).or_insert_with(new);
+            if chain.epoch != config.epoch {
+                (chain.epoch, chain.suspect) = (config.epoch, None);
+                if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
+                    chain.ends = blame.ends.map(|ends| (ends, now));
+                    let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
+                    // The reports of a deaf or a halted node show by themselves whether it is well again.
+                    if !matches!(blame.why, Why::Deaf | Why::Halted) {
+                        Quarantine::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
+                    }
+                }
+            }
+            let view = leading.view(now, self.me, &self.settings, &self.outside);
+            let known = chain.suspect;
+            let same = |id: &MemberId| known.filter(|(suspect, _)| suspect == id).map_or(now, |(_, since)| since);
+            chain.suspect = view.between_slow_ways(config).map(|id| (id, same(&id)));
+            let found = view.blame(&self.configs, config, chain.ends, chain.suspect);
+            let keeps = now - chain.blame.map_or(Timestamp::ZERO, |blame| blame.since) < self.settings.lease * 2;
+            let kept = chain.blame.filter(|before| {
+                let same = found.is_some_and(|found| (found.member, found.why) == (before.member, before.why));
+                same || (before.why == Why::Slow && keeps)
+            });
+            chain.blame = kept.or(found);
+        }
+        leading.watched = watched;
+    }
+}
+
+/// The paths from each member to its successor, and from the tail back to the head: how long each takes now, and usually.
+struct PathRing(Vec<(Duration, Duration)>);
+
+impl PathRing {
+    fn of(reports: &[&Report]) -> Option<Self> {
+        let (head, hops) = (reports.first()?, reports.split_last()?.1);
+        // A hop is measured there and back: its half is the path. The rest of a commit's time is the path from tail to head.
+        let mut ways: Vec<_> = hops.iter().map(|report| (report.hop.takes() / 2, report.hop.usual / 2)).collect();
+        let (there, usual) = ways.iter().fold((Duration::ZERO, Duration::ZERO), |(a, b), way| (a + way.0, b + way.1));
+        ways.push((head.commit.takes().saturating_sub(there), head.commit.usual.saturating_sub(usual)));
+        Some(Self(ways))
+    }
+
+    /// Which of the paths are slow.
+    fn slow(&self, slow: Duration) -> Vec<bool> {
+        let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
+        let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
+            takes >= usual * times && takes * part * 2 >= slow && takes * SLOWEST_DIVISOR >= slowest
+        };
+        let far: Vec<bool> =
+            self.0.iter().map(|way| stands_out(way, LONE_SLOW_FACTOR, LONE_MIN_DELAY_DIVISOR)).collect();
+        let usual = |&(takes, usual): &(Duration, Duration)| takes < usual * SLOW_FACTOR;
+        if self.0.iter().zip(&far).all(|(way, &far)| far || usual(way)) {
+            return far;
+        }
+        self.0.iter().map(|way| stands_out(way, SLOW_FACTOR, QUICK_DIVISOR)).collect()
+    }
+}
+
+impl View<'_> {
+    fn told(&self, config: &ChainConfig, id: MemberId) -> Option<&LastReport> {
+        self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
+    }
+
+    /// The member that is to be moved out of a chain; never its only living one.
+    fn blame(
+        &self,
+        configs: &Configs,
+        config: &ChainConfig,
+        ends: Option<([MemberId; 2], Timestamp)>,
+        suspect: Option<(MemberId, Timestamp)>,
+    ) -> Option<Suspicion> {
+        let serving: Vec<MemberId> = config.serving().collect();
+        if serving.iter().any(|&id| self.is_gone(id)) {
+            // A member that is gone is removed first: its neighbours look broken too.
+            return None;
+        }
+        let found = self
+            .halted(config)
+            .or_else(|| self.deaf(&serving))
+            .or_else(|| {
+                self.dead_hop(config, &serving, ends).filter(|_| !allows!(self.settings.guards, TolerateDeadHop))
+            })
+            .or_else(|| self.dead_joiner(config).filter(|_| !allows!(self.settings.guards, TolerateDeadJoiner)))
+            .or_else(|| {
+                self.unheard_joiner(configs, config).filter(|_| !allows!(self.settings.guards, TolerateUnheardJoiner))
+            })
+            .or_else(|| {
+                self.slow_member(config, &serving, suspect).filter(|_| !allows!(self.settings.guards, TolerateSlow))
+            })?;
+        let others = serving.iter().any(|&id| id != found.member && self.lived(id));
+        others.then_some(found)
+    }
+
+    fn is_long(&self, since: Timestamp) -> bool {
+        self.now - since.max(self.since) >= self.settings.slow
+    }
+
+    fn guilty(&self, member: MemberId, why: Why, ends: Option<[MemberId; 2]>) -> Suspicion {
+        Suspicion { member, why, ends, since: self.now }
+    }
+
+    /// A member that is heard but hears nothing, so it never gets a lease. For `slow` it has shown none of this leader's answers.
+    /// A leader without a confirming quorum gives no answers, and finds no deaf member.
+    fn deaf(&self, serving: &[MemberId]) -> Option<Suspicion> {
+        let deaf = |id: &MemberId| {
+            *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))
+        };
+        serving.iter().copied().find(deaf).map(|id| self.guilty(id, Why::Deaf, None))
+    }
+
+    /// Whether the node has shown lately that it hears. A member that is about to be moved out as deaf has not.
+    pub(super) fn hears(&self, id: MemberId) -> bool {
+        let shows = |seen: &KnownNode| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
+        id == self.me || self.nodes.get(&id).is_some_and(shows) || allows!(self.settings.guards, TakeDeaf)
+    }
+
+    /// Whether the node is so new that it may yet show that it hears.
+    pub(super) fn is_new(&self, id: MemberId) -> bool {
+        let new = |seen: &KnownNode| seen.proven == Timestamp::ZERO && self.now - seen.first < self.settings.slow;
+        !self.hears(id) && self.nodes.get(&id).is_some_and(new)
+    }
+
+    /// The end to blame for a dead hop: what one member has had for long doesn't reach its successor, which makes no progress.
+    fn dead_hop(
+        &self,
+        config: &ChainConfig,
+        serving: &[MemberId],
+        last: Option<([MemberId; 2], Timestamp)>,
+    ) -> Option<Suspicion> {
+        let lacks = |from: MemberId, to: MemberId| {
+            let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
+            let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
+            let unopened = open(before) && self.is_long(before.opened) && !open(behind);
+            // The awaited update may have arrived, and only its acknowledgement be lost. So the successor must lack a later one.
+            let waits = self.waits_long(&before.report.hop).is_some();
+            let unsent = open(before) && waits && behind.report.held < before.report.held;
+            Some((unopened || unsent) && self.is_long(behind.moved))
+        };
+        let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
+        let (from, to) = (hop[0], hop[1]);
+        // A member at the end of two broken hops in a row is the cause of both.
+        let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SAME_CAUSE_FACTOR);
+        let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
+        let member = if again(from) && !again(to) { from } else { to };
+        Some(self.guilty(member, Why::Unreached, Some([from, to])))
+    }
+
+    fn waits_long(&self, way: &PathDelay) -> Option<Sequence> {
+        way.waits.filter(|&(_, age)| age >= self.settings.slow).map(|(at, _)| at)
+    }
+
+    /// The joiner of a tail that has waited for too long: it commits only what the joiner holds.
+    fn dead_joiner(&self, config: &ChainConfig) -> Option<Suspicion> {
+        let (tail, joiner) = (config.tail()?, config.syncing()?);
+        let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
+        let waits = report.open && self.waits_long(&report.commit).is_some() && self.waits_long(&report.hop).is_some();
+        waits.then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
+    }
+
+    /// A joiner that its tail has not heard for long, while another node could take its place (trap 50).
+    fn unheard_joiner(&self, configs: &Configs, config: &ChainConfig) -> Option<Suspicion> {
+        let (tail, joiner) = (config.tail()?, config.syncing()?);
+        let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
+        let replaced = || self.spare(configs, config, Some(tail)).is_some();
+        (report.unheard >= self.settings.slow && replaced())
+            .then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
+    }
+
+    /// Whether this incarnation stopped serving a chain for good.
+    pub(super) fn has_halted(&self, chain: ChainId, id: MemberId) -> bool {
+        let told = self.nodes.get(&id).and_then(|seen| seen.told.get(&chain));
+        told.is_some_and(|told| told.report.halted) && !allows!(self.settings.guards, KeepHalted)
+    }
+
+    /// A serving member, or the joiner, that stopped serving for good.
+    fn halted(&self, config: &ChainConfig) -> Option<Suspicion> {
+        let mut members = config.members.iter().map(|member| member.id);
+        members.find(|&id| self.has_halted(config.chain, id)).map(|id| self.guilty(id, Why::Halted, None))
+    }
+
+    /// The member that has made the chain slow for long.
+    fn slow_member(
+        &self,
+        config: &ChainConfig,
+        serving: &[MemberId],
+        suspect: Option<(MemberId, Timestamp)>,
+    ) -> Option<Suspicion> {
+        let (member, since) = suspect?;
+        let head = &self.told(config, *serving.first()?)?.report;
+        // If the tail makes no progress a hop is broken: that is no slow chain.
+        let moves = self.now - self.told(config, *serving.last()?)?.moved < self.settings.slow / 2;
+        // Paths may be slow for a moment by chance, while the chain is slow for another reason.
+        let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / SUSPECT_DIVISOR;
+        (long && moves).then(|| self.guilty(member, Why::Slow, None))
+    }
+
+    /// The suspect of a slow chain: the only member with slow paths on both sides. The path from the tail back to the head
+    /// closes the ring. If no member has two slow paths, the one at the end of the first slow path.
+    fn between_slow_ways(&self, config: &ChainConfig) -> Option<MemberId> {
+        let serving: Vec<MemberId> = config.serving().collect();
+        if serving.len() < 3 {
+            // With two members nothing shows which of them is slow.
+            return None;
+        }
+        let told: Vec<&LastReport> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
+        let reports: Vec<&Report> = told.iter().map(|told| &told.report).collect();
+        let slowed = reports.first().is_some_and(|head| head.slowed > Duration::ZERO);
+        if !slowed || reports.iter().any(|report| report.epoch != config.epoch) {
+            return None;
+        }
+        let ways = PathRing::of(&reports)?;
+        let slow = ways.slow(self.settings.slow);
+        let count = serving.len();
+        let mut between = (0..count).filter(|&at| slow[at] && slow[(at + count - 1) % count]);
+        match (between.next(), between.next()) {
+            (Some(at), None) => Some(serving[at]),
+            (Some(_), Some(_)) => None,
+            (None, _) => {
+                let at = (0..count).find(|&at| slow[at])?;
+                Some(serving[(at + 1).min(count - 1)])
+            }
+        }
+    }
+
+    /// Whether this member is to be moved out of this chain.
+    pub(super) fn is_blamed(&self, config: &ChainConfig, id: MemberId) -> Option<Why> {
+        let blame = self.watched.get(&config.chain)?.blame?;
+        (blame.member == id).then_some(blame.why)
+    }
+}
+
+/// The members that are to be moved out of a chain.
+pub(super) fn blamed(watched: &BTreeMap<crate::ChainId, Watched>) -> impl Iterator<Item = MemberId> + '_ {
+    watched.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
+}

@@ -1,0 +1,81 @@
+//! A node as this term's leader knows it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{CoordinatorSettings, gray_failure::LastReport, leave::Leaver};
+use crate::{
+    ChainId, Timestamp,
+    control::{NodeInfo, message::Promotion},
+};
+
+/// Answers that are remembered for each node.
+const REMEMBERED_ANSWERS: usize = 16;
+
+/// A node that has renewed in this term.
+#[derive(Clone, Debug)]
+pub(super) struct KnownNode {
+    pub(super) founder: NodeInfo,
+    pub(super) first: Timestamp,
+    pub(super) heard: Timestamp,
+    /// When the leases granted by this leader have certainly expired.
+    pub(super) out: Timestamp,
+    pub(super) leaver: Leaver,
+    pub(super) promotions: Vec<Promotion>,
+    pub(super) told: BTreeMap<ChainId, LastReport>,
+    /// The answer of this leader that the last report shows; 0: none.
+    pub(super) shown: u64,
+    /// The highest of the node's renewals that was answered.
+    pub(super) newest: u64,
+    /// The node's newest answered renewals, and when each was answered.
+    answered: VecDeque<(u64, Timestamp)>,
+    /// The node certainly lived after this moment: it has shown an answer given then (trap 42).
+    pub(super) proven: Timestamp,
+    /// When the first answer was given that the node has not shown yet.
+    pub(super) unshown: Option<Timestamp>,
+}
+
+impl KnownNode {
+    pub(super) fn new(founder: NodeInfo, now: Timestamp) -> Self {
+        Self {
+            founder,
+            first: now,
+            heard: now,
+            out: Timestamp::ZERO,
+            leaver: Leaver::default(),
+            promotions: Vec::new(),
+            told: BTreeMap::new(),
+            shown: 0,
+            newest: 0,
+            answered: VecDeque::new(),
+            proven: Timestamp::ZERO,
+            unshown: None,
+        }
+    }
+
+    /// After a pause of the leader no earlier answer proves that the node lives.
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        self.answered.clear();
+        self.unshown = None;
+        self.leaver.wake(now);
+    }
+
+    pub(super) fn answered(&mut self, now: Timestamp, number: u64) {
+        self.unshown.get_or_insert(now);
+        self.answered.push_back((number, now));
+        if self.answered.len() > REMEMBERED_ANSWERS {
+            self.answered.pop_front();
+        }
+    }
+
+    /// The node has shown the answer to its renewal `number`. Returns whether this leader gave that answer in this term.
+    pub(super) fn shows(&mut self, number: u64) -> bool {
+        let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
+        self.proven = self.proven.max(at);
+        self.unshown = self.answered.iter().map(|&(_, at)| at).find(|&at| at > self.proven);
+        true
+    }
+
+    pub(super) fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &CoordinatorSettings) -> bool {
+        self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
+    }
+}

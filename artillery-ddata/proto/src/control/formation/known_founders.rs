@@ -1,0 +1,109 @@
+//! The nodes that seem to be there, as discovery and gossip suggest, and the founders to propose.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{FounderCandidate, MAX_NODES};
+use crate::{ClusterId, MemberId, NodeId, control::NodeInfo};
+
+/// The nodes that seem to be there, each in its latest incarnation.
+#[derive(Debug, Default)]
+pub(super) struct KnownFounders {
+    nodes: BTreeMap<NodeId, KnownFounder>,
+    /// Incarnations that are certainly over.
+    replaced: BTreeSet<MemberId>,
+}
+
+#[derive(Debug)]
+struct KnownFounder {
+    candidate: FounderCandidate,
+    /// Proposals that failed because this node was silent: other nodes are asked first.
+    misses: u32,
+}
+
+impl KnownFounders {
+    /// Takes in news of a node. True: this incarnation is new, or is now known to belong to a cluster.
+    pub(super) fn insert(&mut self, candidate: FounderCandidate) -> bool {
+        let id = candidate.founder.id;
+        if self.replaced.contains(&id) {
+            return false;
+        }
+        let full = self.nodes.len() >= MAX_NODES;
+        match self.nodes.get_mut(&id.node) {
+            Some(known) if known.candidate.founder.id == id => {
+                let news = candidate.cluster.is_some() && known.candidate.cluster.is_none();
+                // An incarnation never leaves its cluster: news without one is old.
+                let cluster = candidate.cluster.or(known.candidate.cluster);
+                known.candidate = FounderCandidate { cluster, ..candidate };
+                news
+            }
+            None if full => false,
+            _ => {
+                self.nodes.insert(id.node, KnownFounder { candidate, misses: 0 });
+                true
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: MemberId) {
+        if self.nodes.get(&id.node).is_some_and(|known| known.candidate.founder.id == id) {
+            self.nodes.remove(&id.node);
+        }
+    }
+
+    pub(super) fn replace(&mut self, old: MemberId) {
+        self.remove(old);
+        // Past the bound an incarnation is forgotten: then a proposal that names it waits for ballots instead.
+        if self.replaced.len() >= MAX_NODES {
+            self.replaced.pop_first();
+        }
+        self.replaced.insert(old);
+    }
+
+    pub(super) fn is_replaced(&self, id: MemberId) -> bool {
+        self.replaced.contains(&id)
+    }
+
+    pub(super) fn addrs(&self, id: MemberId) -> Option<&[std::net::SocketAddr]> {
+        let known = self.nodes.get(&id.node).filter(|known| known.candidate.founder.id == id)?;
+        Some(&known.candidate.founder.addrs)
+    }
+
+    /// Notes that a node belongs to a cluster.
+    pub(super) fn belongs(&mut self, id: MemberId, cluster: ClusterId) {
+        if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
+            known.candidate.cluster = Some(cluster);
+        }
+    }
+
+    /// Notes that a proposal failed because `id` didn't answer.
+    pub(super) fn miss(&mut self, id: MemberId) {
+        if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
+            known.misses = known.misses.saturating_add(1);
+        }
+    }
+
+    /// Members of formed clusters.
+    pub(super) fn members(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.nodes.values().filter(|known| known.candidate.cluster.is_some()).map(|known| known.candidate.founder.id)
+    }
+
+    /// Nodes that seem to belong to no cluster.
+    pub(super) fn free(&self) -> usize {
+        self.nodes.values().filter(|known| known.candidate.cluster.is_none()).count()
+    }
+
+    /// How many free nodes have a lower id than `me`.
+    pub(super) fn rank(&self, me: MemberId) -> usize {
+        self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
+    }
+
+    /// `me` and `others` free nodes: those with the fewest missed answers first, then the lowest ids.
+    pub(super) fn founders(&self, me: &NodeInfo, others: usize) -> Vec<NodeInfo> {
+        let mut free: Vec<_> = self.nodes.values().filter(|known| known.candidate.cluster.is_none()).collect();
+        free.sort_by_key(|known| (known.misses, known.candidate.founder.id));
+        let mut founders = vec![me.clone()];
+        founders.extend(free.into_iter().take(others).map(|known| known.candidate.founder.clone()));
+        founders.sort_by_key(|founder| founder.id);
+        founders
+    }
+}

@@ -1,0 +1,376 @@
+//! The part of a node that asks for leases: it chooses the nodes to ask and the times, and takes in the answers. Sans-IO.
+//!
+//! A lease runs from the moment at which its renewal was *sent*, by this node's own clock (docs/DESIGN.md §6): delays there
+//! and back only shorten it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    NodeInfo,
+    log::{Configs, LogIndex},
+    message::{Leave, LeaveStage, Promotion, Renewal, Renewed},
+};
+use crate::{MemberId, NodeId, Timestamp};
+
+/// After so many renewals without an answer other nodes are asked beside the leader, which may be gone or only slow.
+const UNANSWERED_RENEWALS: u32 = 2;
+
+/// Renewals whose answers still count.
+const MAX_REMEMBERED_RENEWALS: usize = 64;
+
+/// What an answer to a renewal changes at this node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RenewalOutcome {
+    /// The new end of this node's lease, if that is later than before.
+    pub lease: Option<Timestamp>,
+    /// When that lease was asked for: this node served then.
+    pub asked: Timestamp,
+    /// The configurations, if newer than those known here.
+    pub configs: Option<Arc<Configs>>,
+    /// The log can spare this leaving node.
+    pub released: bool,
+    /// The leader agrees that this node leaves: its chains are to act by no lease any more, then
+    /// [`Holder::resign`] follows.
+    pub resigns: bool,
+    /// This node can't be removed any more: it serves again once it gets a lease, and asks to leave as before.
+    pub serves_again: bool,
+}
+
+/// Asks for leases.
+#[derive(Debug)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
+pub(crate) struct LeaseClient {
+    me: NodeInfo,
+    configs: Arc<Configs>,
+    /// The last log entry that all chains of this node act by.
+    acted: LogIndex,
+    leader: Option<MemberId>,
+    /// Incarnations that seem to be there, by membership: candidates to ask.
+    met: BTreeMap<NodeId, MemberId>,
+    /// Renewals since the leader answered last.
+    silent: u32,
+    /// The node that was last asked beside the leader.
+    probed: Option<MemberId>,
+    /// The receivers of the renewals that are due now.
+    due: VecDeque<MemberId>,
+    /// Nodes that are to be asked once besides, from `asks_at` on.
+    asks: VecDeque<MemberId>,
+    asks_at: Timestamp,
+    sent_at: Timestamp,
+    number: u64,
+    /// The node that answered last, and the highest number that it answered: the number means nothing to other nodes.
+    answered: Option<(MemberId, u64)>,
+    sent: BTreeMap<u64, Timestamp>,
+    next_at: Timestamp,
+    until: Timestamp,
+    leave: Leave,
+    promotions: BTreeSet<Promotion>,
+}
+
+impl LeaseClient {
+    /// The lease client of a node that has acted by `configs`.
+    pub(crate) fn new(me: NodeInfo, configs: Arc<Configs>) -> Self {
+        Self {
+            me,
+            acted: configs.applied(),
+            configs,
+            leader: None,
+            met: BTreeMap::new(),
+            silent: 0,
+            probed: None,
+            due: VecDeque::new(),
+            asks: VecDeque::new(),
+            asks_at: Timestamp::ZERO,
+            sent_at: Timestamp::ZERO,
+            number: 0,
+            answered: None,
+            sent: BTreeMap::new(),
+            next_at: Timestamp::ZERO,
+            until: Timestamp::ZERO,
+            leave: Leave::default(),
+            promotions: BTreeSet::new(),
+        }
+    }
+
+    /// The newest configurations known here.
+    pub(crate) fn configs(&self) -> &Arc<Configs> {
+        &self.configs
+    }
+
+    /// When [`renew`](Self::renew) is due next.
+    pub(crate) fn next_tick(&self) -> Timestamp {
+        if self.due.is_empty() { self.next_at } else { self.sent_at }
+    }
+
+    /// When [`next_ask`](Self::next_ask) is due next.
+    pub(crate) fn ask_at(&self) -> Option<Timestamp> {
+        (!self.asks.is_empty()).then_some(self.asks_at)
+    }
+
+    /// Takes in configurations from any node: an entry applied anywhere is decided. Returns whether they are newer.
+    pub(crate) fn on_configs(&mut self, configs: &Arc<Configs>) -> bool {
+        let news = configs.applied() > self.configs.applied();
+        if news {
+            self.configs = configs.clone();
+            let present = |wish: &Promotion| configs.get(wish.chain).is_some_and(|config| config.epoch == wish.epoch);
+            self.promotions.retain(present);
+        }
+        news
+    }
+
+    /// All chains of this node act by the log up to `applied`: they refuse every member that it removes.
+    pub(crate) fn acts_by(&mut self, now: Timestamp, applied: LogIndex) {
+        if applied > self.acted {
+            self.acted = applied;
+            self.next_at = now;
+        }
+    }
+
+    /// A node seems to be there, in this incarnation.
+    pub(crate) fn meets(&mut self, id: MemberId) {
+        self.met.insert(id.node, id);
+    }
+
+    /// The log's group names `leader`. A new leader is asked at once: the lease that the old one granted has been running
+    /// through an election.
+    pub(crate) fn leads(&mut self, now: Timestamp, leader: MemberId) {
+        if self.leader != Some(leader) {
+            self.leader = Some(leader);
+            self.silent = 0;
+            self.next_at = self.next_at.min(self.soon(now));
+        }
+    }
+
+    /// The time between two renewals, by the cluster's lease. The one that this node was started with doesn't count (trap 63).
+    fn renew_every(&self) -> Duration {
+        self.configs.timing().renew()
+    }
+
+    /// The earliest time for a renewal out of turn.
+    fn soon(&self, now: Timestamp) -> Timestamp {
+        now.max(self.sent_at + self.renew_every() / 4)
+    }
+
+    /// A chain of this node asks for a promotion as its tail.
+    pub(crate) fn promote(&mut self, now: Timestamp, wish: Promotion) {
+        if self.promotions.insert(wish) {
+            self.next_at = now;
+        }
+    }
+
+    /// Asks these nodes once too, to find out whether they live.
+    pub(crate) fn ask(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = MemberId>) {
+        for id in nodes {
+            if id != self.me.id && !self.asks.contains(&id) {
+                self.asks.push_back(id);
+            }
+        }
+        self.asks_at = now;
+    }
+
+    /// The next node that is to be asked, once the renewals that are due have been sent.
+    pub(crate) fn next_ask(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
+        let to = self.asks.pop_front()?;
+        Some((to, self.renewal(now, to)))
+    }
+
+    /// When renewal `number` was sent; `None`: too long ago to count.
+    pub(crate) fn sent(&self, number: u64) -> Option<Timestamp> {
+        self.sent.get(&number).copied()
+    }
+
+    /// Makes the next renewal due now: another node waits for it.
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
+        self.next_at = now;
+    }
+
+    /// Whether this node wants to leave, and how far it has come.
+    pub(crate) fn leaves(&self) -> Leave {
+        self.leave
+    }
+
+    /// Asks with the next renewal, which is due now, to leave. The node serves on until a leader agrees.
+    pub(crate) fn leave(&mut self, now: Timestamp) {
+        if !self.leave.is_asked() {
+            self.leave.stage = LeaveStage::Asks;
+            self.next_at = now;
+        }
+    }
+
+    /// Resigns with the next renewal, which is due now: the leader has agreed, and this node's chains act by no lease any more.
+    pub(crate) fn resign(&mut self, now: Timestamp) {
+        if self.leave.is_asked() {
+            self.leave = self.leave.resigned();
+            self.until = Timestamp::ZERO;
+            self.next_at = now;
+        }
+    }
+
+    /// Takes the wish to leave back, and a resignation with it.
+    pub(crate) fn stay(&mut self, now: Timestamp) {
+        if self.leave.is_asked() {
+            self.take_back(now, self.leave.back(LeaveStage::Stays));
+        }
+    }
+
+    /// Drops the answers to all earlier renewals. The leader may no longer wait for a lease asked for before this: it may remove
+    /// this node by the resignation that is now taken back (trap 62).
+    fn take_back(&mut self, now: Timestamp, leave: Leave) {
+        self.leave = leave;
+        self.sent.clear();
+        self.until = Timestamp::ZERO;
+        self.next_at = now;
+    }
+
+    /// The next due renewal and its receiver. To be called until there is none.
+    pub(crate) fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
+        if self.due.is_empty() && now >= self.next_at {
+            self.next_at = now + self.renew_every();
+            self.sent_at = now;
+            self.choose();
+        }
+        let to = self.due.pop_front()?;
+        Some((to, self.renewal(now, to)))
+    }
+
+    fn renewal(&mut self, now: Timestamp, to: MemberId) -> Renewal {
+        self.number += 1;
+        self.sent.insert(self.number, now);
+        while self.sent.len() > MAX_REMEMBERED_RENEWALS {
+            self.sent.pop_first();
+        }
+        let answered = self.answered.filter(|&(by, _)| by == to).map_or(0, |(_, number)| number);
+        Renewal {
+            number: self.number,
+            answered,
+            me: self.me.clone(),
+            applied: self.acted,
+            leave: self.leave,
+            promotions: self.promotions.iter().copied().collect(),
+            reports: Vec::new(),
+        }
+    }
+
+    /// Chooses the receivers of the next renewal: the leader and, if that is slow or unknown, one node after the other.
+    ///
+    /// A silent leader is asked on and on. If it lives, it learns only by these renewals that this node lives too, and would
+    /// remove it otherwise.
+    fn choose(&mut self) {
+        self.silent = self.silent.saturating_add(1);
+        self.due.extend(self.leader);
+        if self.leader.is_none() || self.silent > UNANSWERED_RENEWALS {
+            self.probed = self.next_probe();
+            self.due.extend(self.probed.filter(|&id| Some(id) != self.leader));
+        }
+    }
+
+    fn next_probe(&self) -> Option<MemberId> {
+        let known = self.configs.nodes().map(|founder| founder.id);
+        let known = known.filter(|id| !self.met.contains_key(&id.node));
+        let all: BTreeSet<_> = known.chain(self.met.values().copied()).chain([self.me.id]).collect();
+        let next = all.iter().find(|&&id| self.probed.is_none_or(|last| id > last));
+        next.or_else(|| all.first()).copied()
+    }
+
+    /// Takes in an answer.
+    pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> RenewalOutcome {
+        let Some(&sent) = self.sent.get(&renewed.number) else { return RenewalOutcome::default() };
+        let is_led = self.leader.is_some_and(|leader| leader != from) && self.silent <= 1;
+        match renewed.leader {
+            Some(leader) if leader == from => {
+                self.leader = Some(from);
+                self.silent = 0;
+            }
+            // While the leader answers, another node's redirect may be older than its term.
+            Some(_) if is_led => {}
+            // Redirected: wait before the next renewal. Two nodes may redirect to each other.
+            Some(leader) if self.leader != Some(leader) => {
+                self.leader = Some(leader);
+                self.silent = 0;
+                self.next_at = self.next_at.min(self.soon(now));
+            }
+            Some(_) => {}
+            None if self.leader == Some(from) => {
+                self.leader = None;
+                self.next_at = self.next_at.min(self.soon(now));
+            }
+            None => {}
+        }
+        let is_newer = self
+            .answered
+            .is_none_or(|(by, number)| if by == from { number < renewed.number } else { self.leader != Some(by) });
+        if is_newer {
+            self.answered = Some((from, renewed.number));
+        }
+        let mut learned =
+            RenewalOutcome { released: renewed.released && self.leave.is_asked(), ..RenewalOutcome::default() };
+        if let Some(configs) = renewed.configs {
+            let configs = Arc::<Configs>::from(configs);
+            if self.on_configs(&configs) {
+                learned.configs = Some(configs);
+            }
+        }
+        match renewed.leave {
+            Some(next) if self.leave.stage == LeaveStage::Asks && next == self.leave.resigned() => {
+                learned.resigns = true
+            }
+            Some(next) if self.leave.has_resigned() && next == self.leave.back(LeaveStage::Asks) => {
+                self.take_back(now, next);
+                learned.serves_again = true;
+            }
+            _ => {}
+        }
+        if let Some(lease) = renewed.lease
+            && !self.leave.has_resigned()
+            && !learned.resigns
+            && !learned.serves_again
+            && sent + lease > self.until
+        {
+            self.until = sent + lease;
+            learned.lease = Some(self.until);
+            learned.asked = sent;
+        }
+        learned
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl LeaseClient {
+    /// Test-only: writes down all that the lease client's conduct depends on, except the content of the log's entries. Two
+    /// lease clients that write the same and share a log go on in the same way.
+    ///
+    /// # Errors
+    /// The error of `out`.
+    pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        // Names every field, so that a forgotten new one doesn't compile.
+        let Self {
+            me,
+            configs,
+            acted,
+            leader,
+            met,
+            silent,
+            probed,
+            due,
+            asks,
+            asks_at: _,
+            sent_at,
+            number,
+            answered,
+            sent,
+            next_at,
+            until,
+            leave,
+            promotions,
+        } = self;
+        write!(out, "{:?}", (me.id, configs.applied(), acted, leader, met, silent, probed, due, sent_at))?;
+        write!(out, "{:?}", (number, answered, sent, next_at, until, leave, promotions, asks))
+    }
+}
+
+#[cfg(test)]
+mod tests;

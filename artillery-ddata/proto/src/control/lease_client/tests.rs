@@ -1,0 +1,107 @@
+//! The nodes that a node asks for its lease, and its use of the answers.
+
+use super::*;
+use crate::{
+    ClusterId, Incarnation,
+    control::{Bootstrap, Timing},
+};
+
+fn id(n: u8) -> MemberId {
+    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+/// Node 3 of three, told that node 1 leads.
+fn holder() -> LeaseClient {
+    let founder = |n| NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] };
+    let members = (1..4).map(founder).collect();
+    let founding = Bootstrap::new(ClusterId(5), "shop", members);
+    let mut holder = LeaseClient::new(founder(3), Arc::new(Configs::of(&founding)));
+    holder.leads(Timestamp::ZERO, id(1));
+    holder
+}
+
+/// The time of the next renewal, and the nodes that are asked then.
+fn asked(holder: &mut LeaseClient) -> (Timestamp, BTreeMap<MemberId, u64>) {
+    let now = holder.next_tick();
+    (now, std::iter::from_fn(|| holder.renew(now)).map(|(to, renewal)| (to, renewal.number)).collect())
+}
+
+fn answer(number: u64, leader: Option<MemberId>, lease: Option<Duration>) -> Renewed {
+    Renewed { lease, ..Renewed::bare(number, leader) }
+}
+
+#[test]
+fn a_slow_leader_is_still_asked() {
+    let mut holder = holder();
+    let mut others = BTreeSet::new();
+    let (first, numbers) = asked(&mut holder);
+    for _ in 0..20 {
+        let (_, asked) = asked(&mut holder);
+        assert!(asked.contains_key(&id(1)), "{asked:?}");
+        others.extend(asked.into_keys());
+    }
+    assert_eq!(others, [1, 2, 3].map(id).into(), "other nodes are asked too");
+    let lease = Duration::from_secs(20);
+    let learned = holder.answered(holder.next_tick(), id(1), answer(numbers[&id(1)], Some(id(1)), Some(lease)));
+    assert_eq!(learned.lease, Some(first + lease), "a late answer still counts, from when it was asked for");
+    assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(1)], "it answers: no other node is asked");
+}
+
+#[test]
+fn renewals_follow_the_lease_of_the_cluster() {
+    let lease = Duration::from_secs(8);
+    let timing = Timing { lease, ..Timing::default() };
+    let founding = Bootstrap { timing, ..Bootstrap::new(ClusterId(5), "shop", vec![]) };
+    let me = NodeInfo { id: id(3), name: "n3".into(), addrs: vec![] };
+    let mut holder = LeaseClient::new(me, Arc::new(Configs::of(&founding)));
+    let (first, second) = (asked(&mut holder).0, asked(&mut holder).0);
+    assert_eq!(second - first, lease / 4);
+}
+
+#[test]
+fn a_leader_that_is_gone_is_asked_until_another_one_is_named() {
+    let mut holder = holder();
+    let to_other = (0..40).find_map(|_| asked(&mut holder).1.remove(&id(2))).unwrap();
+    holder.answered(holder.next_tick(), id(2), answer(to_other, Some(id(2)), None));
+    assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(2)]);
+}
+
+#[test]
+fn a_deposed_leader_is_asked_only_in_its_turn() {
+    let mut holder = holder();
+    let number = asked(&mut holder).1[&id(1)];
+    holder.answered(holder.next_tick(), id(1), answer(number, None, None));
+    let asked: Vec<_> = (0..3).map(|_| asked(&mut holder).1.into_keys().collect::<Vec<_>>()).collect();
+    assert_eq!(asked, [1, 2, 3].map(|n| vec![id(n)]));
+}
+
+#[test]
+fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
+    let (mut holder, lease) = (holder(), Some(Duration::from_secs(1)));
+    let say = |holder: &mut LeaseClient, next, lease| {
+        let (at, numbers) = asked(holder);
+        holder.answered(at, id(1), Renewed { leave: next, ..answer(numbers[&id(1)], Some(id(1)), lease) })
+    };
+    let asks = Leave { number: 0, stage: LeaveStage::Asks };
+    holder.leave(Timestamp::ZERO);
+    assert_eq!(holder.leaves(), asks);
+    assert!(say(&mut holder, None, lease).lease.is_some(), "it serves until then");
+    let agreed = say(&mut holder, Some(asks.resigned()), lease);
+    assert_eq!((agreed.resigns, agreed.lease), (true, None));
+    holder.resign(holder.next_tick());
+    let (_, before) = asked(&mut holder);
+    assert_eq!(say(&mut holder, None, lease).lease, None, "for what it has resigned from");
+    let back = say(&mut holder, Some(asks.resigned().back(LeaveStage::Asks)), None);
+    assert!(back.serves_again);
+    assert_eq!(holder.leaves(), Leave { number: 1, stage: LeaveStage::Asks });
+    let late = holder.answered(holder.next_tick(), id(1), answer(before[&id(1)], Some(id(1)), lease));
+    assert_eq!(late, RenewalOutcome::default(), "an answer to what it said before it took that back (trap 62)");
+    assert!(say(&mut holder, None, lease).lease.is_some());
+    assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to what it took back");
+    holder.stay(holder.next_tick());
+    assert_eq!(holder.leaves(), Leave { number: 2, stage: LeaveStage::Stays });
+    assert!(
+        !say(&mut holder, Some(Leave { number: 2, stage: LeaveStage::Resigned }), lease).resigns,
+        "it hasn't asked"
+    );
+}

@@ -1,0 +1,206 @@
+//! What the table knows of requests, and that it stays within its bounds.
+
+use proptest::prelude::*;
+use smallvec::smallvec;
+
+use super::*;
+
+fn update(sequence: u64, kind: UpdateKind, request: Option<RequestKey>) -> Update {
+    Update {
+        version: Version::new(1, sequence),
+        kind,
+        request,
+        outcome: RequestOutcome::Done,
+        chain_time: 0,
+        changes: smallvec![],
+    }
+}
+
+fn key(session: u64, number: u64, lowest: u64) -> RequestKey {
+    RequestKey { session: Version::new(1, session), number, lowest }
+}
+
+#[derive(Default)]
+struct Table {
+    sessions: Sessions,
+    history: Vec<Update>,
+    committed: usize,
+}
+
+impl Table {
+    fn order(&mut self, kind: UpdateKind, request: Option<RequestKey>) -> u64 {
+        let update = update(self.history.len() as u64 + 1, kind, request);
+        self.sessions.note(&update, None);
+        self.history.push(update);
+        self.history.len() as u64
+    }
+
+    fn commit(&mut self) {
+        for update in &self.history[self.committed..] {
+            self.sessions.commit(update);
+        }
+        self.committed = self.history.len();
+    }
+
+    fn cut(&mut self, keep: usize) {
+        self.history.truncate(keep.max(self.committed));
+        self.sessions.forget_pending();
+        for update in &self.history[self.committed..] {
+            self.sessions.note(update, None);
+        }
+    }
+}
+
+#[test]
+fn a_request_is_known_from_its_ordering_to_its_clients_word() {
+    let mut table = Table::default();
+    let unknown = key(1, 1, 1);
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::NoSession);
+    assert_eq!(table.order(UpdateKind::SESSION_OPEN, None), 1);
+    table.commit();
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Nothing);
+    table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Pending(Sequence(2)));
+    table.commit();
+    assert!(
+        matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(record) if record.version == Version::new(1, 2))
+    );
+    table.order(UpdateKind::WRITE, Some(key(1, 2, 2)));
+    assert!(
+        matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(_)),
+        "the word isn't committed yet"
+    );
+    table.commit();
+    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Answered);
+}
+
+#[test]
+fn what_vanishes_takes_its_record_along() {
+    let mut table = Table::default();
+    table.order(UpdateKind::SESSION_OPEN, None);
+    table.commit();
+    table.order(UpdateKind::WRITE, Some(key(1, 7, 5)));
+    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), KnownRequest::Answered);
+    table.cut(1);
+    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1 << 20), KnownRequest::Nothing);
+    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), KnownRequest::Nothing);
+    assert_eq!(table.sessions.bytes(), SESSION_BYTES);
+}
+
+#[test]
+fn the_longest_unused_session_goes_and_is_gone_for_good() {
+    let mut table = Table::default();
+    table.order(UpdateKind::SESSION_OPEN, None);
+    table.order(UpdateKind::SESSION_OPEN, None);
+    table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
+    table.commit();
+    assert_eq!(table.sessions.to_evict(1 << 20), None);
+    assert_eq!(table.sessions.to_evict(0), Some(Version::new(1, 2)));
+    table.order(UpdateKind::SESSION_EVICT, Some(key(2, 0, 0)));
+    assert_eq!(table.sessions.to_evict(0), None, "never the only one");
+    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), KnownRequest::NoSession);
+    table.commit();
+    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), KnownRequest::NoSession);
+    assert_eq!((table.sessions.len(), table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
+}
+
+/// A table of one session, which fills its half of 1,000 bytes: with the records of 2, 3, 4 and 5.
+fn full() -> Table {
+    let mut table = Table::default();
+    table.order(UpdateKind::SESSION_OPEN, None);
+    for number in 2..6 {
+        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), KnownRequest::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
+        table.commit();
+    }
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), KnownRequest::Full);
+    table
+}
+
+#[test]
+fn a_full_session_takes_in_what_lets_its_records_go() {
+    let mut table = full();
+    assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 2000), KnownRequest::Full, "nothing would go");
+    assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 2000), KnownRequest::Nothing);
+    table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
+    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), KnownRequest::Full, "one at a time");
+    table.commit();
+    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), KnownRequest::Nothing);
+    assert_eq!(table.sessions.bytes(), SESSION_BYTES + 2 * RECORD_BYTES);
+}
+
+#[test]
+fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
+    let mut table = full();
+    assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 2000), KnownRequest::Nothing);
+    table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
+    table.commit();
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), KnownRequest::Full);
+    assert_eq!(
+        table.sessions.look_up(key(1, 6, 6), false, 2000),
+        KnownRequest::Nothing,
+        "its client knows them all by now"
+    );
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), KnownRequest::Nothing, "what settles another one");
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "within bounds");
+}
+
+proptest! {
+    /// Bytes are those of what is there, and a cut leaves what a table would hold that never saw the rest.
+    #[test]
+    fn a_cut_table_is_one_that_never_saw_more(
+        steps in prop::collection::vec((0u8..6, 0u64..3, 1u64..6, 0u64..6), 0..60),
+        commit_every in 1usize..9,
+        keep in 0usize..60,
+    ) {
+        let (mut cut, mut plain) = (Table::default(), Table::default());
+        for (at, (what, session, number, lowest)) in steps.into_iter().enumerate() {
+            let request = key(session + 1, number, lowest);
+            let (kind, request) = match what {
+                0 => (UpdateKind::SESSION_OPEN, None),
+                1 => (UpdateKind::SESSION_EVICT, Some(request)),
+                _ => (UpdateKind::WRITE, Some(request)),
+            };
+            // As a head would: no update under a number that is known.
+            let known = request.map_or(KnownRequest::Nothing, |request| cut.sessions.look_up(request, false, 1 << 20));
+            let evicts = kind == UpdateKind::SESSION_EVICT && known != KnownRequest::NoSession;
+            if known != KnownRequest::Nothing && !evicts {
+                continue;
+            }
+            cut.order(kind, request);
+            if at < keep {
+                plain.order(kind, request);
+            }
+            if at < keep && at % commit_every == 0 {
+                cut.commit();
+                plain.commit();
+            }
+        }
+        cut.cut(plain.history.len());
+        cut.commit();
+        plain.commit();
+        prop_assert_eq!(format!("{:?}", cut.sessions), format!("{:?}", plain.sessions));
+        let recount: usize = plain.sessions.committed.values().map(|session| {
+            SESSION_BYTES + session.records.iter().map(|(_, record)| record.bytes()).sum::<usize>()
+        }).sum();
+        prop_assert_eq!(plain.sessions.bytes(), recount);
+    }
+}
+
+/// 1 and 3 never came. Their client has left the session, which is full.
+#[test]
+fn each_request_of_a_full_session_fits_once_it_is_the_lowest() {
+    let mut table = Table::default();
+    table.order(UpdateKind::SESSION_OPEN, None);
+    for number in [2, 4, 5, 6] {
+        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), KnownRequest::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
+        table.commit();
+    }
+    assert_eq!(table.sessions.look_up(key(1, 3, 1), false, 2000), KnownRequest::Full);
+    for number in [1, 3] {
+        assert_eq!(table.sessions.look_up(key(1, number, number), false, 2000), KnownRequest::Nothing);
+        table.order(UpdateKind::WRITE, Some(key(1, number, number)));
+        table.commit();
+    }
+}

@@ -1,0 +1,74 @@
+//! The name of one request, by which its outcome can be asked for ever after.
+
+use std::{fmt, str::FromStr};
+
+use super::hex::parse_hex;
+use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
+
+/// Names one write of one client. Written `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`; store it where the write must be known
+/// to have happened once, even if this process ends meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId {
+    /// Which life of which cluster.
+    pub cluster: ClusterId,
+    /// Which chain orders it.
+    pub chain: ChainId,
+    /// The client's session in that chain: the version of the update that opened it.
+    pub session: Version,
+    /// Which request of the session.
+    pub number: u64,
+}
+
+impl RequestId {
+    /// As it is sent; `lowest` is the lowest unanswered number of its session, 0 to leave that unsaid.
+    pub fn key(&self, lowest: u64) -> RequestKey {
+        RequestKey { session: self.session, number: self.number, lowest }
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}/{}/{}/{}", self.cluster.0, self.chain.0, self.session, self.number)
+    }
+}
+
+/// A text is no request id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no request id: CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER was expected")]
+pub struct ParseRequestIdError {
+    text: String,
+}
+
+impl FromStr for RequestId {
+    type Err = ParseRequestIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || -> Option<Self> {
+            let mut parts = text.split('/');
+            let id = Self {
+                cluster: ClusterId(parse_hex(parts.next()?)?),
+                chain: ChainId(parts.next()?.parse().ok()?),
+                session: parts.next()?.parse().ok()?,
+                number: parts.next()?.parse().ok()?,
+            };
+            parts.next().is_none().then_some(id)
+        };
+        parse().ok_or_else(|| ParseRequestIdError { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let id = RequestId { cluster: ClusterId(0xabc), chain: ChainId(3), session: Version::new(2, 17), number: 9 };
+        let text = id.to_string();
+        assert_eq!(text, "00000000000000000000000000000abc/3/2.17/9");
+        assert_eq!(text.parse(), Ok(id));
+        for bad in ["", "abc/3/2.17/9", &text[1..], &format!("{text}/1"), &text.replace("2.17", "2")] {
+            assert!(bad.parse::<RequestId>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Sessions: what a reader has seen, and so must not see less than (docs/DESIGN.md §3).
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::hex::parse_hex;
+use crate::{ChainId, ClusterId, Sequence};
+
+/// How far a session has seen: in each chain a sequence below which nothing may be shown to it any more.
+///
+/// Written `CLUSTER/CHAIN=SEQUENCE,…`, or `-` while it has seen nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Frontier {
+    /// The life of the cluster that the floors belong to.
+    cluster: Option<ClusterId>,
+    floors: BTreeMap<ChainId, Sequence>,
+}
+
+impl Frontier {
+    /// The life of the cluster that it belongs to; `None` while it has seen nothing.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
+    }
+
+    /// How far it has seen in a chain.
+    pub fn floor(&self, chain: ChainId) -> Sequence {
+        self.floors.get(&chain).copied().unwrap_or_default()
+    }
+
+    /// Raises the floor of a chain; one of another life of the cluster is left as it is.
+    pub fn raise(&mut self, cluster: ClusterId, chain: ChainId, to: Sequence) {
+        if *self.cluster.get_or_insert(cluster) == cluster {
+            let floor = self.floors.entry(chain).or_default();
+            *floor = to.max(*floor);
+        }
+    }
+}
+
+impl fmt::Display for Frontier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(cluster) = self.cluster else { return f.write_str("-") };
+        write!(f, "{:032x}/", cluster.0)?;
+        for (at, (chain, floor)) in self.floors.iter().enumerate() {
+            write!(f, "{}{}={floor}", if at == 0 { "" } else { "," }, chain.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// A text is no frontier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no frontier of a session: CLUSTER/CHAIN=SEQUENCE,… or - was expected")]
+pub struct ParseFrontierError {
+    text: String,
+}
+
+impl FromStr for Frontier {
+    type Err = ParseFrontierError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || -> Option<Self> {
+            if text == "-" {
+                return Some(Self::default());
+            }
+            let (cluster, floors) = text.split_once('/')?;
+            let mut frontier = Self { cluster: Some(ClusterId(parse_hex(cluster)?)), floors: BTreeMap::new() };
+            for floor in floors.split(',').filter(|floor| !floor.is_empty()) {
+                let (chain, sequence) = floor.split_once('=')?;
+                let sequence = Sequence(sequence.parse().ok()?);
+                if frontier.floors.insert(ChainId(chain.parse().ok()?), sequence).is_some() {
+                    return None;
+                }
+            }
+            Some(frontier)
+        };
+        parse().ok_or_else(|| ParseFrontierError { text: text.to_owned() })
+    }
+}
+
+/// Reads in a session never show less than it has seen or written before, at whichever node they are served
+/// (read-your-writes and monotonic reads). Clones are the same session.
+///
+/// Beside a read mode, not instead of one: a session's reads are served committed versions only.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    frontier: Arc<Mutex<Frontier>>,
+}
+
+impl Session {
+    /// A session that has seen nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One that goes on from what another one, perhaps in another process, had seen.
+    pub fn resume(frontier: Frontier) -> Self {
+        Self { frontier: Arc::new(Mutex::new(frontier)) }
+    }
+
+    /// The history that it belongs to; `None` while it has seen nothing.
+    #[doc(hidden)]
+    pub fn history_id(&self) -> Option<ClusterId> {
+        self.lock().cluster
+    }
+
+    /// What it has seen so far.
+    pub fn frontier(&self) -> Frontier {
+        self.lock().clone()
+    }
+
+    /// The floor for a read of `chain`; `None`: the session belongs to another life of the cluster.
+    #[doc(hidden)]
+    pub fn floor(&self, cluster: ClusterId, chain: ChainId) -> Option<Sequence> {
+        let frontier = self.lock();
+        frontier.cluster.is_none_or(|known| known == cluster).then(|| frontier.floor(chain))
+    }
+
+    /// Nothing below `to` may be shown to it any more; without effect in another history.
+    #[doc(hidden)]
+    pub fn raise(&self, cluster: ClusterId, chain: ChainId, to: Sequence) {
+        self.lock().raise(cluster, chain, to);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Frontier> {
+        // A panic leaves nothing half done in there.
+        self.frontier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frontier_only_rises_and_knows_its_cluster() {
+        let session = Session::new();
+        assert_eq!(session.frontier().to_string(), "-");
+        session.raise(ClusterId(5), ChainId(1), Sequence(9));
+        session.raise(ClusterId(5), ChainId(1), Sequence(7));
+        session.raise(ClusterId(5), ChainId(0), Sequence(3));
+        session.raise(ClusterId(6), ChainId(1), Sequence(99));
+        assert_eq!(session.floor(ClusterId(5), ChainId(1)), Some(Sequence(9)));
+        assert_eq!(session.floor(ClusterId(5), ChainId(8)), Some(Sequence::ZERO));
+        assert_eq!(session.floor(ClusterId(6), ChainId(1)), None);
+        let text = session.frontier().to_string();
+        assert_eq!(text, "00000000000000000000000000000005/0=3,1=9");
+        assert_eq!(Session::resume(text.parse().unwrap()).frontier(), session.frontier());
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        assert_eq!("-".parse(), Ok(Frontier::default()));
+        let cluster = "00000000000000000000000000000005";
+        for bad in ["", "5/0=3", &format!("{cluster}/0"), &format!("{cluster}/0=1,0=2"), &format!("{cluster}/x=1")] {
+            assert!(bad.parse::<Frontier>().is_err(), "{bad}");
+        }
+    }
+}

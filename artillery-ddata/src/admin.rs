@@ -1,0 +1,10 @@
+//! What operators ask of a cluster: orders to a node, and what to do when nodes are lost for good.
+
+pub use artillery_proto::control::{
+    History, NodeInfo, ParseHistoryError,
+    message::{AdminCommand, ArrangeError, ReorderError},
+    recovery::{KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
+    succession::{NotFounded, found as plan_succession},
+};
+
+pub use crate::client::recovery::Survey;

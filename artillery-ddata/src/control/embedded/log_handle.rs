@@ -1,0 +1,106 @@
+//! A node's part in keeping the log, which may begin anew when all others are lost.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{CallError, Embedded, Histories};
+use crate::{
+    MemberId,
+    control::{
+        Configs,
+        log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogIndex, LogStream, Term},
+    },
+};
+
+/// The log as a node uses it. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct LogHandle(Arc<watch::Sender<Embedded>>);
+
+impl LogHandle {
+    pub(crate) fn new(log: Embedded) -> Self {
+        Self(Arc::new(watch::Sender::new(log)))
+    }
+
+    pub(crate) fn log(&self) -> Embedded {
+        self.0.borrow().clone()
+    }
+
+    pub(crate) fn histories(&self) -> Histories {
+        self.log().histories().clone()
+    }
+
+    /// See [`Embedded::serve`].
+    pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
+        self.log().serve(from, message).await
+    }
+
+    /// Keeps the log alone from now on, from these configurations of another history on.
+    ///
+    /// # Errors
+    /// [`ConfigLogError::Failed`]: then this node has no part in any log.
+    pub(crate) async fn recover(&self, configs: Configs) -> Result<(), ConfigLogError> {
+        let alone = self.log().recover(configs).await?;
+        self.0.send_replace(alone);
+        Ok(())
+    }
+
+    /// Takes no part any more.
+    pub(crate) async fn stop(&self) {
+        self.log().stop().await;
+    }
+}
+
+impl ConfigLog for LogHandle {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
+        let log = self.log();
+        Box::pin(async move { log.append(term, at, change).await })
+    }
+
+    /// Of one history: another one is read anew.
+    fn follow(&self, from: LogIndex) -> LogStream {
+        self.log().follow(from)
+    }
+
+    fn confirm(&self, term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {
+        let log = self.log();
+        Box::pin(async move { log.confirm(term).await })
+    }
+
+    fn leads(&self) -> Option<Term> {
+        self.log().leads()
+    }
+
+    fn leader(&self) -> Option<MemberId> {
+        self.log().leader()
+    }
+
+    fn configs(&self) -> Arc<Configs> {
+        self.log().configs()
+    }
+
+    fn voters(&self) -> BTreeSet<MemberId> {
+        self.log().voters()
+    }
+
+    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
+        let log = self.log();
+        Box::pin(async move { log.set_voters(term, voters).await })
+    }
+
+    fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {
+        Box::pin(async move {
+            let mut current = self.0.subscribe();
+            loop {
+                let log = current.borrow_and_update().clone();
+                tokio::select! {
+                    biased;
+                    changes = log.changed(seen) => return changes,
+                    // The sender is a part of `self`.
+                    _ = current.changed() => {}
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Which node is to answer a request.
+
+use bytes::Bytes;
+
+use super::Server;
+use crate::{
+    ChainId, Mode, Place,
+    api::{ReadMode, Refusal},
+    local::handle::ChainHandle,
+    message::request::{Operation, Request},
+    rpc::router::{check_key, check_value},
+};
+
+/// Which node is to answer a request.
+pub(super) enum For {
+    Here(ChainHandle),
+    AnotherNode,
+}
+
+impl Server {
+    /// Whether this node is the one to answer. What it isn't, it hands on, unless another node has done so already:
+    /// then its chain refuses, and says who to ask.
+    pub(super) fn place(&self, request: &Request) -> Result<For, Refusal> {
+        match &request.operation {
+            Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
+            Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
+            Operation::Routing
+            | Operation::RoutingAnyway
+            | Operation::Status
+            | Operation::Arrange(_)
+            | Operation::Survey
+            | Operation::Recover { .. }
+            | Operation::Found { .. } => return Err(Refusal::NoChain),
+        }
+        match self.local.chain(request.chain) {
+            Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
+            None if request.forwarded => Err(Refusal::NoChain),
+            _ => Ok(For::AnotherNode),
+        }
+    }
+
+    /// Whether all keys and values may be that long, and belong to that chain.
+    fn check<'a>(
+        &self,
+        chain: ChainId,
+        keys: impl Iterator<Item = &'a Bytes>,
+        mut values: impl Iterator<Item = &'a Bytes>,
+    ) -> Result<(), Refusal> {
+        if chain.0 >= self.local.chain_count() {
+            return Err(Refusal::NoChain);
+        }
+        for key in keys {
+            check_key(key)?;
+            if !self.belongs(key, chain) {
+                return Err(Refusal::NoChain);
+            }
+        }
+        values.try_for_each(|value| check_value(value, self.max_value_bytes))
+    }
+
+    /// Whether this node's place in the chain is the right one for the request.
+    fn answers(&self, request: &Request) -> bool {
+        let place = self.local.place(request.chain);
+        match &request.operation {
+            Operation::Write { .. } => place == Place::Head,
+            Operation::Read { mode: ReadMode::Strong | ReadMode::Bounded { .. }, .. }
+                if self.is_classic(request.chain) =>
+            {
+                self.is_tail(request)
+            }
+            Operation::Read { mode: ReadMode::Eventual, .. } => true,
+            _ => matches!(place, Place::Head | Place::Middle | Place::Tail),
+        }
+    }
+
+    fn is_classic(&self, chain: ChainId) -> bool {
+        let routing = self.local.routing();
+        let routing = routing.borrow();
+        routing.as_ref().and_then(|routing| routing.chain(chain)).is_some_and(|config| config.mode == Mode::Classic)
+    }
+
+    fn is_tail(&self, request: &Request) -> bool {
+        let routing = self.local.routing();
+        let routing = routing.borrow();
+        let config = routing.as_ref().and_then(|routing| routing.chain(request.chain));
+        config.is_some_and(|config| config.tail() == Some(self.local.me))
+    }
+}

@@ -1,0 +1,347 @@
+//! What the rest of a node holds of a chain: local reads, and the way into its task.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use artillery_core::internal::clock;
+use artillery_proto::runner::{self, WriteLine};
+use bytes::Bytes;
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot,
+};
+
+use super::answering::Answering;
+use crate::{
+    ChainId, Sequence,
+    api::{Refusal, Reply, Write},
+    budget::{self, Budget, Share},
+    replica::{Gate, NotLocal, ReplicaSettings},
+    store::{Held, Store},
+};
+
+/// Takes the reply of one request. It never waits: whoever makes one sees to it that there is room for the reply.
+pub(crate) enum Responder {
+    /// A caller in this process.
+    Caller(oneshot::Sender<Reply>),
+    /// A request that came by a stream.
+    Stream(Answering),
+}
+
+impl Responder {
+    pub(crate) fn reply(self, reply: Reply) {
+        match self {
+            // A receiver that is gone doesn't want to know.
+            Self::Caller(caller) => drop(caller.send(reply)),
+            Self::Stream(answering) => answering.reply(reply),
+        }
+    }
+}
+
+/// A read for a chain's task.
+pub(crate) type ReadRequest = runner::ReadRequest<Responder>;
+
+/// A write for a chain's task.
+pub(crate) type WriteRequest = runner::WriteRequest<Responder>;
+
+/// A write that stands in line; dropped, it has applied nothing.
+pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One chain of which this node is a member. Clones are the same chain.
+#[derive(Clone)]
+pub(crate) struct ChainHandle {
+    pub(crate) chain: ChainId,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) reads: RequestQueue<ReadRequest>,
+    pub(crate) writes: Lines,
+}
+
+/// The two lines in which writes wait for a chain.
+#[derive(Clone)]
+pub(crate) struct Lines {
+    pub(crate) small: RequestQueue<WriteRequest>,
+    pub(crate) large: RequestQueue<WriteRequest>,
+    /// By which it is told how large a write is.
+    pub(crate) settings: Arc<ReplicaSettings>,
+}
+
+impl Lines {
+    /// Two queues, each for so many requests, of so many bytes together.
+    pub(crate) fn new(requests: usize, bytes: usize, settings: &ReplicaSettings) -> (Self, WriteQueues) {
+        let (small, small_queue) = RequestQueue::new(requests, bytes);
+        let (large, large_queue) = RequestQueue::new(requests, bytes);
+        (
+            Self { small, large, settings: Arc::new(settings.clone()) },
+            WriteQueues { small: small_queue, large: large_queue },
+        )
+    }
+
+    /// Bytes that wait in them.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.small.waiting_bytes() + self.large.waiting_bytes()
+    }
+}
+
+/// Their other ends.
+pub(crate) struct WriteQueues {
+    pub(crate) small: mpsc::Receiver<Queued<WriteRequest>>,
+    pub(crate) large: mpsc::Receiver<Queued<WriteRequest>>,
+}
+
+impl WriteQueues {
+    /// The next write, of the first line that has one, of the large ones if there is room for one; `None`: all callers have let go. May
+    /// be cancelled.
+    pub(crate) async fn next(
+        &mut self,
+        lines: [WriteLine; 2],
+        room_for_large: bool,
+    ) -> Option<(WriteLine, Queued<WriteRequest>)> {
+        let (small, large) = (&mut self.small, &mut self.large);
+        let small = async { Some((WriteLine::Small, small.recv().await?)) };
+        let large = async {
+            if room_for_large { Some((WriteLine::Large, large.recv().await?)) } else { std::future::pending().await }
+        };
+        tokio::pin!(small, large);
+        if lines[0] == WriteLine::Small {
+            tokio::select! { biased; write = small => write, write = large => write }
+        } else {
+            tokio::select! { biased; write = large => write, write = small => write }
+        }
+    }
+
+    /// The next write of a line, if one is there.
+    pub(crate) fn try_next(&mut self, line: WriteLine) -> Option<Queued<WriteRequest>> {
+        match line {
+            WriteLine::Small => self.small.try_recv().ok(),
+            WriteLine::Large => self.large.try_recv().ok(),
+        }
+    }
+}
+
+/// The way into a chain's task for one kind of request, bounded by number and by bytes.
+pub(crate) struct RequestQueue<T> {
+    sender: mpsc::Sender<Queued<T>>,
+    room: Budget,
+}
+
+/// A request that waits, and the room that it takes.
+pub(crate) struct Queued<T> {
+    pub(crate) request: T,
+    _share: Share,
+}
+
+impl From<Queued<ReadRequest>> for ReadRequest {
+    fn from(queued: Queued<ReadRequest>) -> Self {
+        queued.request
+    }
+}
+
+impl From<Queued<WriteRequest>> for WriteRequest {
+    fn from(queued: Queued<WriteRequest>) -> Self {
+        queued.request
+    }
+}
+
+impl<T> Clone for RequestQueue<T> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), room: self.room.clone() }
+    }
+}
+
+impl<T> RequestQueue<T> {
+    /// A queue for so many requests, of so many bytes together.
+    pub(crate) fn new(requests: usize, bytes: usize) -> (Self, mpsc::Receiver<Queued<T>>) {
+        let (sender, receiver) = mpsc::channel(requests);
+        (Self { sender, room: Budget::new(bytes) }, receiver)
+    }
+
+    /// Bytes that wait in it.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.room.taken()
+    }
+
+    /// Hands the request in if there is room now and nobody waits for it; gives it back otherwise.
+    fn try_send(&self, request: T, bytes: usize) -> Result<(), T> {
+        let Some(_share) = self.room.try_take(bytes) else { return Err(request) };
+        self.sender.try_send(Queued { request, _share }).map_err(|error| match error {
+            TrySendError::Full(queued) | TrySendError::Closed(queued) => queued.request,
+        })
+    }
+
+    /// Waits for room; gives the request back if nobody takes any. Cancelled, it has left nothing behind.
+    async fn send(&self, request: T, bytes: usize) -> Result<(), T> {
+        let _share = self.room.take(bytes).await;
+        self.sender.send(Queued { request, _share }).await.map_err(|error| error.0.request)
+    }
+}
+
+impl ChainHandle {
+    /// A local clean read: no task, no allocation, and no lock but that of its key.
+    pub(crate) fn local(&self, key: &[u8]) -> Result<Option<Held>, NotLocal> {
+        self.gate.read(&*self.store, key, clock::now)
+    }
+
+    /// Hands a read to the chain's task if there is room now; gives back what would have to wait.
+    pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
+        let bytes = budget::of_query(&request.query);
+        self.reads.try_send(request, bytes).err()
+    }
+
+    /// Hands a read to the chain's task, waiting while its queue is full. Whoever calls bounds the wait; a call given
+    /// up has left nothing behind. The responder gets exactly one reply, or is dropped if the node stops.
+    pub(crate) async fn read(&self, request: ReadRequest) {
+        let bytes = budget::of_query(&request.query);
+        if let Err(request) = self.reads.send(request, bytes).await {
+            request.caller.reply(Reply::Refused(Refusal::NoChain));
+        }
+    }
+
+    /// Hands a write to the chain's task, which takes it while the window has room: otherwise this waits. As
+    /// [`read`](Self::read) otherwise: a call given up has applied nothing.
+    pub(crate) async fn write(&self, request: WriteRequest) {
+        let bytes = budget::of_write(&request.write);
+        if let Err(request) = self.line(&request.write).send(request, bytes).await {
+            request.caller.reply(Reply::Refused(Refusal::NoChain));
+        }
+    }
+
+    /// The same as [`write`](Self::write) for what there is room for now; gives back what would have to wait.
+    pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
+        let bytes = budget::of_write(&request.write);
+        self.line(&request.write).try_send(request, bytes).err()
+    }
+
+    /// The line in which a write waits.
+    fn line(&self, write: &Write) -> &RequestQueue<WriteRequest> {
+        let value =
+            |key: &Bytes| self.store.read(self.chain, key, Sequence::MAX).ok().flatten().and_then(|held| held.value);
+        match WriteLine::of(write, &self.writes.settings, |key| value(key).map_or(0, |value| value.len())) {
+            WriteLine::Small => &self.writes.small,
+            WriteLine::Large => &self.writes.large,
+        }
+    }
+
+    /// Has a write stand in its line for room: behind those that wait there already, and in front of those that come later. What is
+    /// returned is to be awaited; `None`: it was handed over.
+    pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
+        let handle = self.clone();
+        let mut waiting: InLine = Box::pin(async move { handle.write(request).await });
+        // Whoever waits has his place from the first time on that he is polled.
+        let ready = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_ready())).await;
+        (!ready).then_some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use artillery_core::Timestamp;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{
+        Version,
+        store::{MemoryStore, StoreBatch, StoreOp},
+    };
+
+    const ROOM: usize = 128 << 10;
+
+    fn write(key: &'static str, bytes: usize) -> WriteRequest {
+        let (answer, _) = oneshot::channel();
+        let write = Write::Put { key: key.into(), value: vec![0; bytes].into() };
+        WriteRequest {
+            request: None,
+            history: None,
+            write,
+            deadline: Timestamp::MAX,
+            caller: Responder::Caller(answer),
+        }
+    }
+
+    /// A chain whose window is so large that nothing is large.
+    fn chain() -> (ChainHandle, WriteQueues) {
+        let chain = ChainId(0);
+        let (reads, _) = RequestQueue::new(16, ROOM);
+        let (writes, receiver) = Lines::new(16, ROOM, &ReplicaSettings::default());
+        let gate = Arc::new(Gate::new(chain));
+        (ChainHandle { chain, gate, store: Arc::new(MemoryStore::with_seed(1)), reads, writes }, receiver)
+    }
+
+    async fn next(queue: &mut mpsc::Receiver<Queued<WriteRequest>>) -> String {
+        let queued = timeout(Duration::from_secs(30), queue.recv()).await.expect("nothing comes").unwrap();
+        queued.request.write.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn who_came_first_is_served_first_whatever_its_size() {
+        let (handle, queues) = chain();
+        let mut queue = queues.small;
+        assert!(handle.try_write(write("full", ROOM)).is_none());
+        let mut waiting = Vec::new();
+        for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
+            let back = handle.try_write(write(key, bytes)).expect("there is no room");
+            waiting.push(handle.line_up(back).await.expect("there is still none"));
+        }
+        // In whatever order their tasks begin.
+        waiting.into_iter().rev().for_each(|waiting| drop(tokio::spawn(waiting)));
+        tokio::task::yield_now().await;
+        let mut order = Vec::new();
+        while order.len() < 7 {
+            order.push(next(&mut queue).await);
+            tokio::task::yield_now().await;
+            // Room that is too little for the first in line is nobody else's.
+            if order.len() < 4 {
+                assert!(handle.try_write(write("jumps the queue", 1)).is_some(), "after {order:?}");
+            }
+        }
+        assert_eq!(order, ["full", "1", "2", "large 3", "4", "large 5", "6"]);
+    }
+
+    #[tokio::test]
+    async fn a_small_write_waits_behind_no_large_one() {
+        let (handle, mut queues) = chain();
+        let large = ReplicaSettings::default().window / 16;
+        let put = |value: usize| {
+            handle.store.apply(&StoreBatch {
+                chain: ChainId(0),
+                keep_from: Sequence::ZERO,
+                ops: [StoreOp::Put {
+                    key: "long".into(),
+                    held: Held { version: Version::new(1, 1), value: Some(vec![0; value].into()) },
+                }]
+                .into_iter()
+                .collect(),
+            })
+        };
+        put(large).unwrap();
+        let append = |key: &'static str| WriteRequest {
+            write: Write::Append { key: key.into(), value: vec![0; ROOM].into() },
+            ..write(key, 0)
+        };
+        assert!(handle.try_write(append("long")).is_none());
+        assert!(handle.try_write(append("long")).is_some(), "that line is full");
+        assert!(handle.try_write(append("short")).is_none(), "the other one isn't");
+        assert_eq!(next(&mut queues.large).await, "long");
+        assert_eq!(next(&mut queues.small).await, "short");
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_in_line_leaves_nothing_behind() {
+        let (handle, queues) = chain();
+        let mut queue = queues.small;
+        assert!(handle.try_write(write("full", ROOM)).is_none());
+        let given_up = handle.line_up(write("large", ROOM)).await.unwrap();
+        let waiting = tokio::spawn(handle.line_up(write("small", 10)).await.unwrap());
+        drop(given_up);
+        assert_eq!(next(&mut queue).await, "full");
+        assert_eq!(next(&mut queue).await, "small");
+        waiting.await.unwrap();
+        assert!(handle.line_up(write("room again", 10)).await.is_none());
+    }
+}

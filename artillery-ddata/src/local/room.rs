@@ -1,0 +1,216 @@
+//! What requests and their answers may take up here: those of all connections, and of each.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use artillery_core::{
+    config::TransportConfig,
+    transport::{Connection, PeerKind, StreamKind},
+};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::LONGEST_WAIT;
+use crate::{
+    api::{Query, Refusal, Reply},
+    budget::{self, Budget, Share},
+    metrics::Tally,
+    wire::{
+        request::{Encoded, encode_answer_to},
+        streams::{ANSWERS, APART_PRIORITY},
+    },
+};
+
+/// Bytes that requests from all connections, and their answers, may take up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Each kind of requests, and small answers.
+    queue: usize,
+    /// The longest frame that is sent.
+    frame: usize,
+    /// Large answers of one connection that are handed to QUIC and not received yet: what is small must find room in the
+    /// connection's window.
+    sent: usize,
+}
+
+/// One connection may have this part of what all of them together may have.
+const CONNECTION_SHARE_DIVISOR: usize = 4;
+
+/// Large answers may be so many of the largest.
+const LARGE_ANSWERS: usize = 4;
+
+impl Sizes {
+    pub(crate) fn new(queue_bytes: usize, transport: &TransportConfig) -> Self {
+        Self { queue: queue_bytes, frame: transport.max_frame_bytes, sent: budget::unreceived_bytes(transport) }
+    }
+}
+
+/// The rooms of all connections from which there are requests.
+pub(crate) struct Rooms {
+    sizes: Sizes,
+    tally: Arc<Tally>,
+    /// What those of clients may take up together, and those of nodes. What nodes hand on has room of its own: two nodes that hand
+    /// requests on to each other would wait for each other otherwise.
+    clients: Kinds,
+    nodes: Kinds,
+    by_connection: Mutex<BTreeMap<u64, Weak<ConnectionRoom>>>,
+}
+
+impl Rooms {
+    pub(crate) fn new(sizes: Sizes, tally: Arc<Tally>) -> Self {
+        let whole = || Kinds::new(|kind| Budget::new(sizes.of(kind)));
+        Self { sizes, tally, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
+    }
+
+    /// The room that all streams of a connection share, as long as one of them has it, or one of its requests.
+    pub(crate) fn of(&self, connection: &Connection) -> Arc<ConnectionRoom> {
+        // A panic leaves nothing half done in there.
+        let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(room) = rooms.get(&connection.id()).and_then(Weak::upgrade) {
+            return room;
+        }
+        rooms.retain(|_, room| room.strong_count() > 0);
+        let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
+        let room = Arc::new(ConnectionRoom::new(self.sizes, whole, self.tally.clone()));
+        rooms.insert(connection.id(), Arc::downgrade(&room));
+        room
+    }
+
+    /// What all connections together have taken.
+    pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
+        let taken = |kind| self.clients.of(kind).taken() + self.nodes.of(kind).taken();
+        RoomKind::ALL
+            .into_iter()
+            .map(move |(kind, name)| (name, taken(kind)))
+            .chain([("unreceived_answers", unreceived)])
+    }
+}
+
+/// A kind of requests or answers that has a room of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RoomKind {
+    /// Small writes that are handed on.
+    Forwards,
+    /// Reads until they are answered.
+    Reads,
+    /// Watches until they are answered.
+    Watches,
+    /// Small writes that wait for their chain.
+    Writes,
+    /// Small answers to reads that wait to be written.
+    Answers,
+    /// The same to writes: reads that wait hold up no write.
+    WriteAnswers,
+    /// Large requests.
+    LargeRequests,
+    /// Large answers.
+    LargeAnswers,
+}
+
+impl RoomKind {
+    /// All of them, in their order, with their names for metrics.
+    const ALL: [(Self, &str); 8] = [
+        (Self::Forwards, "forwards"),
+        (Self::Reads, "reads"),
+        (Self::Watches, "watches"),
+        (Self::Writes, "small_writes"),
+        (Self::Answers, "answers"),
+        (Self::WriteAnswers, "write_answers"),
+        (Self::LargeRequests, "large_requests"),
+        (Self::LargeAnswers, "large_answers"),
+    ];
+}
+
+impl Sizes {
+    fn of(self, kind: RoomKind) -> usize {
+        match kind {
+            RoomKind::LargeAnswers => self.frame.saturating_mul(LARGE_ANSWERS),
+            _ => self.queue,
+        }
+    }
+}
+
+/// Room for each kind.
+#[derive(Debug)]
+struct Kinds([Budget; RoomKind::ALL.len()]);
+
+impl Kinds {
+    fn new(budget: impl Fn(RoomKind) -> Budget) -> Self {
+        Self(RoomKind::ALL.map(|(kind, _)| budget(kind)))
+    }
+
+    fn of(&self, kind: RoomKind) -> &Budget {
+        &self.0[kind as usize]
+    }
+}
+
+/// The room of one connection, a part of that of all.
+pub(crate) struct ConnectionRoom {
+    kinds: Kinds,
+    sent: Budget,
+    /// The longest frame that is sent, in bytes.
+    pub(crate) frame: usize,
+    /// Where its requests are counted.
+    pub(crate) tally: Arc<Tally>,
+}
+
+impl ConnectionRoom {
+    fn new(sizes: Sizes, whole: &Kinds, tally: Arc<Tally>) -> Self {
+        Self {
+            kinds: Kinds::new(|kind| whole.of(kind).part(sizes.of(kind) / CONNECTION_SHARE_DIVISOR)),
+            sent: Budget::new(sizes.sent),
+            frame: sizes.frame,
+            tally,
+        }
+    }
+
+    /// The room for one kind.
+    pub(crate) fn of(&self, kind: RoomKind) -> &Budget {
+        self.kinds.of(kind)
+    }
+
+    /// The room that a read takes until it is answered: a large one came with it. A watch may wait for long: it doesn't wait for
+    /// room, which other watches have.
+    pub(crate) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
+        let bytes = budget::of_query(query);
+        match query {
+            _ if !share.is_none() => Ok(share),
+            Query::Changes(_) => self.of(RoomKind::Watches).try_take(bytes).ok_or(Reply::Refused(Refusal::Busy)),
+            _ => timeout_at(deadline, self.of(RoomKind::Reads).take(bytes)).await.map_err(|_| Reply::Expired),
+        }
+    }
+
+    /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.
+    pub(crate) fn send_apart(
+        self: &Arc<Self>,
+        connection: &Connection,
+        number: u64,
+        answer: Encoded,
+        shares: [Share; 2],
+    ) {
+        let (room, connection) = (self.clone(), connection.clone());
+        tokio::spawn(async move {
+            let bytes = answer.body.iter().map(bytes::Bytes::len).sum();
+            let sent = async {
+                let _sent = room.sent.take(bytes).await;
+                let mut writer = connection.open_uni(StreamKind(ANSWERS), APART_PRIORITY).await?;
+                // Whoever doesn't want it any more can say so before the rest comes.
+                writer.send(&encode_answer_to(number), &[]).await?;
+                writer.send(&answer.header, &answer.body).await?;
+                writer.finish();
+                writer.stopped().await;
+                Ok::<_, artillery_core::error::WriteError>(())
+            };
+            match timeout(LONGEST_WAIT, sent).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, number, "a large answer was not wanted any more"),
+                // Its room is wanted by others.
+                Err(_) => tracing::debug!(number, "a large answer was not taken in"),
+            }
+            drop(shares);
+        });
+    }
+}

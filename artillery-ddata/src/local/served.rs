@@ -1,0 +1,183 @@
+//! What a node's handles and its request server share: which chains are served here, and the way to the others.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard};
+use tokio::sync::watch;
+
+use super::handle::ChainHandle;
+use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, metrics::Tally};
+
+pub(crate) struct Local {
+    /// This node, in this life.
+    pub(crate) me: MemberId,
+    /// Its name.
+    pub(crate) name: String,
+    /// All chains that are served here, or may come to be, by chain id.
+    handles: Mutex<Vec<Option<ChainHandle>>>,
+    /// By chain id; `None` where other nodes serve, empty until the cluster is formed.
+    ///
+    /// Every local read locks its thread's shard, so reading threads share no cache line for it. A change locks all shards.
+    chains: ShardedLock<Vec<Option<Here>>>,
+    /// `None` until the cluster is formed.
+    routing: watch::Sender<Option<Arc<Routing>>>,
+    /// Another cluster succeeds this node's, which serves nothing.
+    yields: watch::Sender<bool>,
+    /// Requests that were handed on to another node.
+    forwarded: AtomicU64,
+    /// What callers asked here, and what came of it.
+    pub(crate) tally: Arc<Tally>,
+}
+
+/// A chain of which this node is a member, and its place there: local reads say it, and look nothing up for it.
+struct Here {
+    handle: ChainHandle,
+    place: Place,
+}
+
+impl Local {
+    pub(crate) fn new(me: MemberId, name: String) -> Self {
+        let (handles, chains) = (Mutex::default(), ShardedLock::default());
+        Self {
+            me,
+            name,
+            handles,
+            chains,
+            routing: watch::Sender::new(None),
+            yields: watch::Sender::new(false),
+            forwarded: AtomicU64::new(0),
+            tally: Arc::default(),
+        }
+    }
+
+    /// The chain, if this node is a member of it.
+    pub(crate) fn chain(&self, chain: ChainId) -> Option<ChainHandle> {
+        self.chains().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
+    }
+
+    /// Calls `f` with the chain, without a clone: for the path of local reads. `f` must not ask for chains here again: a
+    /// change that waits for this read would keep that request waiting, and both would wait for ever.
+    pub(crate) fn with_chain<T>(&self, chain: ChainId, f: impl FnOnce(&ChainHandle) -> T) -> Option<T> {
+        self.chains().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
+    }
+
+    /// Calls `f` with the chain that holds `key` and with the place of this node in it; `None`: it is no member. For `f` the same
+    /// holds as in [`with_chain`](Self::with_chain).
+    pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&ChainHandle, Place) -> T) -> Option<T> {
+        let chains = self.chains();
+        let chain = chain_of(key, chains.len() as u32);
+        chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
+    }
+
+    /// Until when this node has a lease of a chain.
+    pub(crate) fn lease(&self, chain: ChainId) -> Timestamp {
+        self.with_chain(chain, |handle| handle.gate.lease_until()).unwrap_or_default()
+    }
+
+    /// Where this node stands in a chain.
+    pub(crate) fn place(&self, chain: ChainId) -> Place {
+        self.chains().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
+    }
+
+    /// The history that its chains show, once the cluster is formed.
+    ///
+    /// It changes before the chains enter the new history. So a local reader that asks here *after* its lookup, and is told
+    /// the old history, has seen nothing of the new one (trap 58).
+    pub(crate) fn history_id(&self) -> Option<crate::ClusterId> {
+        self.routing.borrow().as_ref().map(|routing| routing.history_id())
+    }
+
+    /// Which cluster it is, once that is formed.
+    pub(crate) fn cluster(&self) -> Option<crate::ClusterId> {
+        self.routing.borrow().as_ref().map(|routing| routing.cluster)
+    }
+
+    /// How many chains there are; 0 until the cluster is formed.
+    pub(crate) fn chain_count(&self) -> u32 {
+        self.chains().len() as u32
+    }
+
+    /// Whether this node serves nothing, since another cluster succeeds its own.
+    pub(crate) fn yields(&self) -> bool {
+        *self.yields.borrow()
+    }
+
+    pub(crate) fn follow_yields(&self) -> watch::Receiver<bool> {
+        self.yields.subscribe()
+    }
+
+    pub(crate) fn set_yields(&self, yields: bool) {
+        self.yields.send_if_modified(|known| std::mem::replace(known, yields) != yields);
+    }
+
+    pub(crate) fn routing(&self) -> watch::Receiver<Option<Arc<Routing>>> {
+        self.routing.subscribe()
+    }
+
+    /// The cluster is formed; these chains are served here, or may come to be. To be called once.
+    pub(crate) fn form(&self, routing: Routing, chains: Vec<Option<ChainHandle>>) {
+        *self.handles() = chains;
+        self.update(routing);
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Vec<Option<ChainHandle>>> {
+        // No code that holds it can panic halfway through a change.
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chains(&self) -> ShardedLockReadGuard<'_, Vec<Option<Here>>> {
+        self.chains.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_chains(&self, chains: Vec<Option<Here>>) {
+        let replaced = std::mem::replace(&mut *self.chains.write().unwrap_or_else(PoisonError::into_inner), chains);
+        // The last handle of a chain ends its task, which no local read has to wait for.
+        drop(replaced);
+    }
+
+    /// Chains, members or addresses may be others than before.
+    pub(crate) fn update(&self, routing: Routing) {
+        // Held to the end: of two updates, or of this and a close, one comes wholly after the other.
+        let handles = self.handles();
+        if self.routing.borrow().as_deref() == Some(&routing) {
+            return;
+        }
+        let here = handles.iter().map(|handle| {
+            let handle = handle.as_ref()?;
+            let place = routing.chain(handle.chain).map_or(Place::Spare, |config| config.place(self.me));
+            (place != Place::Spare).then(|| Here { handle: handle.clone(), place })
+        });
+        self.set_chains(here.collect());
+        self.routing.send_replace(Some(Arc::new(routing)));
+    }
+
+    /// Lets go of all chains, whose tasks end then.
+    pub(crate) fn close(&self) {
+        let mut handles = self.handles();
+        handles.clear();
+        self.set_chains(Vec::new());
+    }
+
+    /// Local clean reads so far, of all chains.
+    pub(crate) fn clean_reads(&self) -> u64 {
+        self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
+    }
+
+    /// Bytes of reads, and of writes, that wait for the tasks of all chains.
+    pub(crate) fn queued_bytes(&self) -> (usize, usize) {
+        let handles = self.handles();
+        let sum = |of: fn(&ChainHandle) -> usize| handles.iter().flatten().map(of).sum();
+        (sum(|handle| handle.reads.waiting_bytes()), sum(|handle| handle.writes.waiting_bytes()))
+    }
+
+    pub(crate) fn count_forwarded(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forwarded(&self) -> u64 {
+        self.forwarded.load(Ordering::Relaxed)
+    }
+}

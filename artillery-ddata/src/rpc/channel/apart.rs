@@ -1,0 +1,262 @@
+//! Large requests and large answers: each on a stream of its own.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use artillery_core::{
+    Frame,
+    config::TransportConfig,
+    error::ReadError,
+    transport::{Connection, FrameReader, FrameWriter, Link, StreamKind},
+};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::{
+    CallOutcome, Doubts, NotSent, Question,
+    calls::{CallRoom, LaneTable},
+    lane::{encode, lost, request, response, violation},
+};
+use crate::{
+    budget::Budget,
+    budget::unreceived_bytes,
+    error::Unknown,
+    wire::{
+        request::decode_answer_to,
+        streams::{ANSWERS, APART_PRIORITY, REQUESTS},
+    },
+};
+
+/// Tells a node that nobody wants to know any more.
+const UNWANTED_CODE: u32 = 3;
+
+/// Large requests to one node.
+pub(super) struct LargeCalls {
+    link: Link,
+    max_frame: usize,
+    numbers: Arc<AtomicU64>,
+    waiting: Arc<LargeCallers>,
+    /// Bytes of those that aren't answered yet: what the node doesn't take in must not fill the connection's window.
+    outstanding: Budget,
+}
+
+impl LargeCalls {
+    pub(super) fn new(link: Link, config: &TransportConfig, numbers: Arc<AtomicU64>) -> Self {
+        Self {
+            link,
+            max_frame: config.max_frame_bytes,
+            numbers,
+            waiting: Arc::default(),
+            outstanding: Budget::new(unreceived_bytes(config)),
+        }
+    }
+
+    pub(super) const fn waiting(&self) -> &Arc<LargeCallers> {
+        &self.waiting
+    }
+
+    /// Runs in the caller's task: dropped, it gives its stream up.
+    pub(super) async fn ask<'a>(
+        &self,
+        question: &Question,
+        bytes: usize,
+        deadline: Instant,
+        doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
+    ) -> CallOutcome {
+        let handed_over = AtomicBool::new(false);
+        let Ok(_share) = timeout_at(deadline, self.outstanding.take(bytes)).await else {
+            return CallOutcome::NotSent(NotSent::Busy);
+        };
+        let doubts = async {
+            match doubts {
+                Some((patience, doubts)) => {
+                    sleep(patience).await;
+                    doubts().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let asked = async {
+            tokio::select! {
+                biased;
+                outcome = self.send(question, deadline, &handed_over) => outcome,
+                () = doubts => CallOutcome::Unanswered(Unknown::NoAnswer),
+            }
+        };
+        match timeout_at(deadline, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) if handed_over.load(Ordering::Relaxed) => CallOutcome::Unanswered(Unknown::TimedOut),
+            Err(_) => CallOutcome::NotSent(NotSent::TimedOut),
+        }
+    }
+
+    async fn send(&self, question: &Question, deadline: Instant, handed_over: &AtomicBool) -> CallOutcome {
+        let Ok(connection) = self.link.connected().await else { return CallOutcome::NotSent(NotSent::Stopped) };
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let encoded = match encode(&request(number, question.clone(), left), self.max_frame) {
+            Ok(encoded) => encoded,
+            Err(reason) => return CallOutcome::NotSent(reason),
+        };
+        let (answer, apart) = oneshot::channel();
+        let _entry = self.waiting.enter(number, answer);
+        let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
+            Ok((writer, reader)) => (GivenUp(writer), reader),
+            // The next try finds another connection, or none.
+            Err(_) => return CallOutcome::NotSent(NotSent::Lost),
+        };
+        // Before all of it was handed over, nobody can have taken it for a request.
+        if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
+            return CallOutcome::NotSent(NotSent::Lost);
+        }
+        handed_over.store(true, Ordering::Relaxed);
+        drop(encoded);
+        writer.0.finish();
+        tokio::select! {
+            biased;
+            outcome = answer_here(&connection, &mut reader, number) => outcome,
+            outcome = apart => outcome.unwrap_or(CallOutcome::Unanswered(Unknown::NoAnswer)),
+        }
+    }
+}
+
+/// The stream of a request. Dropped, it is given up: what the node hasn't read by then needn't be kept for it. Behind an
+/// answer there is nothing left to be given up.
+struct GivenUp(FrameWriter);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.reset(UNWANTED_CODE);
+    }
+}
+
+/// The answer that comes back on the request's own stream, unless it comes apart.
+async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> CallOutcome {
+    let frame = match reader.next().await {
+        Ok(Some(frame)) => frame,
+        // Its answer is on its way, on another stream.
+        Ok(None) => std::future::pending().await,
+        Err(error) => return CallOutcome::Unanswered(lost(error)),
+    };
+    answer(&frame, number).unwrap_or_else(|reason| CallOutcome::Unanswered(violation(connection, reason)))
+}
+
+/// The answer to the request of this number.
+fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
+    let response = response(frame)?;
+    if response.number != number {
+        return Err(format!("a response to {} on the stream of {number}", response.number));
+    }
+    Ok(CallOutcome::Answered(response))
+}
+
+/// The callers of large requests that haven't been answered, by the requests' numbers.
+#[derive(Default)]
+pub(super) struct LargeCallers(Mutex<BTreeMap<u64, oneshot::Sender<CallOutcome>>>);
+
+impl LargeCallers {
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<CallOutcome>>) -> T) -> T {
+        // Nothing is left half done in there by a panic.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Enters one; dropped, the entry is gone.
+    fn enter(&self, number: u64, answer: oneshot::Sender<CallOutcome>) -> ExpectedAnswer<'_> {
+        self.with(|all| all.insert(number, answer));
+        ExpectedAnswer { number, waiting: self }
+    }
+
+    fn take(&self, number: u64) -> Option<oneshot::Sender<CallOutcome>> {
+        self.with(|all| all.remove(&number))
+    }
+}
+
+struct ExpectedAnswer<'a> {
+    number: u64,
+    waiting: &'a LargeCallers,
+}
+
+impl Drop for ExpectedAnswer<'_> {
+    fn drop(&mut self) {
+        self.waiting.take(self.number);
+    }
+}
+
+/// Takes in the streams on which a node sends large answers.
+pub(super) struct Returns {
+    link: Link,
+    callers: Arc<Callers>,
+}
+
+/// All that may have asked.
+struct Callers {
+    calls: [Arc<LaneTable>; 2],
+    waiting: Arc<LargeCallers>,
+}
+
+impl Callers {
+    /// The one that waits for the answer of this number, and the room that its call takes until that has come.
+    fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
+        let taken = self.calls.iter().find_map(|calls| calls.take(number));
+        taken.or_else(|| Some((self.waiting.take(number)?, None)))
+    }
+}
+
+impl Returns {
+    pub(super) fn new(link: Link, calls: [Arc<LaneTable>; 2], waiting: Arc<LargeCallers>) -> Self {
+        Self { link, callers: Arc::new(Callers { calls, waiting }) }
+    }
+
+    /// Over one connection after the other, until the endpoint is closed.
+    pub(super) async fn run(self) {
+        while let Ok(connection) = self.link.connected().await {
+            // There are no more of them than streams that a node may open at a time.
+            let mut streams = JoinSet::new();
+            while let Ok((kind, reader)) = connection.accept_uni().await {
+                while streams.try_join_next().is_some() {}
+                // Another kind is dropped, which tells the node that nobody here knows it.
+                if kind.0 == ANSWERS {
+                    streams.spawn(on_answer_stream(connection.clone(), reader, self.callers.clone()));
+                }
+            }
+            // Those that are under way see that the connection is lost.
+            while streams.join_next().await.is_some() {}
+        }
+    }
+}
+
+/// Takes in one large answer, as long as somebody wants it.
+async fn on_answer_stream(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
+    let number = match reader.next().await {
+        Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
+        Ok(None) => Err("a stream without an answer".to_owned()),
+        // Whoever waits sees it too, or isn't known.
+        Err(_) => return,
+    };
+    let number = match number {
+        Ok(number) => number,
+        Err(reason) => return drop(violation(&connection, reason)),
+    };
+    let Some((mut caller, _room)) = callers.take(number) else { return reader.stop(UNWANTED_CODE) };
+    let outcome = tokio::select! {
+        biased;
+        next = reader.next() => match next {
+            Ok(Some(frame)) => answer(&frame, number),
+            Ok(None) => Err("a stream without an answer".to_owned()),
+            Err(ReadError::Frame(error)) => Err(error.to_string()),
+            Err(error) => Ok(CallOutcome::Unanswered(lost(error))),
+        },
+        () = caller.closed() => return reader.stop(UNWANTED_CODE),
+    };
+    let outcome = outcome.unwrap_or_else(|reason| CallOutcome::Unanswered(violation(&connection, reason)));
+    drop(caller.send(outcome));
+}

@@ -1,0 +1,325 @@
+//! The calls of one lane: which wait to be sent, which for their answers, and until when.
+//!
+//! A call has one entry here from its beginning to its end. All of them share a lock, which nothing is waited for under, and one
+//! timer.
+
+mod call;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+};
+
+use slab::Slab;
+use smallvec::SmallVec;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, oneshot},
+    time::{Instant, sleep_until},
+};
+
+pub(crate) use self::call::LaneCall;
+use super::{CallOutcome, NotSent, Question};
+use crate::{
+    budget::{self, Share},
+    error::Unknown,
+    message::request::Response,
+};
+
+/// What a call takes up: a place among those that may be outstanding, and its bytes.
+pub(crate) type CallRoom = (OwnedSemaphorePermit, Share);
+
+/// The calls of one lane.
+#[derive(Default)]
+pub(super) struct LaneTable {
+    state: Mutex<LaneCalls>,
+    /// For the one that sends.
+    queued: Notify,
+    /// For the one that keeps time.
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct LaneCalls {
+    calls: Slab<CallEntry>,
+    /// Those that wait to be sent, in the order of their beginning.
+    queue: VecDeque<usize>,
+    /// So many of them are given up. They go when their turn comes, or when they are the greater part.
+    given_up: usize,
+    /// Those that were sent, by the numbers of their requests.
+    by_number: BTreeMap<u64, usize>,
+    /// When time is looked at next. It may be too early: an answer doesn't put it off.
+    wakes_at: Option<Instant>,
+    /// The one that sends has found nothing to send.
+    is_idle: bool,
+    is_closed: bool,
+}
+
+struct CallEntry {
+    stage: CallStage,
+    until: Instant,
+    is_late: bool,
+    caller: Caller,
+    /// It is kept until the node has answered, or the connection is lost, even if the caller has gone before: a caller that
+    /// gives up again and again gets no more of the room than others. And no longer: the caller may look much later.
+    room: Option<CallRoom>,
+}
+
+enum CallStage {
+    /// Its node is told until when it may take.
+    Queued(Question, Instant),
+    /// It was given up while it was queued.
+    GivenUp,
+    Sent,
+    /// Its answer comes on a stream of its own.
+    Apart(oneshot::Receiver<CallOutcome>),
+    Over(CallOutcome),
+}
+
+enum Caller {
+    /// Woken when there is something to be seen.
+    Waits(Option<Waker>),
+    Gone,
+}
+
+impl CallEntry {
+    /// It stays in the queue, and takes up nothing else.
+    fn give_up(&mut self) {
+        (self.stage, self.caller, self.room) = (CallStage::GivenUp, Caller::Gone, None);
+    }
+
+    fn waker(&mut self) -> Option<Waker> {
+        match &mut self.caller {
+            Caller::Waits(waker) => waker.take(),
+            Caller::Gone => None,
+        }
+    }
+}
+
+impl LaneCalls {
+    /// Ends a call that was sent. Its entry goes with it if the caller has gone already.
+    fn end(&mut self, key: usize, outcome: CallOutcome) -> Option<Waker> {
+        let call = self.calls.get_mut(key)?;
+        match call.caller {
+            Caller::Gone => {
+                self.calls.remove(key);
+                None
+            }
+            Caller::Waits(_) => {
+                call.stage = CallStage::Over(outcome);
+                call.room = None;
+                call.waker()
+            }
+        }
+    }
+
+    /// Lets go of a call that was given up, as it leaves the queue.
+    fn forget(&mut self, key: usize) {
+        self.calls.remove(key);
+        self.given_up = self.given_up.saturating_sub(1);
+    }
+
+    fn forget_given_up(&mut self) {
+        let calls = &mut self.calls;
+        self.queue.retain(|&key| {
+            let stays = calls.get(key).is_some_and(|call| !matches!(call.stage, CallStage::GivenUp));
+            if !stays {
+                calls.try_remove(key);
+            }
+            stays
+        });
+        self.given_up = 0;
+    }
+
+    /// Whether time is to be looked at sooner than it was known.
+    fn wake_by(&mut self, until: Instant) -> bool {
+        let is_sooner = self.wakes_at.is_none_or(|at| until < at);
+        if is_sooner {
+            self.wakes_at = Some(until);
+        }
+        is_sooner
+    }
+
+    fn fail(&mut self, fails: impl Fn(&CallStage) -> Option<CallOutcome>) -> Vec<Waker> {
+        let failed = self.calls.iter().filter_map(|(key, call)| Some((key, fails(&call.stage)?)));
+        let failed: Vec<_> = failed.collect();
+        failed.into_iter().filter_map(|(key, outcome)| self.end(key, outcome)).collect()
+    }
+}
+
+impl LaneTable {
+    fn with<T>(&self, f: impl FnOnce(&mut LaneCalls) -> T) -> T {
+        // Nothing is left half done in there by a panic.
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins a call; `None`: nothing will be sent any more.
+    ///
+    /// Its node is told of `deadline`; time is up at `until`.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        question: Question,
+        deadline: Instant,
+        until: Instant,
+        room: CallRoom,
+    ) -> Option<LaneCall> {
+        let (key, is_idle, is_sooner) = self.with(|state| {
+            if state.is_closed {
+                return None;
+            }
+            let stage = CallStage::Queued(question, deadline);
+            let entry = CallEntry { stage, until, is_late: false, caller: Caller::Waits(None), room: Some(room) };
+            let key = state.calls.insert(entry);
+            state.queue.push_back(key);
+            Some((key, std::mem::take(&mut state.is_idle), state.wake_by(until)))
+        })?;
+        if is_idle {
+            self.queued.notify_one();
+        }
+        if is_sooner {
+            self.sooner.notify_one();
+        }
+        Some(LaneCall { calls: self.clone(), key: Some(key) })
+    }
+
+    /// Waits until something is to be sent; `false`: nothing will be any more.
+    pub(super) async fn wait(&self) -> bool {
+        loop {
+            let found = self.with(|state| {
+                state.is_idle = state.queue.is_empty() && !state.is_closed;
+                (!state.is_idle).then_some(!state.queue.is_empty())
+            });
+            match found {
+                Some(found) => return found,
+                None => self.queued.notified().await,
+            }
+        }
+    }
+
+    /// Takes out questions that are to be sent, of about so many bytes: from now on they count as sent.
+    pub(super) fn send(&self, bytes: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
+        self.with(|state| {
+            let mut taken = 0;
+            while taken < bytes
+                && let Some(key) = state.queue.pop_front()
+            {
+                let Some(call) = state.calls.get_mut(key) else { continue };
+                match std::mem::replace(&mut call.stage, CallStage::Sent) {
+                    CallStage::Queued(question, deadline) => {
+                        let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+                        taken += budget::of_operation(&question.operation);
+                        questions.push((number, question, deadline));
+                        state.by_number.insert(number, key);
+                    }
+                    // Only what is queued or given up stands in the queue.
+                    _ => state.forget(key),
+                }
+            }
+        });
+    }
+
+    /// Takes in a batch of answers. A caller that has gone doesn't hear of its own.
+    pub(super) fn answer(&self, responses: &mut Vec<Response>) {
+        let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
+            let ended = responses.drain(..).filter_map(|response| {
+                let key = state.by_number.remove(&response.number)?;
+                state.end(key, CallOutcome::Answered(response))
+            });
+            ended.collect()
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// What certainly wasn't sent though it counted as sent.
+    pub(super) fn not_sent(&self, number: u64, reason: NotSent) {
+        let waker = self.with(|state| {
+            let key = state.by_number.remove(&number)?;
+            state.end(key, CallOutcome::NotSent(reason))
+        });
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The way to the caller of this request, to which the answer comes on a stream of its own; `None`: there is no such call, or
+    /// its caller has gone. Its room goes along.
+    pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
+        let (sender, receiver) = oneshot::channel();
+        let taken = self.with(|state| {
+            let key = state.by_number.remove(&number)?;
+            let call = state.calls.get_mut(key)?;
+            if matches!(call.caller, Caller::Gone) {
+                state.calls.remove(key);
+                return None;
+            }
+            call.stage = CallStage::Apart(receiver);
+            Some((call.waker(), call.room.take()))
+        });
+        let (waker, room) = taken?;
+        waker.into_iter().for_each(Waker::wake);
+        Some((sender, room))
+    }
+
+    /// Ends all that were sent and not answered.
+    pub(super) fn lose(&self, reason: &Unknown) {
+        let wakers = self.with(|state| {
+            state.by_number.clear();
+            state.fail(|stage| matches!(stage, CallStage::Sent).then(|| CallOutcome::Unanswered(reason.clone())))
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nothing more is begun; what waits to be sent still is.
+    pub(super) fn close(&self) {
+        self.with(|state| state.is_closed = true);
+        self.queued.notify_one();
+    }
+
+    /// Nothing more is sent: what waits for that ends.
+    pub(super) fn stop(&self) {
+        let wakers = self.with(|state| {
+            state.is_closed = true;
+            state.forget_given_up();
+            state.queue.clear();
+            state.fail(|stage| matches!(stage, CallStage::Queued(..)).then_some(CallOutcome::NotSent(NotSent::Stopped)))
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes each call when its time is up. It never returns.
+    pub(super) async fn keep_time(&self) {
+        loop {
+            match self.with(|state| state.wakes_at) {
+                Some(at) => tokio::select! {
+                    biased;
+                    () = self.sooner.notified() => {}
+                    () = sleep_until(at) => self.expire(Instant::now()),
+                },
+                None => self.sooner.notified().await,
+            }
+        }
+    }
+
+    fn expire(&self, now: Instant) {
+        let wakers = self.with(|state| {
+            state.wakes_at = None;
+            let mut wakers = Vec::new();
+            for (_, call) in &mut state.calls {
+                if call.is_late || matches!(call.caller, Caller::Gone) {
+                    continue;
+                }
+                if call.until <= now {
+                    call.is_late = true;
+                    wakers.extend(call.waker());
+                } else {
+                    state.wakes_at = Some(state.wakes_at.map_or(call.until, |at| at.min(call.until)));
+                }
+            }
+            wakers
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

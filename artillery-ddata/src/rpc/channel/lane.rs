@@ -1,0 +1,288 @@
+//! Small requests: many at a time on one stream, whose answers come back on it.
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use artillery_core::{
+    Frame,
+    config::TransportConfig,
+    error::{CloseReason, ReadError, WriteError},
+    transport::{CloseCode, Connection, FrameBatch, FrameReader, FrameWriter, Link, StreamKind},
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    CallOutcome, Carrier, Doubts, NotSent, Question,
+    calls::{CallRoom, LaneCall, LaneTable},
+};
+use crate::{
+    budget::{Budget, unreceived_bytes},
+    error::Unknown,
+    message::request::{MAX_OUTSTANDING, Request, Response},
+    wire::{
+        request::{EncodeError, Encoded, decode_response, encode_request},
+        streams::REQUESTS,
+    },
+};
+
+/// Frames are gathered into one write up to about so many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Responses that are taken in together, at most.
+const BATCH: usize = 256;
+
+/// The node is told a little less time than there is, so that its refusal arrives in time to be told from silence.
+const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
+
+/// One stream's worth of requests.
+pub(super) struct Lane {
+    calls: Arc<LaneTable>,
+    /// Places of those that aren't answered yet.
+    places: Arc<Semaphore>,
+    /// And their bytes.
+    outstanding: Budget,
+    carrier: Carrier,
+}
+
+impl Lane {
+    pub(super) fn spawn(
+        link: Link,
+        priority: i32,
+        config: &TransportConfig,
+        numbers: Arc<AtomicU64>,
+        carrier: &Carrier,
+    ) -> Self {
+        let calls = Arc::new(LaneTable::default());
+        let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
+        carrier.runtime.spawn(task.run());
+        // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
+        // stream takes in before the node reads on, so that what is under way is not held up here instead.
+        let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
+        let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
+        Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
+    }
+
+    pub(super) const fn calls(&self) -> &Arc<LaneTable> {
+        &self.calls
+    }
+
+    /// Asks what takes so many bytes. Once there has been no answer for as long as `doubts` say, the end of what they do
+    /// ends it too.
+    pub(super) async fn ask<'a>(
+        &self,
+        question: &Question,
+        bytes: usize,
+        deadline: Instant,
+        doubts: Option<(Duration, impl FnOnce() -> Doubts<'a>)>,
+    ) -> CallOutcome {
+        let room = match self.room_now(bytes) {
+            Some(room) => room,
+            None => match Box::pin(timeout_at(deadline, self.room(bytes))).await {
+                Ok(Some(room)) => room,
+                Ok(None) => return CallOutcome::NotSent(NotSent::Stopped),
+                Err(_) => return CallOutcome::NotSent(NotSent::Busy),
+            },
+        };
+        let until = doubts.as_ref().map_or(deadline, |(patience, _)| deadline.min(Instant::now() + *patience));
+        match self.calls.begin(question.clone(), deadline, until, room) {
+            Some(call) => self.outcome(call, until, deadline, doubts.map(|(_, doubts)| doubts)).await,
+            None => CallOutcome::NotSent(NotSent::Stopped),
+        }
+    }
+
+    /// What comes of a call until `until`. Then its caller has doubts, and waits for as long as what these do, at most until `deadline`.
+    pub(super) async fn outcome<'a>(
+        &self,
+        mut call: LaneCall,
+        until: Instant,
+        deadline: Instant,
+        doubts: Option<impl FnOnce() -> Doubts<'a>>,
+    ) -> CallOutcome {
+        if let Some(outcome) = self.in_time(&mut call, until).await {
+            return outcome;
+        }
+        let Some(doubts) = doubts.filter(|_| until < deadline) else { return call.give_up(Unknown::TimedOut) };
+        call.extend(deadline);
+        let in_time = async {
+            tokio::select! {
+                biased;
+                outcome = self.in_time(&mut call, deadline) => outcome.ok_or(Unknown::TimedOut),
+                () = doubts() => Err(Unknown::NoAnswer),
+            }
+        };
+        match in_time.await {
+            Ok(outcome) => outcome,
+            Err(reason) => call.give_up(reason),
+        }
+    }
+
+    /// What comes of a call in time. A caller that the lane doesn't keep the time of does so by itself.
+    async fn in_time(&self, call: &mut LaneCall, until: Instant) -> Option<CallOutcome> {
+        if self.carrier.keeps_time() {
+            return call.in_time().await;
+        }
+        Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
+    }
+
+    /// Room for what takes so many bytes, if there is any now.
+    pub(super) fn room_now(&self, bytes: usize) -> Option<CallRoom> {
+        let share = self.outstanding.try_take(bytes)?;
+        Some((self.places.clone().try_acquire_owned().ok()?, share))
+    }
+
+    /// Waits for room, in the order of the calls; `None`: nothing will be sent any more.
+    async fn room(&self, bytes: usize) -> Option<CallRoom> {
+        let share = self.outstanding.take(bytes).await;
+        Some((self.places.clone().acquire_owned().await.ok()?, share))
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.calls.close();
+    }
+}
+
+/// Brings a lane's questions to the node, over one connection after the other.
+struct LaneTask {
+    link: Link,
+    priority: i32,
+    max_frame: usize,
+    calls: Arc<LaneTable>,
+    /// The last number that was given to a request, whatever its stream.
+    numbers: Arc<AtomicU64>,
+}
+
+/// The calls hear of its end, however it comes.
+impl Drop for LaneTask {
+    fn drop(&mut self) {
+        self.calls.stop();
+        self.calls.lose(&Unknown::Lost(Arc::new(CloseReason::Here)));
+    }
+}
+
+impl LaneTask {
+    /// Ends with the lane or the endpoint.
+    async fn run(self) {
+        tokio::select! {
+            biased;
+            () = self.serve() => {}
+            () = self.calls.keep_time() => {}
+        }
+    }
+
+    async fn serve(&self) {
+        // No stream is opened before the first call.
+        while self.calls.wait().await {
+            let Ok(connection) = self.link.connected().await else { return };
+            let reason = match connection.open_bi(StreamKind(REQUESTS), self.priority).await {
+                Ok((writer, reader)) => match self.session(&connection, writer, reader).await {
+                    Some(reason) => reason,
+                    None => return,
+                },
+                Err(error) => written(error),
+            };
+            self.calls.lose(&reason);
+        }
+    }
+
+    /// Until the stream is lost, and why; `None`: the lane is closed.
+    async fn session(&self, connection: &Connection, mut writer: FrameWriter, reader: FrameReader) -> Option<Unknown> {
+        tokio::select! {
+            biased;
+            reason = receive(reader, &self.calls, connection) => Some(reason),
+            sent = self.send(&mut writer) => sent.err(),
+        }
+    }
+
+    async fn send(&self, writer: &mut FrameWriter) -> Result<(), Unknown> {
+        let (mut batch, mut questions) = (FrameBatch::new(), Vec::with_capacity(BATCH));
+        while self.calls.wait().await {
+            self.calls.send(BATCH_BYTES, &self.numbers, &mut questions);
+            let now = Instant::now();
+            for (number, question, deadline) in questions.drain(..) {
+                match encode(&request(number, question, deadline.saturating_duration_since(now)), self.max_frame) {
+                    Ok(encoded) => batch.push(&encoded.header, &encoded.body),
+                    Err(reason) => self.calls.not_sent(number, reason),
+                }
+            }
+            writer.send_all(&mut batch).await.map_err(written)?;
+        }
+        writer.finish();
+        Ok(())
+    }
+}
+
+/// The request that a question becomes which has so long left.
+pub(super) fn request(number: u64, question: Question, left: Duration) -> Request {
+    let left = left.saturating_sub(DEADLINE_MARGIN.min(left / 10));
+    let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+    let Question { chain, forwarded, operation, .. } = question;
+    Request { number, chain, deadline_ms, forwarded, operation }
+}
+
+/// As a frame that isn't longer than the node takes in.
+pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, NotSent> {
+    let limit = max_frame as u64;
+    let encoded = encode_request(request).map_err(|error| match error {
+        EncodeError::TooLong(len) => NotSent::TooLarge { len, limit },
+        _ => NotSent::TooLarge { len: u64::MAX, limit },
+    })?;
+    let len = encoded.body.iter().fold(encoded.header.len(), |sum, piece| sum + piece.len()) as u64;
+    if len > limit { Err(NotSent::TooLarge { len, limit }) } else { Ok(encoded) }
+}
+
+/// Hands out responses until there are no more, and says why.
+async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connection) -> Unknown {
+    let mut responses = Vec::with_capacity(BATCH);
+    loop {
+        let mut next = match reader.next().await {
+            Ok(Some(frame)) => Some(frame),
+            Ok(None) => return Unknown::NoAnswer,
+            Err(error) => return lost(error),
+        };
+        while let Some(frame) = next {
+            match response(&frame) {
+                Ok(response) => responses.push(response),
+                Err(reason) => {
+                    calls.answer(&mut responses);
+                    return violation(connection, reason);
+                }
+            }
+            next = if responses.len() < BATCH { reader.next_ready() } else { None };
+        }
+        calls.answer(&mut responses);
+    }
+}
+
+/// The response in a frame.
+pub(super) fn response(frame: &Frame) -> Result<Response, String> {
+    decode_response(frame).map_err(|error| format!("no response: {error}"))
+}
+
+/// Closes the connection of a node that broke the rules. To be called while its stream is still held: what a dropped one
+/// leaves to be said can hold the farewell back.
+pub(super) fn violation(connection: &Connection, reason: String) -> Unknown {
+    connection.close(CloseCode::VIOLATION, &reason);
+    Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
+}
+
+/// Why there is no answer on a stream that can't be read.
+pub(super) fn lost(error: ReadError) -> Unknown {
+    match error {
+        ReadError::Lost(reason) => Unknown::Lost(Arc::new(reason)),
+        error => Unknown::Lost(Arc::new(CloseReason::Protocol(error.to_string()))),
+    }
+}
+
+fn written(error: WriteError) -> Unknown {
+    match error {
+        WriteError::Lost(reason) => Unknown::Lost(Arc::new(reason)),
+        _ => Unknown::NoAnswer,
+    }
+}

@@ -1,0 +1,304 @@
+//! Stands beside every handle of a test's cluster: writes down what is asked and answered, and loses answers.
+
+pub(crate) mod book;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::internal::{clock, simulated::Network};
+use bytes::Bytes;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use self::book::{Ask, Book, BookLine};
+use super::channel::Question;
+use crate::{
+    ChainId, Error, NodeId, RequestId, Sequence,
+    api::{Query, ReadMode, ReadPath, ReadReply, Reply, Write},
+    message::request::Operation,
+    store::Held,
+};
+
+/// What becomes of a write whose outcome its caller is not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It is applied by then: the answer was lost.
+    Applied,
+    /// It isn't yet, and will be afterwards, unless its request id was settled by then: the request was held up on its way.
+    Late,
+    /// It never is: the request was lost.
+    Lost,
+}
+
+/// How long after its caller gave up a late request arrives, at most.
+const MAX_LATENESS: Duration = Duration::from_secs(2);
+
+/// Makes a request, until a deadline; the answer goes nowhere.
+pub(crate) type Courier = Arc<dyn Fn(Question, Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// One for all handles of a cluster.
+pub(crate) struct Witness {
+    state: Mutex<WitnessState>,
+    network: Network,
+    /// Something stands still no more, or is late no more.
+    changed: Notify,
+    /// Brings late and doubled requests.
+    courier: OnceLock<Courier>,
+}
+
+#[derive(Debug, Default)]
+struct WitnessState {
+    book: Book,
+    fates: VecDeque<Fate>,
+    /// Chances that an answer is lost, and that a request is doubled.
+    losses: f64,
+    doubles: f64,
+    /// Nodes that stand still.
+    paused: BTreeSet<NodeId>,
+    /// Requests that the courier has still to bring.
+    to_bring: usize,
+}
+
+impl Witness {
+    pub(crate) fn new(network: Network) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), network, changed: Notify::new(), courier: OnceLock::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WitnessState> {
+        // No code that holds it can panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn with_book<T>(&self, f: impl FnOnce(&mut Book) -> T) -> T {
+        f(&mut self.lock().book)
+    }
+
+    pub(crate) fn employ(&self, courier: Courier) {
+        // Once, when the cluster is made.
+        let _ = self.courier.set(courier);
+    }
+
+    pub(crate) fn next_fate(&self, fate: Fate) {
+        self.lock().fates.push_back(fate);
+    }
+
+    pub(crate) fn set_chances(&self, losses: f64, doubles: f64) {
+        let mut state = self.lock();
+        (state.losses, state.doubles) = (losses, doubles);
+        if losses == 0.0 {
+            state.fates.clear();
+        }
+    }
+
+    pub(crate) fn pause(&self, node: NodeId) {
+        self.lock().paused.insert(node);
+    }
+
+    pub(crate) fn resume(&self, node: NodeId) {
+        self.lock().paused.remove(&node);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn resume_all(&self) {
+        self.lock().paused.clear();
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until nothing is late any more.
+    pub(crate) async fn all_brought(&self) {
+        self.until(|state| state.to_bring == 0).await;
+    }
+
+    /// Waits until something is so. Who waits is woken in order, unlike by a `watch`: a run is to be made again.
+    async fn until(&self, wanted: impl Fn(&WitnessState) -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // From here on nothing is missed.
+            changed.as_mut().enable();
+            if wanted(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Which fate a write that is to be sent now has, if any; one that is applied stays the next one.
+    fn fate(&self) -> Option<Fate> {
+        let mut state = self.lock();
+        self.draw(&mut state);
+        match state.fates.front() {
+            Some(Fate::Applied) | None => None,
+            Some(_) => state.fates.pop_front(),
+        }
+    }
+
+    /// Whether a write that is to be sent now is late or lost. It stays the next one.
+    fn holds_up(&self) -> bool {
+        let mut state = self.lock();
+        self.draw(&mut state);
+        !matches!(state.fates.front(), Some(Fate::Applied) | None)
+    }
+
+    fn draw(&self, state: &mut WitnessState) {
+        if state.fates.is_empty() && state.losses > 0.0 && self.network.chance() < state.losses {
+            let fate = match (self.network.chance() * 3.0) as u32 {
+                0 => Fate::Applied,
+                1 => Fate::Late,
+                _ => Fate::Lost,
+            };
+            state.fates.push_back(fate);
+        }
+    }
+
+    fn takes_answer(&self) -> bool {
+        let mut state = self.lock();
+        let takes = state.fates.front() == Some(&Fate::Applied);
+        if takes {
+            state.fates.pop_front();
+        }
+        takes
+    }
+
+    fn doubles(&self) -> bool {
+        let chance = self.lock().doubles;
+        chance > 0.0 && self.network.chance() < chance
+    }
+
+    /// Has a request brought once more.
+    fn bring(self: &Arc<Self>, question: Question, at: Instant) {
+        let Some(courier) = self.courier.get().cloned() else { return };
+        self.lock().to_bring += 1;
+        let witness = self.clone();
+        tokio::spawn(async move {
+            sleep_until(at).await;
+            // Whatever comes of it is told to nobody.
+            courier(question, Instant::now() + Duration::from_secs(5)).await;
+            witness.lock().to_bring -= 1;
+            witness.changed.notify_waiters();
+        });
+    }
+
+    fn moment_up_to(&self, longest: Duration) -> Duration {
+        Duration::from_millis(1) + longest.mul_f64(self.network.chance())
+    }
+}
+
+/// One for each handle that isn't a clone of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Observer {
+    witness: Arc<Witness>,
+    client: u32,
+    /// The node inside which it is.
+    home: Option<NodeId>,
+}
+
+impl Observer {
+    pub(crate) fn new(witness: Arc<Witness>, client: u32, home: Option<NodeId>) -> Self {
+        Self { witness, client, home }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.home.is_some_and(|home| self.witness.lock().paused.contains(&home))
+    }
+
+    pub(crate) fn begin(&self, ask: Ask, id: Option<RequestId>) -> ObservedCall {
+        let line = self.witness.with_book(|book| book.begin(self.client, clock::now(), ask, id));
+        ObservedCall { witness: self.witness.clone(), line }
+    }
+
+    pub(crate) fn begin_local(&self, key: &[u8]) -> LocalRead {
+        LocalRead { observer: self.clone(), key: Bytes::copy_from_slice(key) }
+    }
+
+    /// Before a try: whether it is to end without an answer, when its time is up.
+    pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
+        if self.is_paused() {
+            // Its process stands still: nothing is asked meanwhile.
+            let is_awake = |state: &WitnessState| self.home.is_none_or(|home| !state.paused.contains(&home));
+            let _ = timeout_at(deadline, self.witness.until(is_awake)).await;
+        }
+        if !is_numbered(question) {
+            return false;
+        }
+        let Some(fate) = self.witness.fate() else { return false };
+        if fate == Fate::Late {
+            self.witness.bring(question.clone(), deadline + self.witness.moment_up_to(MAX_LATENESS));
+        }
+        sleep_until(deadline).await;
+        true
+    }
+
+    /// Before a write that is polled in place: whether it has to wait, or is not to be sent.
+    pub(crate) fn holds_up(&self) -> bool {
+        self.is_paused() || self.witness.holds_up()
+    }
+
+    /// After an answer to a try: whether it is lost, and the time of the call with it.
+    pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
+        let lost = self.takes_away(question, reply);
+        if lost {
+            sleep_until(deadline).await;
+        }
+        lost
+    }
+
+    /// The same for one that is polled in place, whose call waits by itself.
+    pub(crate) fn takes_away(&self, question: &Question, reply: &Reply) -> bool {
+        if !is_numbered(question) || !matches!(reply, Reply::Committed(_) | Reply::Conflict { .. }) {
+            return false;
+        }
+        if self.witness.doubles() {
+            self.witness.bring(question.clone(), Instant::now() + self.witness.moment_up_to(MAX_LATENESS));
+        }
+        self.witness.takes_answer()
+    }
+}
+
+/// Writes that have a request id: of others nobody is told an unknown outcome. To settle one is no write of its own.
+fn is_numbered(question: &Question) -> bool {
+    match &question.operation {
+        Operation::Write { request: Some(_), write, .. } => *write != Write::Resolve,
+        _ => false,
+    }
+}
+
+/// A call under way. Dropped, nobody knows its outcome.
+#[derive(Debug)]
+pub(crate) struct ObservedCall {
+    witness: Arc<Witness>,
+    line: BookLine,
+}
+
+impl ObservedCall {
+    pub(crate) fn end(self, chain: ChainId, outcome: Result<&Reply, &Error>, id: Option<RequestId>) {
+        self.witness.with_book(|book| book.end(self.line, clock::now(), chain, outcome, id));
+    }
+}
+
+/// A local read, written down if it served.
+pub(crate) struct LocalRead {
+    observer: Observer,
+    key: Bytes,
+}
+
+impl LocalRead {
+    pub(crate) fn end_local(self, chain: ChainId, held: &Option<Held>, as_of: Sequence) {
+        let ask = Ask::Read { query: Query::Key(self.key), mode: ReadMode::Strong, floor: None };
+        let held = held.clone().filter(|held| held.value.is_some());
+        let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of });
+        self.observer.begin(ask, None).end(chain, Ok(&reply), None);
+    }
+}
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Witness").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+//! Client sessions (docs/DESIGN.md §9): one in each chain, opened when the first write needs it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+
+use super::request_numbers::{MAX_UNDER_WAY, Numbers};
+use crate::{ChainId, Version, types::update::RequestKey};
+
+/// The sessions of one client.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    by_chain: Mutex<BTreeMap<ChainId, ChainSessions>>,
+}
+
+/// Those in one chain.
+#[derive(Debug, Default)]
+struct ChainSessions {
+    now: Arc<ClientSession>,
+    /// The one before it, in which requests may be under way still.
+    former: Option<Arc<ClientSession>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct ClientSession {
+    /// Its id, once it is open.
+    pub(super) id: OnceCell<Version>,
+    numbers: Mutex<Numbers>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for ClientSession {
+    fn default() -> Self {
+        let places = Arc::new(Semaphore::new(MAX_UNDER_WAY));
+        Self { id: OnceCell::new(), numbers: Mutex::default(), places }
+    }
+}
+
+/// A request that is under way. Dropped, it counts as answered: nobody will ask for it.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    session: Arc<ClientSession>,
+    pub(super) key: RequestKey,
+    _place: RequestSlot,
+}
+
+/// A place among the requests of a session that are under way. Dropped, it is given back.
+pub(super) type RequestSlot = OwnedSemaphorePermit;
+
+impl Requests {
+    /// The session in a chain; the caller sees to its being opened.
+    pub(super) fn session(&self, chain: ChainId) -> Arc<ClientSession> {
+        lock(&self.by_chain).entry(chain).or_default().now.clone()
+    }
+
+    /// Lets go of a session that the chain has evicted: the next write opens another one.
+    pub(super) fn forget(&self, chain: ChainId, session: Version) {
+        if let Some(sessions) = lock(&self.by_chain).get_mut(&chain)
+            && sessions.now.is(session)
+        {
+            sessions.now = Arc::default();
+        }
+    }
+
+    /// The session is full: whether a request may be made in another one, as it was left now or before. One is left that few requests
+    /// hold up; they are settled there. It isn't while any are under way in the one before it: a third session could drive out the
+    /// records that those need.
+    pub(super) fn leave(&self, chain: ChainId, session: Version) -> bool {
+        let mut by_chain = lock(&self.by_chain);
+        let Some(sessions) = by_chain.get_mut(&chain) else { return false };
+        if !sessions.now.is(session) {
+            return true;
+        }
+        let is_over = sessions.former.as_ref().is_none_or(|former| lock(&former.numbers).are_over());
+        let leaves = is_over && lock(&sessions.now.numbers).are_stuck();
+        if leaves {
+            sessions.former = Some(std::mem::take(&mut sessions.now));
+        }
+        leaves
+    }
+
+    /// The outcome of a request, which was unknown, is known by now.
+    pub(super) fn settled(&self, chain: ChainId, session: Version, number: u64) {
+        if let Some(session) = self.known(chain, session) {
+            lock(&session.numbers).settle(number);
+        }
+    }
+
+    /// The lowest number of that session's requests that is unanswered; 0: it isn't known here.
+    pub(super) fn lowest(&self, chain: ChainId, session: Version) -> u64 {
+        let lowest = self.known(chain, session).and_then(|session| lock(&session.numbers).lowest());
+        lowest.unwrap_or(0)
+    }
+
+    fn known(&self, chain: ChainId, session: Version) -> Option<Arc<ClientSession>> {
+        let by_chain = lock(&self.by_chain);
+        let ChainSessions { now, former } = by_chain.get(&chain)?;
+        [Some(now), former.as_ref()].into_iter().flatten().find(|known| known.is(session)).cloned()
+    }
+}
+
+impl ClientSession {
+    fn is(&self, id: Version) -> bool {
+        self.id.get() == Some(&id)
+    }
+
+    /// A place for one more request, if there is one now.
+    pub(super) fn try_place(&self) -> Option<RequestSlot> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// Waits for a place, in the order of the calls. `None`: there never will be one.
+    pub(super) async fn place(&self) -> Option<RequestSlot> {
+        self.places.clone().acquire_owned().await.ok()
+    }
+
+    /// The next request.
+    pub(super) fn begin(self: &Arc<Self>, id: Version, place: RequestSlot) -> Numbered {
+        let (number, lowest) = lock(&self.numbers).begin();
+        Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest }, _place: place }
+    }
+}
+
+impl Numbered {
+    /// Its key, with what is unanswered by now.
+    pub(super) fn renewed(&self) -> RequestKey {
+        let lowest = lock(&self.session.numbers).lowest().unwrap_or(self.key.number);
+        RequestKey { lowest, ..self.key }
+    }
+
+    /// Its outcome is unknown, and its id is told to the caller: it stays askable for a while.
+    pub(super) fn keep(self) {
+        lock(&self.session.numbers).keep(self.key.number);
+        // The number stays open, so this isn't its end.
+        let mut this = self;
+        this.key.number = 0;
+    }
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        lock(&self.session.numbers).end(self.key.number);
+    }
+}
+
+/// A panic leaves nothing half done in there.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(session: &Arc<ClientSession>, id: Version) -> Numbered {
+        session.begin(id, session.try_place().unwrap())
+    }
+
+    #[test]
+    fn a_request_that_nobody_waits_for_holds_nothing_back() {
+        let (requests, id) = (Requests::default(), Version::new(1, 7));
+        let session = requests.session(ChainId(3));
+        let (dropped, unknown) = (begin(&session, id), begin(&session, id));
+        assert_eq!((dropped.key.number, unknown.key.number), (1, 2));
+        drop(dropped);
+        unknown.keep();
+        assert_eq!(begin(&session, id).key, RequestKey { session: id, number: 3, lowest: 2 });
+        assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))));
+        requests.forget(ChainId(3), Version::new(1, 8));
+        assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))), "another one was meant");
+        session.id.set(id).unwrap();
+        requests.forget(ChainId(3), id);
+        assert!(!Arc::ptr_eq(&session, &requests.session(ChainId(3))));
+    }
+
+    #[test]
+    fn a_session_is_left_when_few_requests_hold_it_up_and_those_of_the_last_one_are_over() {
+        let (requests, chain) = (Requests::default(), ChainId(0));
+        let opened = |sequence| {
+            let (session, id) = (requests.session(chain), Version::new(1, sequence));
+            session.id.set(id).unwrap();
+            (session, id)
+        };
+        let use_up = |session: &Arc<ClientSession>, id| (0..20).for_each(|_| drop(begin(session, id)));
+        let (session, first) = opened(7);
+        assert!(!requests.leave(chain, first), "nothing is held up");
+        let slow = begin(&session, first);
+        use_up(&session, first);
+        assert!(requests.leave(chain, first) && requests.leave(chain, first), "it was left already");
+        let (session, second) = opened(8);
+        let unknown = begin(&session, second);
+        use_up(&session, second);
+        assert!(!requests.leave(chain, second), "one is under way in the first still");
+        slow.keep();
+        assert!(requests.leave(chain, second), "its outcome is its caller's business now");
+        let (session, third) = opened(9);
+        use_up(&session, third);
+        assert!(!requests.leave(chain, third));
+        drop(unknown);
+    }
+
+    #[test]
+    fn what_is_settled_of_a_session_that_was_left_counts_there() {
+        let (requests, chain, id) = (Requests::default(), ChainId(0), Version::new(1, 7));
+        let session = requests.session(chain);
+        session.id.set(id).unwrap();
+        let unknown: Vec<_> = (0..20).map(|_| begin(&session, id)).step_by(2).collect();
+        unknown.into_iter().for_each(Numbered::keep);
+        assert!(requests.leave(chain, id));
+        assert_eq!(requests.lowest(chain, id), 1);
+        requests.settled(chain, id, 1);
+        assert_eq!(requests.lowest(chain, id), 3);
+        assert_eq!(requests.lowest(chain, Version::new(1, 8)), 0);
+    }
+
+    #[tokio::test]
+    async fn no_more_are_under_way_than_a_node_keeps_records_of() {
+        let (session, id) = (Arc::new(ClientSession::default()), Version::new(1, 7));
+        let mut all: Vec<_> = (0..MAX_UNDER_WAY).map(|_| begin(&session, id)).collect();
+        assert!(session.try_place().is_none());
+        let (mut first, mut second) = (Box::pin(session.place()), Box::pin(session.place()));
+        assert!(poll_once(first.as_mut()).is_pending() && poll_once(second.as_mut()).is_pending());
+        all.pop().unwrap().keep();
+        let place = first.await.unwrap();
+        assert!(poll_once(second.as_mut()).is_pending());
+        assert_eq!(session.begin(id, place).key.number, MAX_UNDER_WAY as u64 + 1);
+        drop(second.await.unwrap());
+    }
+
+    fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    }
+}

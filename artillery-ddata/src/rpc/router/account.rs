@@ -1,0 +1,54 @@
+//! What is counted of the calls of a node's own handles, and written down of all calls in a test.
+
+use super::{CallAnswer, Router};
+use crate::{ChainId, Error, RequestId, api::Write, message::request::Operation, metrics::OperationTimer};
+
+/// Of one call.
+pub(super) struct Account {
+    /// `None`: it isn't counted.
+    timing: Option<OperationTimer>,
+    #[cfg(feature = "testing")]
+    noted: Option<crate::rpc::observer::ObservedCall>,
+}
+
+impl Router {
+    /// Of a read that begins now.
+    pub(super) fn account_of_read(&self, operation: &Operation) -> Account {
+        Account {
+            timing: self.local().and_then(|_| OperationTimer::of(operation)),
+            #[cfg(feature = "testing")]
+            noted: self.note(|| crate::rpc::observer::book::Ask::of(operation), None),
+        }
+    }
+
+    /// Of a write that begins now, under an id if it has one already.
+    #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write ids down"))]
+    pub(super) fn account_of_write(&self, write: &Write, id: Option<RequestId>) -> Account {
+        Account {
+            timing: self.local().and_then(|_| OperationTimer::of_write(write)),
+            #[cfg(feature = "testing")]
+            noted: self.note(|| crate::rpc::observer::book::Ask::Write(write.clone()), id),
+        }
+    }
+
+    /// A read ended so.
+    #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write chains down"))]
+    pub(super) fn read_ended(&self, account: &mut Account, chain: ChainId, outcome: Result<&CallAnswer, &Error>) {
+        self.count(account.timing.take(), outcome);
+        #[cfg(feature = "testing")]
+        super::observed::noted_read(account.noted.take(), chain, outcome.map(|answer| &answer.reply));
+    }
+
+    /// A write ended so, under this id.
+    pub(super) fn write_ended(&self, account: &mut Account, outcome: Result<(&CallAnswer, RequestId), &Error>) {
+        self.count(account.timing.take(), outcome.map(|(answer, _)| answer));
+        #[cfg(feature = "testing")]
+        super::observed::noted_write(account.noted.take(), outcome.map(|(answer, id)| (&answer.reply, id)));
+    }
+
+    fn count(&self, timing: Option<OperationTimer>, outcome: Result<&CallAnswer, &Error>) {
+        if let (Some(timing), Some(local)) = (timing, self.local()) {
+            local.tally.returned(timing, outcome.map(|answer| &answer.reply));
+        }
+    }
+}

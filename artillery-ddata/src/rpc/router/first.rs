@@ -1,0 +1,124 @@
+//! The first attempt of a call, polled in place by its caller. Most calls need no other one: what it takes to wait longer, or to ask
+//! again, is made when it is needed.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    CallAnswer, Router, Tried, after,
+    once::{WRITE_DOUBT_AFTER, may_doubt, patience},
+    pick::{Attempts, Pick},
+    repeat,
+};
+use crate::{
+    ChainId, Epoch, MemberId, NodeId, Place, Routing,
+    api::retry::{NextAttempt, Repeat, RetryState},
+    rpc::channel::{CallRoom, Channel, LaneCall, Question},
+};
+
+/// An attempt at another node.
+pub(crate) struct First {
+    channel: Arc<Channel>,
+    call: LaneCall,
+    chain: ChainId,
+    member: MemberId,
+    place: Place,
+    epoch: Epoch,
+    repeat: Repeat,
+    /// So long it is polled in place.
+    until: Instant,
+    /// So long the node may take.
+    told: Instant,
+    /// So long further attempts may take.
+    deadline: Instant,
+    /// What came of it, if that isn't the end of the call.
+    tried: Option<Tried>,
+}
+
+/// The way to the node that is asked first.
+pub(super) struct FirstTarget {
+    channel: Arc<Channel>,
+    room: CallRoom,
+    member: MemberId,
+    place: Place,
+    epoch: Epoch,
+    /// Others would do as well.
+    others: bool,
+}
+
+impl First {
+    pub(super) const fn chain(&self) -> ChainId {
+        self.chain
+    }
+
+    pub(super) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
+impl Router {
+    /// The way to another node that can be asked now. `None`: no other one is to be asked, or something would have to be waited for.
+    pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
+        match self.pick_by(routing, question, &Attempts::default()) {
+            Pick::There { member, place, epoch, others } => {
+                let channel = self.peers().channels.get(&member.node)?.clone();
+                let room = channel.room_now(&question.operation)?;
+                Some(FirstTarget { channel, room, member, place, epoch, others })
+            }
+            Pick::Here(..) | Pick::Nobody => None,
+        }
+    }
+
+    /// Asks that node; `None`: nothing is asked any more.
+    pub(super) fn begin(&self, way: FirstTarget, question: Question, timeout: Duration) -> Option<First> {
+        let FirstTarget { channel, room, member, place, epoch, others } = way;
+        let (chain, repeat) = (question.chain, repeat(&question.operation));
+        let now = Instant::now();
+        let deadline = after(now, timeout);
+        let (until, told) = if may_doubt(&question) {
+            (deadline.min(now + WRITE_DOUBT_AFTER), deadline)
+        } else {
+            let patience = others.then(|| patience(&question, &Attempts::default())).flatten();
+            let until = patience.map_or(deadline, |patience| deadline.min(now + patience));
+            (until, until)
+        };
+        let call = channel.begin(room, question, told, until)?;
+        if let Some(local) = self.local() {
+            local.count_forwarded();
+        }
+        Some(First { channel, call, chain, member, place, epoch, repeat, until, told, deadline, tried: None })
+    }
+
+    /// The answer, if it is the outcome of the call; `None`: the call goes on, see [`await_first`](Self::await_first).
+    pub(super) fn poll_first(&self, first: &mut First, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
+        let Some(outcome) = ready!(first.call.poll(context)) else { return Poll::Ready(None) };
+        match self.tried(outcome, first.chain, first.member, first.place) {
+            Tried::Answered(answer) if RetryState::new(first.repeat).replied(&answer.reply) == NextAttempt::Done => {
+                Poll::Ready(Some(answer))
+            }
+            tried => {
+                first.tried = Some(tried);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// What came of it, or comes of it yet.
+    pub(super) async fn await_first(&self, first: Box<First>, question: &Question) -> (Tried, Option<NodeId>) {
+        let First { channel, call, chain, member, place, epoch, until, told, tried, .. } = *first;
+        let tried = match tried {
+            Some(tried) => tried,
+            None => {
+                let doubts = may_doubt(question).then(|| self.doubts(chain, epoch, member));
+                let outcome = channel.outcome(question, call, (until, told), doubts).await;
+                self.tried(outcome, chain, member, place)
+            }
+        };
+        (tried, Some(member.node))
+    }
+}

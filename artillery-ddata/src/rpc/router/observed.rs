@@ -1,0 +1,77 @@
+//! What a test does to calls, and writes down of them.
+
+use tokio::time::Instant;
+
+use super::{CallAnswer, Router, Tried};
+use crate::{
+    ChainId, Error, NodeId, RequestId,
+    api::Reply,
+    error::Unknown,
+    rpc::{
+        channel::Question,
+        observer::{ObservedCall, Observer, book::Ask},
+    },
+};
+
+impl Router {
+    /// Makes a try end without an answer before it is made, if the test wants that.
+    pub(super) async fn intercept(&self, question: &Question, deadline: Instant) -> Option<Tried> {
+        let observer = self.observer.get().filter(|_| !question.forwarded)?;
+        observer.before(question, deadline).await.then_some(Tried::Unanswered(Unknown::TimedOut))
+    }
+
+    /// Takes the answer of a try away, if the test wants that.
+    pub(super) async fn swallow(
+        &self,
+        (tried, asked): (Tried, Option<NodeId>),
+        question: &Question,
+        deadline: Instant,
+    ) -> (Tried, Option<NodeId>) {
+        if let Some(observer) = self.observer.get().filter(|_| !question.forwarded)
+            && let Tried::Answered(CallAnswer { reply, .. }) = &tried
+            && observer.after(question, reply, deadline).await
+        {
+            return (Tried::Unanswered(Unknown::TimedOut), asked);
+        }
+        (tried, asked)
+    }
+
+    /// Whether the process stands still.
+    pub(super) fn is_paused(&self) -> bool {
+        self.observer.get().is_some_and(Observer::is_paused)
+    }
+
+    /// Whether a write has to wait before its first attempt, or never comes to that: then it isn't polled in place.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.observer.get().is_some_and(Observer::holds_up)
+    }
+
+    /// Whether the answer to a write that is polled in place is lost, and the time of the call with it.
+    pub(super) fn takes_away(&self, question: impl FnOnce() -> Question, reply: &Reply) -> bool {
+        self.observer.get().is_some_and(|observer| observer.takes_away(&question(), reply))
+    }
+
+    /// Begins to write a call down.
+    pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<ObservedCall> {
+        Some(self.observer.get()?.begin(ask(), id))
+    }
+}
+
+/// How a read ended.
+pub(super) fn noted_read(noted: Option<ObservedCall>, chain: ChainId, outcome: Result<&Reply, &Error>) {
+    if let Some(noted) = noted {
+        noted.end(chain, outcome, None);
+    }
+}
+
+/// How a write ended, and under which id it was made.
+pub(super) fn noted_write(noted: Option<ObservedCall>, outcome: Result<(&Reply, RequestId), &Error>) {
+    let Some(noted) = noted else { return };
+    match outcome {
+        Ok((reply, id)) => noted.end(id.chain, Ok(reply), Some(id)),
+        Err(error) => {
+            let id = if let Error::OutcomeUnknown { request_id, .. } = error { Some(*request_id) } else { None };
+            noted.end(id.map_or_else(ChainId::default, |id| id.chain), Err(error), id);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One try: somebody is picked and asked, here or there.
+
+use std::{pin::Pin, time::Duration};
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+use super::{Attempts, CallAnswer, Router, on_the_clock, pick::Pick, repeat};
+use crate::{
+    ChainId, Epoch, Error, MemberId, NodeId, Place,
+    api::{Query, Refusal, retry::Repeat},
+    error::{NotApplied, Unknown},
+    local::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
+    message::request::{Operation, ResponseAnswer},
+    rpc::channel::{CallOutcome, Doubts, NotSent, Question},
+};
+
+/// A write that its head hasn't answered for so long is reason enough to ask who is head now.
+pub(super) const WRITE_DOUBT_AFTER: Duration = Duration::from_millis(250);
+/// A read that one member hasn't answered for so long is put to another one.
+const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
+/// The next one is given longer: they may all have much to do.
+const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What came of one try.
+pub(super) enum Tried {
+    Answered(CallAnswer),
+    /// Certainly nothing: may be tried again, if that helps.
+    Nothing(Error),
+    /// The read or write may have been taken in.
+    Unanswered(Unknown),
+}
+
+impl Router {
+    pub(super) async fn try_once(
+        &self,
+        question: &Question,
+        attempts: &Attempts,
+        deadline: Instant,
+    ) -> (Tried, Option<NodeId>) {
+        match self.pick(question, attempts) {
+            Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
+            Pick::There { member, place, epoch, others } => {
+                if let Some(local) = self.local().filter(|_| attempts.is_first()) {
+                    local.count_forwarded();
+                }
+                let patience = others.then(|| patience(question, attempts)).flatten();
+                let tried = self.ask_there((member, place, epoch), question, patience, deadline).await;
+                (tried, Some(member.node))
+            }
+            Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
+        }
+    }
+
+    async fn ask_there(
+        &self,
+        (member, place, epoch): (MemberId, Place, Epoch),
+        question: &Question,
+        patience: Option<Duration>,
+        deadline: Instant,
+    ) -> Tried {
+        let now = self.channel(member.node).ok().filter(|channel| channel.is_connected());
+        let reached = match now {
+            Some(channel) => Ok(channel),
+            None => Box::pin(self.reached(member.node, deadline)).await,
+        };
+        let channel = match reached {
+            Ok(channel) => channel,
+            // A refusal may name somebody whom the routing doesn't know yet.
+            Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
+                return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
+            }
+            Err(error) => return Tried::Nothing(error),
+        };
+        let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
+        let doubts = may_doubt(question).then_some((WRITE_DOUBT_AFTER, self.doubts(question.chain, epoch, member)));
+        let outcome = channel.ask(question, until, doubts).await;
+        self.tried(outcome, question.chain, member, place)
+    }
+
+    /// What a caller does that has waited for its head for some time: it waits until there is another one.
+    pub(super) fn doubts<'a>(&'a self, chain: ChainId, epoch: Epoch, member: MemberId) -> impl FnOnce() -> Doubts<'a> {
+        move || Box::pin(self.deposed(chain, epoch, member))
+    }
+
+    /// What came of asking a member.
+    pub(super) fn tried(&self, outcome: CallOutcome, chain: ChainId, member: MemberId, place: Place) -> Tried {
+        match outcome {
+            CallOutcome::Answered(response) => match response.answer {
+                ResponseAnswer::Reply(reply) => {
+                    let node = response.by.unwrap_or(member);
+                    let place = if node == member { place } else { self.place(chain, node) };
+                    Tried::Answered(CallAnswer { reply, node, place })
+                }
+                _ => Tried::Unanswered(Unknown::NoAnswer),
+            },
+            CallOutcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
+            CallOutcome::Unanswered(reason) => Tried::Unanswered(reason),
+        }
+    }
+
+    fn place(&self, chain: ChainId, member: MemberId) -> Place {
+        self.known().and_then(|routing| Some(routing.chain(chain)?.place(member))).unwrap_or(Place::Spare)
+    }
+}
+
+/// Whether it is a write that may be asked for again: then its caller comes to doubt that its head is the head.
+pub(super) fn may_doubt(question: &Question) -> bool {
+    repeat(&question.operation) == Repeat::Recorded
+}
+
+/// How long one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
+pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
+    let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
+    let patience = (READ_ATTEMPT_TIMEOUT * (1 << attempts.count().min(8))).min(MAX_READ_ATTEMPT_TIMEOUT);
+    (!question.operation.is_write() && !waits).then_some(patience)
+}
+
+pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
+    match reason {
+        NotSent::Busy => Error::refused(Refusal::Busy, None),
+        NotSent::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
+        NotSent::TimedOut => Error::not_applied(NotApplied::TimedOut),
+        NotSent::Stopped => Error::not_applied(NotApplied::Stopped),
+        NotSent::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),
+    }
+}
+
+/// A request that waits to be handed to the chain. Boxed: few do.
+type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Asks the chain of this very node.
+async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
+    let (responder, reply) = oneshot::channel();
+    let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
+    let is_write = question.operation.is_write();
+    let waiting: Option<PendingHandover<'_>> = match &question.operation {
+        Operation::Read { query, mode, floor, history } => {
+            let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
+            let read = ReadRequest { query, mode, floor, history, deadline: until, caller: responder };
+            handle.try_read(read).map(|read| -> PendingHandover<'_> { Box::pin(handle.read(read)) })
+        }
+        Operation::Write { request, history, write } => {
+            let (request, history, write) = (*request, *history, write.clone());
+            let write = WriteRequest { request, history, write, deadline: until, caller: responder };
+            handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
+        }
+        // It goes to no chain.
+        _ => {
+            drop(responder);
+            None
+        }
+    };
+    if let Some(waiting) = waiting
+        && timeout_at(deadline, waiting).await.is_err()
+    {
+        return Tried::Nothing(Error::refused(Refusal::Busy, Some(me.node)));
+    }
+    match timeout_at(deadline, reply).await {
+        Ok(Ok(reply)) => Tried::Answered(CallAnswer { reply, node: me, place }),
+        Ok(Err(_)) if is_write => Tried::Unanswered(Unknown::NoAnswer),
+        Ok(Err(_)) => Tried::Nothing(Error::not_applied(NotApplied::Stopped)),
+        Err(_) => Tried::Unanswered(Unknown::TimedOut),
+    }
+}

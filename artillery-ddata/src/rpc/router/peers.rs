@@ -1,0 +1,86 @@
+//! The links to others, made when somebody is asked first.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::{error::ConnectError, transport::Endpoint};
+use tokio::time::{Instant, timeout_at};
+
+use super::Router;
+use crate::{Error, NodeId, error::NotApplied, rpc::channel::Channel};
+
+/// A connection that isn't there yet is waited for so long before somebody else is tried, or the routing is asked for.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
+
+#[derive(Clone)]
+pub(super) struct Peers {
+    /// `None` once stopped.
+    pub(super) endpoint: Option<Endpoint>,
+    pub(super) channels: BTreeMap<NodeId, Arc<Channel>>,
+}
+
+impl Peers {
+    pub(super) fn is_connected(&self, node: NodeId) -> bool {
+        self.channels.get(&node).is_some_and(|channel| channel.is_connected())
+    }
+}
+
+impl Router {
+    /// The way to a node, once there is a connection; it isn't waited for as long as the call may take.
+    pub(super) async fn reached(&self, node: NodeId, deadline: Instant) -> Result<Arc<Channel>, Error> {
+        let channel = self.channel(node)?;
+        if channel.is_connected() {
+            return Ok(channel);
+        }
+        let until = deadline.min(Instant::now() + CONNECT_TIMEOUT);
+        match timeout_at(until, channel.link().connected()).await {
+            Ok(Ok(_)) => Ok(channel),
+            Ok(Err(ConnectError::EndpointClosed)) => Err(Error::not_applied(NotApplied::Stopped)),
+            Ok(Err(reason)) => {
+                Err(Error::not_applied(NotApplied::Unreachable { node, reason: Some(Arc::new(reason)) }))
+            }
+            Err(_) => Err(Error::not_applied(NotApplied::Unreachable { node, reason: channel.failure() })),
+        }
+    }
+
+    pub(super) fn channel(&self, node: NodeId) -> Result<Arc<Channel>, Error> {
+        if let Some(channel) = self.peers().channels.get(&node) {
+            return Ok(channel.clone());
+        }
+        let routing = self.known();
+        self.change_peers(|peers| {
+            let Some(endpoint) = &peers.endpoint else { return Err(Error::not_applied(NotApplied::Stopped)) };
+            // Somebody else may have been first.
+            if let Some(channel) = peers.channels.get(&node) {
+                return Ok(channel.clone());
+            }
+            let known = routing.as_ref().and_then(|routing| routing.nodes.get(&node));
+            let Some(known) = known else { return Err(Error::not_applied(NotApplied::UnknownNode(node))) };
+            let link = endpoint.link(node, known.addrs.clone());
+            let channel = Arc::new(Channel::new(link, endpoint.config(), &self.carrier));
+            peers.channels.insert(node, channel.clone());
+            Ok(channel)
+        })
+    }
+
+    /// All of them as they are now.
+    pub(super) fn peers(&self) -> Arc<Peers> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One change after the other, each seen as a whole.
+    pub(super) fn change_peers<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
+        // A panic leaves nothing half done: what is changed is a copy.
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = Peers::clone(&self.peers());
+        let result = change(&mut peers);
+        let before =
+            std::mem::replace(&mut *self.peers.write().unwrap_or_else(PoisonError::into_inner), Arc::new(peers));
+        // Links may end here, when the lock is free again.
+        drop(before);
+        result
+    }
+}

@@ -1,0 +1,197 @@
+//! Who is asked next.
+
+use std::{
+    hash::Hasher,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
+
+use super::Router;
+use crate::{
+    ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role, Routing,
+    api::{ReadMode, Refusal},
+    local::handle::ChainHandle,
+    message::request::Operation,
+    rpc::channel::Question,
+};
+
+/// Which member serves a client's reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Spread {
+    /// Always the same while it is reached; another one for each client.
+    #[default]
+    Sticky,
+    /// One after the other.
+    RoundRobin,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// What is known from the tries of one call so far.
+#[derive(Default)]
+pub(super) struct Attempts {
+    count: u32,
+    tried: SmallVec<[NodeId; 4]>,
+    /// Whom the last refusal named.
+    hint: Option<MemberId>,
+    /// The last try was a busy one: the routing isn't to blame.
+    busy: bool,
+}
+
+impl Attempts {
+    pub(super) fn is_first(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many there were.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Notes that `asked` was of no use, and its refusal if it gave one.
+    pub(super) fn failed(&mut self, asked: Option<NodeId>, refusal: Option<Refusal>) {
+        self.count += 1;
+        self.tried.extend(asked);
+        self.hint = match refusal {
+            Some(Refusal::NotHead(member) | Refusal::NotTail(member)) => member,
+            _ => None,
+        };
+        self.busy = matches!(refusal, Some(Refusal::Busy | Refusal::SessionFull));
+    }
+
+    pub(super) fn next_pause(&self) -> Duration {
+        // Whoever was named is asked at once, but not for ever.
+        if self.hint.is_some() && self.count <= 1 {
+            return Duration::ZERO;
+        }
+        (FIRST_PAUSE * (1 << self.count.min(10))).min(LONGEST_PAUSE)
+    }
+
+    pub(super) fn doubts_routing(&self) -> bool {
+        !self.busy
+    }
+}
+
+pub(super) enum Pick {
+    /// This node's own chain.
+    Here(ChainHandle, MemberId, Place),
+    /// Another node, by the configuration of this epoch; whether others would do as well.
+    There { member: MemberId, place: Place, epoch: Epoch, others: bool },
+    /// No chain is known.
+    Nobody,
+}
+
+/// In which order members are asked that would all do.
+pub(super) struct ReadOrder {
+    me: NodeId,
+    spread: Spread,
+    turn: AtomicUsize,
+}
+
+impl ReadOrder {
+    pub(super) fn new(me: NodeId, spread: Spread) -> Self {
+        Self { me, spread, turn: AtomicUsize::new(0) }
+    }
+
+    fn sort(&self, members: &mut [MemberId]) {
+        match self.spread {
+            // By a hash of both: clients differ, and for each of them the order of those that stay never changes.
+            Spread::Sticky => {
+                let hash = |member: &MemberId| {
+                    let mut hasher = SipHasher13::new();
+                    hasher.write(self.me.as_bytes());
+                    hasher.write(member.node.as_bytes());
+                    hasher.finish()
+                };
+                let mut hashed: SmallVec<[(u64, MemberId); 8]> = members.iter().map(|&id| (hash(&id), id)).collect();
+                hashed.sort_unstable_by_key(|&(hash, _)| hash);
+                members.iter_mut().zip(hashed).for_each(|(member, (_, id))| *member = id);
+            }
+            Spread::RoundRobin if !members.is_empty() => {
+                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+                members.rotate_left(turn % members.len());
+            }
+            Spread::RoundRobin => {}
+        }
+    }
+}
+
+impl Router {
+    pub(super) fn pick(&self, question: &Question, attempts: &Attempts) -> Pick {
+        match self.known() {
+            Some(routing) => self.pick_by(&routing, question, attempts),
+            None => Pick::Nobody,
+        }
+    }
+
+    /// The same by this routing.
+    pub(super) fn pick_by(&self, routing: &Routing, question: &Question, attempts: &Attempts) -> Pick {
+        let Some(config) = routing.chain(question.chain) else { return Pick::Nobody };
+        if let Some(member) = question.only {
+            return self.pick_member(config, member, false);
+        }
+        let only = match &question.operation {
+            Operation::Write { .. } => Some(config.head()),
+            Operation::Read { mode: ReadMode::Strong | ReadMode::Bounded { .. }, .. }
+                if config.mode == Mode::Classic =>
+            {
+                Some(config.tail())
+            }
+            _ => None,
+        };
+        match only {
+            Some(member) => match attempts.hint.or(member) {
+                Some(member) => self.pick_member(config, member, false),
+                None => Pick::Nobody,
+            },
+            None => self.pick_reader(config, &question.operation, attempts),
+        }
+    }
+
+    fn pick_reader(&self, config: &ChainConfig, operation: &Operation, attempts: &Attempts) -> Pick {
+        let eventual = matches!(operation, Operation::Read { mode: ReadMode::Eventual, .. });
+        let serves = |role| role == Role::Serving || (eventual && role == Role::Syncing);
+        let here = self.local().map(|local| local.me);
+        // A dirty read at a member goes straight to its chain.
+        if let Some(here) = here.filter(|here| attempts.is_first() && config.role(*here).is_some_and(serves)) {
+            let others = config.members.iter().any(|other| other.id != here && serves(other.role));
+            return self.pick_member(config, here, others);
+        }
+        let serving = config.members.iter().filter(|m| serves(m.role)).map(|m| m.id);
+        let mut members: SmallVec<[MemberId; 8]> = serving.collect();
+        self.order.sort(&mut members);
+        let peers = self.peers();
+        let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
+        let is_near = |member: &MemberId| Some(*member) == here || peers.is_connected(member.node);
+        let others = members.len() > 1;
+        // This one isn't waited for, but the next ones that it is right for will find it connected.
+        if let Some(right) = members.first()
+            && Some(*right) != here
+            && !peers.is_connected(right.node)
+        {
+            drop(self.channel(right.node));
+        }
+        let best = (members.iter().find(|member| Some(**member) == here && is_new(member)))
+            .or_else(|| members.iter().find(|member| is_new(member) && is_near(member)))
+            .or_else(|| members.iter().find(|member| is_new(member)))
+            // All were tried: once around again.
+            .or_else(|| members.get(attempts.tried.len() % members.len().max(1)));
+        best.map_or(Pick::Nobody, |&member| self.pick_member(config, member, others))
+    }
+
+    fn pick_member(&self, config: &ChainConfig, member: MemberId, others: bool) -> Pick {
+        let place = config.place(member);
+        match self.local() {
+            Some(local) if local.me.node == member.node => match local.chain(config.chain) {
+                Some(handle) => Pick::Here(handle, local.me, place),
+                None => Pick::Nobody,
+            },
+            _ => Pick::There { member, place, epoch: config.epoch, others },
+        }
+    }
+}

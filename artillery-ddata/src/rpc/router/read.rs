@@ -1,0 +1,174 @@
+//! Reads: in which session, and once more when there is newer routing.
+
+use std::{
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use artillery_core::internal::clock;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{
+    CallAnswer, Earlier, RequestError, Router,
+    account::Account,
+    check_key,
+    first::First,
+    from_now,
+    placing::{as_of, one_chain, refused},
+};
+use crate::{
+    ChainId, ClusterId, Error, MemberId, Place, Routing, Session,
+    api::{Query, ReadMode, Refusal},
+    control::chain_of,
+    error::NotApplied,
+    local::handle::ChainHandle,
+    message::request::Operation,
+    rpc::channel::Question,
+};
+
+/// What a read is asked for with.
+#[derive(Clone, Debug)]
+pub(crate) struct HowToRead {
+    pub(crate) mode: ReadMode,
+    pub(crate) timeout: Duration,
+    pub(crate) session: Option<Session>,
+}
+
+impl HowToRead {
+    /// The history that its session belongs to, if it is in one that has seen something.
+    pub(crate) fn history_id(&self) -> Option<ClusterId> {
+        self.session.as_ref().and_then(Session::history_id)
+    }
+}
+
+/// A read whose first attempt is under way.
+pub(crate) struct BegunRead {
+    first: First,
+    account: Account,
+}
+
+/// What is asked by a read that has seen nothing before.
+fn outside_of_sessions(chain: ChainId, query: Query, mode: ReadMode) -> Question {
+    let operation = Operation::Read { query, mode, floor: None, history: None };
+    Question { chain, forwarded: false, only: None, operation }
+}
+
+impl Router {
+    /// Reads keys of one chain.
+    pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<CallAnswer, Error> {
+        let deadline = from_now(how.timeout);
+        query.keys().iter().try_for_each(check_key).map_err(refused)?;
+        let routing = self.routing_of(how.history_id(), deadline).await?;
+        let chain = one_chain(&routing, query.keys())?;
+        let new = how.session.as_ref().filter(|session| session.history_id().is_none());
+        let again = new.map(|session| (session, query.clone()));
+        let answer = self.read_in(&routing, chain, query, how, None, deadline).await;
+        if let (Err(_), Some((session, query))) = (&answer, again)
+            && let Some(newer) = self.newer(session, &routing, deadline)
+        {
+            return Box::pin(self.read_in(&newer, chain, query, how, None, deadline)).await;
+        }
+        answer
+    }
+
+    /// Reads in a chain, at `only` that member if one is named.
+    pub(crate) async fn read_in(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        query: Query,
+        how: &HowToRead,
+        only: Option<MemberId>,
+        deadline: Instant,
+    ) -> Result<CallAnswer, Error> {
+        let floor = match &how.session {
+            None => None,
+            Some(session) => Some(session.floor(routing.history_id(), chain).ok_or(refused(Refusal::OtherHistory))?),
+        };
+        // Floors and positions count in one history alone, and the answering node may be in another (traps 58, 59).
+        let is_bound = how.session.is_some() || matches!(query, Query::Changes(_));
+        let history = is_bound.then(|| routing.history_id());
+        let operation = Operation::Read { query, mode: how.mode, floor, history };
+        let mut account = self.account_of_read(&operation);
+        let question = Question { chain, forwarded: false, only, operation };
+        let answer = self.call(question, deadline).await;
+        let answer = self.answered(&mut account, chain, how.mode, answer)?;
+        if let (Some(session), Some(as_of)) = (&how.session, as_of(&answer.reply)) {
+            session.raise(routing.history_id(), chain, as_of);
+        }
+        Ok(answer)
+    }
+
+    /// Begins to read a key outside of sessions, for a caller that polls the read in place; `None`: it is to be [made](Self::read) as any
+    /// other.
+    pub(crate) fn begin_read(&self, key: &[u8], how: &HowToRead) -> Option<BegunRead> {
+        #[cfg(feature = "testing")]
+        if self.is_paused() {
+            return None;
+        }
+        if how.session.is_some() || !self.carrier.keeps_time() {
+            return None;
+        }
+        let routing = self.known()?;
+        let chain = chain_of(key, routing.chains.len() as u32);
+        // A member asks its own chain.
+        if self.local().is_some_and(|local| local.place(chain) != Place::Spare) {
+            return None;
+        }
+        let key = Bytes::copy_from_slice(key);
+        check_key(&key).ok()?;
+        let question = outside_of_sessions(chain, Query::Key(key), how.mode);
+        let way = self.way(&routing, &question)?;
+        let account = self.account_of_read(&question.operation);
+        let first = self.begin(way, question, how.timeout)?;
+        Some(BegunRead { first, account })
+    }
+
+    /// The answer, if the first one is the last; `None`: the read goes on, see [`read_on`](Self::read_on).
+    pub(crate) fn poll_read(&self, begun: &mut BegunRead, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
+        let answer = ready!(self.poll_first(&mut begun.first, context));
+        if let Some(answer) = &answer {
+            self.read_ended(&mut begun.account, begun.first.chain(), Ok(answer));
+        }
+        Poll::Ready(answer)
+    }
+
+    /// Goes on with a read of `query`.
+    pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<CallAnswer, Error> {
+        let BegunRead { first, mut account } = begun;
+        let (chain, deadline) = (first.chain(), first.deadline());
+        let question = outside_of_sessions(chain, query, mode);
+        let answer = self.call_again(question, deadline, Earlier::First(Box::new(first)), |_, _| false).await;
+        self.answered(&mut account, chain, mode, answer)
+    }
+
+    /// What a read came to, for its caller.
+    fn answered(
+        &self,
+        account: &mut Account,
+        chain: ChainId,
+        mode: ReadMode,
+        answer: Result<CallAnswer, RequestError>,
+    ) -> Result<CallAnswer, Error> {
+        let answer = answer.map_err(RequestError::of_read);
+        self.read_ended(account, chain, answer.as_ref());
+        answer.map_err(|error| self.unserved(chain, mode, error))
+    }
+
+    /// Why a read was not served. A member without a lease asks members that have one. If it found none of those, the caller is told
+    /// that the lease is missing: this explains more than a time-out does.
+    fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
+        let is_silence =
+            matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });
+        let leaseless = |handle: &ChainHandle| handle.gate.lease_until() <= clock::now();
+        match self.local() {
+            Some(local)
+                if is_silence && mode == ReadMode::Strong && local.with_chain(chain, leaseless) == Some(true) =>
+            {
+                Error::refused(Refusal::NoLease, Some(local.me.node))
+            }
+            _ => error,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Which chains there are and where their members are: told by the own node, or asked for.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use artillery_core::{
+    error::ConnectError,
+    transport::{Connection, StreamKind},
+};
+use tokio::{
+    sync::{Mutex, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{Router, from_now};
+use crate::{
+    ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
+    control::message::{AdminCommand, ArrangeError},
+    error::NotApplied,
+    local::Local,
+    message::request::{Operation, Request, ResponseAnswer},
+    rpc::{
+        Candidates,
+        channel::{CallOutcome, Channel, NO_DOUBTS, Question},
+    },
+    wire::{
+        request::{decode_response, encode_request},
+        streams::REQUESTS,
+    },
+};
+
+/// How long one node may take to say what it knows.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long all of them together may take.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long others may take longer than the first that says what it knows.
+const LATE_ANSWER_GRACE: Duration = Duration::from_millis(20);
+/// So many nodes that there is no connection to are asked beside those that there is one to.
+const MAX_UNCONNECTED: usize = 4;
+
+/// Where a router has its routing from.
+pub(crate) enum Routes {
+    /// Inside a node, which learns it by itself.
+    Node(Arc<Local>),
+    /// Beside the cluster: some node is asked.
+    Asked(LearnedRoutes),
+}
+
+pub(crate) struct LearnedRoutes {
+    known: watch::Sender<Arc<Routing>>,
+    candidates: Candidates,
+    /// One question at a time, whose answer serves all that waited for it; how many there were.
+    asking: Mutex<()>,
+    asked: AtomicU64,
+    /// Somebody asks for whom nobody may wait.
+    under_way: AtomicBool,
+}
+
+impl LearnedRoutes {
+    pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
+        Self {
+            known: watch::Sender::new(routing),
+            candidates,
+            asking: Mutex::new(()),
+            asked: AtomicU64::new(0),
+            under_way: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Routes {
+    pub(super) fn local(&self) -> Option<&Local> {
+        match self {
+            Self::Node(local) => Some(local),
+            Self::Asked(_) => None,
+        }
+    }
+
+    pub(super) fn known(&self) -> Option<Arc<Routing>> {
+        match self {
+            Self::Node(local) => local.routing().borrow().clone(),
+            Self::Asked(asked) => Some(asked.known.borrow().clone()),
+        }
+    }
+
+    /// Waits until the cluster is formed.
+    pub(super) async fn formed(&self, deadline: Instant) -> Option<Arc<Routing>> {
+        match self {
+            Self::Node(local) => {
+                let mut routing = local.routing();
+                let formed = timeout_at(deadline, routing.wait_for(Option::is_some)).await;
+                formed.ok()?.ok()?.clone()
+            }
+            Self::Asked(_) => self.known(),
+        }
+    }
+
+    /// Waits until the routing is such; for ever, if it never is.
+    pub(super) async fn wait_for(&self, is_such: impl Fn(&Routing) -> bool) {
+        let known = match self {
+            Self::Node(local) => local.routing().wait_for(|known| known.as_deref().is_some_and(&is_such)).await.is_ok(),
+            Self::Asked(asked) => asked.known.subscribe().wait_for(|known| is_such(known)).await.is_ok(),
+        };
+        if !known {
+            std::future::pending().await
+        }
+    }
+
+    /// Waits until the routing changes, at most until `until`.
+    pub(super) async fn changed_or(&self, until: Instant) {
+        let changed = async {
+            match self {
+                Self::Node(local) => drop(local.routing().changed().await),
+                Self::Asked(asked) => drop(asked.known.subscribe().changed().await),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = sleep_until(until) => {}
+        }
+    }
+}
+
+impl Router {
+    /// Asks for the routing, if it has to be asked for; whatever comes of it. When the caller has no more time the
+    /// question goes on, for the calls that follow: a client whose calls all end early would never learn anything.
+    pub(super) async fn refresh_routing(&self, deadline: Instant) {
+        let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };
+        let until = deadline.min(Instant::now() + ASK_TIMEOUT);
+        if asked.under_way.swap(true, Ordering::AcqRel) {
+            drop(timeout_at(until, asked.asking.lock()).await);
+            return;
+        }
+        let going_on = self.carrier.runtime.spawn(async move {
+            drop(me.refresh_within(REFRESH_TIMEOUT).await);
+            if let Routes::Asked(asked) = &me.routes {
+                asked.under_way.store(false, Ordering::Release);
+            }
+        });
+        drop(timeout_at(until, going_on).await);
+    }
+
+    pub(crate) async fn refresh_within(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
+        let deadline = from_now(timeout);
+        let refreshed = timeout_at(deadline, self.refresh(deadline)).await;
+        refreshed.unwrap_or_else(|_| Err(Error::not_applied(NotApplied::TimedOut)))
+    }
+
+    async fn refresh(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
+        let Routes::Asked(asked) = &self.routes else {
+            return self.known().ok_or(Error::not_applied(NotApplied::NotFormed));
+        };
+        let before = asked.asked.load(Ordering::Relaxed);
+        let _turn = asked.asking.lock().await;
+        let now = asked.known.borrow().clone();
+        // Somebody else has asked since, and has heard what there is to hear.
+        if asked.asked.load(Ordering::Relaxed) > before {
+            return Ok(now);
+        }
+        asked.asked.fetch_add(1, Ordering::Relaxed);
+        let routing = match self.ask_members(&now, deadline).await {
+            Some(routing) => Some(routing),
+            None => self.ask_candidates(asked, deadline).await,
+        };
+        let Some(routing) = routing else { return Err(Error::not_applied(NotApplied::TimedOut)) };
+        Ok(self.on_routing(asked, routing))
+    }
+
+    /// Asks all nodes that are connected, of whom some may be gone and some may lag behind, and some that aren't: whoever
+    /// only writes is connected to the head alone. The newest of what is heard soon after the first answer.
+    async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
+        let mut asked = JoinSet::new();
+        let peers = self.peers();
+        let (connected, others): (Vec<_>, Vec<_>) = routing.nodes.keys().partition(|&&node| peers.is_connected(node));
+        let is_member = |node: NodeId| routing.chains.iter().flat_map(ChainConfig::serving).any(|id| id.node == node);
+        let (members, spares): (Vec<_>, Vec<_>) = others.into_iter().partition(|&&node| is_member(node));
+        for &node in connected.into_iter().chain(members.into_iter().chain(spares).take(MAX_UNCONNECTED)) {
+            let Ok(channel) = self.channel(node) else { continue };
+            asked.spawn_on(async move { ask_routing(&channel, deadline).await }, &self.carrier.runtime);
+        }
+        let mut heard: Option<Routing> = None;
+        let mut until = deadline;
+        while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
+            if let Ok(Some(answer)) = answer {
+                heard = Some(heard.map_or(answer.clone(), |heard| heard.merged(answer)));
+                until = until.min(Instant::now() + LATE_ANSWER_GRACE);
+            }
+        }
+        heard
+    }
+
+    async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
+        let endpoint = self.peers().endpoint.clone()?;
+        let known = asked.known.borrow().clone();
+        let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
+        for addr in addrs {
+            let until = deadline.min(Instant::now() + ASK_TIMEOUT);
+            if let Ok(Ok(connection)) = timeout_at(until, endpoint.connect(addr)).await
+                && let Ok(Some(routing)) = ask_on(&connection, until, false).await
+            {
+                return Some(routing);
+            }
+        }
+        None
+    }
+
+    /// Takes in what is newer, and lets go of nodes that are gone.
+    fn on_routing(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
+        asked.known.send_if_modified(|known| {
+            let merged = known.merged(new);
+            let changed = **known != merged;
+            if changed {
+                *known = Arc::new(merged);
+            }
+            changed
+        });
+        let known = asked.known.borrow().clone();
+        self.change_peers(|peers| {
+            peers.channels.retain(|node, _| known.nodes.contains_key(node));
+            for (node, channel) in &peers.channels {
+                if let Some(address) = known.nodes.get(node) {
+                    channel.link().set_addresses(address.addrs.clone());
+                }
+            }
+        });
+        known
+    }
+
+    pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+        match self.ask_node(node, Operation::Status, timeout).await? {
+            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
+    }
+
+    /// Asks exactly this node, once.
+    pub(crate) async fn ask_node(
+        &self,
+        node: NodeId,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<ResponseAnswer, Error> {
+        let deadline = from_now(timeout);
+        let channel = self.reached(node, deadline).await?;
+        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
+        match channel.ask(&question, deadline, NO_DOUBTS).await {
+            CallOutcome::Answered(response) => Ok(response.answer),
+            CallOutcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
+            CallOutcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
+        }
+    }
+
+    /// Has a node do what an operator wants.
+    pub(crate) async fn arrange(
+        &self,
+        node: NodeId,
+        wish: AdminCommand,
+        timeout: Duration,
+    ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
+        match self.ask_node(node, Operation::Arrange(wish), timeout).await? {
+            ResponseAnswer::Arranged(result) => Ok(result),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
+    }
+}
+
+async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
+    let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Routing };
+    let until = deadline.min(Instant::now() + ASK_TIMEOUT);
+    timeout_at(until, channel.link().connected()).await.ok()?.ok()?;
+    match channel.ask(&question, until, NO_DOUBTS).await {
+        CallOutcome::Answered(response) => match response.answer {
+            ResponseAnswer::Routing(routing) => routing.map(|routing| *routing),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Asks for the routing on a connection of its own; `None`: the cluster isn't formed yet.
+pub(crate) async fn ask_on(
+    connection: &Connection,
+    until: Instant,
+    anyway: bool,
+) -> Result<Option<Routing>, ConnectError> {
+    let operation = if anyway { Operation::RoutingAnyway } else { Operation::Routing };
+    match ask_once(connection, operation, until).await? {
+        ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
+        _ => Err(ConnectError::Malformed("another answer than asked for".to_owned())),
+    }
+}
+
+/// Asks one thing, on a stream of its own.
+pub(crate) async fn ask_once(
+    connection: &Connection,
+    operation: Operation,
+    until: Instant,
+) -> Result<ResponseAnswer, ConnectError> {
+    let malformed = |what: &dyn std::fmt::Display| ConnectError::Malformed(what.to_string());
+    let asked = async {
+        let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
+        let request = Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation };
+        let request = encode_request(&request).map_err(|error| malformed(&error))?;
+        let (mut writer, mut reader) =
+            connection.open_bi(StreamKind(REQUESTS), 1).await.map_err(|error| malformed(&error))?;
+        writer.send(&request.header, &request.body).await.map_err(|error| malformed(&error))?;
+        let frame = reader.next().await.map_err(|error| malformed(&error))?;
+        writer.finish();
+        let Some(frame) = frame else { return Err(malformed(&"no answer")) };
+        Ok(decode_response(&frame).map_err(|error| malformed(&error))?.answer)
+    };
+    timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut))
+}

@@ -1,0 +1,338 @@
+//! Writes: under which request id, in which session.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    CallAnswer, Earlier, RequestError, Router,
+    account::Account,
+    check_key, check_value,
+    first::First,
+    from_now,
+    placing::{as_of, one_chain, refused},
+};
+use crate::{
+    ChainId, ClusterId, Error, Place, RequestId, Routing, Session,
+    api::{Refusal, Reply, Write, retry::RetryState},
+    control::chain_of,
+    error::{NotApplied, Unknown},
+    message::request::Operation,
+    rpc::{channel::Question, requests::Numbered},
+    types::update::RequestKey,
+};
+
+/// What a write is asked for with.
+#[derive(Clone, Debug)]
+pub(crate) struct HowToWrite {
+    pub(crate) timeout: Duration,
+    pub(crate) session: Option<Session>,
+    /// `None`: a new one.
+    pub(crate) request_id: Option<RequestId>,
+}
+
+/// A write, and where it belongs.
+#[derive(Clone)]
+struct PlacedWrite {
+    cluster: ClusterId,
+    chain: ChainId,
+    /// The history in which alone it is to be applied, if there is one.
+    history: Option<ClusterId>,
+    write: Write,
+}
+
+impl PlacedWrite {
+    fn under(self, key: RequestKey) -> Question {
+        self.question(Some(key))
+    }
+
+    fn question(self, request: Option<RequestKey>) -> Question {
+        let Self { chain, history, write, .. } = self;
+        let operation = Operation::Write { request, history, write };
+        Question { chain, forwarded: false, only: None, operation }
+    }
+}
+
+/// A write whose first attempt is under way.
+pub(crate) struct BegunWrite {
+    first: First,
+    placed: PlacedWrite,
+    numbered: Numbered,
+    account: Account,
+    /// A test has taken its answer away.
+    #[cfg(feature = "testing")]
+    is_lost: bool,
+}
+
+impl BegunWrite {
+    fn id(&self) -> RequestId {
+        let RequestKey { session, number, .. } = self.numbered.key;
+        RequestId { cluster: self.placed.cluster, chain: self.placed.chain, session, number }
+    }
+}
+
+impl Router {
+    /// Writes, and says under which id.
+    pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
+        let mut account = self.account_of_write(&write, how.request_id);
+        let outcome = self.write_once(write, how).await;
+        self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
+        outcome
+    }
+
+    /// Begins to write under a new id and outside of sessions, for a caller that polls the write in place. Gives back what is to be
+    /// [written](Self::write) as any other.
+    pub(crate) fn begin_write(&self, write: Write, how: &HowToWrite) -> Result<BegunWrite, Write> {
+        let is_in_session = how.session.is_some() || how.request_id.is_some();
+        if is_in_session || !self.carrier.keeps_time() || self.check(&write).is_err() {
+            return Err(write);
+        }
+        let Some(routing) = self.known() else { return Err(write) };
+        let Ok(chain) = one_chain(&routing, write.keys()) else { return Err(write) };
+        // A head asks its own chain.
+        if self.local().is_some_and(|local| local.place(chain) == Place::Head) {
+            return Err(write);
+        }
+        let placed = PlacedWrite { cluster: routing.cluster, chain, history: None, write };
+        let mut question = placed.clone().question(None);
+        // The number is taken last. A number that no write has would count as an answered request.
+        let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
+        #[cfg(feature = "testing")]
+        if self.is_held_up() {
+            return Err(placed.write);
+        }
+        let Some(numbered) = self.number_now(chain) else { return Err(placed.write) };
+        if let Operation::Write { request, .. } = &mut question.operation {
+            *request = Some(numbered.key);
+        }
+        match self.begin(way, question, how.timeout) {
+            Some(first) => {
+                let account = self.account_of_write(&placed.write, None);
+                Ok(BegunWrite {
+                    first,
+                    placed,
+                    numbered,
+                    account,
+                    #[cfg(feature = "testing")]
+                    is_lost: false,
+                })
+            }
+            None => Err(placed.write),
+        }
+    }
+
+    /// The answer, if the first one is the last, and its id; `None`: the write goes on, see [`write_on`](Self::write_on).
+    pub(crate) fn poll_write(
+        &self,
+        begun: &mut BegunWrite,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<(CallAnswer, RequestId)>> {
+        let answer = ready!(self.poll_first(&mut begun.first, context));
+        #[cfg(feature = "testing")]
+        let answer = answer.filter(|answer| {
+            let question = || begun.placed.clone().under(begun.numbered.key);
+            begun.is_lost = self.takes_away(question, &answer.reply);
+            !begun.is_lost
+        });
+        Poll::Ready(answer.map(|answer| {
+            let id = begun.id();
+            self.write_ended(&mut begun.account, Ok((&answer, id)));
+            (answer, id)
+        }))
+    }
+
+    /// Goes on with a write.
+    pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(CallAnswer, RequestId), Error> {
+        let BegunWrite { first, placed, numbered, mut account, .. } = begun;
+        let deadline = first.deadline();
+        #[cfg(feature = "testing")]
+        if begun.is_lost {
+            tokio::time::sleep_until(deadline).await;
+        }
+        let outcome = self.write_anew(placed, deadline, Some((numbered, Box::new(first)))).await;
+        self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
+        outcome
+    }
+
+    async fn write_once(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
+        let deadline = from_now(how.timeout);
+        self.check(&write)?;
+        let session = how.session.as_ref();
+        let routing = self.routing_of(session.and_then(Session::history_id), deadline).await?;
+        let new = session.filter(|session| session.history_id().is_none());
+        let again = new.map(|session| (session, write.clone()));
+        let outcome = self.write_in(&routing, write, &how, deadline).await;
+        // Under the same id nothing is done twice.
+        let may_repeat = |error: &Error| how.request_id.is_some() || error.is_not_applied();
+        if let (Err(error), Some((session, write))) = (&outcome, again)
+            && may_repeat(error)
+            && let Some(newer) = self.newer(session, &routing, deadline)
+        {
+            return Box::pin(self.write_in(&newer, write, &how, deadline)).await;
+        }
+        outcome
+    }
+
+    async fn write_in(
+        &self,
+        routing: &Routing,
+        write: Write,
+        how: &HowToWrite,
+        deadline: Instant,
+    ) -> Result<(CallAnswer, RequestId), Error> {
+        let chain = one_chain(routing, write.keys())?;
+        // The node that answers may be in another history than the one that is known here (trap 58).
+        let history = how.session.as_ref().map(|_| routing.history_id());
+        let placed = PlacedWrite { cluster: routing.cluster, chain, history, write };
+        let outcome = match how.request_id {
+            Some(id) => self.write_under(placed, id, deadline).await.map(|answer| (answer, id)),
+            None => self.write_anew(placed, deadline, None).await,
+        };
+        let (answer, id) = outcome?;
+        if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
+            session.raise(routing.history_id(), chain, sequence);
+        }
+        Ok((answer, id))
+    }
+
+    /// Under an id that may have been used before.
+    async fn write_under(&self, placed: PlacedWrite, id: RequestId, deadline: Instant) -> Result<CallAnswer, Error> {
+        if id.cluster != placed.cluster {
+            return Err(refused(Refusal::OtherHistory));
+        }
+        if id.chain != placed.chain {
+            return Err(refused(Refusal::ManyChains));
+        }
+        // What is unanswered by now: a full session has room for the lowest.
+        let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
+        let renews = |question: &mut Question, _: &RetryState| {
+            if let Operation::Write { request, .. } = &mut question.operation {
+                *request = Some(key());
+            }
+            false
+        };
+        let outcome = match self.call_again(placed.under(key()), deadline, Earlier::Unremembered, renews).await {
+            Ok(answer) => Ok(answer),
+            Err(RequestError::Certainly(error)) => Err(error),
+            Err(RequestError::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
+        };
+        self.requests.settled(id.chain, id.session, id.number);
+        outcome
+    }
+
+    /// Under a new id of this client's session. A session that was evicted meanwhile is replaced, as long as it is certain
+    /// that nothing was applied. The first attempt under such an id may be `begun`.
+    async fn write_anew(
+        &self,
+        placed: PlacedWrite,
+        deadline: Instant,
+        mut begun: Option<(Numbered, Box<First>)>,
+    ) -> Result<(CallAnswer, RequestId), Error> {
+        let PlacedWrite { cluster, chain, .. } = placed;
+        loop {
+            let (numbered, earlier) = match begun.take() {
+                Some((numbered, first)) => (numbered, Earlier::First(first)),
+                None => (self.number(chain, deadline).await?, Earlier::None),
+            };
+            let RequestKey { session, number, .. } = numbered.key;
+            let id = RequestId { cluster, chain, session, number };
+            let question = placed.clone().under(numbered.key);
+            let left = AtomicBool::new(false);
+            let leaves = |question: &mut Question, tries: &RetryState| {
+                let leaves = !tries.is_open() && self.requests.leave(chain, session);
+                if let Operation::Write { request: Some(key), .. } = &mut question.operation {
+                    // The one that is waited for before all others is let in.
+                    *key = numbered.renewed();
+                }
+                left.store(leaves, Ordering::Relaxed);
+                leaves
+            };
+            match self.call_again(question, deadline, earlier, leaves).await {
+                Ok(answer) => return Ok((answer, id)),
+                Err(RequestError::Certainly(Error::Refused {
+                    reason: Refusal::SessionExpired | Refusal::Forgotten,
+                    ..
+                })) => {
+                    self.requests.forget(chain, session);
+                }
+                Err(RequestError::Certainly(Error::Refused { reason: Refusal::SessionFull, .. }))
+                    if left.load(Ordering::Relaxed) => {}
+                Err(RequestError::Certainly(error)) => return Err(error),
+                Err(RequestError::Perhaps(reason)) => {
+                    if reason == Unknown::SessionExpired {
+                        self.requests.forget(chain, session);
+                    }
+                    numbered.keep();
+                    return Err(Error::unknown(reason, id));
+                }
+            }
+        }
+    }
+
+    /// The next number in an open session with room.
+    fn number_now(&self, chain: ChainId) -> Option<Numbered> {
+        let session = self.requests.session(chain);
+        let (id, place) = (*session.id.get()?, session.try_place()?);
+        Some(session.begin(id, place))
+    }
+
+    async fn number(&self, chain: ChainId, deadline: Instant) -> Result<Numbered, Error> {
+        loop {
+            let session = self.requests.session(chain);
+            let id = *session.id.get_or_try_init(|| self.open_session(chain, deadline)).await?;
+            if let Some(place) = session.try_place() {
+                return Ok(session.begin(id, place));
+            }
+            let Ok(Some(place)) = Box::pin(timeout_at(deadline, session.place())).await else {
+                return Err(refused(Refusal::Busy));
+            };
+            // Meanwhile the session may have been left for another one.
+            if Arc::ptr_eq(&session, &self.requests.session(chain)) {
+                return Ok(session.begin(id, place));
+            }
+        }
+    }
+
+    async fn open_session(&self, chain: ChainId, deadline: Instant) -> Result<crate::Version, Error> {
+        let operation = Operation::Write { request: None, history: None, write: Write::OpenSession };
+        let question = Question { chain, forwarded: false, only: None, operation };
+        match self.call(question, deadline).await {
+            Ok(CallAnswer { reply: Reply::Committed(done), .. }) => Ok(done.version),
+            Ok(_) | Err(RequestError::Perhaps(_)) => Err(Error::not_applied(NotApplied::TimedOut)),
+            Err(RequestError::Certainly(error)) => Err(error),
+        }
+    }
+
+    /// An id for a write of `key` that is to be made later, in a session of its own: it holds nothing back.
+    pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
+        let deadline = from_now(timeout);
+        let routing = self.routing(deadline).await?;
+        let chain = chain_of(key, routing.chains.len() as u32);
+        let session = self.open_session(chain, deadline).await?;
+        Ok(RequestId { cluster: routing.cluster, chain, session, number: 1 })
+    }
+
+    /// Asks what became of a request, and settles that for ever.
+    pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
+        let deadline = from_now(timeout);
+        let routing = self.routing(deadline).await?;
+        let mut account = self.account_of_write(&Write::Resolve, Some(id));
+        let placed = PlacedWrite { cluster: routing.cluster, chain: id.chain, history: None, write: Write::Resolve };
+        let outcome = self.write_under(placed, id, deadline).await;
+        self.write_ended(&mut account, outcome.as_ref().map(|answer| (answer, id)));
+        outcome
+    }
+
+    fn check(&self, write: &Write) -> Result<(), Error> {
+        write.keys().try_for_each(check_key).map_err(refused)?;
+        let Some(limit) = self.max_value_bytes else { return Ok(()) };
+        write.values().try_for_each(|value| check_value(value, limit)).map_err(refused)
+    }
+}

@@ -1,0 +1,45 @@
+//! Interruptions of members and links, drawn while a test runs.
+
+use std::{sync::Weak, time::Duration};
+
+use tokio::time::sleep;
+
+use super::ClusterState;
+
+/// One interruption after the other, until the cluster is calmed or gone.
+pub(super) async fn interrupt(cluster: Weak<ClusterState>) {
+    loop {
+        let Some(pause) = wait(&cluster, 600) else { return };
+        sleep(pause).await;
+        let (Some(lasts), Some(undo)) = (wait(&cluster, 1500), begin(&cluster)) else { return };
+        sleep(lasts).await;
+        let Some(cluster) = cluster.upgrade() else { return };
+        undo(&cluster);
+    }
+}
+
+fn wait(cluster: &Weak<ClusterState>, longest_ms: u64) -> Option<Duration> {
+    let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
+    Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.network.chance()))
+}
+
+type EndInterruption = Box<dyn FnOnce(&ClusterState) + Send>;
+
+fn begin(cluster: &Weak<ClusterState>) -> Option<EndInterruption> {
+    let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
+    let (one, other) = (cluster.any_member(), cluster.any_member());
+    Some(match (cluster.network.chance() * 3.0) as u32 {
+        0 => {
+            cluster.pause(one);
+            Box::new(move |cluster| cluster.resume(one))
+        }
+        1 => {
+            cluster.network.set_apart(one);
+            Box::new(move |cluster| cluster.network.rejoin(one))
+        }
+        _ => {
+            cluster.network.cut(one, other);
+            Box::new(move |cluster| cluster.network.mend(one, other))
+        }
+    })
+}

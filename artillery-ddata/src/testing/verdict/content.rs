@@ -1,0 +1,41 @@
+//! What a key holds, and what single steps make of it.
+
+use bytes::Bytes;
+
+use crate::{Version, api::Expected};
+
+/// What a key holds. The version is unknown behind a write whose version nobody saw.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Content {
+    pub(super) value: Option<Bytes>,
+    pub(super) version: Option<Version>,
+}
+
+pub(super) fn matches(content: &Content, expected: Version) -> bool {
+    if expected.is_none() {
+        return content.value.is_none();
+    }
+    content.value.is_some() && content.version == Some(expected)
+}
+
+pub(super) fn holds(content: &Content, expected: Expected) -> bool {
+    match expected {
+        Expected::Absent => content.value.is_none(),
+        Expected::Present => content.value.is_some(),
+        Expected::Version(version) => matches(content, version),
+        // What the judge doesn't know it doesn't believe.
+        _ => false,
+    }
+}
+
+pub(super) fn appended(value: Option<&Bytes>, more: &Bytes) -> Bytes {
+    [value.map_or(&[][..], |value| value), more].concat().into()
+}
+
+pub(super) fn number_of(value: Option<&Bytes>) -> Option<i64> {
+    value.map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse().ok())
+}
+
+pub(super) fn incremented(value: Option<&Bytes>, by: i64) -> Option<Bytes> {
+    Some(number_of(value)?.checked_add(by)?.to_string().into())
+}

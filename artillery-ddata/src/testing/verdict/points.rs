@@ -1,0 +1,120 @@
+//! What is known of one key, version by version.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{Sight, changed, conflicting, sights};
+use crate::{
+    Version,
+    api::{Computed, Reply, Write},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, NEVER, text},
+};
+
+/// What happened to one key at one version.
+pub(super) struct Point<'a> {
+    pub(super) version: Version,
+    pub(super) what: What<'a>,
+    /// What was seen at this version: all the same.
+    pub(super) seen: Option<&'a Bytes>,
+    /// By when this version, or a later one, was known to somebody.
+    pub(super) known_by: u64,
+}
+
+pub(super) enum What<'a> {
+    /// An acknowledged write.
+    Write(&'a Write, &'a Computed),
+    /// A write that nobody was told of, and whose version was seen.
+    Somebody,
+    /// A condition that failed here: which step, and the version that the key had.
+    Failed(&'a Write, u32, Version),
+}
+
+/// A write of unknown outcome.
+#[derive(Clone, Copy)]
+pub(super) struct Hidden<'a> {
+    pub(super) entry: usize,
+    pub(super) called: u64,
+    pub(super) write: &'a Write,
+    /// It changes other keys too.
+    pub(super) is_shared: bool,
+}
+
+/// All that is known of one key.
+pub(super) struct KnownKey<'a> {
+    pub(super) key: &'a Bytes,
+    pub(super) points: Vec<Point<'a>>,
+    pub(super) hidden: Vec<Hidden<'a>>,
+}
+
+impl<'a> KnownKey<'a> {
+    pub(super) fn of(key: &'a Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Self, String> {
+        let hidden = |(entry, of): &(usize, &'a BookEntry)| match &of.ask {
+            Ask::Write(write) if of.told == BookAnswer::Unknown && changed(write).contains(&key) => {
+                let is_shared = changed(write).len() > 1;
+                Some(Hidden { entry: *entry, called: of.called, write, is_shared })
+            }
+            _ => None,
+        };
+        let hidden = entries.iter().filter_map(hidden).collect();
+        Ok(Self { key, points: points(key, entries)?, hidden })
+    }
+}
+
+/// All that is known of a key, by version.
+fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Point<'a>>, String> {
+    let mut points: BTreeMap<Version, Point<'a>> = BTreeMap::new();
+    let mut add = |version, what, known_by| {
+        match points.entry(version) {
+            std::collections::btree_map::Entry::Vacant(vacant) => {
+                vacant.insert(Point { version, what, seen: None, known_by });
+            }
+            std::collections::btree_map::Entry::Occupied(mut present) => {
+                let present = present.get_mut();
+                present.known_by = present.known_by.min(known_by);
+                match (&present.what, &what) {
+                    (_, What::Somebody) => {}
+                    (What::Somebody, _) => present.what = what,
+                    _ => return Err(format!("key {:?}: version {version} was given to two writes", text(key))),
+                }
+            }
+        }
+        Ok(())
+    };
+    for (_, entry) in entries {
+        let Ask::Write(write) = &entry.ask else { continue };
+        match &entry.told {
+            BookAnswer::Reply(Reply::Committed(done)) if write.keys().any(|other| other == key) => {
+                add(done.version, What::Write(write, &done.result), entry.returned)?;
+            }
+            BookAnswer::Reply(Reply::Conflict { at, step, version, .. }) if conflicting(write, *step) == Some(key) => {
+                add(*at, What::Failed(write, *step, *version), entry.returned)?;
+            }
+            _ => {}
+        }
+    }
+    for (_, entry) in entries {
+        for sight in sights(entry).iter().filter(|sight| sight.key == key) {
+            add(sight.version, What::Somebody, entry.returned)?;
+        }
+    }
+    for (_, entry) in entries {
+        for Sight { version, value, .. } in sights(entry).into_iter().filter(|sight| sight.key == key) {
+            let Some(point) = points.get_mut(&version) else { continue };
+            if let (Some(before), Some(now)) = (point.seen, value)
+                && before != now
+            {
+                return Err(format!("key {:?}: {before:?} and {now:?} were seen at {version}", text(key)));
+            }
+            point.seen = point.seen.or(value);
+        }
+    }
+    let mut points: Vec<Point<'a>> = points.into_values().collect();
+    // Whoever knows a version knows that those below it were there before.
+    let mut known_by = NEVER;
+    for point in points.iter_mut().rev() {
+        known_by = known_by.min(point.known_by);
+        point.known_by = known_by;
+    }
+    Ok(points)
+}

@@ -1,0 +1,293 @@
+//! The nodes of a run, and whether they are whole.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::config::TransportConfig;
+use artillery_ddata::{Client, client::Spread};
+use artillery_programs::{chance, exit::Failure};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::{
+    process::Command,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    fault::{Fault, Kind, name},
+    http,
+    net::{Net, address},
+    nodes::Nodes,
+    process::Process,
+    tally::OrderOutcome,
+    view::View,
+};
+
+const QUIC: u16 = 4400;
+const RESP: u16 = 6379;
+const HTTP: u16 = 8080;
+/// The longest that nodes may take until all of them are ready.
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two checks of the nodes.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What `ctl` is given for an order, for finding the cluster and for each of its calls.
+const CTL_MS: u64 = 4000;
+/// `ctl` makes up to three calls one after the other: a run that takes longer hangs.
+const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
+
+/// How long a lease lasts, and how wrong clocks may go.
+pub(super) const LEASE: Duration = Duration::from_millis(1000);
+pub(super) const DRIFT_PPM: u32 = 10_000;
+
+/// Where they are.
+pub(super) struct Programs {
+    pub(super) node: PathBuf,
+    pub(super) ctl: PathBuf,
+}
+
+/// Nodes and the network between them.
+pub(super) struct Cluster {
+    // Before the network, which goes last.
+    nodes: Nodes,
+    net: Mutex<Net>,
+    programs: Programs,
+    logs: PathBuf,
+    name: String,
+    secret: String,
+    replicas: u32,
+}
+
+impl Cluster {
+    pub(super) fn new(net: Net, nodes: u32, replicas: u32, programs: Programs, logs: PathBuf) -> Self {
+        let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
+        let (nodes, net) = (Nodes::new(nodes), Mutex::new(net));
+        Self { nodes, net, programs, logs, name, secret, replicas }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn net(&self) -> MutexGuard<'_, Net> {
+        // A change that fails halfway ends the run, so a poisoned lock is as good.
+        self.net.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn start_all(&self) -> Result<(), Failure> {
+        (0..self.nodes.len()).try_for_each(|node| self.start(node))
+    }
+
+    /// Starts a node, if it doesn't run.
+    pub(super) fn start(&self, node: usize) -> Result<(), Failure> {
+        let log = self.log(node);
+        let (namespace, args) = (self.net().namespace(node), self.args(node));
+        self.nodes.run(node, || Process::start(&namespace, &self.programs.node, &args, &self.secret, &log))
+    }
+
+    /// Asks a node to stop, and waits until it has.
+    pub(super) async fn stop(&self, node: usize) -> Result<(), Failure> {
+        self.nodes.stop(node).await
+    }
+
+    /// Signals a node, if it runs.
+    pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
+        self.nodes.signal(node, signal)
+    }
+
+    pub(super) fn runs(&self, node: usize) -> bool {
+        self.nodes.runs(node)
+    }
+
+    fn args(&self, node: usize) -> Vec<String> {
+        let at = |port| SocketAddr::from((address(node), port)).to_string();
+        let mut args = vec!["--cluster".to_owned(), self.name.clone(), "--name".to_owned(), name(node)];
+        for (flag, port) in [("--listen", QUIC), ("--resp", RESP), ("--http", HTTP)] {
+            args.extend([flag.to_owned(), at(port)]);
+        }
+        args.extend(["--open", "--no-mdns", "--log", "info"].map(str::to_owned));
+        for (flag, number) in [
+            ("--expect", self.nodes.len().to_string()),
+            ("--replicas", self.replicas.to_string()),
+            ("--lease-ms", LEASE.as_millis().to_string()),
+            ("--drift-ppm", DRIFT_PPM.to_string()),
+        ] {
+            args.extend([flag.to_owned(), number]);
+        }
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            args.extend(["--seed".to_owned(), SocketAddr::from((address(other), QUIC)).to_string()]);
+        }
+        args
+    }
+
+    /// Where Redis clients reach a node.
+    pub(super) fn resp(node: usize) -> SocketAddr {
+        SocketAddr::from((address(node), RESP))
+    }
+
+    pub(super) fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.logs.join(format!("{}.log", name(node)))
+    }
+
+    /// A client that begins its search at all nodes, and asks each in turn.
+    pub(super) async fn client(&self) -> Result<Client, Failure> {
+        let seeds = (0..self.nodes.len()).map(|node| SocketAddr::from((address(node), QUIC)));
+        // Nodes are beyond loopback.
+        let transport = TransportConfig::default().with_listen((Ipv4Addr::UNSPECIFIED, 0).into());
+        let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
+        builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
+    }
+
+    /// The JSON that `ctl` prints when it begins its search at that node; `None`: it failed.
+    pub(super) async fn ctl(&self, node: usize, args: &[&str]) -> Option<Value> {
+        let seed = SocketAddr::from((address(node), QUIC)).to_string();
+        let output = Command::new(&self.programs.ctl)
+            .args(["--cluster", &self.name, "--seed", &seed, "--no-mdns"])
+            .args(args)
+            .env("ARTILLERY_SECRET", &self.secret)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await;
+        serde_json::from_slice(&output.ok()?.stdout).ok()
+    }
+
+    /// Has `ctl` give an order; `ctl` begins its search at that node. Returns the outcome, and what `ctl` printed if
+    /// the order was not done.
+    pub(super) async fn order(&self, first: usize, args: &[&str]) -> (OrderOutcome, Option<String>) {
+        let mut command = Command::new(&self.programs.ctl);
+        command.args(["--cluster", &self.name, "--no-mdns", "--json", "--timeout", &CTL_MS.to_string()]);
+        for node in (0..self.size()).map(|place| (first + place) % self.size()) {
+            command.args(["--seed", &SocketAddr::from((address(node), QUIC)).to_string()]);
+        }
+        command.args(args).env("ARTILLERY_SECRET", &self.secret).stdin(Stdio::null()).kill_on_drop(true);
+        let output = match timeout(CTL_HANGS, command.output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => return (OrderOutcome::Failed, Some(error.to_string())),
+            Err(_) => return (OrderOutcome::Hung, Some(format!("ctl did not end within {CTL_HANGS:?}"))),
+        };
+        if output.status.success() {
+            return (OrderOutcome::Done, None);
+        }
+        let said = serde_json::from_slice::<Value>(&output.stdout).ok();
+        let said = said.and_then(|said| Some(said["error"].as_str()?.to_owned()));
+        let text = said.unwrap_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        (OrderOutcome::of(&text), Some(text))
+    }
+
+    /// The reports of those nodes that answer.
+    pub(super) async fn view(&self) -> View {
+        let mut asking = JoinSet::new();
+        for node in 0..self.size() {
+            asking.spawn(http::status(SocketAddr::from((address(node), HTTP))));
+        }
+        let all: Vec<Value> = asking.join_all().await.into_iter().flatten().collect();
+        View::of(&all)
+    }
+
+    /// Applies a fault.
+    pub(super) async fn strike(&self, fault: &Fault) -> Result<(), Failure> {
+        let (victim, other) = (fault.victim, fault.other);
+        match fault.kind {
+            Kind::Kill => self.nodes.kill(victim).await?,
+            Kind::Restart => self.nodes.stop(victim).await?,
+            Kind::Pause => self.nodes.signal(victim, Signal::STOP)?,
+            Kind::Slow => self.net().slow(victim, fault.kilobits, fault.keeps_ms)?,
+            Kind::Cut => {
+                self.net().cut(victim, other)?;
+                self.net().cut(other, victim)?;
+            }
+            Kind::OneWay => self.net().cut(other, victim)?,
+            Kind::Isolate | Kind::Deaf | Kind::Mute => {
+                for other in (0..self.nodes.len()).filter(|other| *other != victim) {
+                    if fault.kind != Kind::Mute {
+                        self.net().cut(other, victim)?;
+                    }
+                    if fault.kind != Kind::Deaf {
+                        self.net().cut(victim, other)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a fault back.
+    pub(super) fn heal(&self, fault: &Fault) -> Result<(), Failure> {
+        match fault.kind {
+            Kind::Kill | Kind::Restart => self.start(fault.victim),
+            Kind::Pause => self.nodes.signal(fault.victim, Signal::CONT),
+            _ => self.net().heal(),
+        }
+    }
+
+    /// Waits until every node is ready, and the chain has all members that it should have.
+    ///
+    /// Returns their names, head first. `patience` says from when on [`WHOLE_TIMEOUT`] counts, each time it is asked.
+    pub(super) async fn whole(&self, patience: impl Fn() -> Instant) -> Result<Vec<String>, Failure> {
+        loop {
+            self.nodes.all_run()?;
+            let why = match self.look().await {
+                Ok(members) => return Ok(members),
+                Err(why) => why,
+            };
+            if patience().elapsed() >= WHOLE_TIMEOUT {
+                return Err(Failure::failed(format!("not whole again after {} s: {why}", WHOLE_TIMEOUT.as_secs())));
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Whether a node says of itself that it is in no chain.
+    pub(super) async fn is_spare(&self, node: usize) -> bool {
+        let status = http::status(SocketAddr::from((address(node), HTTP))).await;
+        status.is_some_and(|status| status["role"] == "spare")
+    }
+
+    async fn look(&self) -> Result<Vec<String>, String> {
+        let mut all = Vec::new();
+        for node in 0..self.nodes.len() {
+            let status = http::status(SocketAddr::from((address(node), HTTP))).await;
+            all.push(status.ok_or_else(|| format!("{} doesn't answer", name(node)))?);
+        }
+        for (node, status) in all.iter().enumerate() {
+            if status["ready"] != true {
+                return Err(format!("{} isn't ready", name(node)));
+            }
+        }
+        let settled = |status: &&Value| status["log"]["leader"] == status["node"] && status["log"]["settled"] == true;
+        if !all.iter().any(|status| settled(&status)) {
+            return Err("something is about to change in the configuration".to_owned());
+        }
+        self.chain(&all)
+    }
+
+    /// The members of the newest chain, if all of them serve in it.
+    fn chain(&self, all: &[Value]) -> Result<Vec<String>, String> {
+        let chains = || all.iter().filter_map(|status| Some((status["node"].as_str()?, status["chains"].get(0)?)));
+        let newest = chains().filter_map(|(_, chain)| chain["epoch"].as_u64()).max();
+        let same = || chains().filter(|(_, chain)| chain["epoch"].as_u64() == newest);
+        let members = same().next().and_then(|(_, chain)| chain["members"].as_array()).ok_or("no member serves")?;
+        let members: Vec<String> = members.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
+        if members.len() < self.nodes.len().min(self.replicas as usize) {
+            return Err(format!("the members are {}", members.join(" ")));
+        }
+        for member in &members {
+            let serves = |(node, chain): (&str, &Value)| node == member && chain["open"] == true;
+            if !same().any(serves) {
+                return Err(format!("{member} doesn't serve in the newest epoch yet"));
+            }
+        }
+        Ok(members)
+    }
+}

@@ -1,0 +1,205 @@
+//! `chaos`: real nodes under real faults, and a judge that reads the histories of their clients.
+
+mod aim;
+mod args;
+mod book;
+mod cluster;
+mod desk;
+mod door;
+mod fault;
+mod http;
+mod isolation;
+mod net;
+mod nodes;
+mod operator;
+mod orders;
+mod process;
+mod recovery;
+mod report;
+mod rounds;
+mod tally;
+mod teeth;
+mod verdict;
+mod view;
+mod worker;
+mod zones;
+
+use std::{
+    cell::RefCell,
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use artillery_programs::{
+    chance,
+    exit::{self, Failure},
+    log,
+    signals::Signals,
+};
+use clap::Parser;
+use tokio::{task::JoinSet, time::Instant};
+
+use self::{
+    args::ChaosArgs,
+    book::Book,
+    cluster::{Cluster, Programs},
+    desk::Desk,
+    door::{Library, Resp},
+    net::Net,
+    operator::Operator,
+    report::{Skipped, Story, Summary},
+    rounds::Rounds,
+    tally::Tally,
+    worker::Worker,
+};
+
+/// The exit code that `.ci/run` takes for a skipped phase.
+const SKIPPED: u8 = 77;
+/// The timeouts of the Redis clients at each node: one is shorter than the node's own.
+const REDIS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(7)];
+/// Handles of the library's client.
+const LIBRARY: usize = 3;
+
+fn main() -> ExitCode {
+    let args = ChaosArgs::parse();
+    log::begin("chaos", args.log.level);
+    let missing = Net::missing().or_else(|| (args.teeth && teeth::missing()).then_some("there is no redis-server"));
+    if let Some(why) = missing {
+        eprintln!("SKIPPED: {why}");
+        return ExitCode::from(SKIPPED);
+    }
+    // Now, while there is only one thread: threads that start later inherit the namespace of the clients.
+    let nodes = if args.teeth { teeth::SERVERS } else { args.nodes as usize };
+    let net = Net::make(nodes).and_then(|net| net.enter().map(|()| net));
+    exit::run(async { run(args, net?).await })
+}
+
+async fn run(args: ChaosArgs, net: Net) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let logs = Logs::make(args.logs.as_deref())?;
+    let story = Story { aside: args.json };
+    let fine = tokio::select! {
+        fine = play(&args, net, &logs.path, &story) => fine,
+        () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
+    };
+    let fine = fine.inspect_err(|_| story.say(&format!("logs: {}", logs.path.display())))?;
+    if fine {
+        logs.remove();
+        Ok(exit::DONE)
+    } else {
+        story.say(&format!("logs: {}", logs.path.display()));
+        Ok(exit::FAILED)
+    }
+}
+
+/// Plays the run. True: every promise was kept.
+async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Result<bool, Failure> {
+    if args.teeth {
+        return teeth::run(&mut net, logs, args.seed, story).await;
+    }
+    let begin = Instant::now();
+    let programs = Programs {
+        node: program(args.node_binary.as_deref(), "node")?,
+        ctl: program(args.ctl_binary.as_deref(), "ctl")?,
+    };
+    let cluster = Cluster::new(net, args.nodes, args.replicas, programs, logs.to_owned());
+    cluster.start_all()?;
+    let members = cluster.whole(|| begin).await?;
+    story.say(&format!("{:7.1} s  the chain is {}", begin.elapsed().as_secs_f64(), members.join(" ")));
+    let book = Arc::new(Book::new(chance::token(), true));
+    let mut workers = hire(&cluster, &book, args.seed).await?;
+    let mut summary = Summary { nodes: args.nodes, replicas: args.replicas, seed: args.seed, ..Summary::default() };
+    let (tally, skipped) = (RefCell::new(Tally::new(args.seconds)), Skipped::default());
+    let desk = Desk::new();
+    let rounds = Rounds { cluster: &cluster, desk: &desk, book: &book, skipped: &skipped, story, begin };
+    let operator = Operator { cluster: &cluster, desk: &desk, tally: &tally, skipped: &skipped, story, begin };
+    let done = tokio::select! {
+        done = rounds.run(args, &mut summary) => done,
+        failure = operator.run(args.seed), if args.orders => Err(failure),
+        failure = aim::stall(&cluster, &desk, args.seed), if args.orders => Err(failure),
+    };
+    summary.error = done.err().map(|failure| failure.to_string());
+    summary.orders = args.orders.then(|| tally.into_inner());
+    summary.not_drawn = skipped.into_counts();
+    book.close();
+    while let Some(done) = workers.join_next().await {
+        done.map_err(Failure::failed)?;
+    }
+    summary.seconds = (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    judge(&book, &mut summary, cluster.logs())?;
+    summary.tell(story);
+    if args.json {
+        println!("{}", serde_json::to_string(&summary).map_err(Failure::failed)?);
+    }
+    Ok(summary.is_fine())
+}
+
+/// Starts the clients, which begin to work at once.
+async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<()>, Failure> {
+    let mut workers = JoinSet::new();
+    for node in 0..cluster.size() {
+        for patience in REDIS {
+            let door = Resp::new(Cluster::resp(node)).patience(patience);
+            workers.spawn(Worker::new(door, book.clone(), seed).run());
+        }
+    }
+    let client = cluster.client().await?;
+    for _ in 0..LIBRARY {
+        workers.spawn(Worker::new(Library::new(&client), book.clone(), seed).run());
+    }
+    Ok(workers)
+}
+
+/// Has the book judged; wrong histories go to the logs.
+fn judge(book: &Book, summary: &mut Summary, logs: &Path) -> Result<(), Failure> {
+    let lines = book.copy();
+    summary.count(&lines);
+    let verdict = verdict::judge(&lines, Default::default());
+    (summary.keys, summary.undecided) = (verdict.keys, verdict.undecided);
+    summary.odd = verdict::odd(&lines).into_iter().map(str::to_owned).collect();
+    for (number, wrong) in (1..).zip(verdict.wrong) {
+        let path = logs.join(format!("history-{number}.json"));
+        fs::write(&path, &wrong.history).map_err(Failure::failed)?;
+        summary.violations.push(format!("{} ({})", wrong.what, path.display()));
+    }
+    Ok(())
+}
+
+/// A program: the given one, or that of this name beside this one.
+fn program(given: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => env::current_exe().map_err(Failure::failed)?.with_file_name(name),
+    };
+    fs::canonicalize(&path).map_err(|error| Failure::usage(format!("--{name}-binary {}: {error}", path.display())))
+}
+
+/// The directory of the logs.
+struct Logs {
+    path: PathBuf,
+    /// Made for this run.
+    own: bool,
+}
+
+impl Logs {
+    fn make(given: Option<&Path>) -> Result<Self, Failure> {
+        let own = given.is_none();
+        let path = match given {
+            Some(path) => path.to_owned(),
+            None => env::temp_dir().join(format!("artillery-chaos-{}", chance::token())),
+        };
+        fs::create_dir_all(&path).map_err(|error| Failure::usage(format!("--logs {}: {error}", path.display())))?;
+        Ok(Self { path, own })
+    }
+
+    fn remove(self) {
+        if self.own
+            && let Err(error) = fs::remove_dir_all(&self.path)
+        {
+            tracing::warn!(%error, "logs stay behind");
+        }
+    }
+}

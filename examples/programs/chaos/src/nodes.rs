@@ -1,0 +1,110 @@
+//! The processes of a run's nodes, which faults and orders take away and bring back.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use artillery_programs::exit::Failure;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use super::{fault::name, process::Process};
+
+/// The longest that a node may take to stop when asked, the longest pause included.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Between two checks whether a process has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct Slot {
+    process: Option<Process>,
+    /// SIGTERM was sent.
+    is_leaving: bool,
+}
+
+/// One process for each node, or none.
+pub(super) struct Nodes(Mutex<Vec<Slot>>);
+
+impl Nodes {
+    pub(super) fn new(nodes: u32) -> Self {
+        Self(Mutex::new((0..nodes).map(|_| Slot::default()).collect()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots().len()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
+        // A slot is written whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn runs(&self, node: usize) -> bool {
+        self.slots()[node].process.is_some()
+    }
+
+    /// Starts a node if it doesn't run. A fault that heals and an order that ends may both want that.
+    pub(super) fn run(&self, node: usize, start: impl FnOnce() -> Result<Process, Failure>) -> Result<(), Failure> {
+        let slot = &mut self.slots()[node];
+        if slot.process.is_none() {
+            *slot = Slot { process: Some(start()?), is_leaving: false };
+        }
+        Ok(())
+    }
+
+    /// Signals a node, if it runs.
+    pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
+        // One that has ended by itself is found by `all_run`.
+        let slots = self.slots();
+        slots[node].process.as_ref().map_or(Ok(()), |process| process.signal(signal))
+    }
+
+    /// Kills a node, and waits until it is gone.
+    pub(super) async fn kill(&self, node: usize) -> Result<(), Failure> {
+        let process = std::mem::take(&mut self.slots()[node]).process;
+        match process {
+            Some(process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Asks a node to stop, and waits until it has, or was killed meanwhile.
+    pub(super) async fn stop(&self, node: usize) -> Result<(), Failure> {
+        self.slots()[node].is_leaving = true;
+        self.signal(node, Signal::TERM)?;
+        let begin = Instant::now();
+        while begin.elapsed() < STOP_TIMEOUT {
+            if let Some(status) = self.ended(node) {
+                let failed = || Failure::failed(format!("{} was asked to stop, and ended with {status}", name(node)));
+                // The node may have ended before it listened to signals.
+                let by_signal = status.signal() == Some(Signal::TERM.as_raw());
+                return if status.success() || by_signal { Ok(()) } else { Err(failed()) };
+            }
+            if !self.runs(node) {
+                return Ok(());
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        Err(Failure::failed(format!("{} was asked to stop, and didn't within {STOP_TIMEOUT:?}", name(node))))
+    }
+
+    /// How a node ended, if it did; its slot is empty then.
+    fn ended(&self, node: usize) -> Option<std::process::ExitStatus> {
+        let slot = &mut self.slots()[node];
+        let status = slot.process.as_mut().and_then(Process::ended)?;
+        *slot = Slot::default();
+        Some(status)
+    }
+
+    /// Fails if a node has ended by itself.
+    pub(super) fn all_run(&self) -> Result<(), Failure> {
+        for (node, slot) in self.slots().iter_mut().enumerate().filter(|(_, slot)| !slot.is_leaving) {
+            if let Some(status) = slot.process.as_mut().and_then(Process::ended) {
+                return Err(Failure::failed(format!("{} has ended by itself: {status}", name(node))));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! The operator: gives orders by a clock of its own, beside the faults.
+
+use std::{cell::RefCell, time::Duration};
+
+use artillery_programs::exit::Failure;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    cluster::Cluster,
+    desk::Desk,
+    fault::name,
+    orders::{Draw, Order, Orders, Work, rearranged},
+    report::{Skipped, Story},
+    tally::{Given, OrderOutcome, Tally},
+    view::{Taking, View},
+};
+
+/// The longest wait after a drain until the node may be stopped.
+const UNTIL_ALLOWED: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+pub(super) struct Operator<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) desk: &'a Desk,
+    pub(super) tally: &'a RefCell<Tally>,
+    pub(super) skipped: &'a Skipped,
+    pub(super) story: &'a Story,
+    pub(super) begin: Instant,
+}
+
+impl Operator<'_> {
+    /// Gives orders until this future is dropped; ends only if a node breaks a rule.
+    pub(super) async fn run(&self, seed: u64) -> Failure {
+        let mut orders = Orders::new(seed, self.cluster.size());
+        // The node that was restarted last: the next one waits until it is ready.
+        let mut last = None;
+        loop {
+            let draw = orders.next();
+            sleep(draw.pause).await;
+            let Some(order) = self.begin(&draw, last).await else { continue };
+            let (fault, faults) = self.desk.fault();
+            let begin = Instant::now();
+            let done = self.carry_out(&order, &draw).await;
+            self.desk.ends();
+            let (now, many) = self.desk.fault();
+            let (outcome, text) = match done {
+                Ok(done) => done,
+                Err(failure) => return failure,
+            };
+            last = order.takes().or(last);
+            let struck = (many > faults).then_some(now).flatten();
+            let given = Given {
+                at: begin.duration_since(self.begin).as_secs_f64(),
+                order: order.to_string(),
+                work: order.work(),
+                beside: fault.or(struck).map(|fault| fault.to_string()),
+                outcome,
+                text,
+                ms: begin.elapsed().as_millis() as u64,
+            };
+            self.story.say(&given.line());
+            self.tally.borrow_mut().add(given);
+        }
+    }
+
+    /// Waits until an order may begin, and returns it; `None`: none is allowed.
+    async fn begin(&self, draw: &Draw, last: Option<usize>) -> Option<Order> {
+        loop {
+            self.desk.waits(draw.moment).await;
+            let _decision = self.desk.decide().await;
+            let view = self.cluster.view().await;
+            let order = self.choose(draw, &view, last)?;
+            if self.desk.begins(&order) {
+                return Some(order);
+            }
+        }
+    }
+
+    fn choose(&self, draw: &Draw, view: &View, last: Option<usize>) -> Option<Order> {
+        let reorder = || {
+            let members = rearranged(&view.members, draw.pick);
+            members.map(Order::Reorder).or_else(|| self.skip("reorder of fewer than two members"))
+        };
+        let running: Vec<_> = (0..self.cluster.size()).filter(|node| self.cluster.runs(*node)).collect();
+        let node = draw.pick.checked_rem(running.len() as u64).map(|place| running[place as usize]);
+        let (Some(node), true) = (node, draw.work != Work::Reorder) else { return reorder() };
+        // Operators restart the next node when the one before is ready.
+        if last.is_some_and(|last| last != node && !view.ready.contains(&name(last))) {
+            self.skipped.add("SIGTERM or drain before the node that was restarted last is ready");
+            return reorder();
+        }
+        if let Some(why) = self.forbids(view, node) {
+            self.skipped.add(&why);
+            return reorder();
+        }
+        Some(if draw.work == Work::Drain { Order::Drain(node) } else { Order::Restart(node) })
+    }
+
+    fn skip<T>(&self, what: &str) -> Option<T> {
+        self.skipped.add(what);
+        None
+    }
+
+    /// Why a node must not be stopped now.
+    fn forbids(&self, view: &View, node: usize) -> Option<String> {
+        let mut away = self.desk.away();
+        away.remove(&node);
+        let why = view.forbids(Taking::Stop, node, &away)?;
+        let beside = if self.desk.fault().0.is_some() { "beside a fault" } else { "without a fault" };
+        Some(format!("{why} {beside}"))
+    }
+
+    async fn carry_out(&self, order: &Order, draw: &Draw) -> Result<(OrderOutcome, Option<String>), Failure> {
+        match order {
+            Order::Reorder(members) => {
+                let mut args = vec!["reorder", "0"];
+                args.extend(members.iter().map(String::as_str));
+                Ok(self.cluster.order(draw.asked, &args).await)
+            }
+            Order::Drain(node) => {
+                let done = self.cluster.order(draw.asked, &["drain", &name(*node)]).await;
+                // Other nodes may have gone meanwhile: then this one is the only one with the data.
+                let end = Instant::now() + UNTIL_ALLOWED;
+                while self.forbids(&self.cluster.view().await, *node).is_some() {
+                    if Instant::now() >= end {
+                        self.skipped.add("SIGTERM of a drained node that is the only serving member");
+                        return Ok(done);
+                    }
+                    sleep(POLL_INTERVAL).await;
+                }
+                self.restart(*node, draw.down).await?;
+                Ok(done)
+            }
+            Order::Restart(node) => self.restart(*node, draw.down).await.map(|()| (OrderOutcome::Done, None)),
+        }
+    }
+
+    async fn restart(&self, node: usize, down: Duration) -> Result<(), Failure> {
+        self.cluster.stop(node).await?;
+        sleep(down).await;
+        self.cluster.start(node)
+    }
+}

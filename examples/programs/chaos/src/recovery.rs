@@ -1,0 +1,89 @@
+//! How soon each node serves again after a heal.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    book::{Book, Family, Key},
+    cluster::Cluster,
+    door::{Ask, Resp},
+    fault::name,
+};
+
+/// The time within which each node must have served a write and a read.
+pub(super) const BOUND: Duration = Duration::from_secs(5);
+/// When to stop asking.
+const END: Duration = Duration::from_secs(30);
+/// The timeout of one attempt; short, so that an attempt that hangs doesn't hide that the next one succeeds.
+const ATTEMPT: Duration = Duration::from_millis(500);
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// When a node had first served, in milliseconds from the heal; `None`: not by the end.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Regained {
+    pub(super) node: String,
+    pub(super) write_ms: Option<u64>,
+    pub(super) read_ms: Option<u64>,
+}
+
+impl Regained {
+    /// Whether both were in time.
+    pub(super) fn in_time(&self) -> bool {
+        let bound = BOUND.as_millis() as u64;
+        [self.write_ms, self.read_ms].iter().all(|ms| ms.is_some_and(|ms| ms <= bound))
+    }
+}
+
+/// Asks every node until it has served a write and a read.
+pub(super) async fn watch(book: &Arc<Book>, nodes: usize, heal: Instant) -> Vec<Regained> {
+    let mut asking = JoinSet::new();
+    for node in 0..nodes {
+        let book = book.clone();
+        asking.spawn(async move {
+            let (write_ms, read_ms) = tokio::join!(first(&book, node, heal, false), first(&book, node, heal, true));
+            Regained { node: name(node), write_ms, read_ms }
+        });
+    }
+    let mut all = asking.join_all().await;
+    all.sort_by(|one, other| one.node.cmp(&other.node));
+    all
+}
+
+async fn first(book: &Book, node: usize, heal: Instant, reads: bool) -> Option<u64> {
+    let client = book.client();
+    let mut door = Resp::new(Cluster::resp(node)).patience(ATTEMPT);
+    let key = book.keys().find(|key| key.family() == Family::Plain)?;
+    while heal.elapsed() < END {
+        let ask = if reads { Ask::Get } else { Ask::Set(book.value()) };
+        let reply = book.ask(client, &mut door, key, ask).await;
+        if reply.is_good() {
+            return Some(heal.elapsed().as_millis() as u64);
+        }
+        sleep(BETWEEN).await;
+    }
+    None
+}
+
+/// Reads every key once more at every node: what was acknowledged must be there.
+pub(super) async fn read_back(book: &Book, nodes: usize) {
+    let client = book.client();
+    for node in 0..nodes {
+        let mut door = Resp::new(Cluster::resp(node));
+        for key in book.keys() {
+            let _ = book.ask(client, &mut door, key, read(key)).await;
+        }
+    }
+}
+
+fn read(key: Key) -> Ask {
+    match key.family() {
+        Family::Plain => Ask::Get,
+        Family::Versioned => Ask::Look,
+        Family::Counter => Ask::Count,
+    }
+}

@@ -1,0 +1,202 @@
+//! The story on the way, and the summary at the end.
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use serde::Serialize;
+
+use super::{
+    book::Line,
+    door::Reply,
+    isolation::Isolation,
+    recovery::{BOUND, Regained},
+    tally::Tally,
+};
+
+/// Tells the reader what is going on.
+pub(super) struct Story {
+    /// Print to standard error: standard output belongs to the summary.
+    pub(super) aside: bool,
+}
+
+impl Story {
+    pub(super) fn say(&self, line: &str) {
+        if self.aside { eprintln!("{line}") } else { println!("{line}") }
+    }
+}
+
+/// Faults and orders that were drawn and are not allowed, each with how often.
+#[derive(Default)]
+pub(super) struct Skipped(RefCell<BTreeMap<String, u64>>);
+
+impl Skipped {
+    pub(super) fn add(&self, what: &str) {
+        *self.0.borrow_mut().entry(what.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn into_counts(self) -> BTreeMap<String, u64> {
+        self.0.into_inner()
+    }
+}
+
+/// One fault, and what came after it.
+#[derive(Debug, Serialize)]
+pub(super) struct FaultRound {
+    /// Since the start, in seconds.
+    pub(super) at: f64,
+    pub(super) kind: String,
+    /// In words.
+    pub(super) fault: String,
+    /// What the victim was: a role, or a spare.
+    pub(super) role: String,
+    /// From the heal until the order under way had ended, in milliseconds; what was regained counts from then on.
+    pub(super) waited_ms: u64,
+    pub(super) regained: Vec<Regained>,
+    /// From the heal until the chain had all its members, in milliseconds.
+    pub(super) whole_ms: u64,
+    pub(super) isolation: Option<Isolation>,
+}
+
+impl FaultRound {
+    pub(super) fn line(&self) -> String {
+        let span = |of: &dyn Fn(&Regained) -> Option<u64>| {
+            let all: Vec<_> = self.regained.iter().map(of).collect();
+            match all.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) {
+                Some(ms) => format!("{ms} ms"),
+                None => "never".to_owned(),
+            }
+        };
+        let (write, read) = (span(&|node| node.write_ms), span(&|node| node.read_ms));
+        let waited = if self.waited_ms > 0 { format!("{} ms for an order, ", self.waited_ms) } else { String::new() };
+        let alone = match &self.isolation {
+            Some(seen) => format!(
+                "; alone: {} NOLEASE, {} served, {} eventual{}",
+                seen.nolease,
+                seen.served,
+                seen.eventual,
+                seen.other.iter().map(|other| format!(", {other}")).collect::<String>()
+            ),
+            None => String::new(),
+        };
+        format!(
+            "{:7.1} s  {} ({}); then {waited}writes at all after {write}, reads {read}, whole after {} ms{alone}",
+            self.at, self.fault, self.role, self.whole_ms
+        )
+    }
+}
+
+/// The summary as `docs/json.md` describes it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) nodes: u32,
+    pub(super) replicas: u32,
+    pub(super) seed: u64,
+    pub(super) seconds: f64,
+    pub(super) operations: usize,
+    pub(super) done: usize,
+    pub(super) refused: usize,
+    pub(super) unknown: usize,
+    pub(super) keys: usize,
+    pub(super) faults: BTreeMap<String, u64>,
+    /// With `--orders`.
+    pub(super) orders: Option<Tally>,
+    /// Faults and orders that were drawn and are not allowed.
+    pub(super) not_drawn: BTreeMap<String, u64>,
+    pub(super) violations: Vec<String>,
+    pub(super) undecided: usize,
+    /// Answers that should never be given.
+    pub(super) odd: Vec<String>,
+    pub(super) bound_ms: u64,
+    pub(super) slowest_write_ms: Option<u64>,
+    pub(super) slowest_read_ms: Option<u64>,
+    /// Heals after which a node served too late.
+    pub(super) late: Vec<String>,
+    pub(super) isolation: Isolation,
+    /// Isolated members that did what they must not, or that were not observed.
+    pub(super) isolated_wrongly: Vec<String>,
+    /// Why it ended before its time.
+    pub(super) error: Option<String>,
+    pub(super) rounds: Vec<FaultRound>,
+}
+
+impl Summary {
+    pub(super) fn round(&mut self, round: FaultRound) {
+        *self.faults.entry(round.kind.clone()).or_default() += 1;
+        for node in &round.regained {
+            self.slowest_write_ms = self.slowest_write_ms.max(node.write_ms);
+            self.slowest_read_ms = self.slowest_read_ms.max(node.read_ms);
+            if !node.in_time() {
+                self.late.push(format!("{}: {node:?}", round.fault));
+            }
+        }
+        if let Some(seen) = &round.isolation {
+            self.isolation.add(seen);
+            if !seen.is_right() {
+                self.isolated_wrongly.push(format!("{}: {seen:?}", round.fault));
+            }
+        }
+        self.rounds.push(round);
+    }
+
+    pub(super) fn count(&mut self, lines: &[Line]) {
+        self.bound_ms = BOUND.as_millis() as u64;
+        self.operations = lines.len();
+        for line in lines {
+            match &line.reply {
+                Reply::Refused(_) => self.refused += 1,
+                Reply::Unknown | Reply::Odd(_) => self.unknown += 1,
+                _ => self.done += 1,
+            }
+        }
+    }
+
+    /// Whether every promise was kept.
+    pub(super) fn is_fine(&self) -> bool {
+        let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly];
+        let lacks_orders = self.orders.as_ref().is_some_and(|orders| orders.lacks().is_some());
+        wrong.iter().all(|list| list.is_empty())
+            && !lacks_orders
+            && self.undecided == 0
+            && self.error.is_none()
+            && self.done > 0
+    }
+
+    pub(super) fn tell(&self, story: &Story) {
+        story.say(&format!(
+            "{} operations on {} keys: {} done, {} refused, {} unknown",
+            self.operations, self.keys, self.done, self.refused, self.unknown
+        ));
+        story.say(&format!("faults: {}", counts(&self.faults)));
+        if let Some(orders) = &self.orders {
+            orders.tell(story);
+        }
+        if !self.not_drawn.is_empty() {
+            story.say(&format!("not drawn: {}", counts(&self.not_drawn)));
+        }
+        for (label, list) in [
+            ("VIOLATION", &self.violations),
+            ("ODD ANSWER", &self.odd),
+            ("LATE", &self.late),
+            ("ISOLATED", &self.isolated_wrongly),
+        ] {
+            list.iter().for_each(|what| story.say(&format!("{label}: {what}")));
+        }
+        if let Some(error) = &self.error {
+            story.say(&format!("ENDED EARLY: {error}"));
+        }
+        let ms = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        story.say(&format!(
+            "{} violations, {} undecided; after a heal every node wrote within {}, read within {} ({} ms allowed)",
+            self.violations.len(),
+            self.undecided,
+            ms(self.slowest_write_ms),
+            ms(self.slowest_read_ms),
+            self.bound_ms
+        ));
+    }
+}
+
+/// Names, and how often each occurred.
+pub(super) fn counts(of: &BTreeMap<String, u64>) -> String {
+    let all: Vec<_> = of.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    all.join(", ")
+}

@@ -1,0 +1,195 @@
+//! The orders of a run, and their outcomes.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    orders::Work,
+    report::{Story, counts},
+};
+
+/// Seconds of a run for which there is one order.
+const SECONDS_EACH: u64 = 20;
+/// What a refusal contains; any other text says that the order failed.
+const REFUSALS: [&str; 9] = [
+    "another reorder is under way",
+    "was changed otherwise meanwhile",
+    "was not committed in time",
+    "is no serving member",
+    "each of them must be named once",
+    "there is no node",
+    "there is no chain",
+    "last serving member",
+    "never changes, or isn't known yet",
+];
+/// Ids are longer than any word.
+const LONGEST_WORD: usize = 30;
+
+/// The outcome of an order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OrderOutcome {
+    Done,
+    /// The cluster refused it.
+    Refused,
+    /// `ctl` gave up, or the cluster did.
+    Failed,
+    /// `ctl` did not end within its own time, and was killed.
+    Hung,
+}
+
+impl OrderOutcome {
+    /// The outcome by the output of a `ctl` that failed.
+    pub(super) fn of(text: &str) -> Self {
+        let refused = REFUSALS.iter().any(|refusal| text.contains(refusal));
+        if refused { Self::Refused } else { Self::Failed }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Hung => "hung",
+        }
+    }
+}
+
+/// One order, as `docs/json.md` describes it.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Given {
+    /// Since the start, in seconds.
+    pub(super) at: f64,
+    /// In words.
+    pub(super) order: String,
+    #[serde(skip)]
+    pub(super) work: Work,
+    /// The fault that lasted, or began, meanwhile.
+    pub(super) beside: Option<String>,
+    pub(super) outcome: OrderOutcome,
+    /// The output of `ctl` if the order was not done.
+    pub(super) text: Option<String>,
+    pub(super) ms: u64,
+}
+
+impl Given {
+    pub(super) fn line(&self) -> String {
+        let beside = self.beside.as_ref().map_or(String::new(), |fault| format!(", beside {fault}"));
+        let text = self.text.as_ref().map_or(String::new(), |text| format!(" ({text})"));
+        format!("{:7.1} s    {}{beside}: {}{text} after {} ms", self.at, self.order, self.outcome.word(), self.ms)
+    }
+}
+
+/// All orders of a run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Tally {
+    /// The orders that must be given: half of them beside a fault, and half of them done.
+    pub(super) needed: u64,
+    pub(super) given: u64,
+    pub(super) beside: u64,
+    /// Work and outcome.
+    pub(super) outcomes: BTreeMap<String, u64>,
+    /// The messages of orders that were not done.
+    pub(super) said: BTreeMap<String, u64>,
+    pub(super) orders: Vec<Given>,
+}
+
+impl Tally {
+    /// For a run of so many seconds.
+    pub(super) fn new(seconds: u64) -> Self {
+        Self { needed: seconds / SECONDS_EACH, ..Self::default() }
+    }
+
+    pub(super) fn add(&mut self, given: Given) {
+        self.given += 1;
+        self.beside += u64::from(given.beside.is_some());
+        *self.outcomes.entry(format!("{} {}", given.work, given.outcome.word())).or_default() += 1;
+        if let Some(text) = &given.text {
+            let words = text.split_whitespace().map(|word| if word.len() > LONGEST_WORD { "…" } else { word });
+            let said = format!("{}: {}", given.work, words.collect::<Vec<_>>().join(" "));
+            *self.said.entry(said).or_default() += 1;
+        }
+        self.orders.push(given);
+    }
+
+    pub(super) fn tell(&self, story: &Story) {
+        let (given, beside) = (self.given, self.beside);
+        story.say(&format!("orders: {given}, {beside} of them beside a fault: {}", counts(&self.outcomes)));
+        self.said.iter().for_each(|(said, count)| story.say(&format!("  {count} times {said}")));
+        if let Some(lacks) = self.lacks() {
+            story.say(&format!("TOO FEW ORDERS: {lacks}"));
+        }
+    }
+
+    /// The kind of orders that there were too few of.
+    pub(super) fn lacks(&self) -> Option<String> {
+        let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
+        let fine = self.given >= self.needed && self.beside * 2 >= self.given && done * 2 >= self.needed;
+        (self.needed > 0 && !fine).then(|| {
+            format!(
+                "{} orders, {} beside a fault, {done} done; at least {}, half of them beside a fault and {} done were to be",
+                self.given,
+                self.beside,
+                self.needed,
+                self.needed.div_ceil(2)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(seconds: u64, orders: &[(bool, OrderOutcome)]) -> Tally {
+        let mut tally = Tally::new(seconds);
+        for &(beside, outcome) in orders {
+            tally.add(Given {
+                at: 0.0,
+                order: "reorder n2 n1".to_owned(),
+                work: Work::Reorder,
+                beside: beside.then(|| "kill n1".to_owned()),
+                outcome,
+                text: (outcome != OrderOutcome::Done)
+                    .then(|| format!("{:032x}/1 is no serving member of that chain", 7)),
+                ms: 1,
+            });
+        }
+        tally
+    }
+
+    #[test]
+    fn thirty_orders_are_needed_in_ten_minutes_half_of_them_beside_a_fault() {
+        use OrderOutcome::{Done, Refused};
+        assert_eq!(Tally::new(600).needed, 30);
+        let (beside, alone) = ((true, Done), (false, Done));
+        assert_eq!(tally(600, &[[beside; 15], [alone; 15]].concat()).lacks(), None);
+        assert!(tally(600, &[[beside; 14], [alone; 14]].concat()).lacks().is_some());
+        assert!(tally(600, &[&[beside; 14][..], &[alone; 16]].concat()).lacks().is_some());
+        assert!(tally(600, &[&[beside; 14][..], &[(true, Refused); 16]].concat()).lacks().is_some());
+        assert_eq!(tally(600, &[[(true, Refused); 15], [beside; 15]].concat()).lacks(), None);
+        assert_eq!(tally(19, &[]).lacks(), None, "too short for any");
+    }
+
+    #[test]
+    fn orders_are_counted_by_outcome_and_message() {
+        use OrderOutcome::{Done, Hung, Refused};
+        let tally = tally(1, &[(true, Done), (false, Refused), (false, Refused), (true, Hung)]);
+        assert_eq!((tally.given, tally.beside), (4, 2));
+        let counts: Vec<_> = tally.outcomes.iter().map(|(what, count)| (what.as_str(), *count)).collect();
+        assert_eq!(counts, [("reorder done", 1), ("reorder hung", 1), ("reorder refused", 2)]);
+        let said: Vec<_> = tally.said.iter().map(|(what, count)| (what.as_str(), *count)).collect();
+        assert_eq!(said, [("reorder: … is no serving member of that chain", 3)]);
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_a_failure() {
+        assert_eq!(
+            OrderOutcome::of("what was under way was not committed in time: nothing was changed"),
+            OrderOutcome::Refused
+        );
+        assert_eq!(OrderOutcome::of("it is the last serving member of chain 0"), OrderOutcome::Refused);
+        assert_eq!(OrderOutcome::of("no node that decides was reached in time"), OrderOutcome::Failed);
+    }
+}

@@ -1,0 +1,166 @@
+//! What the nodes report of the cluster at one moment, and which of them must not be taken away then.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::fault::{Kind, name};
+
+/// The reports of the nodes that answer.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// Serving members of the newest chain, head first.
+    pub(super) members: Vec<String>,
+    /// Those of them that report it themselves.
+    pub(super) serving: BTreeSet<String>,
+    /// The node that decides on the configuration.
+    pub(super) leader: Option<String>,
+    /// Nodes that keep the configuration.
+    pub(super) voters: BTreeSet<String>,
+    /// Nodes that report that they are ready.
+    pub(super) ready: BTreeSet<String>,
+}
+
+impl View {
+    pub(super) fn of(all: &[Value]) -> Self {
+        let chains = || all.iter().filter_map(|status| Some((status["node"].as_str()?, status["chains"].get(0)?)));
+        let newest = chains().filter_map(|(_, chain)| chain["epoch"].as_u64()).max();
+        let same = || chains().filter(|(_, chain)| chain["epoch"].as_u64() == newest && newest.is_some());
+        let members = same().next().map(|(_, chain)| names(&chain["members"])).unwrap_or_default();
+        let serves =
+            |(node, chain): &(&str, &Value)| chain["role"] != "syncing" && members.iter().any(|member| member == node);
+        let serving = same().filter(serves).map(|(node, _)| node.to_owned()).collect();
+        let log = all.iter().map(|status| &status["log"]).max_by_key(|log| log["applied"].as_u64());
+        let leader = log.and_then(|log| Some(log["leader"].as_str()?.to_owned()));
+        let voters = log.map(|log| names(&log["voters"]).into_iter().collect()).unwrap_or_default();
+        let ready = all.iter().filter(|status| status["ready"] == true);
+        let ready = ready.filter_map(|status| Some(status["node"].as_str()?.to_owned())).collect();
+        Self { members, serving, leader, voters, ready }
+    }
+
+    /// Why a node must not be taken away; `away`: the others that are out of reach, or are being taken away.
+    pub(super) fn forbids(&self, taking: Taking, node: usize, away: &BTreeSet<usize>) -> Option<&'static str> {
+        let is_last = |of: &BTreeSet<String>| {
+            let mut others = of.clone();
+            away.iter().for_each(|away| _ = others.remove(&name(*away)));
+            let was_there = others.remove(&name(node));
+            // If none is known, this node may be the only one.
+            others.is_empty() && (was_there || of.is_empty())
+        };
+        match taking {
+            Taking::Kill if is_last(&self.voters) => Some("kill of the only voter"),
+            Taking::Kill if self.may_become_only_voter(node, away) => {
+                Some("kill of what may be the only voter by then")
+            }
+            Taking::Kill if is_last(&self.serving) => Some("kill of the only serving member"),
+            Taking::Stop if is_last(&self.serving) => Some("SIGTERM or drain of the only serving member"),
+            Taking::Kill | Taking::Stop => None,
+        }
+    }
+
+    /// When one of three voters leaves, a single voter remains: it may be any of the others.
+    fn may_become_only_voter(&self, node: usize, away: &BTreeSet<usize>) -> bool {
+        let leaving = away.iter().filter(|away| self.voters.contains(&name(**away))).count();
+        self.voters.contains(&name(node)) && leaving > 0 && self.voters.len() - leaving <= 2
+    }
+}
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
+}
+
+/// How a node is taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Taking {
+    Kill,
+    Stop,
+}
+
+impl Kind {
+    /// How this fault takes its victim away, if it does.
+    pub(super) fn taking(self) -> Option<Taking> {
+        match self {
+            Self::Kill => Some(Taking::Kill),
+            Self::Restart => Some(Taking::Stop),
+            _ => None,
+        }
+    }
+
+    /// Whether the others have to do without the victim, so that the configuration may leave it out.
+    pub(super) fn removes_its_victim(self) -> bool {
+        !matches!(self, Self::Cut | Self::OneWay | Self::Slow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn status(node: &str, epoch: u64, role: &str, members: &[&str]) -> Value {
+        json!({"node": node, "ready": role != "syncing", "chains": [{"epoch": epoch, "role": role, "members": members}],
+               "log": {"applied": epoch, "leader": "n3", "voters": ["n1", "n3"]}})
+    }
+
+    #[test]
+    fn the_newest_epoch_says_which_members_serve() {
+        let all = [
+            status("n1", 4, "head", &["n1", "n2", "n3"]),
+            status("n2", 5, "syncing", &["n2", "n3"]),
+            status("n3", 5, "tail", &["n2", "n3"]),
+            json!({"node": "n4", "ready": true, "chains": [], "log": {"applied": 2, "voters": ["n4"]}}),
+        ];
+        let view = View::of(&all);
+        assert_eq!(view.members, ["n2", "n3"]);
+        assert_eq!(view.serving, set(&["n3"]), "n2 has come back empty under its old name");
+        assert_eq!(view.voters, set(&["n1", "n3"]));
+        assert_eq!(view.leader.as_deref(), Some("n3"));
+        assert_eq!(view.ready, set(&["n1", "n3", "n4"]));
+        assert!(View::of(&[]).members.is_empty());
+    }
+
+    #[test]
+    fn the_only_voter_and_the_only_serving_member_are_not_killed() {
+        let view = View { serving: set(&["n1", "n2"]), voters: set(&["n1", "n3"]), ..View::default() };
+        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, &away.iter().copied().collect());
+        assert_eq!(kill(0, &[]), None);
+        assert_eq!(kill(0, &[2]), Some("kill of the only voter"));
+        assert_eq!(kill(0, &[1]), Some("kill of the only serving member"));
+        assert_eq!(kill(3, &[0, 1, 2]), None, "a spare is neither");
+    }
+
+    #[test]
+    fn no_voter_is_killed_while_three_become_one() {
+        let serving = set(&["n4", "n5"]);
+        let view = View { serving, voters: set(&["n1", "n2", "n3"]), ..View::default() };
+        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, &away.iter().copied().collect());
+        assert_eq!(kill(0, &[]), None);
+        assert_eq!(kill(0, &[3]), None, "another node leaves");
+        assert_eq!(kill(0, &[1]), Some("kill of what may be the only voter by then"));
+        assert_eq!(kill(3, &[1]), None, "no voter");
+        let voters = ["n1", "n2", "n3", "n6", "n7"];
+        let view = View { voters: set(&voters), ..view };
+        assert_eq!(view.forbids(Taking::Kill, 0, &BTreeSet::from([1])), None, "five become three");
+    }
+
+    #[test]
+    fn the_only_serving_member_is_not_stopped() {
+        let view = View { serving: set(&["n1", "n2"]), voters: set(&["n1"]), ..View::default() };
+        let stop = |node, away: &[usize]| view.forbids(Taking::Stop, node, &away.iter().copied().collect());
+        assert_eq!(stop(0, &[]), None, "the only voter may leave");
+        assert_eq!(stop(0, &[1]), Some("SIGTERM or drain of the only serving member"));
+        assert_eq!(stop(2, &[1]), None);
+    }
+
+    #[test]
+    fn no_node_is_taken_away_while_none_is_known_to_serve() {
+        let view = View::default();
+        assert!(view.forbids(Taking::Stop, 0, &BTreeSet::new()).is_some());
+        assert!(view.forbids(Taking::Kill, 0, &BTreeSet::new()).is_some());
+    }
+}

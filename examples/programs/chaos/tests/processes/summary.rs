@@ -1,0 +1,46 @@
+//! `chaos` in runs of a few seconds; `.ci/run chaos` has the longer ones.
+
+use std::collections::BTreeSet;
+
+use artillery_processes::{CHAOS, documented, run, text};
+use serde_json::Value;
+
+/// The exit code that `.ci/run` takes for a skipped phase.
+const SKIPPED: i32 = 77;
+
+fn fields(of: &Value) -> BTreeSet<&String> {
+    of.as_object().unwrap().keys().collect()
+}
+
+#[tokio::test]
+async fn a_short_run_finds_nothing_and_says_so_in_json() {
+    let done = run(&CHAOS, None, &["--json", "--seconds", "1", "--kinds", "pause,one-way"]).await;
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    if done.status.code() == Some(SKIPPED) {
+        return println!("SKIPPED: no chaos: {err}");
+    }
+    assert_eq!(done.status.code(), Some(0), "{out}\n{err}");
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    let shown = documented("`chaos --json`");
+    assert_eq!(fields(&summary), fields(&shown));
+    assert_eq!(fields(&summary["rounds"][0]), fields(&shown["rounds"][0]));
+    assert_eq!(fields(&summary["rounds"][0]["regained"][0]), fields(&shown["rounds"][0]["regained"][0]));
+    assert_eq!(fields(&summary["isolation"]), fields(&shown["isolation"]));
+    assert!(summary["done"].as_u64() > Some(0) && summary["rounds"].as_array().is_some_and(|all| !all.is_empty()));
+}
+
+#[tokio::test]
+async fn orders_and_their_outcomes_are_in_the_json() {
+    let done = run(&CHAOS, None, &["--json", "--seconds", "6", "--kinds", "pause,one-way", "--orders"]).await;
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    if done.status.code() == Some(SKIPPED) {
+        return println!("SKIPPED: no chaos: {err}");
+    }
+    assert_eq!(done.status.code(), Some(0), "{out}\n{err}");
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    let (orders, shown) = (&summary["orders"], &documented("`chaos --json`")["orders"]);
+    assert_eq!(fields(orders), fields(shown));
+    for order in orders["orders"].as_array().unwrap() {
+        assert_eq!(fields(order), fields(&shown["orders"][0]));
+    }
+}

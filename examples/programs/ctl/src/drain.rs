@@ -1,0 +1,36 @@
+//! `ctl drain`: has a node leave its chains, and waits until no configuration names it.
+
+use std::time::Duration;
+
+use artillery_ddata::{Client, admin::AdminCommand};
+use artillery_programs::exit::{self, Failure};
+use tokio::time::{Instant, sleep};
+
+use super::{output::Output, reorder};
+
+/// Between two queries of the configuration.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: Output) -> Result<u8, Failure> {
+    let deadline = Instant::now() + timeout;
+    let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
+    let node = reorder::named(&routing, node)?;
+    let answer = client.arrange(node, AdminCommand::Leave, timeout).await.map_err(Failure::failed)?;
+    answer.map_err(Failure::failed)?;
+    loop {
+        let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
+        let members = routing.chains.iter().flat_map(|chain| &chain.members);
+        if !members.into_iter().any(|member| member.id.node == node) {
+            if output.json {
+                output.object(&serde_json::json!({ "drained": node.to_string() }));
+            }
+            return Ok(exit::DONE);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::failed(
+                "it was asked to leave, and is named yet: it leaves within ten leases of the order if others can go on without it, look at the status again",
+            ));
+        }
+        sleep(POLL_INTERVAL).await;
+    }
+}

@@ -1,0 +1,178 @@
+//! Finds a cluster from outside: by seeds, by mDNS, or both.
+
+use std::{
+    future::poll_fn,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use artillery_core::{
+    discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed},
+    error::ConnectError,
+};
+use artillery_ddata::{
+    Client, ClientBuilder,
+    client::{Candidates, ClientError, Spread},
+};
+use artillery_programs::{
+    args::LinkArgs,
+    exit::Failure,
+    secret::{Admission, IdentityArgs},
+};
+
+/// Which cluster, and where to look for it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FindArgs {
+    /// Name of the cluster
+    #[arg(long, value_name = "NAME", default_value = "artillery", global = true)]
+    pub(crate) cluster: String,
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    /// Where a node may be found, as HOST:PORT; repeatable
+    #[arg(long = "seed", value_name = "HOST:PORT", global = true)]
+    pub(crate) seeds: Vec<Seed>,
+    /// Don't look for nodes by mDNS
+    #[arg(long, global = true)]
+    pub(crate) no_mdns: bool,
+    /// The network interface for mDNS (default: all, loopback too)
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) interface: Option<String>,
+}
+
+impl FindArgs {
+    /// Refuses flags that leave no way to find a node.
+    fn check(&self) -> Result<(), Failure> {
+        if self.no_mdns && self.seeds.is_empty() {
+            return Err(Failure::usage("--no-mdns: then at least one --seed is needed"));
+        }
+        Ok(())
+    }
+
+    /// A client of the cluster, found within the timeout.
+    pub(crate) async fn connect(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
+        let builder = self.builder(spread, timeout).await?;
+        builder.connect().await.map_err(unreached)
+    }
+
+    /// Like [`FindArgs::connect`], for an operator's commands, which may concern a cluster that was given up.
+    pub(crate) async fn connect_anyway(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
+        let builder = self.builder(spread, timeout).await?.even_if_succeeded();
+        builder.connect().await.map_err(unreached)
+    }
+
+    /// A client of the cluster to which a node at one of these addresses belongs.
+    pub(crate) async fn connect_to(&self, addrs: &[SocketAddr], timeout: Duration) -> Result<Client, Failure> {
+        let (builder, _) = self.admitted(Spread::Sticky, timeout)?;
+        let listen = socket(false, addrs);
+        let builder = builder.transport(self.link.transport(listen));
+        builder.seeds(addrs.iter().copied()).connect().await.map_err(unreached)
+    }
+
+    async fn builder(&self, spread: Spread, timeout: Duration) -> Result<ClientBuilder, Failure> {
+        self.check()?;
+        let (builder, local_only) = self.admitted(spread, timeout)?;
+        if local_only {
+            tracing::warn!("no secret is given: using the development secret, on loopback only");
+        }
+        let seeds = self.look_up(local_only).await?;
+        let builder = builder.transport(self.link.transport(socket(local_only, &seeds)));
+        Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
+    }
+
+    /// A client that nodes admit, and whether only those on loopback do.
+    fn admitted(&self, spread: Spread, timeout: Duration) -> Result<(ClientBuilder, bool), Failure> {
+        let admission = self.identity.admission()?;
+        let local_only = admission.is_development();
+        let builder = Client::builder().cluster(&self.cluster).spread(spread).timeout(timeout);
+        let builder = match self.identity.also_trusted()? {
+            Some(secret) => builder.also_trust_secret(secret),
+            None => builder,
+        };
+        let builder = match admission {
+            Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
+            Admission::Certificates(identity) => builder.identity(identity),
+        };
+        Ok((builder, local_only))
+    }
+
+    /// The addresses of the seeds.
+    async fn look_up(&self, local_only: bool) -> Result<Vec<SocketAddr>, Failure> {
+        let mut found = Vec::new();
+        for seed in &self.seeds {
+            match seed.candidate().resolve().await {
+                Ok(addrs) => found.extend(addrs),
+                Err(error) if self.no_mdns && self.seeds.len() == 1 => return Err(Failure::failed(error)),
+                Err(error) => tracing::warn!(%error, "a seed without an address"),
+            }
+        }
+        match found.iter().find(|addr| local_only && !addr.ip().is_loopback()) {
+            Some(addr) => Err(Failure::usage(format!("--seed {addr}: beyond loopback, a secret must be given"))),
+            None => Ok(found),
+        }
+    }
+
+    /// The nodes that mDNS finds from now on, as long as the program runs.
+    fn listen(&self, local_only: bool) -> Candidates {
+        let candidates = Candidates::new();
+        let mut places = vec![Interfaces::Loopback];
+        match &self.interface {
+            Some(name) => places = vec![Interfaces::Named(vec![name.clone()])],
+            None if !local_only => places.push(Interfaces::All),
+            None => {}
+        }
+        for interfaces in places {
+            match MdnsDiscovery::new(MdnsSettings::new(&self.cluster).interfaces(interfaces)) {
+                Ok(mdns) => drop(tokio::spawn(collect(mdns.candidates(), candidates.clone(), local_only))),
+                Err(error) => tracing::warn!(%error, "nodes can only be found by --seed"),
+            }
+        }
+        candidates
+    }
+}
+
+/// Where the client listens: a socket on loopback reaches nothing beyond loopback.
+fn socket(local_only: bool, seeds: &[SocketAddr]) -> SocketAddr {
+    if local_only || (!seeds.is_empty() && seeds.iter().all(|seed| seed.ip().is_loopback())) {
+        return artillery_core::config::TransportConfig::default().listen;
+    }
+    match seeds.iter().find(|seed| !seed.ip().is_loopback()) {
+        Some(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+/// Why there is no client, with the most frequent cause.
+fn unreached(error: ClientError) -> Failure {
+    match &error {
+        ClientError::Unreachable(all) if all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_))) => {
+            Failure::failed(format!("{error}; is the secret the cluster's?"))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+async fn collect(mut stream: Stream, candidates: Candidates, local_only: bool) {
+    while let Some(candidate) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
+        if !candidate.gone {
+            let fine = |addr: &&SocketAddr| !local_only || addr.ip().is_loopback();
+            candidate.addrs.iter().filter(fine).for_each(|&addr| candidates.add(addr));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_reaches_where_the_seeds_are() {
+        let seeds = |all: &[&str]| all.iter().map(|seed| seed.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        assert!(socket(true, &[]).ip().is_loopback());
+        assert!(socket(false, &seeds(&["127.0.0.1:1"])).ip().is_loopback());
+        assert!(socket(false, &[]).ip().is_unspecified());
+        assert!(socket(false, &seeds(&["127.0.0.1:1", "10.0.0.1:1"])).ip().is_unspecified());
+        assert!(socket(false, &seeds(&["[fe80::1]:1"])).is_ipv6());
+    }
+}

@@ -1,0 +1,110 @@
+//! `ctl`: looks at a cluster and works with its data, from outside.
+
+mod args;
+mod cas;
+mod change;
+mod del;
+mod drain;
+mod find;
+mod found;
+mod get;
+mod load;
+mod outcome;
+mod output;
+mod put;
+mod recover;
+mod reorder;
+mod scan;
+mod status;
+mod watch;
+
+use std::{process::ExitCode, time::Duration};
+
+use artillery_ddata::{Client, Kv, client::Spread};
+use artillery_programs::{
+    exit::{self, Failure},
+    log,
+    signals::Signals,
+};
+use clap::{CommandFactory, Parser, error::ErrorKind};
+
+use self::{
+    args::{Command, CtlArgs, LATER},
+    output::Output,
+};
+
+fn main() -> ExitCode {
+    let args = CtlArgs::parse();
+    if let Command::Other(words) = &args.command {
+        refuse(words.first().map_or("", String::as_str));
+    }
+    log::begin("ctl", args.log.level);
+    let output = Output { json: args.json };
+    exit::run(async {
+        let done = run(&args, output).await;
+        if let Err(failure) = &done
+            && !failure.is_usage()
+        {
+            output.failure(failure);
+        }
+        done
+    })
+}
+
+/// Ends the program: planned, or a mistake.
+fn refuse(command: &str) -> ! {
+    let problem = if LATER.contains(&command) { "not yet" } else { "there is no such command" };
+    CtlArgs::command().error(ErrorKind::InvalidSubcommand, format!("`{command}`: {problem}")).exit()
+}
+
+async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let timeout = Duration::from_millis(args.timeout);
+    if let Command::Load(load) = &args.command {
+        // It ends by itself when asked to, and says what it has seen so far.
+        return load::run(load, args, output, &mut signals).await;
+    }
+    let work = async {
+        let is_operator =
+            matches!(args.command, Command::Status { .. } | Command::Recover { .. } | Command::Found { .. });
+        let client = match is_operator {
+            true => args.find.connect_anyway(Spread::Sticky, timeout).await?,
+            false => args.find.connect(Spread::Sticky, timeout).await?,
+        };
+        let done = match &args.command {
+            Command::Found { accept_loss } => found::run(&client, *accept_loss, &args.find, timeout, output).await,
+            other => command(&client, other, timeout, output).await,
+        };
+        client.close().await;
+        done
+    };
+    let is_endless = matches!(args.command, Command::Status { watch: true } | Command::Watch { .. });
+    tokio::select! {
+        done = work => done,
+        () = output::reader_gone(), if is_endless => Ok(exit::DONE),
+        () = signals.asked_to_stop() => match is_endless {
+            true => Ok(exit::DONE),
+            false => Err(Failure::failed("stopped before the end")),
+        },
+    }
+}
+
+async fn command(client: &Client, command: &Command, timeout: Duration, output: Output) -> Result<u8, Failure> {
+    let kv: Kv = client.kv().with_timeout(timeout);
+    match command {
+        Command::Status { watch } => status::run(client, timeout, output, *watch).await,
+        Command::Get { key, read } => get::run(client, &kv, key, *read, output).await,
+        Command::Put { key, value } => put::run(&kv, key, value, output).await,
+        Command::Del { key } => del::run(&kv, key, output).await,
+        Command::Cas { key, version, value } => cas::run(&kv, key, *version, value, output).await,
+        Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,
+        Command::Append { key, value } => change::append(&kv, key, value, output).await,
+        Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
+        Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
+        Command::Drain { node } => drain::run(client, node, timeout, output).await,
+        Command::Reorder { chain, nodes } => reorder::run(client, *chain, nodes, timeout, output).await,
+        Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
+        Command::Outcome { request } => outcome::run(&kv, *request, output).await,
+        Command::Found { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
+    }
+}

@@ -1,0 +1,83 @@
+//! What `ctl` prints: bytes and words for people, objects for scripts (`docs/json.md`).
+
+use std::io::{self, Write};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
+
+use artillery_ddata::kv::Committed;
+use artillery_programs::exit::Failure;
+use serde_json::{Map, Value, json};
+#[cfg(target_os = "linux")]
+use tokio::{io::Interest, net::unix::pipe::Sender};
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Output {
+    pub(super) json: bool,
+}
+
+impl Output {
+    /// Prints one object on a line of its own. Returns whether it could be written.
+    pub(super) fn object(self, value: &Value) -> bool {
+        self.bytes(value.to_string().as_bytes())
+    }
+
+    /// Prints bytes as they are, and a newline. Returns whether they could be written: the reader of our output may
+    /// have closed it, and needs nothing more then.
+    pub(super) fn bytes(self, bytes: &[u8]) -> bool {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
+    }
+
+    /// Reports a failed command. Without `--json` standard error has it already.
+    pub(super) fn failure(self, failure: &Failure) {
+        if self.json {
+            self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
+        }
+    }
+}
+
+/// Waits until the reader of our output has closed it. Never ends where that can't be seen, with a file for instance.
+pub(super) async fn reader_gone() {
+    #[cfg(target_os = "linux")]
+    if let Ok(out) = io::stdout().as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked)
+        && out.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// What `--json` says of a committed write.
+pub(super) fn done_with<T>(key: &str, done: &Committed<T>) -> Value {
+    json!({
+        "key": key,
+        "version": done.version.to_string(),
+        "request": done.request_id.to_string(),
+        "replayed": done.replayed,
+    })
+}
+
+/// Puts a value into an object: as text, or, where it is none, in hexadecimal.
+pub(super) fn put_value(object: &mut Map<String, Value>, value: Option<&[u8]>) {
+    let text = value.and_then(|value| std::str::from_utf8(value).ok());
+    object.insert("value".to_owned(), json!(text));
+    if let (Some(value), None) = (value, text) {
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert("value_hex".to_owned(), json!(hex));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_no_text_are_hexadecimal() {
+        let mut object = Map::new();
+        put_value(&mut object, Some(b"\xff\x00"));
+        assert_eq!(Value::Object(object.clone()), json!({ "value": null, "value_hex": "ff00" }));
+        let mut object = Map::new();
+        put_value(&mut object, Some("ä".as_bytes()));
+        assert_eq!(Value::Object(object), json!({ "value": "ä" }));
+    }
+}

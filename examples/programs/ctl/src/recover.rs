@@ -1,0 +1,79 @@
+//! `ctl recover`: has the best of what is left go on, when the configuration log has lost its quorum for good.
+
+use std::{fmt::Write, time::Duration};
+
+use artillery_ddata::{
+    Client, ClusterId,
+    admin::{KeptChain, Recovered, Survey, plan_recovery},
+};
+use artillery_programs::exit::{self, Failure};
+use serde_json::{Value, json};
+
+use super::output::Output;
+
+/// The longest that a live node takes to report what it holds.
+pub(super) const SURVEY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest wait for the recovery. The node that goes on asks the others itself, twice, and waits for a lease in
+/// between.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, output: Output) -> Result<u8, Failure> {
+    let survey = client.survey(timeout.min(SURVEY_TIMEOUT)).await;
+    let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
+    eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
+    eprintln!("{} has the best history that survives: it goes on, if the others stay silent", plan.by.name);
+    let told = client.recover(plan.by.id.node, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
+    let recovered = told.map_err(Failure::failed)?;
+    match output.json {
+        true => output.object(&object(cluster, &survey, &recovered)),
+        false => output.bytes(text(cluster, &survey, &recovered).trim_end().as_bytes()),
+    };
+    Ok(exit::DONE)
+}
+
+pub(super) fn names(survey: &Survey) -> String {
+    list(&survey.standings.iter().map(|standing| standing.me.name.clone()).collect::<Vec<_>>())
+}
+
+pub(super) fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn text(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> String {
+    let Recovered { plan, history } = recovered;
+    let mut text = format!("cluster {cluster} goes on as history {history}, with what {} has\n", plan.by.name);
+    for kept in &plan.chains {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{kept}");
+    }
+    let _ = writeln!(
+        text,
+        "Left behind: {}. Restart them, or start others: they join as new members",
+        list(&survey.silent)
+    );
+    text
+}
+
+fn object(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> Value {
+    let Recovered { plan, history } = recovered;
+    json!({
+        "cluster": cluster.to_string(),
+        "history": history.to_string(),
+        "before": plan.history.to_string(),
+        "node": plan.by.name,
+        "silent": survey.silent,
+        "chains": plan.chains.iter().map(chain).collect::<Vec<_>>(),
+    })
+}
+
+fn chain(kept: &KeptChain) -> Value {
+    json!({
+        "chain": kept.chain.0,
+        "epoch": kept.epoch.0,
+        "last": kept.last.to_string(),
+        "watermark": kept.watermark.0,
+        "in_touch_ms": kept.in_touch.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
+        "gone_on_to": kept.gone_on_to.map(|epoch| epoch.0),
+        "text": kept.to_string(),
+    })
+}

@@ -1,0 +1,48 @@
+//! `ctl status`: the whole cluster, from what each node says of itself.
+
+mod events;
+mod gather;
+mod live;
+mod picture;
+#[cfg(test)]
+mod recording;
+mod snapshot;
+mod table;
+
+use std::time::Duration;
+
+use artillery_ddata::Client;
+use artillery_programs::exit::{self, Failure};
+
+use super::output::Output;
+
+/// Between two snapshots of `--watch --json`.
+const PERIOD: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watch: bool) -> Result<u8, Failure> {
+    match (watch, output.json) {
+        (true, true) => objects(client, timeout, output).await,
+        (true, false) => live::run(client, timeout, output).await,
+        (false, true) => {
+            output.object(&gather::object(&gather::gather(client, timeout).await?));
+            Ok(exit::DONE)
+        }
+        (false, false) => {
+            output.bytes(table::text(&gather::gather(client, timeout).await?).as_bytes());
+            Ok(exit::DONE)
+        }
+    }
+}
+
+/// Prints one object after the other, until its output is closed.
+async fn objects(client: &Client, timeout: Duration, output: Output) -> Result<u8, Failure> {
+    let mut ticks = tokio::time::interval(PERIOD);
+    loop {
+        ticks.tick().await;
+        match gather::gather(client, timeout).await {
+            Ok(whole) if !output.object(&gather::object(&whole)) => return Ok(exit::DONE),
+            Ok(_) => {}
+            Err(failure) => eprintln!("{failure}"),
+        }
+    }
+}

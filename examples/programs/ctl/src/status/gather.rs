@@ -1,0 +1,173 @@
+//! Asks every node that is known, and puts together what they say.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use artillery_ddata::{
+    ChainConfig, Client, MemberId, NodeId, Routing,
+    status::{ChainStatus, NodeStatus},
+};
+use artillery_programs::exit::Failure;
+use serde_json::{Value, json};
+
+/// What a node said of itself, or why it said nothing.
+pub(super) struct NodeReport {
+    pub(super) name: String,
+    pub(super) addr: String,
+    pub(super) status: Result<NodeStatus, String>,
+}
+
+/// What is known of a cluster.
+pub(super) struct ClusterReport {
+    pub(super) routing: Arc<Routing>,
+    pub(super) nodes: BTreeMap<NodeId, NodeReport>,
+}
+
+/// A member that some node has heard of.
+pub(super) struct KnownMember<'a> {
+    pub(super) node: &'a str,
+    pub(super) id: &'a str,
+    pub(super) addr: &'a str,
+    pub(super) state: &'a str,
+}
+
+/// A member's view of a chain, if there is one.
+pub(super) struct ChainSeat<'a> {
+    pub(super) id: MemberId,
+    pub(super) name: String,
+    pub(super) role: String,
+    pub(super) view: Result<&'a ChainStatus, &'a str>,
+    /// How many updates it is behind the head, where both are known.
+    pub(super) lag: Option<u64>,
+}
+
+pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<ClusterReport, Failure> {
+    let routing = client.refresh(timeout).await?;
+    // All nodes are asked at once: together those that don't answer cost one timeout, not one each.
+    let asked: Vec<_> = routing
+        .nodes
+        .iter()
+        .map(|(&id, address)| {
+            let (client, address) = (client.clone(), address.clone());
+            tokio::spawn(async move {
+                let status = match client.node_status(id, timeout).await {
+                    Ok(text) => serde_json::from_str(&text).map_err(|error| format!("unreadable: {error}")),
+                    Err(error) => Err(error.to_string()),
+                };
+                let addr = address.addrs.first().map(ToString::to_string).unwrap_or_default();
+                (id, NodeReport { name: address.name, addr, status })
+            })
+        })
+        .collect();
+    let mut nodes = BTreeMap::new();
+    for task in asked {
+        let (id, told) = task.await.map_err(Failure::failed)?;
+        nodes.insert(id, told);
+    }
+    Ok(ClusterReport { routing, nodes })
+}
+
+impl ClusterReport {
+    /// The seats of a chain, head first.
+    pub(super) fn seats(&self, chain: &ChainConfig) -> Vec<ChainSeat<'_>> {
+        let view = |id: NodeId| match self.nodes.get(&id).map(|told| &told.status) {
+            Some(Ok(status)) => {
+                status.chains.iter().find(|view| view.chain == chain.chain.0).ok_or("it doesn't know of the chain")
+            }
+            Some(Err(why)) => Err(why.as_str()),
+            None => Err("its address isn't known"),
+        };
+        let head = chain.head().and_then(|head| view(head.node).ok()).and_then(sequence);
+        let seat = |id: MemberId| {
+            let view = view(id.node);
+            let behind = |last: u64| Some(head?.saturating_sub(last));
+            let lag = view.ok().and_then(sequence).and_then(behind);
+            let name = self.nodes.get(&id.node).map_or_else(|| id.node.to_string(), |told| told.name.clone());
+            ChainSeat { id, name, role: chain.place(id).to_string(), view, lag }
+        };
+        chain.members.iter().map(|member| seat(member.id)).collect()
+    }
+
+    /// The members that any node has heard of and the nodes that answered, by name. Where views differ, a node's view
+    /// of itself counts, then the first view.
+    pub(super) fn members(&self) -> Vec<KnownMember<'_>> {
+        let told = || self.nodes.values().filter_map(|told| told.status.as_ref().ok());
+        let selves = told().map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: "alive" });
+        let others = told().flat_map(|of| &of.members);
+        let others = others.map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: &of.state });
+        let mut members = BTreeMap::new();
+        for known in selves.chain(others) {
+            members.entry((known.node, known.id)).or_insert(known);
+        }
+        members.into_values().collect()
+    }
+
+    /// The role of a node in the first chain that has it.
+    pub(super) fn role(&self, name: &str) -> String {
+        let seats = self.routing.chains.iter().flat_map(|chain| self.seats(chain));
+        seats.into_iter().find(|seat| seat.name == name).map_or_else(|| "spare".to_owned(), |seat| seat.role)
+    }
+}
+
+/// The sequence of the newest version of a member.
+fn sequence(view: &ChainStatus) -> Option<u64> {
+    view.last.split_once('.')?.1.parse().ok()
+}
+
+/// The status as `docs/json.md` describes it.
+pub(super) fn object(whole: &ClusterReport) -> Value {
+    let chains: Vec<Value> = whole.routing.chains.iter().map(|chain| chain_object(whole, chain)).collect();
+    let members: Vec<Value> = whole
+        .members()
+        .iter()
+        .map(|member| {
+            let role = whole.role(member.node);
+            json!({ "node": member.node, "id": member.id, "addr": member.addr, "state": member.state, "role": role })
+        })
+        .collect();
+    let nodes: Vec<Value> = whole.nodes.iter().map(|(id, told)| node_object(whole, *id, told)).collect();
+    let cluster = whole.nodes.values().find_map(|told| told.status.as_ref().ok()).map(|status| &status.cluster);
+    json!({
+        "cluster": cluster, "cluster_id": whole.routing.cluster.to_string(),
+        "chains": chains, "members": members, "nodes": nodes,
+    })
+}
+
+fn chain_object(whole: &ClusterReport, chain: &ChainConfig) -> Value {
+    let seats = whole.seats(chain);
+    let head = seats.iter().find_map(|seat| seat.view.ok());
+    let members: Vec<Value> = seats.iter().map(seat_object).collect();
+    json!({
+        "chain": chain.chain.0, "epoch": chain.epoch.0, "mode": head.map(|view| &view.mode),
+        "copies": chain.serving().count(), "members": members,
+    })
+}
+
+fn seat_object(seat: &ChainSeat<'_>) -> Value {
+    let (node, id, role) = (&seat.name, seat.id.to_string(), &seat.role);
+    match seat.view {
+        Ok(view) => json!({
+            "node": node, "id": id, "role": role, "epoch": view.epoch, "open": view.open, "last": view.last,
+            "watermark": view.watermark, "lag": seat.lag, "dirty_updates": view.dirty_updates,
+            "in_flight_bytes": view.in_flight_bytes, "backlog_bytes": view.backlog_bytes, "lease_ms": view.lease_ms,
+            "halted": view.halted, "error": null,
+        }),
+        Err(why) => json!({ "node": node, "id": id, "role": role, "epoch": null, "error": why }),
+    }
+}
+
+fn node_object(whole: &ClusterReport, node: NodeId, told: &NodeReport) -> Value {
+    let why = match &told.status {
+        Ok(status) => match serde_json::to_value(status) {
+            Ok(Value::Object(mut status)) => {
+                status.insert("error".to_owned(), Value::Null);
+                return Value::Object(status);
+            }
+            Ok(_) => "its status is no object".to_owned(),
+            Err(error) => error.to_string(),
+        },
+        Err(why) => why.clone(),
+    };
+    let members = || whole.routing.chains.iter().flat_map(|chain| &chain.members);
+    let id = members().find(|member| member.id.node == node).map(|member| member.id.to_string());
+    json!({ "node": told.name, "id": id, "addr": told.addr, "error": why })
+}

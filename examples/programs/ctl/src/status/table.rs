@@ -1,0 +1,82 @@
+//! The status as a table, for people.
+
+use std::fmt::Write;
+
+use comfy_table::{Table, presets::NOTHING};
+
+use super::gather::{ChainSeat, ClusterReport};
+
+pub(super) fn text(whole: &ClusterReport) -> String {
+    let mut text = format!("cluster {}\n", whole.routing.cluster);
+    for chain in &whole.routing.chains {
+        let (number, epoch, copies) = (chain.chain.0, chain.epoch, chain.serving().count());
+        // Writing to a string can't fail.
+        let _ = write!(text, "\nchain {number}, epoch {epoch}, {copies} copies of each committed update\n");
+        let mut table =
+            table(&["node", "role", "epoch", "last", "watermark", "lag", "dirty", "in flight", "lease", ""]);
+        for seat in whole.seats(chain) {
+            table.add_row(seat_row(&seat));
+        }
+        let _ = writeln!(text, "{table}");
+    }
+    let _ = writeln!(text, "\nreads\n{}", reads(whole));
+    let _ = write!(text, "\nmembers\n{}", members(whole));
+    text
+}
+
+fn table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_header(heads);
+    table
+}
+
+fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
+    let mut row = vec![seat.name.clone(), seat.role.clone()];
+    match seat.view {
+        Ok(view) => {
+            let lease = view.lease_ms.map_or_else(|| "endless".to_owned(), |left| format!("{left} ms"));
+            let note = match (&view.halted, view.open) {
+                (Some(why), _) => format!("halted: {why}"),
+                (None, false) => "not open".to_owned(),
+                (None, true) => String::new(),
+            };
+            row.extend([view.epoch.to_string(), view.last.clone(), view.watermark.to_string()]);
+            row.push(seat.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));
+            row.extend([view.dirty_updates.to_string(), format!("{} bytes", view.in_flight_bytes), lease, note]);
+        }
+        Err(why) => {
+            row.extend(["?"; 7].map(str::to_owned));
+            row.push(why.to_owned());
+        }
+    }
+    row
+}
+
+fn reads(whole: &ClusterReport) -> Table {
+    let mut table =
+        table(&["node", "local clean", "dirty", "version query", "shared query", "forwarded", "through chain", ""]);
+    for told in whole.nodes.values() {
+        let mut row = vec![told.name.clone()];
+        match &told.status {
+            Ok(status) => {
+                let reads = status.reads;
+                let counts = [reads.local_clean, reads.dirty, reads.version_query, reads.shared_query];
+                row.extend(counts.iter().chain(&[reads.forwarded, reads.through_chain]).map(u64::to_string));
+            }
+            Err(why) => {
+                row.extend(["?"; 6].map(str::to_owned));
+                row.push(why.clone());
+            }
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+fn members(whole: &ClusterReport) -> Table {
+    let mut table = table(&["node", "addr", "state", "role"]);
+    for member in whole.members() {
+        table.add_row([member.node, member.addr, member.state, &whole.role(member.node)]);
+    }
+    table
+}

@@ -1,0 +1,137 @@
+//! What `ctl` answers, and its exit codes.
+
+use artillery_processes::{CTL, Cluster, Node, expect, token};
+
+#[tokio::test]
+async fn answers_carry_values_versions_and_exit_codes() {
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[1].as_str();
+    let (out, err) = cluster.ctl(at, 1, &["get", "absent"]).await;
+    assert!(out.is_empty() && err.contains("absent"), "{err}");
+    cluster.ctl(at, 0, &["put", "key", "one"]).await;
+
+    let read = cluster.json(0, &["get", "key"]).await;
+    assert_eq!((&read["key"], &read["value"], &read["state"]), (&"key".into(), &"one".into(), &"clean".into()));
+    assert!(read["node"].is_string() && read["role"].is_string(), "{read}");
+    let version = read["version"].as_str().unwrap();
+    let swapped = cluster.json(0, &["cas", "key", version, "two"]).await;
+    assert_ne!(swapped["version"], read["version"]);
+    let conflict = cluster.json(4, &["cas", "key", version, "three"]).await;
+    assert_eq!(conflict["conflict"], swapped["version"]);
+    cluster.ctl(at, 4, &["cas", "key", "0.0", "three"]).await;
+    cluster.ctl(at, 0, &["cas", "created", "0.0", "new"]).await;
+
+    for mode in ["strong", "chain", "eventual", "bounded:10,60000"] {
+        let (out, err) = cluster.ctl(at, 0, &["get", "key", "--read", mode]).await;
+        assert_eq!(out, "two\n");
+        // Reads that may be old or not committed are marked.
+        let word = mode.split(':').next().unwrap();
+        assert_eq!(err.contains(&format!("{word} read")), !["strong", "chain"].contains(&mode), "{err}");
+        assert_eq!(cluster.json(0, &["get", "key", "--read", mode]).await["read"], *word);
+    }
+    cluster.ctl(at, 0, &["del", "key"]).await;
+    let absent = cluster.json(1, &["get", "key"]).await;
+    assert!(absent["value"].is_null() && absent["version"] == "0.0", "{absent}");
+}
+
+#[tokio::test]
+async fn the_cluster_is_found_by_mdns() {
+    let cluster = Cluster::start(&[]).await;
+    cluster.ctl(&cluster.addrs[0], 0, &["put", "key", "value"]).await;
+    let secret = Some(cluster.secret.as_str());
+    let found = ["--cluster", &cluster.name, "--timeout", "30000", "get", "key"];
+    assert_eq!(expect(0, &CTL, secret, &found).await.0, "value\n");
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_has_its_own_code() {
+    let mut cluster = Cluster::start(&[]).await;
+    let put = cluster.json(0, &["put", "key", "value"]).await;
+    // The head can settle it only by an update, and the tail will never commit that. The nodes that could decide with
+    // the head that the chain goes on without them are gone.
+    cluster.nodes[2].kill().await;
+    cluster.nodes[1].kill().await;
+    let request = put["request"].as_str().unwrap();
+    let next = request.strip_suffix('1').unwrap().to_owned() + "2";
+    let answer = cluster.json(3, &["--timeout", "1500", "outcome", &next]).await;
+    assert_eq!(answer["kind"], "outcome_unknown", "{answer}");
+    let settled = cluster.json(0, &["outcome", request]).await;
+    assert_eq!((&settled["outcome"], &settled["version"]), (&"applied".into(), &put["version"]), "{settled}");
+    // Without a session nothing of the write was sent.
+    let answer = cluster.json(1, &["--timeout", "1500", "put", "key", "value"]).await;
+    assert_eq!(answer["kind"], "not_applied", "{answer}");
+}
+
+#[tokio::test]
+async fn increments_appends_and_scans_are_answered() {
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[2].as_str();
+    assert_eq!(cluster.ctl(at, 0, &["incr", "n/sold"]).await.0, "1\n");
+    assert_eq!(cluster.ctl(at, 0, &["incr", "n/sold", "-3"]).await.0, "-2\n");
+    assert_eq!(cluster.ctl(at, 0, &["append", "n/log", "abc"]).await.0, "3\n");
+    let appended = cluster.json(0, &["append", "n/log", "de"]).await;
+    assert_eq!((&appended["length"], &appended["replayed"]), (&5.into(), &false.into()), "{appended}");
+    let (_, err) = cluster.ctl(at, 1, &["incr", "n/log"]).await;
+    assert!(err.contains("no decimal number"), "{err}");
+    cluster.ctl(at, 0, &["put", "other", "x"]).await;
+    assert_eq!(cluster.ctl(at, 0, &["scan", "n/"]).await.0, "n/log\nn/sold\n");
+    let (lines, _) = cluster.ctl(at, 0, &["--json", "scan", "n/s"]).await;
+    let entry: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    assert_eq!((&entry["key"], &entry["value"]), (&"n/sold".into(), &"-2".into()), "{entry}");
+    let request = appended["request"].as_str().unwrap().strip_suffix('1').unwrap().to_owned() + "9";
+    let never = cluster.json(0, &["outcome", &request]).await;
+    assert_eq!(never["outcome"], "never_applied", "{never}");
+}
+
+#[tokio::test]
+async fn changes_are_watched_from_a_position() {
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[1].as_str();
+    let first = cluster.json(0, &["put", "w/a", "1"]).await;
+    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0.to_owned();
+    let from = format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1);
+    let watch = |from: String| {
+        let known = ["--json", "--cluster", &cluster.name, "--no-mdns", "--seed", at];
+        Node::of(&CTL, &cluster.secret, &[&known[..], &["watch", "w/", "--from", &from]].concat())
+    };
+    let mut one = watch(from);
+    cluster.ctl(at, 0, &["put", "other", "x"]).await;
+    cluster.ctl(at, 0, &["put", "w/b", "2"]).await;
+    cluster.ctl(at, 0, &["del", "w/a"]).await;
+    let lines = one.out.until(|lines| lines.len() >= 2).await.unwrap();
+    let changes: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&changes[0]["key"], &changes[0]["value"]), (&"w/b".into(), &"2".into()), "{lines:?}");
+    assert_eq!((&changes[1]["key"], &changes[1]["value"]), (&"w/a".into(), &serde_json::Value::Null), "{lines:?}");
+    // After the first change there is only the second one.
+    let mut other = watch(changes[0]["position"].as_str().unwrap().to_owned());
+    assert_eq!(other.out.until(|lines| !lines.is_empty()).await.unwrap(), lines[1..]);
+    let (_, err) = cluster.ctl(at, 2, &["watch", "w/", "--from", "1.7"]).await;
+    assert!(err.contains("frontier"), "{err}");
+}
+
+/// The reader of its output has seen enough, and no further change comes that would show that to `ctl`.
+#[tokio::test]
+async fn a_watch_ends_when_its_reader_is_gone() {
+    const PIPE: &str = r#"{ "$0" "$@"; echo "exit code $?" >&2; } | head -n 1"#;
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[1].as_str();
+    let first = cluster.json(0, &["put", "w/a", "1"]).await;
+    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0.to_owned();
+    let from = format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1);
+    cluster.ctl(at, 0, &["put", "w/b", "2"]).await;
+    let known = ["-c", PIPE, &CTL, "--cluster", &cluster.name, "--no-mdns", "--seed", at];
+    for (command, line) in [(&["watch", "w/", "--from", &from][..], "w/b\n"), (&["status", "--watch"], "")] {
+        let (out, err) = expect(0, "sh", Some(&cluster.secret), &[&known[..], command].concat()).await;
+        assert!(out.lines().count() == 1 && out.starts_with(line), "{out}");
+        assert_eq!(err, "exit code 0\n");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_named() {
+    let cluster = Cluster::start(&[]).await;
+    let wrong = token();
+    let args = ["--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[0], "get", "key"];
+    let (out, err) = expect(1, &CTL, Some(&wrong), &args).await;
+    assert!(out.is_empty() && err.contains("secret"), "{err}");
+}

@@ -1,0 +1,8 @@
+//! The program as people and scripts run it: real processes, real sockets, mDNS on loopback.
+
+mod answers;
+mod live;
+mod load;
+mod moving;
+mod recover;
+mod usage;

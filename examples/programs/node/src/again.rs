@@ -1,0 +1,90 @@
+//! A node whose cluster was given up starts again in the same process: with the flags that it was started with, and one
+//! that says which clusters are over.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+};
+
+use artillery_ddata::ClusterId;
+use artillery_programs::exit::Failure;
+
+/// What the node does after it has started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// It founds the successor of its cluster.
+    Founds,
+    /// It joins the successor.
+    Joins,
+}
+
+const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
+
+impl Again {
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Founds => FLAGS[0],
+            Self::Joins => FLAGS[1],
+        }
+    }
+
+    /// Starts the program again. Returns only if that is impossible, with what the operator is to do instead.
+    pub(super) fn begin(self, lineage: &[ClusterId]) -> Failure {
+        let named = lineage.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let args = self.args(env::args_os().skip(1), &named);
+        let error = replace(&args);
+        Failure::failed(format!("start the node again with {} {named}: {error}", self.flag()))
+    }
+
+    /// The flags of this process, without those that an earlier start has added.
+    fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
+        let mut kept = Vec::new();
+        let mut args = args;
+        while let Some(arg) = args.next() {
+            let is_flag = |flag: &&str| arg == OsStr::new(flag);
+            let is_whole = |flag: &&str| arg.as_encoded_bytes().starts_with(format!("{flag}=").as_bytes());
+            if FLAGS.iter().any(is_flag) {
+                args.next();
+            } else if !FLAGS.iter().any(is_whole) {
+                kept.push(arg);
+            }
+        }
+        kept.extend([self.flag().into(), named.into()]);
+        kept
+    }
+}
+
+/// Replaces this process by a new run of the program: supervisors don't see it end.
+#[cfg(unix)]
+fn replace(args: &[OsString]) -> std::io::Error {
+    use std::os::unix::process::CommandExt;
+
+    // The file of the running program may have been replaced on the disk meanwhile.
+    let named = env::args_os().next().map(std::path::PathBuf::from);
+    let program = env::current_exe().ok().filter(|path| path.exists()).or(named);
+    match program {
+        Some(program) => std::process::Command::new(program).args(args).exec(),
+        None => std::io::Error::from(std::io::ErrorKind::NotFound),
+    }
+}
+
+#[cfg(not(unix))]
+fn replace(_: &[OsString]) -> std::io::Error {
+    std::io::Error::from(std::io::ErrorKind::Unsupported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_keeps_flags_and_replaces_the_lineage() {
+        let args = |again: Again, args: &[&str]| {
+            let args = again.args(args.iter().map(OsString::from), "7,8");
+            args.into_iter().map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(args(Again::Founds, &["--name", "a"]), ["--name", "a", "--found-after", "7,8"]);
+        let before = ["--join-after", "7", "--name", "a", "--found-after=6", "--no-mdns"];
+        assert_eq!(args(Again::Joins, &before), ["--name", "a", "--no-mdns", "--join-after", "7,8"]);
+    }
+}

@@ -1,0 +1,141 @@
+//! `node`: one node of a cluster, as a process.
+
+mod again;
+mod args;
+mod http;
+mod metrics;
+mod port;
+mod prometheus;
+mod resp;
+mod settings;
+
+use std::process::ExitCode;
+
+use artillery_ddata::{
+    Node,
+    node::{NeverReady, Stopped},
+};
+use artillery_programs::{
+    exit::{self, Failure},
+    log,
+    secret::IdentityArgs,
+    signals::{Hangups, Signals},
+};
+use clap::Parser;
+use serde::Serialize;
+
+use self::{
+    again::Again,
+    args::NodeArgs,
+    port::{Bound, Plan, Ports},
+};
+
+/// The line on standard output, once each time that the program starts in this process: it starts again if its cluster
+/// was given up.
+#[derive(Serialize)]
+struct ReadyLine<'a> {
+    ready: bool,
+    node: &'a str,
+    role: String,
+    addr: String,
+    resp: Option<String>,
+    http: Option<String>,
+}
+
+/// A node allocates on every command: by this one more are served than by the system's (`benches/README.md`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = NodeArgs::parse();
+    log::begin("node", args.log.level);
+    exit::run_on_one_thread(run(args))
+}
+
+async fn run(args: NodeArgs) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let hangups = Hangups::listen().map_err(Failure::failed)?;
+    let ports = Ports::new(&args)?;
+    let builder = settings::builder(&args)?;
+    // Bound before the node starts: a port that is taken shouldn't leave a node behind.
+    let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
+    let limits = resp::Limits::new(&args);
+    let node = builder.start().await.map_err(Failure::failed)?;
+    tokio::spawn(follow_files(hangups, args.identity, node.clone()));
+    let http = http.map(|port| http::serve(port, node.clone()));
+    let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
+    tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
+    let served = tokio::select! {
+        served = serve(&node, resp, http) => served,
+        () = signals.asked_to_stop() => Ok(None),
+    };
+    // The last member of a chain hands the chain over first, which takes as long as a resync.
+    let mut is_told_to_stop = false;
+    tokio::select! {
+        () = node.leave() => {}
+        () = signals.asked_to_stop() => {
+            is_told_to_stop = true;
+            tracing::warn!("asked to stop once more: this node ends now, with what it alone holds");
+        }
+    }
+    match served?.filter(|_| !is_told_to_stop) {
+        Some(again) => Err(again.begin(&node.lineage())),
+        None => Ok(exit::DONE),
+    }
+}
+
+async fn bound(plan: Option<Plan>) -> Result<Option<Bound>, Failure> {
+    match plan {
+        Some(plan) => plan.bind().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Reads the files with secrets and certificates anew at each SIGHUP: so operators replace one secret by another while
+/// nodes run.
+async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
+    loop {
+        hangups.next().await;
+        match files.identity(node.name()).and_then(|identity| node.set_identity(identity).map_err(Failure::failed)) {
+            Ok(()) => tracing::warn!("SIGHUP: secrets and certificates are as their files say now"),
+            Err(error) => tracing::error!(%error, "SIGHUP: nothing has changed"),
+        }
+    }
+}
+
+/// Prints the ready line as soon as the node is ready. Ends only when the node does; returns how the process starts
+/// again, if it is to.
+async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Result<Option<Again>, Failure> {
+    let ready = match node.ready().await {
+        Ok(ready) => ready,
+        Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
+        Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
+        Err(why) => return Err(never(why)),
+    };
+    let line = ReadyLine {
+        ready: true,
+        node: node.name(),
+        role: ready.role.to_string(),
+        addr: node.addr().to_string(),
+        resp,
+        http,
+    };
+    // A program that reads the line may be gone already; the node runs on.
+    let text = serde_json::to_string(&line).map_err(Failure::failed)?;
+    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), format!("{text}\n").as_bytes());
+    match node.stopped().await {
+        Stopped::Founds => Ok(Some(Again::Founds)),
+        Stopped::Succeeded => Ok(Some(Again::Joins)),
+        why => Err(Failure::failed(why)),
+    }
+}
+
+/// Why the node will never be ready, with the most frequent cause.
+fn never(why: NeverReady) -> Failure {
+    match why {
+        NeverReady::Refused(reasons) if reasons.contains("not trusted") => {
+            Failure::failed(format!("every seed refused this node, is its secret the cluster's? {reasons}"))
+        }
+        why => Failure::failed(why),
+    }
+}

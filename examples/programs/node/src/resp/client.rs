@@ -1,0 +1,182 @@
+//! One client of the port: its settings, and the results of its commands.
+
+mod own;
+mod pending;
+mod transaction;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use artillery_ddata::Version;
+use bytes::Bytes;
+use tokio::{net::tcp::OwnedWriteHalf, task::coop, time::timeout};
+
+use self::{pending::Pending, transaction::Transaction};
+use super::{
+    PortShared, about,
+    ask::{AboutNode, Ask, Own, understand},
+    frame::{Bounds, Words},
+    output::Output,
+    reply::{Protocol, Reply},
+    table::{self, Kind},
+};
+
+/// The longest wait for this node's own status, which comes at once unless something is very wrong.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client.
+pub(super) struct Client {
+    shared: Arc<PortShared>,
+    id: u64,
+    protocol: Protocol,
+    /// Whether the client has sent the password, or needs none.
+    trusted: bool,
+    name: Option<Bytes>,
+    /// Commands that aren't answered yet.
+    pending: Pending,
+    /// What it gathers since MULTI.
+    transaction: Option<Transaction>,
+    /// Keys that it watches, and the versions that they had.
+    watched: BTreeMap<Bytes, Version>,
+    /// Answers on their way.
+    pub(super) output: Output,
+}
+
+/// How a connection goes on after a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Next,
+    /// It wants to leave.
+    Leave,
+    /// The client wants to wait until this many other members serve, for so many milliseconds; 0: for ever.
+    Wait {
+        copies: i64,
+        ms: u64,
+    },
+}
+
+impl Client {
+    pub(super) fn new(shared: Arc<PortShared>, id: u64, socket: OwnedWriteHalf) -> Self {
+        Self {
+            output: Output::new(socket, shared.answers.clone()),
+            trusted: shared.secret.is_none(),
+            shared,
+            id,
+            protocol: Protocol::Two,
+            name: None,
+            pending: Pending::default(),
+            transaction: None,
+            watched: BTreeMap::new(),
+        }
+    }
+
+    /// The bounds of its commands.
+    pub(super) fn bounds(&self) -> Bounds {
+        let limits = &self.shared.limits;
+        Bounds { word: limits.word_bytes, command: limits.command_bytes, trusted: self.trusted }
+    }
+
+    /// The bytes of commands that wait for EXEC.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::bytes)
+    }
+
+    /// Runs a command, or begins to: [`flush`](Self::flush) completes its answer.
+    pub(super) async fn execute(&mut self, words: &Words) -> Then {
+        // Reads that are ready at once would starve other connections without this.
+        coop::consume_budget().await;
+        let spec = match table::find(words) {
+            Ok(spec) => spec,
+            Err(error) => {
+                self.misspelt(words, error);
+                return Then::Next;
+            }
+        };
+        if !self.trusted && !spec.is_for_strangers() {
+            self.say(Reply::Error("NOAUTH Authentication required.".into()));
+            return Then::Next;
+        }
+        let at_once =
+            matches!(spec.kind, Kind::Exec | Kind::Discard | Kind::Multi | Kind::Watch | Kind::Quit | Kind::Reset);
+        if self.transaction.is_some() && !at_once {
+            self.queue(spec, words);
+            return Then::Next;
+        }
+        match understand(spec, words) {
+            Err(reply) | Ok(Ask::Say(reply)) => self.say(reply),
+            Ok(Ask::Read(read)) => self.read(read).await,
+            Ok(Ask::Write(write)) => self.write(write).await,
+            Ok(Ask::Own(own)) => return self.own(own).await,
+            Ok(Ask::Node(about)) => return self.about(about).await,
+        }
+        Then::Next
+    }
+
+    /// Adds an answer that isn't large, behind those of all earlier commands.
+    pub(super) fn say(&mut self, reply: Reply) {
+        if let Some(reply) = self.pending.behind(reply) {
+            self.output.say(&reply, self.protocol);
+        }
+    }
+
+    /// Adds an answer, behind those of all earlier commands. `applied`: its command has taken effect, also if the
+    /// answer is lost.
+    async fn tell(&mut self, reply: Reply, applied: bool) {
+        self.flush().await;
+        self.output.tell(vec![reply], self.protocol, applied).await;
+    }
+
+    async fn own(&mut self, own: Own) -> Then {
+        match own {
+            Own::Auth(words) => self.auth(&words).await,
+            Own::Hello(words) => self.hello(&words).await,
+            Own::Client(words) => self.client(&words),
+            Own::Quit => {
+                self.say(Reply::OK);
+                return Then::Leave;
+            }
+            Own::Reset => self.reset().await,
+            Own::Multi => self.multi(),
+            Own::Exec => self.exec().await,
+            Own::Discard => self.discard(),
+            Own::Watch(keys) => self.watch(keys).await,
+            Own::Unwatch => {
+                self.watched.clear();
+                self.say(Reply::OK);
+            }
+        }
+        Then::Next
+    }
+
+    async fn about(&mut self, about: AboutNode) -> Then {
+        self.flush().await;
+        if let AboutNode::Scan(scan) = about {
+            let reply = scan.ask(&self.shared.kv).await;
+            self.tell(reply, false).await;
+            return Then::Next;
+        }
+        if let AboutNode::Wait { copies, ms } = about {
+            match self.copies() {
+                others if copies > others => return Then::Wait { copies, ms },
+                others => self.say(Reply::Number(others)),
+            }
+            return Then::Next;
+        }
+        let Ok(status) = timeout(STATUS_TIMEOUT, self.shared.node.status()).await else {
+            self.say(Reply::Error("BUSY this node didn't say how it is".into()));
+            return Then::Next;
+        };
+        let reply = match about {
+            AboutNode::Info(sections) => about::info(&status, self.shared.clients(), &sections),
+            AboutNode::DbSize => about::size(&status),
+            AboutNode::Role => about::role(&status),
+            AboutNode::Scan(_) | AboutNode::Wait { .. } => return Then::Next,
+        };
+        self.say(reply);
+        Then::Next
+    }
+
+    /// The number of other members that hold every acknowledged write.
+    pub(super) fn copies(&self) -> i64 {
+        about::others(&self.shared.node)
+    }
+}

@@ -1,0 +1,199 @@
+//! Bytes of one connection: in, through its client's commands, and out.
+
+use std::{
+    io::{Error, ErrorKind, Result},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::{Buf, BufMut, BytesMut};
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpStream, tcp::OwnedReadHalf},
+    sync::OwnedSemaphorePermit,
+    task::coop,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    PortShared,
+    client::{Client, Then},
+    frame::{Frames, Next},
+    plain,
+    reply::Reply,
+};
+
+/// Bytes that are read at a time.
+pub(super) const CHUNK: usize = 16 << 10;
+/// Bytes of a command, of a transaction, or of answers that every connection may hold without taking room.
+pub(super) const FREE: usize = 64 << 10;
+/// A client that sends a large command, or takes in answers, is cut off when nothing moves for this long.
+pub(super) const STALLED: Duration = Duration::from_secs(30);
+/// Between two looks at the members, for a client that waits for them.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Plain commands that count as one step of a connection: after 128 steps (tokio's budget) other connections have their turn.
+const PLAIN_RUN: usize = 16;
+
+/// A connection.
+pub(super) struct Connection {
+    socket: OwnedReadHalf,
+    shared: Arc<PortShared>,
+    client: Client,
+    input: BytesMut,
+    frames: Frames,
+    /// Room for what is large, and for how many KiB.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+/// Why a connection has no command to run.
+enum Idle {
+    /// It needs more bytes: this many belong to the incomplete command.
+    Wants(usize),
+    /// The connection is over.
+    Over,
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpStream, shared: Arc<PortShared>, id: u64) -> Self {
+        let (socket, output) = socket.into_split();
+        let client = Client::new(shared.clone(), id, output);
+        Self { socket, shared, client, input: BytesMut::new(), frames: Frames::default(), room: None }
+    }
+
+    /// Serves the connection until one side ends it.
+    pub(super) async fn run(mut self) -> Result<()> {
+        // Without this an answer might wait in the kernel until a timer ends, for a next one to travel with it.
+        self.socket.as_ref().set_nodelay(true)?;
+        loop {
+            let idle = self.commands().await?;
+            self.client.flush().await;
+            self.client.output.write_all().await?;
+            let known = match idle {
+                Idle::Wants(known) => known,
+                Idle::Over => return self.client.output.shutdown().await,
+            };
+            if !self.read(known).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs all commands that have come.
+    async fn commands(&mut self) -> Result<Idle> {
+        loop {
+            while self.plain() {
+                // An endless stream of plain commands would starve other connections without this.
+                coop::consume_budget().await;
+                self.client.output.write_much().await?;
+            }
+            let bounds = self.client.bounds();
+            let words = match self.frames.next(&mut self.input, &bounds) {
+                Next::Command(words) => words,
+                Next::Part(known) => {
+                    return Ok(if self.hold(known).await { Idle::Wants(known) } else { Idle::Over });
+                }
+                Next::Bad(text) => {
+                    self.client.say(Reply::error(format_args!("Protocol error: {text}")));
+                    return Ok(Idle::Over);
+                }
+            };
+            match self.client.execute(&words).await {
+                Then::Next => {}
+                Then::Leave => return Ok(Idle::Over),
+                Then::Wait { copies, ms } => {
+                    if !self.wait(copies, ms).await? {
+                        return Ok(Idle::Over);
+                    }
+                }
+            }
+            drop(words);
+            if !self.hold(0).await {
+                return Ok(Idle::Over);
+            }
+            self.client.output.write_much().await?;
+        }
+    }
+
+    /// Runs the plain commands that come first, a few at a time. Returns whether there were any.
+    fn plain(&mut self) -> bool {
+        if self.room.is_some() || !self.frames.is_new() {
+            return false;
+        }
+        let bounds = self.client.bounds();
+        let mut done = 0;
+        for _ in 0..PLAIN_RUN {
+            let Some((command, len)) = plain::first(&self.input[done..], &bounds) else { break };
+            if !self.client.try_plain(command) {
+                break;
+            }
+            done += len;
+        }
+        self.input.advance(done);
+        done > 0
+    }
+
+    /// Takes room for a command of which this many bytes are known, and for what its client has queued. Returns whether
+    /// there is room: otherwise the client has got an error.
+    async fn hold(&mut self, known: usize) -> bool {
+        let wanted = known + self.client.queued_bytes();
+        let Some(more) = wanted.checked_sub(FREE) else {
+            if self.room.take().is_some() {
+                // Frees the buffer in which large commands came.
+                self.input = BytesMut::from(&self.input[..]);
+            }
+            return true;
+        };
+        let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
+        // Other clients may wait for these answers, and free the room that this one waits for.
+        self.client.flush().await;
+        if self.client.output.write_all().await.is_err() {
+            return false;
+        }
+        let Some(taken) = self.shared.commands.take(lacking).await else {
+            self.client.say(Reply::Error("BUSY too many bytes of large commands are on their way".into()));
+            return false;
+        };
+        match &mut self.room {
+            Some(room) => room.merge(taken),
+            None => self.room = Some(taken),
+        }
+        true
+    }
+
+    /// Reads more bytes. Returns whether more may follow.
+    async fn read(&mut self, known: usize) -> Result<bool> {
+        self.input.reserve(known.saturating_sub(self.input.len()).max(CHUNK));
+        let read = if self.room.is_some() {
+            let read = timeout(STALLED, self.socket.read_buf(&mut self.input)).await;
+            read.map_err(|_| Error::from(ErrorKind::TimedOut))??
+        } else {
+            // Read no more than a chunk at a time, however much room the buffer has.
+            self.socket.read_buf(&mut (&mut self.input).limit(CHUNK)).await?
+        };
+        Ok(read > 0)
+    }
+
+    /// Waits for members. Returns whether the connection is still open.
+    async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
+        self.client.output.write_all().await?;
+        let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
+        loop {
+            let others = self.client.copies();
+            if others >= copies || end.is_some_and(|end| Instant::now() >= end) {
+                self.client.say(Reply::Number(others));
+                return Ok(true);
+            }
+            let next = Instant::now() + POLL_INTERVAL;
+            sleep_until(end.map_or(next, |end| end.min(next))).await;
+            if self.is_gone() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether the other side has closed the connection and sent nothing before.
+    fn is_gone(&mut self) -> bool {
+        self.input.len() < CHUNK && matches!(self.socket.try_read_buf(&mut (&mut self.input).limit(CHUNK)), Ok(0))
+    }
+}

@@ -1,0 +1,218 @@
+//! The commands, and how many words each takes.
+
+use super::{frame::Words, reply::Reply};
+
+/// A command.
+#[derive(Debug)]
+pub(super) struct Spec {
+    /// Its name, in small letters.
+    pub(super) name: &'static str,
+    /// Words including its name; negative: at least so many.
+    pub(super) arity: i64,
+    /// Its flags, by Redis's names.
+    pub(super) flags: &'static [&'static str],
+    /// Where its keys are: the first, the last (from behind, if negative), the step from one to the next; 0: it has none.
+    pub(super) keys: (i64, i64, i64),
+    pub(super) kind: Kind,
+}
+
+/// The kinds of commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Append,
+    Auth,
+    Client,
+    Command,
+    Config,
+    DbSize,
+    Decr,
+    DecrBy,
+    Del,
+    Discard,
+    Echo,
+    Exec,
+    Exists,
+    Get,
+    GetDel,
+    GetRange,
+    GetSet,
+    Hello,
+    Incr,
+    IncrBy,
+    Info,
+    MGet,
+    MSet,
+    MSetNx,
+    Multi,
+    /// Known, and not implemented: the keys of a cluster don't expire yet.
+    Expiry,
+    /// Known, and refused for good.
+    Flush,
+    Ping,
+    Quit,
+    Reset,
+    Role,
+    Scan,
+    Select,
+    Set,
+    SetNx,
+    StrLen,
+    Type,
+    Unwatch,
+    VGet,
+    VSet,
+    Wait,
+    Watch,
+}
+
+const READ: &[&str] = &["readonly", "fast"];
+const WRITE: &[&str] = &["write", "denyoom"];
+const OTHER: &[&str] = &["loading", "stale"];
+const ONE: (i64, i64, i64) = (1, 1, 1);
+const ALL: (i64, i64, i64) = (1, -1, 1);
+const PAIRS: (i64, i64, i64) = (1, -1, 2);
+const NONE: (i64, i64, i64) = (0, 0, 0);
+
+const fn spec(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    keys: (i64, i64, i64),
+    kind: Kind,
+) -> Spec {
+    Spec { name, arity, flags, keys, kind }
+}
+
+/// In the order of their names.
+pub(super) const COMMANDS: &[Spec] = &[
+    spec("append", 3, WRITE, ONE, Kind::Append),
+    spec("auth", -2, OTHER, NONE, Kind::Auth),
+    spec("client", -2, OTHER, NONE, Kind::Client),
+    spec("command", -1, OTHER, NONE, Kind::Command),
+    spec("config", -2, OTHER, NONE, Kind::Config),
+    spec("dbsize", 1, READ, NONE, Kind::DbSize),
+    spec("decr", 2, WRITE, ONE, Kind::Decr),
+    spec("decrby", 3, WRITE, ONE, Kind::DecrBy),
+    spec("del", -2, WRITE, ALL, Kind::Del),
+    spec("discard", 1, OTHER, NONE, Kind::Discard),
+    spec("echo", 2, OTHER, NONE, Kind::Echo),
+    spec("exec", 1, OTHER, NONE, Kind::Exec),
+    spec("exists", -2, READ, ALL, Kind::Exists),
+    spec("expire", -3, WRITE, ONE, Kind::Expiry),
+    spec("expireat", -3, WRITE, ONE, Kind::Expiry),
+    spec("expiretime", 2, READ, ONE, Kind::Expiry),
+    spec("flushall", -1, WRITE, NONE, Kind::Flush),
+    spec("flushdb", -1, WRITE, NONE, Kind::Flush),
+    spec("get", 2, READ, ONE, Kind::Get),
+    spec("getdel", 2, WRITE, ONE, Kind::GetDel),
+    spec("getex", -2, WRITE, ONE, Kind::Expiry),
+    spec("getrange", 4, READ, ONE, Kind::GetRange),
+    spec("getset", 3, WRITE, ONE, Kind::GetSet),
+    spec("hello", -1, OTHER, NONE, Kind::Hello),
+    spec("incr", 2, WRITE, ONE, Kind::Incr),
+    spec("incrby", 3, WRITE, ONE, Kind::IncrBy),
+    spec("info", -1, OTHER, NONE, Kind::Info),
+    spec("mget", -2, READ, ALL, Kind::MGet),
+    spec("mset", -3, WRITE, PAIRS, Kind::MSet),
+    spec("msetnx", -3, WRITE, PAIRS, Kind::MSetNx),
+    spec("multi", 1, OTHER, NONE, Kind::Multi),
+    spec("persist", 2, WRITE, ONE, Kind::Expiry),
+    spec("pexpire", -3, WRITE, ONE, Kind::Expiry),
+    spec("pexpireat", -3, WRITE, ONE, Kind::Expiry),
+    spec("pexpiretime", 2, READ, ONE, Kind::Expiry),
+    spec("ping", -1, OTHER, NONE, Kind::Ping),
+    spec("psetex", 4, WRITE, ONE, Kind::Expiry),
+    spec("pttl", 2, READ, ONE, Kind::Expiry),
+    spec("quit", -1, OTHER, NONE, Kind::Quit),
+    spec("reset", 1, OTHER, NONE, Kind::Reset),
+    spec("role", 1, OTHER, NONE, Kind::Role),
+    spec("scan", -2, READ, NONE, Kind::Scan),
+    spec("select", 2, OTHER, NONE, Kind::Select),
+    spec("set", -3, WRITE, ONE, Kind::Set),
+    spec("setex", 4, WRITE, ONE, Kind::Expiry),
+    spec("setnx", 3, WRITE, ONE, Kind::SetNx),
+    spec("strlen", 2, READ, ONE, Kind::StrLen),
+    spec("ttl", 2, READ, ONE, Kind::Expiry),
+    spec("type", 2, READ, ONE, Kind::Type),
+    spec("unlink", -2, WRITE, ALL, Kind::Del),
+    spec("unwatch", 1, OTHER, NONE, Kind::Unwatch),
+    spec("vget", 2, READ, ONE, Kind::VGet),
+    spec("vset", 4, WRITE, ONE, Kind::VSet),
+    spec("wait", 3, OTHER, NONE, Kind::Wait),
+    spec("watch", -2, OTHER, ALL, Kind::Watch),
+];
+
+impl Spec {
+    /// Whether it may stand between MULTI and EXEC. Commands about this node, or that walk through many keys, can't be
+    /// answered at the head.
+    pub(super) fn fits_transactions(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::Auth | Kind::Hello | Kind::Scan | Kind::DbSize | Kind::Info | Kind::Role | Kind::Client
+        )
+    }
+
+    /// Whether a connection that hasn't sent the password may use it.
+    pub(super) fn is_for_strangers(&self) -> bool {
+        matches!(self.kind, Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset)
+    }
+}
+
+/// The command of this name.
+pub(super) fn named(name: &[u8]) -> Option<&'static Spec> {
+    let small = |byte: &u8| byte.to_ascii_lowercase();
+    let found = COMMANDS.binary_search_by(|spec| spec.name.bytes().cmp(name.iter().map(small)));
+    found.ok().map(|at| &COMMANDS[at])
+}
+
+/// The command that these words give, if it has as many as it needs.
+pub(super) fn find(words: &Words) -> Result<&'static Spec, Reply> {
+    let Some(spec) = words.first().and_then(|name| named(name)) else { return Err(unknown(words)) };
+    if fits(spec.arity, words.len()) { Ok(spec) } else { Err(wrong_number(spec.name)) }
+}
+
+/// Whether so many words are right.
+pub(super) fn fits(arity: i64, words: usize) -> bool {
+    let words = i64::try_from(words).unwrap_or(i64::MAX);
+    if arity < 0 { words >= -arity } else { words == arity }
+}
+
+/// The answer to a command with too many or too few words.
+pub(super) fn wrong_number(name: &str) -> Reply {
+    Reply::error(format_args!("wrong number of arguments for '{name}' command"))
+}
+
+/// The answer to an unknown command: it repeats the words, up to a length.
+fn unknown(words: &Words) -> Reply {
+    const SHOWN: usize = 128;
+    let shown = |word: &[u8], most: usize| String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned();
+    let name = words.first().map_or(String::new(), |name| shown(name, SHOWN));
+    let mut all = String::new();
+    for word in words.iter().skip(1) {
+        if all.len() >= SHOWN {
+            break;
+        }
+        all += &format!("'{}' ", shown(word, SHOWN - all.len()));
+    }
+    Reply::error(format_args!("unknown command '{name}', with args beginning with: {all}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_commands_ignore_case() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        for spec in COMMANDS {
+            assert_eq!(named(spec.name.to_ascii_uppercase().as_bytes()).unwrap().name, spec.name);
+        }
+        assert!(named(b"gett").is_none() && named(b"").is_none() && named(b"ge").is_none());
+    }
+
+    #[test]
+    fn arity_counts_the_name() {
+        assert!(fits(2, 2) && !fits(2, 3) && !fits(2, 1));
+        assert!(fits(-2, 2) && fits(-2, 9) && !fits(-2, 1));
+    }
+}

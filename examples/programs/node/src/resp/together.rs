@@ -1,0 +1,193 @@
+//! Combines plain writes of many connections: those that come while others are under way travel together next, in one
+//! update. They can share an answer, and a record, because they are unconditional and their answers say no more than
+//! that.
+
+use std::time::Duration;
+
+use artillery_ddata::{Error, Kv, Refusal};
+use tokio::{
+    sync::{
+        mpsc::{self, Receiver, Sender},
+        oneshot,
+    },
+    task::{JoinSet, yield_now},
+    time::timeout,
+};
+
+use super::{
+    failure::told,
+    reply::Reply,
+    script,
+    write::{MOST_BYTES, MOST_STEPS, Write, sizes},
+};
+
+/// How often an update yields to other connections before it leaves (`benches/README.md`).
+const YIELDS: usize = 16;
+/// Writes that wait behind an update wait no longer than this for it, whatever its delay.
+const MAX_UPDATE_WAIT: Duration = Duration::from_millis(5);
+/// Writes in the queue, at most; further ones wait for room.
+const QUEUE: usize = 1024;
+
+/// The queue of writes to combine.
+pub(super) struct Together(Sender<QueuedWrites>);
+
+/// Writes of one connection, in their order.
+struct QueuedWrites {
+    writes: Vec<Write>,
+    done: oneshot::Sender<Reply>,
+}
+
+impl QueuedWrites {
+    fn answer(self, done: Result<Reply, Error>) {
+        // The connection that asked may have ended.
+        drop(self.done.send(done.unwrap_or_else(|error| told(&error))));
+    }
+}
+
+impl Together {
+    /// Whether writes may travel with others: plain ones, small enough to leave room.
+    pub(super) fn takes(writes: &[Write]) -> bool {
+        let (bytes, steps) = sizes(writes);
+        bytes <= MOST_BYTES / 8 && steps <= MOST_STEPS / 4 && writes.iter().all(Write::is_plain)
+    }
+
+    /// `connections` counts those that there are.
+    pub(super) fn new(kv: &Kv, connections: impl Fn() -> usize + Send + Sync + 'static) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        tokio::spawn(carry(kv.clone(), receiver, connections));
+        Self(sender)
+    }
+
+    /// Makes writes of one connection. Returns the answer that each of them gets.
+    pub(super) async fn make(&self, writes: Vec<Write>) -> Reply {
+        let (done, reply) = oneshot::channel();
+        if self.0.send(QueuedWrites { writes, done }).await.is_err() {
+            return Reply::Error("BUSY this node is about to stop".into());
+        }
+        reply.await.unwrap_or_else(|_| Reply::Error("UNKNOWN this node is about to stop".into()))
+    }
+}
+
+/// Sends one update after the other, until the senders of the queue are gone.
+async fn carry(kv: Kv, mut queue: Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
+    let mut taken = Vec::new();
+    while queue.recv_many(&mut taken, QUEUE).await > 0 {
+        gather(&mut taken, &mut queue, &connections).await;
+        let mut under_way = JoinSet::new();
+        for update in updates(taken.drain(..)) {
+            under_way.spawn(make(kv.clone(), update));
+        }
+        let all = async { while under_way.join_next().await.is_some() {} };
+        drop(timeout(MAX_UPDATE_WAIT, all).await);
+        under_way.detach_all();
+    }
+}
+
+/// Lets connections that were answered just now send again. A connection waits for its writes, so once all have sent
+/// there is no other to yield to: each yield may cost a system call.
+async fn gather(taken: &mut Vec<QueuedWrites>, queue: &mut Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
+    for _ in 0..YIELDS {
+        if taken.len() + queue.len() >= connections() {
+            break;
+        }
+        yield_now().await;
+    }
+    while let Ok(more) = queue.try_recv() {
+        taken.push(more);
+    }
+}
+
+/// Puts writes into as few updates as their bytes and steps allow.
+fn updates(waiting: impl Iterator<Item = QueuedWrites>) -> Vec<Vec<QueuedWrites>> {
+    let (mut updates, mut bytes, mut steps) = (vec![Vec::new()], 0, 0);
+    for next in waiting {
+        let (more, others) = sizes(&next.writes);
+        (bytes, steps) = (bytes + more, steps + others);
+        if bytes > MOST_BYTES || steps > MOST_STEPS {
+            (bytes, steps) = (more, others);
+            updates.push(Vec::new());
+        }
+        if let Some(update) = updates.last_mut() {
+            update.push(next);
+        }
+    }
+    updates
+}
+
+async fn make(kv: Kv, update: Vec<QueuedWrites>) {
+    let writes = update.iter().flat_map(|waiting| &waiting.writes);
+    match script::make_plain(&kv, writes).await {
+        // The head may have other limits than this node, and the refusal doesn't say which write it concerns: so each
+        // is made by itself.
+        Err(Error::Refused { reason, .. }) if update.len() > 1 && is_about_content(&reason) => {
+            for waiting in update {
+                let done = script::make_plain(&kv, &waiting.writes).await;
+                waiting.answer(done);
+            }
+        }
+        done => update.into_iter().for_each(|waiting| waiting.answer(done.clone())),
+    }
+}
+
+/// Whether a part of the same writes might not be refused.
+fn is_about_content(refusal: &Refusal) -> bool {
+    use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
+    matches!(refusal, BatchSize { .. } | KeyTooLong { .. } | ManyChains | ValueTooLarge { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use super::*;
+    use crate::resp::write::{SetAnswer, When};
+
+    fn waiting(bytes: usize) -> QueuedWrites {
+        let (key, value) = ("k".into(), vec![0; bytes - 1].into());
+        let write = Write::Set { key, value, when: When::Always, answer: SetAnswer::Word };
+        QueuedWrites { writes: vec![write], done: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn an_update_is_full_before_the_next_begins() {
+        let lengths = |sizes: &[usize]| {
+            let updates = updates(sizes.iter().map(|bytes| waiting(*bytes)));
+            updates.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[1; 10]), [10]);
+        assert_eq!(lengths(&[MOST_BYTES / 8; 20]), [8, 8, 4]);
+        assert_eq!(lengths(&[1; MOST_STEPS]), [MOST_STEPS / 2; 2], "a set may be two steps");
+    }
+
+    #[test]
+    fn an_update_leaves_once_all_connections_have_come() {
+        let mut context = Context::from_waker(Waker::noop());
+        let (sender, mut queue) = mpsc::channel(QUEUE);
+        let mut taken = vec![waiting(1)];
+        assert!(pin!(gather(&mut taken, &mut queue, || 1)).poll(&mut context).is_ready(), "one connection");
+        {
+            let mut three = pin!(gather(&mut taken, &mut queue, || 3));
+            assert!(three.as_mut().poll(&mut context).is_pending());
+            assert!(sender.try_send(waiting(1)).is_ok());
+            assert!(three.as_mut().poll(&mut context).is_pending());
+            assert!(sender.try_send(waiting(1)).is_ok());
+            assert!(three.as_mut().poll(&mut context).is_ready());
+        }
+        assert_eq!(taken.len(), 3);
+        let mut four = pin!(gather(&mut taken, &mut queue, || 4));
+        let yields = (0..=YIELDS).position(|_| four.as_mut().poll(&mut context).is_ready());
+        assert_eq!(yields, Some(YIELDS), "a connection that doesn't write isn't waited for any longer");
+    }
+
+    #[test]
+    fn large_and_conditional_writes_travel_alone() {
+        assert!(Together::takes(&waiting(MOST_BYTES / 8).writes));
+        assert!(!Together::takes(&waiting(MOST_BYTES / 8 + 1).writes));
+        let (key, value) = ("k".into(), "v".into());
+        assert!(!Together::takes(&[Write::Set { key, value, when: When::Absent, answer: SetAnswer::Word }]));
+    }
+}

@@ -1,0 +1,180 @@
+//! Writes, one at a time. The answer that a write needs decides how it is made: preferred are requests that can be
+//! asked again after a failover, and answered from their record.
+
+use artillery_ddata::{
+    Batch, Error, Kv, Version,
+    kv::{Committed, Conflict, Expected, Taken},
+};
+use bytes::Bytes;
+
+use super::{failure::told, reply::Reply, script};
+
+/// Bytes of keys and values in one update, at most: larger ones would travel on streams of their own.
+pub(super) const MOST_BYTES: usize = 48 << 10;
+/// Steps of one update, and commands in one update, at most.
+pub(super) const MOST_STEPS: usize = 512;
+
+/// A write.
+#[derive(Debug, Clone)]
+pub(super) enum Write {
+    Set {
+        key: Bytes,
+        value: Bytes,
+        when: When,
+        answer: SetAnswer,
+    },
+    /// Puts all of these; with `absent` only if all keys are absent.
+    SetMany {
+        pairs: Vec<(Bytes, Bytes)>,
+        absent: bool,
+    },
+    Delete(Vec<Bytes>),
+    /// Deletes, and returns the old value.
+    Take(Bytes),
+    Append {
+        key: Bytes,
+        value: Bytes,
+    },
+    Add {
+        key: Bytes,
+        by: i64,
+    },
+    /// Puts, if the key has this version.
+    Swap {
+        key: Bytes,
+        expected: Version,
+        value: Bytes,
+    },
+}
+
+/// Under which condition a key is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    Absent,
+    Present,
+}
+
+/// The kinds of answers to a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetAnswer {
+    /// `OK`, or nothing if the condition didn't hold.
+    Word,
+    /// Whether it was done.
+    Flag,
+    /// What was there.
+    Old,
+}
+
+impl SetAnswer {
+    /// The answer to a set that was done or not, where the old value doesn't matter.
+    pub(super) fn of(self, done: bool) -> Reply {
+        match self {
+            Self::Flag => Reply::flag(done),
+            _ if done => Reply::OK,
+            _ => Reply::Absent,
+        }
+    }
+}
+
+impl Write {
+    /// Whether the write is unconditional and its answer says no more than that.
+    pub(super) fn is_plain(&self) -> bool {
+        match self {
+            Self::Set { when, answer, .. } => (*when, *answer) == (When::Always, SetAnswer::Word),
+            Self::SetMany { absent, .. } => !absent,
+            _ => false,
+        }
+    }
+
+    /// The bytes of its keys and values, and the steps that it takes at most.
+    pub(super) fn size(&self) -> (usize, usize) {
+        match self {
+            Self::Set { key, value, .. } | Self::Append { key, value } | Self::Swap { key, value, .. } => {
+                (key.len() + value.len(), 2)
+            }
+            Self::SetMany { pairs, .. } => {
+                (pairs.iter().map(|(key, value)| key.len() + value.len()).sum(), pairs.len() * 2)
+            }
+            Self::Delete(keys) => (keys.iter().map(Bytes::len).sum(), keys.len()),
+            Self::Take(key) | Self::Add { key, .. } => (key.len(), 1),
+        }
+    }
+
+    /// The lengths of its longest key and of its largest value.
+    pub(super) fn longest(&self) -> (usize, usize) {
+        match self {
+            Self::Set { key, value, .. } | Self::Append { key, value } | Self::Swap { key, value, .. } => {
+                (key.len(), value.len())
+            }
+            Self::SetMany { pairs, .. } => {
+                let longest = |of: fn(&(Bytes, Bytes)) -> usize| pairs.iter().map(of).max().unwrap_or(0);
+                (longest(|pair| pair.0.len()), longest(|pair| pair.1.len()))
+            }
+            Self::Delete(keys) => (keys.iter().map(Bytes::len).max().unwrap_or(0), 0),
+            Self::Take(key) | Self::Add { key, .. } => (key.len(), 0),
+        }
+    }
+
+    /// Makes this write by itself.
+    pub(super) async fn make(self, kv: &Kv) -> Reply {
+        self.made(kv).await.unwrap_or_else(|error| told(&error))
+    }
+
+    async fn made(self, kv: &Kv) -> Result<Reply, Error> {
+        Ok(match self {
+            plain if plain.is_plain() => script::make_plain(kv, [&plain]).await?,
+            Self::Set { key, value, when: When::Absent, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
+                answer.of(kv.compare_and_swap(key, Version::NONE, value).await?.is_ok())
+            }
+            Self::Set { key, value, when: When::Present, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
+                let batch = Batch::new().require(&key, Expected::Present).put(&key, value);
+                answer.of(kv.write(batch).await?.is_ok())
+            }
+            Self::SetMany { pairs, .. } => set_absent(kv, &pairs).await?,
+            Self::Delete(ref keys) if let [key] = keys.as_slice() => {
+                let batch = Batch::new().require(key, Expected::Present).delete(key);
+                Reply::flag(kv.write(batch).await?.is_ok())
+            }
+            Self::Take(key) => match kv.get_delete(key).await?.result {
+                Taken::Nothing => Reply::Absent,
+                Taken::Value(taken) => Reply::Value(taken.value),
+                _ => Reply::Error("UNKNOWN the key was deleted; what it held is known no more".into()),
+            },
+            Self::Append { key, value } => count(kv.append(key, value).await?.result),
+            Self::Add { key, by } => Reply::Number(kv.increment(key, by).await?.result),
+            Self::Swap { key, expected, value } => swapped(kv.compare_and_swap(key, expected, value).await?),
+            write => script::make(kv, &[write]).await.pop().unwrap_or(Reply::Absent),
+        })
+    }
+}
+
+/// The sizes of all of these together.
+pub(super) fn sizes(writes: &[Write]) -> (usize, usize) {
+    let sizes = writes.iter().map(Write::size);
+    sizes.fold((0, 0), |(bytes, steps), (more, others)| (bytes + more, steps + others))
+}
+
+/// Sets all keys if all are absent.
+async fn set_absent(kv: &Kv, pairs: &[(Bytes, Bytes)]) -> Result<Reply, Error> {
+    let batch = pairs.iter().fold(Batch::new(), |batch, (key, _)| batch.require(key, Expected::Absent));
+    let batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
+    Ok(Reply::flag(kv.write(batch).await?.is_ok()))
+}
+
+fn swapped(result: Result<Committed, Conflict>) -> Reply {
+    match result {
+        Ok(done) => Reply::text(done.version.to_string()),
+        Err(conflict) => conflict_with(conflict.version()),
+    }
+}
+
+/// The answer when the key has another version.
+pub(super) fn conflict_with(version: Version) -> Reply {
+    Reply::Error(format!("CONFLICT {version}").into())
+}
+
+/// A number of bytes.
+pub(super) fn count(count: u64) -> Reply {
+    Reply::Number(i64::try_from(count).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,144 @@
+//! From the command line to the settings of the library.
+
+use std::time::Duration;
+
+use artillery_ddata::{
+    Node, NodeBuilder,
+    config::{Config, Threads},
+};
+use artillery_programs::{exit::Failure, secret::Admission};
+
+use super::args::NodeArgs;
+
+/// Room for a key and headers beside the largest value of a frame.
+const FRAME_MARGIN: usize = 512 << 10;
+
+/// The builder of a node, by its command line.
+pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
+    let admission = args.identity.admission()?;
+    if admission.is_development() {
+        allow_development(args)?;
+    }
+    let config = config(args);
+    config.validate().map_err(|problems| {
+        let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Failure::usage(texts.join("; "))
+    })?;
+    let mut builder = Node::from_config(config);
+    if let Some(secret) = args.identity.also_trusted()? {
+        builder = builder.also_trust_secret(secret);
+    }
+    if !args.found_after.is_empty() {
+        builder = builder.found_after(args.found_after.clone());
+    }
+    if !args.join_after.is_empty() {
+        builder = builder.join_after(args.join_after.clone());
+    }
+    Ok(match admission {
+        Admission::Secret(secret) | Admission::Development(secret) => builder.secret(secret),
+        Admission::Certificates(identity) => builder.identity(identity),
+    })
+}
+
+/// With the public development secret, the node must not be reachable from beyond loopback.
+fn allow_development(args: &NodeArgs) -> Result<(), Failure> {
+    let advertised = args.advertise.unwrap_or(args.listen);
+    for (flag, addr) in [("--listen", args.listen), ("--advertise", advertised)] {
+        if !addr.ip().is_loopback() {
+            let way = "beyond loopback, a secret must be given (--secret-file or ARTILLERY_SECRET)";
+            return Err(Failure::usage(format!("{flag} {addr}: {way}")));
+        }
+    }
+    tracing::warn!("no secret is given: using the development secret, on loopback only");
+    Ok(())
+}
+
+fn config(args: &NodeArgs) -> Config {
+    let mut config = Config::default();
+    config.cluster = args.cluster.clone();
+    config.name = args.name.clone();
+    config.expect = args.expect;
+    config.chains.replicas = args.replicas;
+    config.chains.min_members = args.min_members;
+    config.chains.mode = args.mode.into();
+    config.discovery.mdns = !args.no_mdns;
+    config.discovery.interface = args.interface.clone();
+    config.discovery.seeds = args.seeds.iter().map(ToString::to_string).collect();
+    config.transport = args.link.transport(args.listen);
+    config.transport.advertise = args.advertise;
+    config.lease.duration = Duration::from_millis(args.lease_ms);
+    config.lease.drift_ppm = args.drift_ppm;
+    config.suspect = args.suspect_ms.map_or(config.lease.duration / 2, Duration::from_millis);
+    config.slow = Duration::from_millis(args.slow_ms);
+    config.limits.window_bytes = args.window_bytes.0;
+    config.limits.backlog_bytes = args.backlog_bytes.0;
+    config.limits.queue_bytes = args.queue_bytes.0;
+    config.limits.max_value_bytes = args.max_value_bytes.0;
+    config.threads = match usize::from(args.threads) {
+        1 => Threads::Shared,
+        more => Threads::Own { chains: more.saturating_sub(2) },
+    };
+    let largest = args.max_value_bytes.0.saturating_add(FRAME_MARGIN);
+    config.transport.max_frame_bytes = config.transport.max_frame_bytes.max(largest);
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use artillery_core::config::Congestion;
+
+    fn parse(flags: &[&str]) -> NodeArgs {
+        NodeArgs::parse_from(["node", "--secret", "0123456789abcdef"].iter().chain(flags))
+    }
+
+    #[test]
+    fn flags_reach_the_settings() {
+        let args =
+            parse(&["--expect", "5", "--mode", "cr", "--no-mdns", "--seed", "db-1:7400", "--window-bytes", "1MiB"]);
+        let config = config(&args);
+        assert_eq!((config.expect, config.limits.window_bytes, config.discovery.mdns), (5, 1 << 20, false));
+        assert_eq!(config.chains.mode, artillery_ddata::Mode::Classic);
+        assert_eq!(config.discovery.seeds, ["db-1:7400"]);
+        let config = super::config(&parse(&["--lease-ms", "3000", "--drift-ppm", "7"]));
+        assert_eq!((config.lease.duration, config.lease.drift_ppm), (Duration::from_secs(3), 7));
+        assert_eq!(config.suspect, Duration::from_millis(1500));
+        assert_eq!(super::config(&parse(&["--suspect-ms", "800"])).suspect, Duration::from_millis(800));
+        let far = super::config(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
+        assert_eq!((far.congestion, far.stream_window_bytes), (Congestion::Bbr, 32 << 20));
+        assert_eq!(far.connection_window_bytes, 256 << 20);
+        assert_eq!(super::config(&parse(&[])).threads, Threads::Shared);
+        assert_eq!(super::config(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });
+        let refused = builder(&parse(&["--lease-ms", "1"])).map(|_| ()).unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("lease.duration"), "{refused}");
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        let (ours, theirs) = (config(&parse(&[])), Config::default());
+        assert_eq!(ours.cluster, theirs.cluster);
+        assert_eq!((ours.expect, ours.chains), (theirs.expect, theirs.chains));
+        assert_eq!(ours.limits.window_bytes, theirs.limits.window_bytes);
+        assert_eq!(ours.limits.backlog_bytes, theirs.limits.backlog_bytes);
+        assert_eq!(ours.limits.queue_bytes, theirs.limits.queue_bytes);
+        assert_eq!(ours.limits.max_value_bytes, theirs.limits.max_value_bytes);
+        assert_eq!(ours.transport, theirs.transport);
+        assert_eq!((ours.lease.duration, ours.suspect), (theirs.lease.duration, theirs.suspect));
+        assert_eq!(ours.lease.drift_ppm, theirs.lease.drift_ppm);
+    }
+
+    #[test]
+    fn larger_values_get_larger_frames() {
+        assert!(config(&parse(&["--max-value-bytes", "128MiB"])).validate().is_ok());
+    }
+
+    #[test]
+    fn the_development_secret_is_refused_beyond_loopback() {
+        let args = NodeArgs::parse_from(["node", "--listen", "0.0.0.0:0"]);
+        let refused = allow_development(&args).unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("--listen"), "{refused}");
+        assert!(allow_development(&NodeArgs::parse_from(["node"])).is_ok());
+    }
+}

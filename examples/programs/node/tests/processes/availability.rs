@@ -1,0 +1,129 @@
+//! A node that refuses everything would be safe. So this test shows that requests far from a fault succeed, at every
+//! node, and that the nodes serve them themselves.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
+};
+
+use artillery_ddata::Kv;
+use artillery_processes::{Members, setting};
+use tokio::{task::JoinSet, time::sleep};
+
+/// Clients of each node; each reads and writes by turns.
+const CLIENTS: usize = 3;
+/// Reads among ten operations.
+const READS: u64 = 9;
+/// The time after a fault, and after its end, in which anything may fail.
+const FAULT: Duration = Duration::from_secs(3);
+const HEAL: Duration = Duration::from_secs(5);
+/// The time that is measured in between.
+const QUIET: Duration = Duration::from_secs(2);
+/// An operation that doesn't succeed within this time has failed.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Figures {
+    all: AtomicU64,
+    done: AtomicU64,
+}
+
+/// The load by the clients of each node, as long as it runs.
+struct Load {
+    over: Arc<AtomicBool>,
+    figures: BTreeMap<String, Arc<Figures>>,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    async fn start(members: &Members) -> Self {
+        let mut load = Self { over: Arc::default(), figures: BTreeMap::new(), clients: JoinSet::new() };
+        for (name, kvs) in members.kvs_of_each(CLIENTS).await {
+            let figures = load.figures.entry(name.clone()).or_default();
+            for (client, kv) in kvs.into_iter().enumerate() {
+                let key = format!("{name}/{client}");
+                load.clients.spawn(operate(kv.with_timeout(CALL_TIMEOUT), key, figures.clone(), load.over.clone()));
+            }
+        }
+        load
+    }
+
+    async fn end(mut self) -> BTreeMap<String, (u64, u64)> {
+        self.over.store(true, SeqCst);
+        while let Some(done) = self.clients.join_next().await {
+            done.unwrap();
+        }
+        let of = |figures: &Figures| (figures.all.load(SeqCst), figures.done.load(SeqCst));
+        self.figures.iter().map(|(name, figures)| (name.clone(), of(figures))).collect()
+    }
+}
+
+async fn operate(kv: Kv, key: String, figures: Arc<Figures>, over: Arc<AtomicBool>) {
+    for n in 0u64.. {
+        if over.load(SeqCst) {
+            return;
+        }
+        let done = if n % 10 < READS { kv.get(&key).await.is_ok() } else { kv.put(&*key, "value").await.is_ok() };
+        figures.all.fetch_add(1, Relaxed);
+        figures.done.fetch_add(u64::from(done), Relaxed);
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The reads that a node served itself, and the requests that it forwarded.
+async fn reads(members: &Members, name: &str) -> (u64, u64) {
+    let status = members.status(&members.line(name, "addr")).await.unwrap();
+    let node = status["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap();
+    let count = |field: &str| node["reads"][field].as_u64().unwrap();
+    (count("local_clean") + count("version_query"), count("forwarded"))
+}
+
+async fn measure(members: &Members, when: &str) {
+    let names = members.serving(members.addrs().len()).await;
+    let load = Load::start(members).await;
+    let mut before = BTreeMap::new();
+    for name in &names {
+        before.insert(name, reads(members, name).await);
+    }
+    // The length of the measurement, not a wait for a condition.
+    sleep(QUIET).await;
+    let mut shares = BTreeMap::new();
+    for name in &names {
+        let ((own, forwarded), (own_before, forwarded_before)) = (reads(members, name).await, before[name]);
+        shares.insert(name.clone(), (own - own_before, forwarded - forwarded_before));
+    }
+    for (name, (all, done)) in load.end().await {
+        let (own, forwarded) = shares[&name];
+        println!(
+            "{when}, {name}: {done} of {all} operations done; {own} reads served by itself, {forwarded} handed on"
+        );
+        assert!(all >= 100 && done * 100 >= all * 99, "{when}, {name}: {done} of {all}");
+        assert!(own >= 50 && own * 100 >= (own + forwarded) * 15, "{when}, {name}: {own}, {forwarded} handed on");
+    }
+}
+
+/// Of `AVAILABILITY_PLACES` (1) places, the head first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn far_from_faults_every_node_serves_by_itself() {
+    let places = setting("AVAILABILITY_PLACES", 1) as usize;
+    let mut members = Members::start(&[]).await;
+    measure(&members, "quiet").await;
+    for (at, place) in ["head", "middle", "tail"].into_iter().enumerate().take(places) {
+        let name = members.serving(3).await.swap_remove(at);
+        members.kill(&name).await;
+        // The bound of the promise, not a condition.
+        sleep(FAULT).await;
+        measure(&members, &format!("without the {place}")).await;
+        let node = members.begin(&["--name", &name]);
+        members.add(node).await;
+        sleep(HEAL).await;
+        measure(&members, &format!("with a {place} again")).await;
+    }
+}

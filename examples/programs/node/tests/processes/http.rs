@@ -1,0 +1,51 @@
+//! The HTTP port of a node.
+
+use artillery_processes::{Cluster, Node, assert_documented, documented, token};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Status code and body.
+pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[tokio::test]
+async fn health_ready_and_status_are_answered() {
+    let cluster = Cluster::start(&["--http", "127.0.0.1:0"]).await;
+    for line in &cluster.lines {
+        let http = line["http"].as_str().unwrap();
+        assert_eq!(get(http, "/health", "").await.0, 200);
+        assert_eq!(get(http, "/ready", "").await.0, 200);
+        let (code, body) = get(http, "/status", "").await;
+        let status: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((code, &status["node"], &status["role"]), (200, &line["node"], &line["role"]));
+        assert_eq!(status["chains"][0]["epoch"], 1);
+        assert_documented(&documented("`GET /status` of a node"), &status, "/status");
+        assert_eq!(get(http, "/other", "").await.0, 404);
+    }
+}
+
+#[tokio::test]
+async fn requests_without_the_token_are_refused() {
+    let token = token();
+    let file = std::env::temp_dir().join(format!("artillery-{token}"));
+    std::fs::write(&file, format!("{token}\n")).unwrap();
+    let (name, path) = (format!("test-{token}"), file.to_str().unwrap());
+    let flags = ["--expect", "1", "--no-mdns", "--http", "127.0.0.1:0", "--port-password-file", path];
+    let mut node = Node::start(&name, &token, &flags);
+    let line = node.ready().await;
+    std::fs::remove_file(&file).unwrap();
+    let http = line["http"].as_str().unwrap();
+    assert_eq!(get(http, "/status", "").await.0, 401);
+    assert_eq!(get(http, "/status", "Authorization: Bearer wrong\r\n").await.0, 401);
+    assert_eq!(get(http, "/status", &format!("Authorization: Bearer {token}\r\n")).await.0, 200);
+}

@@ -1,0 +1,21 @@
+//! The program as people and scripts run it: real processes, real sockets, mDNS on loopback.
+
+mod abuse;
+mod appends;
+mod availability;
+mod counters;
+mod exposition;
+mod failover;
+mod faults;
+mod forming;
+mod http;
+mod joiner;
+mod leaving;
+mod metrics;
+mod overload;
+mod parked;
+mod resp;
+mod restart_all;
+mod rotation;
+mod strangers;
+mod usage;

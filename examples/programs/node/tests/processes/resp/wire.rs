@@ -1,0 +1,110 @@
+//! The protocol's bytes, without a client library between.
+
+use artillery_processes::TEST_TIMEOUT;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
+
+/// A connection.
+pub(super) struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// The bytes of a command.
+pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend(*word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+impl Wire {
+    pub(super) async fn to(addr: &str) -> Self {
+        Self { stream: TcpStream::connect(addr).await.unwrap(), read: Vec::new() }
+    }
+
+    /// Like [`Wire::to`], with small buffers, so that hardly any bytes are on their way to a client that doesn't read.
+    pub(super) async fn narrow(addr: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        Self { stream: socket.connect(addr.parse().unwrap()).await.unwrap(), read: Vec::new() }
+    }
+
+    pub(super) async fn write(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Writes as much as the node reads before it closes the connection.
+    pub(super) async fn burden(&mut self, bytes: &[u8]) {
+        drop(self.stream.write_all(bytes).await);
+    }
+
+    /// Sends commands in one write.
+    pub(super) async fn send(&mut self, commands: &[&[&str]]) {
+        let bytes = |words: &&[&str]| command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+        let all: Vec<_> = commands.iter().flat_map(bytes).collect();
+        self.write(&all).await;
+    }
+
+    /// Sends a command, and takes the answer.
+    pub(super) async fn call(&mut self, words: &[&str]) -> String {
+        self.send(&[words]).await;
+        self.reply().await
+    }
+
+    /// The bytes of the next answer, as text; what is no UTF-8 is shown as Latin 1 would.
+    pub(super) async fn reply(&mut self) -> String {
+        loop {
+            if let Some(end) = end(&self.read, 0) {
+                return latin(self.read.drain(..end).as_slice());
+            }
+            assert!(self.more().await, "closed behind {:?}", latin(&self.read));
+        }
+    }
+
+    /// The next `len` bytes, with any content.
+    pub(super) async fn bytes(&mut self, len: usize) -> Vec<u8> {
+        while self.read.len() < len && self.more().await {}
+        let len = len.min(self.read.len());
+        self.read.drain(..len).collect()
+    }
+
+    /// Whether nothing but the end of the stream follows.
+    pub(super) async fn is_closed(&mut self) -> bool {
+        !self.more().await && self.read.is_empty()
+    }
+
+    async fn more(&mut self) -> bool {
+        let read = timeout(TEST_TIMEOUT, self.stream.read_buf(&mut self.read)).await.expect("no answer came");
+        // A client that is cut off while it sends may see a reset instead of an end.
+        read.unwrap_or(0) > 0
+    }
+}
+
+pub(super) fn latin(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// Where the answer that begins at `at` ends, if it is there.
+fn end(bytes: &[u8], at: usize) -> Option<usize> {
+    let line = bytes[at..].windows(2).position(|pair| pair == b"\r\n")? + at;
+    let number = || std::str::from_utf8(&bytes[at + 1..line]).unwrap().parse::<i64>().unwrap();
+    let behind = line + 2;
+    match bytes[at] {
+        b'$' | b'=' if number() < 0 => Some(behind),
+        b'$' | b'=' => Some(behind + number() as usize + 2).filter(|end| *end <= bytes.len()),
+        b'*' => (0..number().max(0)).try_fold(behind, |at, _| begun(bytes, at)),
+        b'%' => (0..number() * 2).try_fold(behind, |at, _| begun(bytes, at)),
+        _ => Some(behind),
+    }
+}
+
+fn begun(bytes: &[u8], at: usize) -> Option<usize> {
+    if at < bytes.len() { end(bytes, at) } else { None }
+}

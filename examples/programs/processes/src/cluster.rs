@@ -1,0 +1,70 @@
+//! A cluster of three nodes.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{CTL, NODE, expect, program::command, running::Node, token};
+
+/// Nodes that form a cluster of their own.
+pub struct Cluster {
+    /// Its name, which no other cluster has.
+    pub name: String,
+    /// Its secret.
+    pub secret: String,
+    /// Head first.
+    pub nodes: Vec<Node>,
+    /// Their addresses, in the same order.
+    pub addrs: Vec<String>,
+    /// Their ready lines, in the same order.
+    pub lines: Vec<Value>,
+}
+
+impl Cluster {
+    /// Three nodes with the cluster's name, the secret and these flags.
+    pub async fn start(flags: &[&str]) -> Self {
+        Self::begin(|name, secret| Node::start(name, secret, flags)).await
+    }
+
+    /// Like [`Cluster::start`], with a variable of the environment.
+    pub async fn start_with((variable, value): (&str, &str), flags: &[&str]) -> Self {
+        Self::begin(|name, secret| {
+            let mut command = command(&NODE, Some(secret), &[&["--cluster", name], flags].concat());
+            command.env(variable, value);
+            Node::spawn(command)
+        })
+        .await
+    }
+
+    async fn begin(start: impl Fn(&str, &str) -> Node) -> Self {
+        // Now: nodes would run for minutes, in the middle of a test, while it is built.
+        LazyLock::force(&CTL);
+        let (name, secret) = (format!("test-{}", token()), token());
+        let mut starting = JoinSet::new();
+        for _ in 0..3 {
+            let mut node = start(&name, &secret);
+            starting.spawn(async move { (node.ready().await, node) });
+        }
+        let mut ready = starting.join_all().await;
+        let place = |line: &Value| ["head", "middle", "tail"].iter().position(|role| line["role"] == *role);
+        ready.sort_by_key(|(line, _)| place(line));
+        let roles: Vec<_> = ready.iter().map(|(line, _)| line["role"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(roles, ["head", "middle", "tail"]);
+        let (lines, nodes): (Vec<_>, Vec<_>) = ready.into_iter().unzip();
+        let addrs = lines.iter().map(|line| line["addr"].as_str().unwrap().to_owned()).collect();
+        Self { name, secret, nodes, addrs, lines }
+    }
+
+    /// Runs `ctl` at one node, without mDNS. Insists on the exit code.
+    pub async fn ctl(&self, addr: &str, code: i32, args: &[&str]) -> (String, String) {
+        let all = [&["--cluster", &self.name, "--no-mdns", "--seed", addr], args].concat();
+        expect(code, &CTL, Some(&self.secret), &all).await
+    }
+
+    /// Runs `ctl --json` at the head.
+    pub async fn json(&self, code: i32, args: &[&str]) -> Value {
+        let (out, _) = self.ctl(&self.addrs[0], code, &[args, &["--json"]].concat()).await;
+        serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap()
+    }
+}

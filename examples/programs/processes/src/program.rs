@@ -1,0 +1,115 @@
+//! Finds the programs, and runs them to their end.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{self, Output, Stdio},
+    sync::LazyLock,
+    time::SystemTime,
+};
+
+use tokio::{process::Command, time::timeout};
+
+use crate::TEST_TIMEOUT;
+
+/// The path of a program that is there and up to date once it is looked at.
+type Program = LazyLock<String>;
+
+/// `node`.
+pub static NODE: Program = LazyLock::new(|| built("node"));
+/// `ctl`.
+pub static CTL: Program = LazyLock::new(|| built("ctl"));
+/// `chaos`.
+pub static CHAOS: Program = LazyLock::new(|| built("chaos"));
+/// `quickstart`.
+pub static QUICKSTART: Program = LazyLock::new(|| built("quickstart"));
+
+/// The sources of programs apart from their own: a program older than one of these must be built again.
+const SHARED_SOURCES: [&str; 4] =
+    ["artillery-core/src", "artillery-ddata/src", "artillery-ddata/proto/src", "examples/programs/common/src"];
+
+/// The path of a program, beside the test that runs. Cargo builds the programs of those packages whose tests it runs: all
+/// programs with `--workspace`, one with `-p`. The others may be missing or old then: they are built here.
+fn built(name: &str) -> String {
+    let test = env::current_exe().expect("a test knows where it is");
+    let folder =
+        test.parent().and_then(Path::parent).expect("tests stand in a folder of their own, below the programs");
+    let program = folder.join(name);
+    if !is_current(name, &program) {
+        build(name, folder);
+    }
+    program.into_os_string().into_string().expect("a path in UTF-8")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(3)
+        .expect("this package stands below the workspace")
+        .to_owned()
+}
+
+/// Whether the program is there, and no source of it has changed since it was built.
+fn is_current(name: &str, program: &Path) -> bool {
+    let Some(built) = changed(program) else { return false };
+    let own = format!("examples/programs/{name}/src");
+    SHARED_SOURCES.into_iter().chain([own.as_str()]).all(|folder| is_older(&root().join(folder), built))
+}
+
+fn changed(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|found| found.modified()).ok()
+}
+
+/// Whether this file is older, or all files below this folder. Tests don't count: cargo builds no program for them.
+fn is_older(path: &Path, built: SystemTime) -> bool {
+    if path.file_stem().is_some_and(|stem| stem == "tests") {
+        return true;
+    }
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.all(|entry| entry.is_ok_and(|entry| is_older(&entry.path(), built))),
+        Err(_) => changed(path).is_some_and(|changed| changed <= built),
+    }
+}
+
+/// Builds a program as `cargo test` does, into this folder.
+fn build(name: &str, folder: &Path) {
+    let profile = match folder.file_name().and_then(|profile| profile.to_str()) {
+        Some("debug") | None => "test",
+        Some(profile) => profile,
+    };
+    let package = format!("artillery-{name}");
+    let mut cargo = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--locked", "--profile", profile, "-p", &package, "--bin", name, "--target-dir"]);
+    let built =
+        cargo.arg(folder.parent().expect("profiles stand in the folder of the target")).current_dir(root()).status();
+    assert!(built.expect("cargo is needed to build a program").success(), "{name} can't be built");
+}
+
+/// A program that is about to start.
+pub(crate) fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).env_remove("ARTILLERY_SECRET").stdin(Stdio::null()).kill_on_drop(true);
+    if let Some(secret) = secret {
+        command.env("ARTILLERY_SECRET", secret);
+    }
+    command
+}
+
+/// Runs a program to its end.
+pub async fn run(program: &str, secret: Option<&str>, args: &[&str]) -> Output {
+    let done = timeout(TEST_TIMEOUT, command(program, secret, args).output()).await;
+    done.unwrap_or_else(|_| panic!("{program} {args:?} didn't end")).unwrap()
+}
+
+/// The output of a program as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Like [`run`], and insists on an exit code. Returns standard output and standard error.
+pub async fn expect(code: i32, program: &str, secret: Option<&str>, args: &[&str]) -> (String, String) {
+    let done = run(program, secret, args).await;
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert_eq!(done.status.code(), Some(code), "{program} {args:?}\n{out}\n{err}");
+    (out, err)
+}

@@ -1,0 +1,119 @@
+//! Programs that run until they are ended.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+    sync::watch,
+    time::timeout,
+};
+
+use crate::{NODE, TEST_TIMEOUT, program::command};
+
+/// The lines of a stream, as they come.
+#[derive(Clone)]
+pub struct Lines(watch::Receiver<Vec<String>>);
+
+impl Lines {
+    fn of(pipe: impl tokio::io::AsyncRead + Unpin + Send + 'static) -> Self {
+        let (sender, receiver) = watch::channel(Vec::new());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(pipe).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                sender.send_modify(|all| all.push(line));
+            }
+        });
+        Self(receiver)
+    }
+
+    /// Those that have come so far.
+    pub fn all(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until the lines are enough. `None`: the program ended first, or took too long.
+    pub async fn until(&mut self, enough: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
+        let seen = timeout(TEST_TIMEOUT, self.0.wait_for(|lines| enough(lines))).await.ok()?;
+        seen.ok().map(|lines| lines.clone())
+    }
+}
+
+/// Bytes of memory that a process has in use.
+pub fn resident(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// A running `node`. Dropped: killed.
+pub struct Node {
+    child: Child,
+    /// Its standard output.
+    pub out: Lines,
+    /// Its standard error.
+    pub err: Lines,
+}
+
+impl Node {
+    /// Starts a node of this cluster, with more flags.
+    pub fn start(cluster: &str, secret: &str, more: &[&str]) -> Self {
+        let args = [&["--cluster", cluster], more].concat();
+        Self::of(&NODE, secret, &args)
+    }
+
+    /// Starts another program that runs until it is ended.
+    pub fn of(program: &str, secret: &str, args: &[&str]) -> Self {
+        Self::spawn(command(program, Some(secret), args))
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
+        Self { child, out, err }
+    }
+
+    /// Its ready line.
+    pub async fn ready(&mut self) -> Value {
+        self.ready_line().await.unwrap_or_else(|| panic!("no ready line; it said {:#?}", self.err.all()))
+    }
+
+    /// Its ready line; `None`: it ended before, or took too long.
+    pub async fn ready_line(&mut self) -> Option<Value> {
+        let lines = self.out.until(|lines| !lines.is_empty()).await?;
+        Some(serde_json::from_str(&lines[0]).unwrap())
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("a node has ended before its time")
+    }
+
+    /// Bytes of memory that it has in use.
+    pub fn resident(&self) -> u64 {
+        resident(self.id())
+    }
+
+    /// Waits until it has ended. Returns its exit code, unless a signal ended it.
+    pub async fn ended(&mut self) -> Option<i32> {
+        timeout(TEST_TIMEOUT, self.child.wait()).await.expect("a node didn't end").unwrap().code()
+    }
+
+    /// Sends it a signal, such as `-STOP`.
+    pub async fn signal(&self, signal: &str) {
+        let id = self.id().to_string();
+        Command::new("kill").args([signal, &id]).status().await.unwrap();
+    }
+
+    /// Asks it to stop, and waits until it has. Returns its exit code.
+    pub async fn stop(&mut self, signal: &str) -> Option<i32> {
+        self.signal(signal).await;
+        self.ended().await
+    }
+
+    /// Kills it, and waits until it has ended.
+    pub async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+}

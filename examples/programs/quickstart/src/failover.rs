@@ -1,0 +1,62 @@
+//! The loss of the head, and a new node that takes a place in the chain.
+
+use std::time::Duration;
+
+use artillery_ddata::{Node, Place};
+use artillery_programs::exit::Failure;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    form::Admission,
+    ledger::{Acked, Ledger},
+    summary::Story,
+};
+
+const NAME: &str = "dora";
+
+/// The longest that a failover, or a join, may take.
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Stops the head's node and starts another one. Returns the number of configuration changes that followed the loss.
+pub(super) async fn provoke(
+    story: &Story,
+    nodes: &mut Vec<Node>,
+    admission: &Admission,
+    ledger: &mut Ledger,
+) -> Result<u64, Failure> {
+    let before = nodes.len();
+    let gone = nodes.remove(0);
+    story.say(&format!("Now {}, the head, is stopped without a word, and the others go on writing …", gone.name()));
+    let begin = Instant::now();
+    gone.shutdown().await;
+    for node in nodes.iter() {
+        let (key, value) = (format!("{}/after", node.name()), format!("written without {}", gone.name()));
+        let done = node.kv().with_timeout(FAILOVER_TIMEOUT).put(&key, value.clone()).await?;
+        ledger.add(&key, Acked { version: done.version, value });
+    }
+    let pause = begin.elapsed().as_secs_f64();
+    let first = nodes.first().ok_or_else(|| Failure::failed("no node is left"))?;
+    seen(first, before - 1).await?;
+    let heads: Vec<_> = nodes.iter().filter(|node| node.role() == Place::Head).map(Node::name).collect();
+    story.say(&format!("After {pause:.1} s writes went on: {} is the head now.", heads.join(", ")));
+    let new = admission.builder(NAME).start().await.map_err(Failure::failed)?;
+    story.say(&format!("  {NAME} is new, and listens at {}", new.addr()));
+    nodes.push(new.clone());
+    let ready = timeout(FAILOVER_TIMEOUT, new.ready()).await;
+    ready.map_err(|_| Failure::failed(format!("{NAME} was not ready in time")))?.map_err(Failure::failed)?;
+    seen(&new, before).await?;
+    story.say(&format!("{NAME} has everything by now, and serves as the {}.", new.role()));
+    Ok(1)
+}
+
+/// Waits until a node serves in a chain of `members`.
+async fn seen(node: &Node, members: usize) -> Result<(), Failure> {
+    let seen = async {
+        while node.status().await.chains.first().is_none_or(|chain| !chain.open || chain.members.len() != members) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(FAILOVER_TIMEOUT, seen)
+        .await
+        .map_err(|_| Failure::failed(format!("there was no chain of {members} in time")))
+}

@@ -1,0 +1,135 @@
+//! `quickstart`: a whole cluster in one process, formed from nothing, which explains itself as it goes.
+
+mod clean;
+mod dirty;
+mod failover;
+mod form;
+mod ledger;
+mod summary;
+mod verify;
+mod write;
+
+use std::{process::ExitCode, time::Duration};
+
+use artillery_ddata::Node;
+use artillery_programs::{
+    args::{LogArgs, not_yet},
+    exit::{self, Failure},
+    log,
+    signals::Signals,
+};
+use clap::Parser;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use self::{
+    form::Admission,
+    ledger::Ledger,
+    summary::{Story, Summary},
+};
+
+/// Three nodes find each other, form a chain, and keep their promises, though one is lost and another one comes.
+///
+/// They run in this process, on loopback, and share nothing but the name of their cluster and its secret, both made up
+/// for this run. Exit code 1: a promise was broken, or no peer was found.
+#[derive(Debug, Parser)]
+#[command(name = "quickstart", version)]
+struct QuickstartArgs {
+    /// End with a summary in JSON, and tell the story on standard error
+    #[arg(long)]
+    json: bool,
+    /// Look for nobody: then no peer is found, which shows that nothing is faked
+    #[arg(long)]
+    no_mdns: bool,
+    /// Not yet: keep the data in this directory
+    #[arg(long, value_name = "DIR", value_parser = not_yet)]
+    data: Option<String>,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// The longest that the nodes may take to leave.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let args = QuickstartArgs::parse();
+    log::begin("quickstart", args.log.level);
+    exit::run(run(args))
+}
+
+async fn run(args: QuickstartArgs) -> Result<u8, Failure> {
+    let begin = Instant::now();
+    let mut signals = Signals::listen().map_err(Failure::failed)?;
+    let story = Story { aside: args.json };
+    let mut summary = Summary::default();
+    let admission = Admission::new(!args.no_mdns);
+    let mut nodes = form::start(&story, &admission).await?;
+    let played = tokio::select! {
+        played = play(&story, &admission, &mut nodes, &mut summary) => played,
+        () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
+    };
+    leave(&nodes).await;
+    summary.seconds = (begin.elapsed().as_secs_f64() * 100.0).round() / 100.0;
+    if args.json {
+        summary.print()?;
+    }
+    played?;
+    story.say(&format!("Every promise was kept, in {:.1} s.", summary.seconds));
+    Ok(exit::DONE)
+}
+
+async fn play(
+    story: &Story,
+    admission: &Admission,
+    nodes: &mut Vec<Node>,
+    summary: &mut Summary,
+) -> Result<(), Failure> {
+    form::chain(story, nodes, admission.mdns).await?;
+    summary.found_by = form::found_by(nodes);
+    summary.nodes = nodes.len();
+    let mut ledger = Ledger::default();
+    write::everywhere(story, nodes, &mut ledger).await?;
+    summary.acked = ledger.acked();
+    summary.clean_reads = clean::everywhere(story, nodes, &ledger).await?;
+    let met = dirty::provoke(story, nodes, &mut ledger).await?;
+    summary.acked = ledger.acked();
+    (summary.dirty_reads, summary.version_queries) = (met.reads, met.queries);
+    summary.failovers = failover::provoke(story, nodes, admission, &mut ledger).await?;
+    summary.acked = ledger.acked();
+    summary.verified = verify::everywhere(story, nodes, &ledger).await?;
+    if summary.found_by.is_none() {
+        return Err(Failure::failed("the nodes met, but not by mDNS"));
+    }
+    if summary.verified == summary.acked {
+        Ok(())
+    } else {
+        let lost = summary.acked - summary.verified;
+        Err(Failure::failed(format!("{lost} acknowledged writes were not read back at every node")))
+    }
+}
+
+/// Has all nodes leave at the same time, within [`LEAVE_TIMEOUT`].
+async fn leave(nodes: &[Node]) {
+    let mut leaving = JoinSet::new();
+    for node in nodes {
+        let node = node.clone();
+        leaving.spawn(async move { node.leave().await });
+    }
+    let _ = timeout(LEAVE_TIMEOUT, async { while leaving.join_next().await.is_some() {} }).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        QuickstartArgs::command().debug_assert();
+        let error = QuickstartArgs::try_parse_from(["quickstart", "--data", "x"]).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("not yet"), "{error}");
+    }
+}

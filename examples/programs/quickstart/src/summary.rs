@@ -1,0 +1,37 @@
+//! The story on the way, and the summary at the end.
+
+use artillery_programs::exit::Failure;
+use serde::Serialize;
+
+/// Tells the reader what is going on.
+pub(super) struct Story {
+    /// Print to standard error: standard output belongs to the summary.
+    pub(super) aside: bool,
+}
+
+impl Story {
+    pub(super) fn say(&self, line: &str) {
+        if self.aside { eprintln!("{line}") } else { println!("{line}") }
+    }
+}
+
+/// The summary as `docs/json.md` describes it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) found_by: Option<&'static str>,
+    pub(super) nodes: usize,
+    pub(super) acked: usize,
+    pub(super) verified: usize,
+    pub(super) clean_reads: Vec<u64>,
+    pub(super) dirty_reads: u64,
+    pub(super) version_queries: u64,
+    pub(super) failovers: u64,
+    pub(super) seconds: f64,
+}
+
+impl Summary {
+    pub(super) fn print(&self) -> Result<(), Failure> {
+        println!("{}", serde_json::to_string(self).map_err(Failure::failed)?);
+        Ok(())
+    }
+}

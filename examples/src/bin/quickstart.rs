@@ -1,5 +1,0 @@
-//! See `artillery_examples::quickstart`.
-
-fn main() -> std::process::ExitCode {
-    artillery_examples::quickstart::main()
-}
