@@ -81,8 +81,9 @@
 //!
 //! What decides stands in `artillery-proto`, which has no socket, clock, task or thread in it, and which the simulator
 //! drives as the network does. This crate runs it: [`Node`], [`Client`], [`Kv`] and [`Map`], and [`blocking`] for plain
-//! threads. Of the pure half it hands on what applications need: [`store`] (versions of every key), [`control`] (who forms
-//! a cluster, which chain stands where), [`wire`] (what nodes and clients say to each other).
+//! threads. [`kv`], [`map`], [`client`] and [`node`] hold what their calls give; [`config`] the settings of a node,
+//! [`error`] the reasons in an [`Error`], [`status`] and [`metrics`] what a node says of itself, [`admin`] the orders of
+//! an operator.
 //!
 //! # What is promised, and what is not yet
 //!

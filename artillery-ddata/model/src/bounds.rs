@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use artillery_proto::{node::CoordinatorMutant, replica};
+use artillery_proto::guards::Guards;
 
 /// Number of nodes. All of them serve at first.
 pub const NODES: usize = 3;
@@ -30,10 +30,10 @@ pub struct Bounds {
     pub in_flight: usize,
     /// Whether renewals and their answers may be late. If not, each one is processed in the step in which it is sent.
     pub late_renewals: bool,
-    /// A guard of the coordinator that is left out.
-    pub coordinator: Option<CoordinatorMutant>,
-    /// A guard of the replicas that is left out.
-    pub replica: Option<replica::Mutant>,
+    /// The guards that stand in the coordinator.
+    pub coordinator: Guards,
+    /// The guards that stand in the replicas.
+    pub replica: Guards,
 }
 
 impl Default for Bounds {
@@ -48,8 +48,8 @@ impl Default for Bounds {
             elections: 0,
             in_flight: 1,
             late_renewals: false,
-            coordinator: None,
-            replica: None,
+            coordinator: Guards::default(),
+            replica: Guards::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use artillery_model::{
     explore::{Explored, explore},
     same::compare,
 };
-use artillery_proto::{node::CoordinatorMutant, replica};
+use artillery_proto::guards::{Guards, Mutant};
 use clap::{Parser, ValueEnum};
 
 /// Explores a small chain exhaustively. Exit code 1: a property is broken, or not everything was explored.
@@ -90,15 +90,15 @@ impl Arguments {
             elections: self.elections.unwrap_or(elections),
             in_flight: self.in_flight.into(),
             late_renewals: self.late_renewals,
-            coordinator: (self.reorders > 0).then_some(CoordinatorMutant::ReorderOpen),
-            replica: None,
+            coordinator: (self.reorders > 0).then_some(Mutant::ReorderOpen).into(),
+            replica: Guards::default(),
         };
         match self.mutant {
             None => {}
-            Some(Guard::RemoveAtOnce) => bounds.coordinator = Some(CoordinatorMutant::RemoveAtOnce),
-            Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Some(CoordinatorMutant::NewLeaderDoesNotWait),
-            Some(Guard::IgnoreLease) => bounds.replica = Some(replica::Mutant::IgnoreLease),
-            Some(Guard::FollowTooSoon) => bounds.replica = Some(replica::Mutant::FollowTooSoon),
+            Some(Guard::RemoveAtOnce) => bounds.coordinator = Guards::without(Mutant::RemoveAtOnce),
+            Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Guards::without(Mutant::NewLeaderDoesNotWait),
+            Some(Guard::IgnoreLease) => bounds.replica = Guards::without(Mutant::IgnoreLease),
+            Some(Guard::FollowTooSoon) => bounds.replica = Guards::without(Mutant::FollowTooSoon),
         }
         bounds
     }

@@ -145,12 +145,13 @@ impl World {
             nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
         }
         let founder = NodeInfo { id: leader(), name: "leader".into(), addrs: Vec::new() };
-        let decider = Decider::new(founder, configs.clone(), settings);
+        let guarded = node::CoordinatorSettings { guards: bounds.coordinator, ..settings };
+        let decider = Decider::new(founder, configs.clone(), guarded);
         let mut new = Self {
             bounds,
             now: 0,
             nodes,
-            leader: Part::new(decider.with_coordinator_mutant(bounds.coordinator)),
+            leader: Part::new(decider),
             configs,
             log: Vec::new(),
             term: 0,

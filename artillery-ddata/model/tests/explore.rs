@@ -7,7 +7,7 @@ use artillery_model::{
     explore::{Explored, explore},
     same::compare,
 };
-use artillery_proto::node::CoordinatorMutant as Mutant;
+use artillery_proto::guards::{Guards, Mutant};
 
 /// In effect no time limit: these explorations are small.
 const ENDLESS: Duration = Duration::from_secs(3600);
@@ -34,14 +34,14 @@ fn write_and_read_during_a_loss_pass() {
 }
 
 /// A reorder in place of the fault, before or after a write begins.
-fn reordered(replica: Option<artillery_proto::replica::Mutant>) -> Bounds {
+fn reordered(replica: Guards) -> Bounds {
     Bounds {
         writes: 1,
         reads: false,
         ticks: 0,
         faults: 0,
         reorders: 1,
-        coordinator: Some(Mutant::ReorderOpen),
+        coordinator: Guards::without(Mutant::ReorderOpen),
         replica,
         ..Bounds::default()
     }
@@ -49,18 +49,19 @@ fn reordered(replica: Option<artillery_proto::replica::Mutant>) -> Bounds {
 
 #[test]
 fn write_during_a_reorder_passes() {
-    passes(reordered(None));
+    passes(reordered(Guards::ALL));
 }
 
 #[test]
 fn following_too_soon_is_caught() {
-    let bounds = reordered(Some(artillery_proto::replica::Mutant::FollowTooSoon));
+    let bounds = reordered(Guards::without(Mutant::FollowTooSoon));
     explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
 }
 
 #[test]
 fn early_removal_is_caught() {
-    let bounds = Bounds { writes: 1, ticks: 3, coordinator: Some(Mutant::RemoveAtOnce), ..Bounds::default() };
+    let bounds =
+        Bounds { writes: 1, ticks: 3, coordinator: Guards::without(Mutant::RemoveAtOnce), ..Bounds::default() };
     let (what, _) = explore(bounds, 1, false, ENDLESS).failure.expect("a failing run");
     assert_eq!(what, "what clients saw is linearizable");
     passes(Bounds { ticks: 3, writes: 0, ..Bounds::default() });

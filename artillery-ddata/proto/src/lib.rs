@@ -11,7 +11,11 @@
 //! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
 //! - [`store`]: versions of every key;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
-//! - [`node`]: a node's control state: its log, its lease and the orders to its chains.
+//! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
+//! - [`guards`]: the rules that a test can take out, to show that their absence is caught.
+
+#[macro_use]
+pub mod guards;
 
 pub mod api;
 pub mod control;

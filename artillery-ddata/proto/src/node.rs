@@ -9,8 +9,6 @@ mod acting;
 mod fork;
 mod interface;
 mod leaving;
-#[cfg(feature = "mutants")]
-mod mutant;
 mod ready;
 mod standing;
 mod succession;
@@ -24,11 +22,7 @@ use std::{
 };
 
 pub use self::interface::{NodeEvent, NodeInput, NodeOutput, NodeState, Successor, Unready};
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
 use self::{acting::Acting, leaving::Leaving, succession::Company};
-#[cfg(feature = "mutants")]
-pub use crate::control::coordinator::Mutant as CoordinatorMutant;
 pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, ProposalFate, Why};
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
@@ -39,6 +33,7 @@ use crate::{
         log::LogIndex,
         message::{Close, Promotion, Renewal, Renewed, Unsettled},
     },
+    guards::Guards,
     replica::ChainProgress,
     runner::{ChainOrder, Lease, Word},
 };
@@ -74,8 +69,7 @@ pub struct NodeMachine {
     company: Company,
     state: NodeState,
     outputs: VecDeque<NodeOutput>,
-    #[cfg(feature = "mutants")]
-    mutant: Option<Mutant>,
+    guards: Guards,
 }
 
 impl NodeMachine {
@@ -100,8 +94,7 @@ impl NodeMachine {
             company: Company::default(),
             state: NodeState { unready: Some(Unready::default()), ..NodeState::default() },
             outputs: VecDeque::new(),
-            #[cfg(feature = "mutants")]
-            mutant: None,
+            guards: settings.guards,
         };
         node.see_whether_serves();
         node.act();

@@ -18,7 +18,6 @@ mod history;
 mod incoming;
 mod links;
 mod log_matching;
-mod mutant;
 mod ordering;
 mod portion;
 mod promote;
@@ -55,7 +54,6 @@ pub use gate::{Gate, NotLocal, ReadCounters};
 use history::UpdateHistory;
 use incoming::Incoming;
 use links::{Cursor, PeerLink};
-pub use mutant::Mutant;
 use ordering::Joining;
 use promote::PromotedTail;
 use reads::{PendingRead, Reads};
@@ -159,10 +157,7 @@ impl Replica {
         store: Arc<dyn Store>,
         gate: Arc<Gate>,
     ) -> Self {
-        #[cfg(feature = "mutants")]
-        if let Some(mutant) = settings.mutant {
-            gate.take_out(mutant);
-        }
+        debug_assert_eq!(gate.guards(), settings.guards, "a gate and its replica have the same guards");
         Self {
             me,
             chain,
@@ -226,9 +221,8 @@ impl Replica {
                 self.read(now, PendingRead { token, query, mode, floor, deadline });
             }
             ReplicaInput::Lease(until) => {
-                let until = if self.is(Mutant::IgnoreLease) { Timestamp::MAX } else { until };
-                self.lease = until;
-                self.gate.lease(until);
+                self.lease = if allows!(self.settings.guards, IgnoreLease) { Timestamp::MAX } else { until };
+                self.gate.lease(self.lease);
             }
             ReplicaInput::Close { epoch, until } => self.close(now, epoch, until),
             ReplicaInput::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
@@ -312,14 +306,13 @@ impl Replica {
             .map(|member| (member.id, PeerLink::new(self.connected.contains(&member.id))))
             .collect();
         self.leave_epoch();
-        if self.is(Mutant::LoseInFlight)
-            && self.place.successor.is_some_and(|id| config.role(id) == Some(Role::Serving))
+        if allows!(self.settings.guards, LoseInFlight)
+            && let Some(id) = self.place.successor.filter(|&id| config.role(id) == Some(Role::Serving))
+            && let Some(peer) = self.peers.get_mut(&id)
         {
-            let behind = Cursor::at(self.history.last().sequence.next());
-            let successor = self.place.successor.and_then(|id| self.peers.get_mut(&id));
-            successor.into_iter().for_each(|peer| peer.cursor = peer.connected.then_some(behind));
+            peer.cursor = peer.connected.then(|| Cursor::at(self.history.last().sequence.next()));
         }
-        if self.is(Mutant::RollBackFirst) {
+        if allows!(self.settings.guards, RollBackFirst) {
             let keep = self.history.version_at(self.watermark).unwrap_or_default();
             self.cut(now, message::Truncate { said: self.history.last(), keep });
         }

@@ -16,8 +16,6 @@
 
 #[cfg(feature = "mutants")]
 mod fork;
-#[cfg(feature = "mutants")]
-mod mutant;
 mod output;
 #[cfg(test)]
 mod tests;
@@ -28,8 +26,6 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use slab::Slab;
 
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
 pub use self::{
     output::{ChainReadiness, RunnerOutput, Word},
     turn::{ChainOrder, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
@@ -39,6 +35,7 @@ use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     api::{Refusal, Reply},
     control::message::Promotion,
+    guards::Guards,
     message::ChainFrame,
     replica::{Gate, Halt, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings, Token},
     store::Store,
@@ -74,10 +71,9 @@ pub struct ChainRunner<C> {
     small_writes: u32,
     /// Since when something is put off.
     behind_since: Option<Timestamp>,
-    #[cfg(feature = "mutants")]
-    mutant: Option<Mutant>,
-    /// The reading that [`Mutant::KeepReading`] keeps.
-    #[cfg(feature = "mutants")]
+    guards: Guards,
+    /// The reading of the turn before, by which the mutant `KeepReading` decides.
+    #[cfg(any(test, feature = "mutants"))]
     kept: Option<Timestamp>,
 }
 
@@ -97,6 +93,7 @@ impl<C> ChainRunner<C> {
         gate: Arc<Gate>,
     ) -> Self {
         Self {
+            guards: settings.guards,
             replica: Replica::new(me, chain, settings, store, gate),
             callers: Slab::new(),
             history: None,
@@ -109,19 +106,9 @@ impl<C> ChainRunner<C> {
             halted: None,
             small_writes: 0,
             behind_since: None,
-            #[cfg(feature = "mutants")]
-            mutant: None,
-            #[cfg(feature = "mutants")]
+            #[cfg(any(test, feature = "mutants"))]
             kept: None,
         }
-    }
-
-    /// Leaves a guard out.
-    #[cfg(feature = "mutants")]
-    #[must_use]
-    pub fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
-        self.mutant = mutant;
-        self
     }
 
     /// The replica, to look at.
@@ -156,7 +143,9 @@ impl<C> ChainRunner<C> {
         mut more: impl FnMut(WriteLine) -> Option<W>,
     ) {
         let now = self.reading(&clock);
-        if let Some(lease) = self.next_lease(turn) {
+        // A lease comes first: behind requests, of which there always is one more, it would never be taken (trap 57).
+        let waits = allows!(self.guards, LeaseLast) && has_requests(turn);
+        if let Some(lease) = turn.lease.take_if(|_| !waits) {
             self.offered = lease;
             self.take_lease(now);
         }
@@ -212,7 +201,7 @@ impl<C> ChainRunner<C> {
 
     fn take_lease(&mut self, now: Timestamp) {
         let Lease { until, asked, stretch } = self.offered;
-        let counts = |mine| mine == stretch || self.takes_any_stretch();
+        let counts = |mine| mine == stretch || allows!(self.guards, TakeAnyStretch);
         if self.stretch.is_some_and(counts) && self.successor.is_none() {
             self.replica.handle(now, ReplicaInput::Lease(until));
             self.replica.handle(now, ReplicaInput::Served(asked));
@@ -284,7 +273,7 @@ impl<C> ChainRunner<C> {
     /// another: a session would be shown less than it has seen, and a watch pass over changes (docs/DESIGN.md §5.12, traps
     /// 58, 59).
     fn is_another(&self, history: Option<ClusterId>) -> bool {
-        !self.mixes_histories() && history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
+        !allows!(self.guards, MixHistories) && history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
     }
 
     /// What is to be done next.
@@ -402,25 +391,19 @@ impl<C> ChainRunner<C> {
         false
     }
 
-    #[cfg(not(feature = "mutants"))]
-    fn reading(&self, clock: impl Fn() -> Timestamp) -> Timestamp {
-        clock()
+    fn reading(&mut self, clock: impl Fn() -> Timestamp) -> Timestamp {
+        let now = clock();
+        #[cfg(any(test, feature = "mutants"))]
+        if allows!(self.guards, KeepReading) {
+            return self.kept.replace(now).unwrap_or(now);
+        }
+        now
     }
+}
 
-    #[cfg(not(feature = "mutants"))]
-    fn next_lease<R, W>(&self, turn: &mut Turn<R, W>) -> Option<Lease> {
-        turn.lease.take()
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn mixes_histories(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn takes_any_stretch(&self) -> bool {
-        false
-    }
+/// Whether a turn brings anything that may go before a lease.
+fn has_requests<R, W>(turn: &Turn<R, W>) -> bool {
+    !(turn.orders.is_empty() && turn.frames.is_empty() && turn.reads.is_empty() && turn.writes.is_empty())
 }
 
 /// The answer to a request during which another history began. What was read there says nothing about the request's own history,

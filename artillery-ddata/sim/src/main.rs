@@ -4,7 +4,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use artillery_sim::{
     hunt::hunt,
-    mutants::MutantName,
+    mutants::{HUNTED, Hunted, hunted},
     report::{MutantReport, ScenarioReport, mutant_list, scenario_list},
     runner::{Runner, run},
     scenario::Scenario,
@@ -27,7 +27,7 @@ struct Arguments {
     scenario: Choice<Scenario>,
     /// Takes a guard out and expects to be caught: one mutant, `all`, or `list` to see their names.
     #[arg(long, value_parser = mutant)]
-    mutant: Option<Choice<MutantName>>,
+    mutant: Option<Choice<Hunted>>,
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
@@ -55,8 +55,8 @@ fn scenario(name: &str) -> Result<Choice<Scenario>, String> {
     choose(name, Scenario::named)
 }
 
-fn mutant(name: &str) -> Result<Choice<MutantName>, String> {
-    choose(name, MutantName::named)
+fn mutant(name: &str) -> Result<Choice<Hunted>, String> {
+    choose(name, hunted)
 }
 
 fn main() -> ExitCode {
@@ -85,7 +85,7 @@ fn work(arguments: &Arguments) -> std::io::Result<bool> {
             Ok(true)
         }
         Some(Choice::One(mutant)) => mutants(arguments, &[mutant], &mut out),
-        Some(Choice::All) => mutants(arguments, &MutantName::ALL, &mut out),
+        Some(Choice::All) => mutants(arguments, &HUNTED, &mut out),
     }
 }
 
@@ -119,13 +119,13 @@ fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::R
     Ok(reports.iter().all(ScenarioReport::passed))
 }
 
-fn mutants(arguments: &Arguments, chosen: &[MutantName], out: &mut impl std::io::Write) -> std::io::Result<bool> {
+fn mutants(arguments: &Arguments, chosen: &[Hunted], out: &mut impl std::io::Write) -> std::io::Result<bool> {
     let most = arguments.seeds.unwrap_or(500);
     let mut reports = Vec::new();
-    for &mutant in chosen {
+    for &(mutant, usual) in chosen {
         let scenario = match arguments.scenario {
             Choice::One(scenario) => scenario,
-            _ => mutant.scenario(),
+            _ => usual,
         };
         let mut report = hunt(mutant, scenario, arguments.start, most);
         if chosen.len() == 1 {

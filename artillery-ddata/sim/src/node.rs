@@ -13,7 +13,6 @@ use artillery_proto::{
 
 use crate::{
     client::{Asked, place},
-    mutants::MutantName,
     network::Flight,
     rng::{Concern, Rng},
     scenario::Setup,
@@ -185,15 +184,13 @@ impl Node {
             incarnation: Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 },
         };
         let store = MemoryStore::with_seed(seed.wrapping_add(index as u64)).with_positions(place, 1);
-        let forgets = setup.mutant == Some(MutantName::ForgetNewKeys);
-        let store = Arc::new(if forgets { store.forgetting_new_keys() } else { store });
+        let store = Arc::new(store.with_guards(setup.guards));
         let failing = Arc::new(FailingStore::new(store.clone()));
         let slots = (0..setup.chains)
             .map(|chain| {
                 let chain = ChainId(chain as u32);
-                let gate = Arc::new(Gate::new(chain));
+                let gate = Arc::new(Gate::new(chain).with_guards(setup.guards));
                 let runner = ChainRunner::new(id, chain, settings(setup), failing.clone(), gate.clone());
-                let runner = runner.with_mutant(setup.mutant.and_then(MutantName::runner));
                 Slot { runner, gate, tick: None, tick_number: 0, tick_queued: false }
             })
             .collect();
@@ -259,7 +256,7 @@ fn settings(setup: &Setup) -> ReplicaSettings {
         joiner_buffer: setup.joiner_buffer,
         heartbeat: setup.heartbeat,
         resend: setup.resend,
-        mutant: setup.mutant.and_then(MutantName::guard),
+        guards: setup.guards,
         sessions: setup.session_bytes,
         answer: setup.answer,
         watch_steps: setup.watch_steps,

@@ -5,11 +5,12 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use artillery_proto::guards::Mutant;
 use serde::Serialize;
 
 use crate::{
     faults::Kind,
-    mutants::MutantName,
+    mutants::{HUNTED, is_convicted_by},
     oracle::Failure,
     scenario::{RECOVERY, SECOND, Scenario},
     shrink::{Shrunk, shrink},
@@ -205,7 +206,7 @@ impl fmt::Display for ScenarioReport {
 struct Violation<'a> {
     scenario: Scenario,
     seed: u64,
-    mutant: Option<MutantName>,
+    mutant: Option<Mutant>,
     failure: &'a Failure,
 }
 
@@ -230,7 +231,7 @@ impl fmt::Display for Violation<'_> {
 #[derive(Clone, Debug)]
 pub struct MutantReport {
     /// The guard that was taken out.
-    pub mutant: MutantName,
+    pub mutant: Mutant,
     /// The scenario in which it was hunted.
     pub scenario: Scenario,
     /// The seed that caught it, the number of seeds tried up to it, and the failure.
@@ -247,7 +248,7 @@ impl MutantReport {
     /// Whether clients or an invariant caught the mutant, and the same seeds pass without it.
     pub fn passed(&self) -> bool {
         self.baseline.is_none()
-            && self.caught.as_ref().is_some_and(|(_, _, failure)| self.mutant.is_convicted_by(failure.oracle))
+            && self.caught.as_ref().is_some_and(|(_, _, failure)| is_convicted_by(self.mutant, failure.oracle))
     }
 
     /// Shrinks the run that caught it.
@@ -266,7 +267,7 @@ impl MutantReport {
         MutantJson {
             name: self.mutant.name(),
             trap: self.mutant.trap(),
-            caught: failure.is_some_and(|failure| self.mutant.is_convicted_by(failure.oracle)),
+            caught: failure.is_some_and(|failure| is_convicted_by(self.mutant, failure.oracle)),
             oracle: failure.map(|failure| failure.oracle.name()),
             seeds: self.seeds(),
             baseline_passed: self.baseline.is_none(),
@@ -281,7 +282,7 @@ impl fmt::Display for MutantReport {
         match &self.caught {
             Some((seed, seeds, failure)) => {
                 let verdict =
-                    if self.mutant.is_convicted_by(failure.oracle) { "caught" } else { "NOT CAUGHT but noticed" };
+                    if is_convicted_by(self.mutant, failure.oracle) { "caught" } else { "NOT CAUGHT but noticed" };
                 writeln!(f, "{name} (trap {trap}): {verdict} by {} after {seeds} seeds of {scenario}", failure.oracle)?;
                 write!(
                     f,
@@ -357,7 +358,7 @@ pub fn scenario_list() -> String {
 /// The names that can be given for `--mutant`.
 pub fn mutant_list() -> String {
     let mut list = String::new();
-    for mutant in MutantName::ALL {
+    for (mutant, _) in HUNTED {
         let _ = writeln!(list, "{:<28} trap {}", mutant.name(), mutant.trap());
     }
     list

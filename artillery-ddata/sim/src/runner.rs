@@ -10,15 +10,16 @@ use std::{
     },
 };
 
+use artillery_proto::guards::Mutant;
+
 use crate::{
-    mutants::MutantName,
     oracle::{Failure, Oracle},
     scenario::Scenario,
     world::{Counts, Outcome, World},
 };
 
 /// Runs `scenario` with `seed`. A panic of the code under test is a failure like others.
-pub fn run(scenario: Scenario, seed: u64, mutant: Option<MutantName>, traced: bool) -> Outcome {
+pub fn run(scenario: Scenario, seed: u64, mutant: Option<Mutant>, traced: bool) -> Outcome {
     let world = || World::run_scenario(scenario, seed, scenario.setup(seed, mutant), traced);
     guard(world)
 }

@@ -7,7 +7,7 @@ mod leaves;
 mod names;
 mod setup;
 
-use artillery_proto::Mode;
+use artillery_proto::{Mode, guards::Mutant};
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
@@ -22,7 +22,6 @@ pub use self::{
 use crate::{
     client::Mix,
     faults::{self, Fault, Kind, Planned, play},
-    mutants::MutantName,
     rng::{Concern, Rng},
 };
 
@@ -221,10 +220,10 @@ impl Scenario {
     }
 
     /// The world of `seed`.
-    pub fn setup(self, seed: u64, mutant: Option<MutantName>) -> Setup {
+    pub fn setup(self, seed: u64, mutant: Option<Mutant>) -> Setup {
         let mut rng = Rng::new(seed, Concern::Setup);
         let mut setup = common(&mut rng);
-        setup.mutant = mutant;
+        setup.guards = mutant.into();
         match self {
             Self::Calm | Self::Lossy | Self::Links => {}
             Self::Slow => {

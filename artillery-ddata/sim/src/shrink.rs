@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use artillery_proto::guards::Mutant;
+
 use crate::{
     faults::Planned,
-    mutants::MutantName,
     oracle::Failure,
     runner::run_setup,
     scenario::{ControlSetup, SECOND, Scenario, Setup},
@@ -24,7 +25,7 @@ pub struct Shrunk {
 }
 
 /// Shrinks the failing run of `seed`. `None` if it does not fail.
-pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<MutantName>) -> Option<Shrunk> {
+pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<Mutant>) -> Option<Shrunk> {
     let setup = scenario.setup(seed, mutant);
     let failure = run_setup(seed, setup.clone()).failure?;
     let planned = setup.faults.len() + usize::from(setup.crash.is_some());
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn shrinking_leaves_out_unneeded_faults() {
-        let mutant = MutantName::IgnoreLease;
+        let mutant = Mutant::IgnoreLease;
         let failing = |&seed: &u64| run_setup(seed, Scenario::Partitions.setup(seed, Some(mutant))).failure.is_some();
         let seed = (0..40).find(failing).expect("a lease is missed soon");
         let shrunk = shrink(Scenario::Partitions, seed, Some(mutant)).expect("it fails");

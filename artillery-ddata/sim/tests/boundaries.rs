@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use artillery_proto::guards::{Guards, Mutant};
 use artillery_sim::{
     client::{Keys, Mix},
     faults::{Fault, Planned},
-    mutants::MutantName,
     runner::{Runner, run_setup},
     scenario::{SECOND, Scenario, Setup},
     world::{Boundary, Outcome, ResyncCounts, ResyncEnd},
@@ -73,7 +73,7 @@ fn interrupted_resync_is_resumed_or_restarted() {
 fn snapshot_resumed_from_another_one_is_caught() {
     let convicts = |seed, end, behind| {
         let mut setup = world(end, behind);
-        setup.mutant = Some(MutantName::SkipFinished);
+        setup.guards = Guards::without(Mutant::SkipFinished);
         run_setup(seed, setup).failure.is_some_and(|failure| failure.oracle.convicts())
     };
     let ends = [ResyncEnd::SourceDies, ResyncEnd::LinkBreaks, ResyncEnd::JoinerDies];

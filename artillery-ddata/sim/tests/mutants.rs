@@ -1,13 +1,14 @@
 //! A guard taken out is noticed, by what clients saw or by an invariant; the same seeds pass with the guard in place.
 
-use artillery_sim::{hunt::hunt, mutants::MutantName, oracle::Oracle};
+use artillery_proto::guards::Mutant;
+use artillery_sim::{hunt::hunt, mutants::HUNTED, oracle::Oracle, scenario::Scenario};
 
 /// Far below what a hunt may take, so that weaker teeth are noticed early.
 const MOST: u64 = 60;
 
 /// Missed so seldom that only `artillery-sim --mutant all` has the time to notice.
-const RARE: [MutantName; 4] =
-    [MutantName::AcceptTwo, MutantName::RemoveUnheard, MutantName::NewLeaderDoesNotWait, MutantName::TakeOlderEpoch];
+const RARE: [Mutant; 4] =
+    [Mutant::AcceptTwo, Mutant::RemoveUnheard, Mutant::NewLeaderDoesNotWait, Mutant::TakeOlderEpoch];
 
 #[test]
 fn every_mutant_is_caught() {
@@ -21,8 +22,8 @@ fn every_other_mutant_is_caught() {
 
 /// Every second one, from this one on: two tests run beside each other.
 fn every(first: usize) {
-    for mutant in MutantName::ALL.into_iter().filter(|mutant| !RARE.contains(mutant)).skip(first).step_by(2) {
-        let report = hunt(mutant, mutant.scenario(), 0, MOST);
+    for (mutant, scenario) in HUNTED.into_iter().filter(|(mutant, _)| !RARE.contains(mutant)).skip(first).step_by(2) {
+        let report = hunt(mutant, scenario, 0, MOST);
         assert!(report.passed(), "{report}");
     }
 }
@@ -30,7 +31,7 @@ fn every(first: usize) {
 #[test]
 fn clients_see_what_a_mutant_does() {
     // The history of seed 1 can hardly be cut.
-    let report = hunt(MutantName::WaitEndsEarly, MutantName::WaitEndsEarly.scenario(), 2, MOST);
+    let report = hunt(Mutant::WaitEndsEarly, Scenario::Storm, 2, MOST);
     let Some((_, _, failure)) = report.caught else { panic!("not caught") };
     assert_eq!(failure.oracle, Oracle::History);
     let history = failure.history.as_ref().expect("a history that shows it");

@@ -35,6 +35,7 @@ mod voters;
 
 use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
+use artillery_proto::allows;
 use bytes::Bytes;
 use openraft::{
     ServerState,
@@ -48,7 +49,6 @@ use self::{
     machine::{AppliedConfigs, Machine},
     messages::{Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
     network::LogNetwork,
-    settings::Mutant,
     store::LogStore,
     types::{EntryOutcome, LogProposal, Raft, RaftId, RaftLogId, RaftNode},
 };
@@ -271,14 +271,14 @@ impl GroupParts {
 /// The first voters, if this node is one of them; else nobody.
 fn first_voters(me: &NodeInfo, founding: &Bootstrap, settings: &EmbeddedSettings) -> Vec<NodeInfo> {
     let mut voters = types::first_voters(founding, settings.max_voters).to_vec();
-    if settings.lacks(Mutant::InitialiseAgain) {
+    if allows!(settings.guards, InitialiseAgain) {
         voters.iter_mut().filter(|voter| voter.id.node == me.id.node).for_each(|voter| *voter = me.clone());
     }
     if voters.iter().any(|voter| voter.id == me.id) { voters } else { Vec::new() }
 }
 
 fn raft_id(settings: &EmbeddedSettings, id: MemberId) -> RaftId {
-    if settings.lacks(Mutant::KeepVote) {
+    if allows!(settings.guards, KeepVote) {
         return RaftId(MemberId { incarnation: RaftId::default().0.incarnation, ..id });
     }
     RaftId(id)
@@ -323,7 +323,7 @@ impl EmbeddedInner {
         let leader = metrics.vote.leader_id();
         let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(self.me);
         let knows = applied.raft.is_some_and(|last| last.leader_id.term == leader.term);
-        (leads && (knows || self.settings.lacks(Mutant::LeadUnapplied))).then_some(Term(leader.term))
+        (leads && (knows || allows!(self.settings.guards, LeadUnapplied))).then_some(Term(leader.term))
     }
 
     async fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> Result<(), AppendError> {
@@ -357,7 +357,7 @@ impl EmbeddedInner {
         }
         #[cfg(test)]
         assert!(!self.panics.load(std::sync::atomic::Ordering::Relaxed), "as wanted");
-        if self.settings.lacks(Mutant::ConfirmWithoutQuorum) {
+        if allows!(self.settings.guards, ConfirmWithoutQuorum) {
             return Ok(self.applied.progress().last);
         }
         let asked = timeout(self.settings.patience, self.raft.get_read_log_id()).await;

@@ -45,7 +45,7 @@ pub(crate) fn spawn(parts: ChainParts, runtime: &Handle) -> (ChainHandle, Inlets
 
 fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
     let ChainParts { me, chain, rule, settings, store, queue_bytes, standing } = parts;
-    let gate = Arc::new(Gate::new(chain));
+    let gate = Arc::new(Gate::new(chain).with_guards(settings.guards));
     let (commands, command_queue) = mpsc::channel(FRAMES);
     let (orders, order_queue) = mpsc::channel(ORDERS);
     let (reads, read_queue) = RequestQueue::new(REQUESTS, queue_bytes);

@@ -56,8 +56,8 @@ impl Node {
     ) -> Self {
         let id = founder.id;
         let store = Arc::new(MemoryStore::small(0));
-        let gate = Arc::new(Gate::new(CHAIN));
-        let replica = ReplicaSettings { heartbeat: UNIT, mutant: bounds.replica, ..ReplicaSettings::default() };
+        let gate = Arc::new(Gate::new(CHAIN).with_guards(bounds.replica));
+        let replica = ReplicaSettings { heartbeat: UNIT, guards: bounds.replica, ..ReplicaSettings::default() };
         let runner = ChainRunner::new(id, CHAIN, replica, store.clone(), gate.clone());
         let decider = Part::new(Decider::new(founder, configs, settings));
         Self { id, health: Health::Well, runner, store, gate, decider }

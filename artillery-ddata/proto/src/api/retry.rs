@@ -23,7 +23,10 @@
 //! assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
 //! ```
 
-use crate::api::{Refusal, Reply};
+use crate::{
+    api::{Refusal, Reply},
+    guards::Guards,
+};
 
 /// What it does to ask for the same thing twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -64,20 +67,13 @@ pub struct RetryState {
     repeat: Repeat,
     unanswered: bool,
     refusal: Option<Refusal>,
-    #[cfg(feature = "mutants")]
-    believes_refusals: bool,
+    guards: Guards,
 }
 
 impl RetryState {
     /// No attempt was made yet.
     pub const fn new(repeat: Repeat) -> Self {
-        Self {
-            repeat,
-            unanswered: false,
-            refusal: None,
-            #[cfg(feature = "mutants")]
-            believes_refusals: false,
-        }
+        Self { repeat, unanswered: false, refusal: None, guards: Guards::ALL }
     }
 
     /// Attempts were made, nobody remembers how many, and what came of them is to be [settled](crate::api::Write::Resolve).
@@ -87,12 +83,11 @@ impl RetryState {
         tries
     }
 
-    /// Mutant: a refusal is believed whatever happened before (trap 33).
-    #[cfg(feature = "mutants")]
+    /// The same attempts under these guards.
+    #[cfg(any(test, feature = "mutants"))]
     #[must_use]
-    pub const fn believing_refusals(mut self, believes: bool) -> Self {
-        self.believes_refusals = believes;
-        self
+    pub const fn with_guards(self, guards: Guards) -> Self {
+        Self { guards, ..self }
     }
 
     /// Whether an attempt is unanswered, so that it may have been taken in, or may be yet.
@@ -139,8 +134,7 @@ impl RetryState {
 
     const fn refused(&mut self, refusal: Refusal) -> NextAttempt {
         self.refusal = Some(refusal);
-        #[cfg(feature = "mutants")]
-        if self.believes_refusals {
+        if allows!(self.guards, BelieveRefusals) {
             self.unanswered = false;
         }
         match says(refusal) {
@@ -200,6 +194,7 @@ mod tests {
     use crate::{
         Version,
         api::{Computed, WriteReply},
+        guards::Mutant,
     };
 
     const SETTLED: [Refusal; 5] = [
@@ -297,10 +292,9 @@ mod tests {
         assert_eq!(read.replied(&refused(Refusal::SnapshotGone)), gone);
     }
 
-    #[cfg(feature = "mutants")]
     #[test]
     fn the_mutant_believes_what_it_hears_last() {
-        let mut tries = RetryState::new(Repeat::Recorded).believing_refusals(true);
+        let mut tries = RetryState::new(Repeat::Recorded).with_guards(Guards::without(Mutant::BelieveRefusals));
         tries.unanswered();
         tries.replied(&refused(Refusal::Busy));
         assert_eq!(tries.give_up(), Ending::NotApplied(Some(Refusal::Busy)));

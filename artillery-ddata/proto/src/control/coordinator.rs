@@ -23,7 +23,6 @@ mod grants;
 mod gray_failure;
 mod known_node;
 mod leave;
-mod mutant;
 mod plan;
 mod reorder;
 mod settings;
@@ -37,10 +36,6 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
-#[cfg(not(feature = "mutants"))]
-use self::mutant::Mutant;
 use self::{
     grants::Grants,
     gray_failure::{Quarantine, Watched},
@@ -179,7 +174,6 @@ pub(crate) struct Coordinator {
     /// Quarantined nodes: they were moved out because they held a chain up.
     outside: BTreeMap<NodeId, Quarantine>,
     outputs: VecDeque<CoordinatorOutput>,
-    mutant: Option<Mutant>,
 }
 
 /// The state of one term of leadership. None of it outlives the term.
@@ -229,15 +223,7 @@ impl Coordinator {
             awake: Timestamp::ZERO,
             outside: BTreeMap::new(),
             outputs: VecDeque::new(),
-            mutant: None,
         }
-    }
-
-    /// Takes a guard out, for tests that show that they catch its absence.
-    #[cfg(feature = "mutants")]
-    pub(crate) fn with_mutant(mut self, mutant: Option<Mutant>) -> Self {
-        self.mutant = mutant;
-        self
     }
 
     /// Test-only: writes down all that the coordinator's conduct depends on, except its settings and the content of the log's
@@ -248,8 +234,7 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field, so that a forgotten new one doesn't compile.
-        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs, mutant: _ } =
-            self;
+        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs } = self;
         // Only a leader has anything to forget after a pause.
         let awake = leading.as_ref().map(|_| awake);
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
@@ -284,7 +269,7 @@ impl Coordinator {
                 self.voters = voters;
                 self.configs = configs;
                 // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap 63).
-                if !self.is(Mutant::KeepOwnTimes) {
+                if !allows!(self.settings.guards, KeepOwnTimes) {
                     self.settings.adopt(self.configs.timing());
                 }
                 self.follow_log(now, leads);
@@ -337,7 +322,7 @@ impl Coordinator {
             // The outcome is known once the entry at that place has been applied here.
             ProposalFate::Decided if at > applied => {}
             ProposalFate::Decided => leading.proposal = None,
-            ProposalFate::Refused if proposal.unknown && self.mutant != Some(Mutant::ForgetUnknown) => {
+            ProposalFate::Refused if proposal.unknown && !allows!(self.settings.guards, ForgetUnknown) => {
                 proposal.ask_again = Some(now + self.settings.tick);
             }
             ProposalFate::Refused => {
@@ -349,10 +334,6 @@ impl Coordinator {
                 proposal.ask_again = Some(now + self.settings.tick);
             }
         }
-    }
-
-    fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
     }
 
     /// Fences members, proposes the next change, and keeps the log's voters among living nodes.
@@ -373,7 +354,7 @@ impl Coordinator {
         if now < leading.pause {
             return;
         }
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal =
@@ -384,10 +365,9 @@ impl Coordinator {
     /// Fences members that are to be removed, and ends the fence of those that are back. While a proposal is under way no fence
     /// ends: a lease renewed meanwhile could run when the removal is decided (trap 35).
     fn fence(&mut self, now: Timestamp) {
-        let renews_on = self.is(Mutant::RenewWhileDeciding);
         let Some(leading) = &mut self.leading else { return };
-        let proposed = leading.proposal.is_some() && !renews_on;
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let proposed = leading.proposal.is_some() && !allows!(self.settings.guards, RenewWhileDeciding);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone = serving.filter(|&id| view.is_gone(id));
         let gone: BTreeSet<_> = gone.chain(gray_failure::blamed(&leading.watched)).collect();
@@ -421,11 +401,10 @@ impl LeaderTerm {
         now: Timestamp,
         me: MemberId,
         settings: &'a CoordinatorSettings,
-        mutant: Option<Mutant>,
         outside: &'a BTreeMap<NodeId, Quarantine>,
     ) -> View<'a> {
         let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
         let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());
-        View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings, mutant }
+        View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings }
     }
 }

@@ -56,7 +56,6 @@ mod attempt;
 mod interface;
 mod known_founders;
 mod message;
-mod mutant;
 mod poll;
 mod propose;
 mod random;
@@ -69,10 +68,6 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(not(feature = "mutants"))]
-use self::mutant::Mutant;
-#[cfg(feature = "mutants")]
-pub use self::mutant::Mutant;
 use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom};
 pub use self::{
     interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
@@ -108,7 +103,6 @@ pub struct Formation {
     /// This node gives way to another cluster: it tells no node which cluster it belongs to.
     yields: bool,
     outputs: VecDeque<FormationOutput>,
-    mutant: Option<Mutant>,
 }
 
 #[derive(Debug)]
@@ -140,7 +134,6 @@ impl Formation {
             ask_at: Timestamp::ZERO,
             yields: false,
             outputs: VecDeque::new(),
-            mutant: None,
         })
     }
 
@@ -229,12 +222,6 @@ impl Formation {
         self.seen.addrs(id).or_else(named)
     }
 
-    /// Takes a guard out, for tests that show that they catch its absence.
-    #[cfg(any(test, feature = "mutants"))]
-    pub fn mutate(&mut self, mutant: Mutant) {
-        self.mutant = Some(mutant);
-    }
-
     fn see(&mut self, now: Timestamp, candidate: FounderCandidate) {
         let cluster = candidate.cluster;
         if cluster.is_some_and(|cluster| self.is_given_up(cluster)) {
@@ -276,8 +263,7 @@ impl Formation {
     }
 
     fn accept(&mut self, now: Timestamp, proposal: Proposal, me: usize) {
-        let mut attempt =
-            Box::new(Attempt::new(now, proposal, me as u16, &self.settings, &mut self.random, self.mutant));
+        let mut attempt = Box::new(Attempt::new(now, proposal, me as u16, &self.settings, &mut self.random));
         for founder in attempt.founding().members.clone() {
             if self.seen.is_replaced(founder.id) {
                 attempt.replaced(now, founder.id, &mut self.random);

@@ -31,7 +31,7 @@ impl NodeMachine {
             was_ready: _,
             company,
             outputs,
-            mutant: _,
+            guards: _,
         } = self;
         holder.describe(out)?;
         coordinator.describe(out)?;

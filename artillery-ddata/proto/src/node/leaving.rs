@@ -78,7 +78,7 @@ impl NodeMachine {
         self.leaving.take_back_word();
         self.holder.leave(now);
         self.see_whether_left();
-        if self.ends_at_once() && self.leaving.ends_at.is_some() && self.is_last() {
+        if allows!(self.guards, EndAtOnce) && self.leaving.ends_at.is_some() && self.is_last() {
             self.end(NodeEvent::EndsChain);
         }
     }
@@ -253,11 +253,6 @@ impl NodeMachine {
             self.leaving.ends_at = None;
             self.outputs.push_back(NodeOutput::Left);
         }
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn ends_at_once(&self) -> bool {
-        false
     }
 
     /// Whether this node is a voter, as far as is known here. A leader that was voted out counts as one until that is

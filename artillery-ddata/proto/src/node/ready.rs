@@ -44,11 +44,6 @@ impl NodeMachine {
                 Some(_) => return Err(Unready::Joins { chain }),
             }
         }
-        if self.is_ready_unsettled() { Ok(()) } else { Ok(settled?) }
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn is_ready_unsettled(&self) -> bool {
-        false
+        if allows!(self.guards, ReadyUnsettled) { Ok(()) } else { Ok(settled?) }
     }
 }

@@ -70,7 +70,7 @@ impl NodeMachine {
         self.company.succession = Some(Succession { by, since: now, look_at: now, rounds: 0, waits: BTreeSet::new() });
         self.state.successor = Some(Successor { by, yields: false });
         self.ask_own(now);
-        if self.yields_at_once() {
+        if allows!(self.guards, YieldAtOnce) {
             self.give_way(now, by);
         }
     }
@@ -152,7 +152,7 @@ impl NodeMachine {
     /// Refuses the other cluster for good: it was founded though this one lives. What becomes of either later changes nothing
     /// about that.
     fn refuse(&mut self, by: ClusterId) {
-        if self.yields_at_once() {
+        if allows!(self.guards, YieldAtOnce) {
             return;
         }
         self.company.succession = None;
@@ -259,7 +259,7 @@ impl NodeMachine {
     /// its own cluster. A node that never served holds no data: it may end, and join the successor. But if its cluster has a
     /// part for it, only an operator may send it there: it may just be cut off, and wouldn't come back.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
-        if self.never_yields() || (!self.state.served && self.has_part(self.me)) {
+        if allows!(self.guards, NeverYield) || (!self.state.served && self.has_part(self.me)) {
             self.company.succession = None;
         } else if self.state.served {
             self.state.successor = Some(Successor { by, yields: true });
@@ -279,16 +279,6 @@ impl NodeMachine {
         let serves = |configs: &Configs| configs.iter().any(|config| config.role(self.me) == Some(Role::Serving));
         self.state.served |= serves(self.holder.configs());
         self.state.orphaned &= !self.state.served;
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn yields_at_once(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    const fn never_yields(&self) -> bool {
-        false
     }
 }
 

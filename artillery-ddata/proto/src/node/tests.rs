@@ -12,6 +12,7 @@ use crate::{
         log::{ConfigChange, LogEntry},
         message::{Farewell, Leave, LeaveStage},
     },
+    guards::Mutant,
 };
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -172,12 +173,11 @@ fn renewals_in_flight_are_bounded() {
     assert_eq!(rig.renewals().len(), 1, "an answer that will never come makes room");
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration() {
     let mut rig = Rig::acting();
     let before = rig.configs.applied();
-    rig.node = rig.node.with_mutant(Some(Mutant::ActEarly));
+    rig.node.guards = Guards::without(Mutant::ActEarly);
     assert!(said_when_one_acts(rig) > before);
 }
 
@@ -204,11 +204,10 @@ fn a_node_is_ready_when_the_leader_says_that_any_other_one_may_be_stopped() {
     assert!(!told(&mut rig, Ok(()), |_| {}), "it says so once");
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn a_node_that_does_not_listen_to_the_leader_is_ready_too_soon() {
     let mut rig = Rig::acting();
-    rig.node = rig.node.with_mutant(Some(Mutant::ReadyUnsettled));
+    rig.node.guards = Guards::without(Mutant::ReadyUnsettled);
     assert!(told(&mut rig, Err(Unsettled::Changes), |_| {}));
 }
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{ChainPosition, Mutant, Replica};
+use super::{ChainPosition, Replica};
 use crate::{MemberId, Sequence, Timestamp};
 
 /// The longest time for which a member between head and tail withholds an acknowledgement.
@@ -71,7 +71,8 @@ impl Replica {
     /// (trap 5).
     pub(super) fn acknowledged_by_watermark(&mut self, now: Timestamp) {
         let watermark = self.watermark;
-        let serves = self.place.serves() && (!self.place.is_tail || self.is(Mutant::AcknowledgeForJoiner));
+        let serves =
+            self.place.serves() && (!self.place.is_tail || allows!(self.settings.guards, AcknowledgeForJoiner));
         let successor = self.place.successor.filter(|_| serves).and_then(|id| self.peers.get_mut(&id));
         if let Some(peer) = successor.filter(|peer| peer.acknowledged < watermark) {
             peer.acknowledged = watermark;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Halt, Mutant, Replica};
+use super::{Halt, Replica};
 use crate::{
     Sequence, Timestamp,
     store::{Held, StoreBatch, StoreOp},
@@ -17,7 +17,7 @@ impl Replica {
             return Err(Halt::UnknownKind(update.kind.0));
         }
         // With that guard left out, what is here may be newer, and would refuse everything.
-        let too_soon = self.is(Mutant::WholeTooSoon);
+        let too_soon = allows!(self.settings.guards, WholeTooSoon);
         let known = |key: &[u8]| too_soon && self.has_newer(key, update.version).unwrap_or(false);
         let ops: SmallVec<[StoreOp; 2]> = update
             .changes
@@ -34,7 +34,7 @@ impl Replica {
             if self.place.is_alone() {
                 self.store.apply(&batch)?;
             } else {
-                self.store.put_later(update.version.sequence, batch, !self.is(Mutant::ReadBehind))?;
+                self.store.put_later(update.version.sequence, batch, !allows!(self.settings.guards, ReadBehind))?;
             }
         }
         self.sessions.note(&update, taken);

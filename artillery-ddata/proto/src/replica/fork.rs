@@ -122,16 +122,13 @@ impl Replica {
 impl Gate {
     /// A gate in the same state, but for what it has counted.
     pub fn fork(&self) -> Self {
-        let fork = Self::new(self.chain);
+        let fork = Self::new(self.chain).with_guards(self.guards());
         fork.serve(self.serving());
         if self.is_held() {
             fork.hold();
         }
         fork.commit(self.watermark());
         fork.lease(self.lease_until());
-        if let Some(mutant) = self.taken_out() {
-            fork.take_out(mutant);
-        }
         fork
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::Mutant;
 use crate::{
     ChainId, Epoch, Sequence, Timestamp,
+    guards::Guards,
     store::{Held, Store, StoreError},
 };
 
@@ -23,8 +23,10 @@ pub struct Gate {
     watermark: AtomicU64,
     lease_until: AtomicU64,
     counters: ReadCounters,
+    guards: Guards,
+    /// The time at which the replica took something in last.
     #[cfg(feature = "mutants")]
-    without: halves::Without,
+    noted: AtomicU64,
 }
 
 /// Of the word that holds the epoch.
@@ -96,9 +98,20 @@ impl Gate {
             watermark: AtomicU64::new(0),
             lease_until: AtomicU64::new(0),
             counters: ReadCounters::default(),
+            guards: Guards::default(),
             #[cfg(feature = "mutants")]
-            without: halves::Without::default(),
+            noted: AtomicU64::new(0),
         }
+    }
+
+    /// The same gate with these guards, which are those of its replica.
+    #[must_use]
+    pub fn with_guards(self, guards: Guards) -> Self {
+        Self { guards, ..self }
+    }
+
+    pub(super) fn guards(&self) -> Guards {
+        self.guards
     }
 
     /// The newest version of `key` if that is committed and this member may say so; tombstones are shown.
@@ -129,7 +142,7 @@ impl Gate {
         // committed under its sequence since (trap 53).
         let watermark = self.watermark();
         let newest = store.read(self.chain, key, Sequence::MAX)?;
-        let watermark = if self.is(Mutant::LoadWatermarkLate) { self.watermark() } else { watermark };
+        let watermark = if allows!(self.guards, LoadWatermarkLate) { self.watermark() } else { watermark };
         if newest.as_ref().is_some_and(|held| held.version.sequence > watermark) {
             return Err(NotLocal::Dirty);
         }
@@ -137,14 +150,16 @@ impl Gate {
     }
 
     fn leave(&self, looked: Looked, now: impl FnOnce() -> Timestamp) -> Result<Option<Held>, NotLocal> {
-        let now = self.noted_time().unwrap_or_else(now);
+        #[cfg(feature = "mutants")]
+        let now = || self.noted_time().unwrap_or_else(now);
+        let now = now();
         if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
             return Err(NotLocal::NoLease);
         }
         // The lookup must not sink below this load.
         fence(Ordering::SeqCst);
         let serving = self.serving.load(Ordering::Relaxed);
-        if serving & !HELD_BIT != looked.epoch && !self.is(Mutant::LookOnce) {
+        if serving & !HELD_BIT != looked.epoch && !allows!(self.guards, LookOnce) {
             return Err(NotLocal::NotHere);
         }
         self.counters.add();
@@ -203,18 +218,6 @@ impl Gate {
 
     pub(crate) fn lease(&self, until: Timestamp) {
         self.lease_until.store(until.as_nanos(), Ordering::Release);
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    #[expect(clippy::unused_self, reason = "without the feature no guard can be out")]
-    const fn is(&self, _: Mutant) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    #[expect(clippy::unused_self, reason = "without the feature no guard can be out")]
-    const fn noted_time(&self) -> Option<Timestamp> {
-        None
     }
 }
 

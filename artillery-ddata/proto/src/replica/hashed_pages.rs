@@ -1,7 +1,7 @@
 //! Pages of keys in hash order.
 
 use super::{
-    Mutant, Replica,
+    Replica,
     portion::Portion,
     snapshot_reads::{PAGE_ENTRIES, PAGE_STEPS},
 };
@@ -32,7 +32,7 @@ impl Replica {
             let (position, record) = found?;
             let is_key = record.held.value.is_some();
             let is_full = page.keys.len() >= limit || step > PAGE_STEPS || is_key && !portion.takes(record.key.len());
-            if is_full && (position != last || self.is(Mutant::PartPositions)) {
+            if is_full && (position != last || allows!(self.settings.guards, PartPositions)) {
                 page.next = if position == last { position.saturating_add(1) } else { position };
                 return Ok(page);
             }

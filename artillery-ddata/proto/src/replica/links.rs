@@ -1,6 +1,6 @@
-//! What a member says to the others of its chain, and what it makes of what they say.
+//! Control frames between the members of a chain: how they are built, and how they are handled.
 
-use super::{Mutant, Replica, incoming::Incoming};
+use super::{Replica, incoming::Incoming};
 use smallvec::SmallVec;
 
 use crate::{
@@ -12,38 +12,42 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct PeerLink {
     pub(super) connected: bool,
-    /// It should get a control frame.
+    /// A control frame is to be sent to the peer.
     pub(super) due: bool,
-    /// Its watermark, as far as it has told.
+    /// The highest watermark that the peer has announced.
     pub(super) watermark: Sequence,
-    /// Our watermark, as far as it has shown to know it, and whether to ask it to show that.
+    /// The highest watermark of ours that the peer has echoed.
     echo: Sequence,
+    /// Ask the peer for an echo of our watermark.
     confirm: bool,
-    /// It is the successor: what to send next; `None` until it has told where its history stands.
+    /// Of the successor: what to send next; `None` until the successor has told where its history stands.
     pub(super) cursor: Option<Cursor>,
-    /// It is the successor: what it holds, and what has come of the update behind that, if it comes in pieces.
+    /// Of the successor: up to where it holds our history.
     pub(super) acknowledged: Sequence,
+    /// Of the successor: how much it has of the update behind `acknowledged`, if that comes in pieces.
     partial: Option<Partial>,
-    /// It is the successor: when `acknowledged` last rose, or sending began anew.
+    /// Of the successor: when `acknowledged` last rose, or sending began anew.
     pub(super) progress: Timestamp,
-    /// It is the successor: what it has to drop first.
+    /// Of the successor: what it has to drop first.
     pub(super) cut: Option<Truncate>,
-    /// It is the successor: what it said last of its history, which can't be followed yet.
+    /// Of the successor: the last position that it told and that can't be followed yet.
     pub(super) heard: Option<Box<Control>>,
-    /// The highest version query that it asked us, and whether that waits for an answer.
+    /// The highest version query that the peer asked us.
     asked: u64,
+    /// That query waits for an answer.
     pub(super) owed: bool,
-    /// The highest barrier that it asked us for, and the last one ordered for it.
+    /// The highest barrier that the peer asked us for.
     barrier_asked: u64,
+    /// The last barrier ordered for the peer.
     ordered: Option<VersionAnswer>,
 }
 
 /// Where sending goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cursor {
-    /// At this update.
+    /// The update to send next.
     pub(super) next: Sequence,
-    /// What of it was sent in pieces already.
+    /// How much of it was sent in pieces already.
     pub(super) begun: Option<Partial>,
 }
 
@@ -59,7 +63,7 @@ impl Cursor {
     }
 }
 
-/// What one peer may not know.
+/// What one peer may not know yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unsure {
     Watermark,
@@ -109,7 +113,7 @@ impl Replica {
     pub(super) fn connected(&mut self, id: MemberId) {
         self.connected.insert(id);
         if let Some(peer) = self.peers.get_mut(&id) {
-            // What was sent last on the old connection may never have come.
+            // The last frames on the old connection may be lost.
             peer.connected = true;
             peer.due = true;
             (peer.cursor, peer.heard) = (None, None);
@@ -125,17 +129,16 @@ impl Replica {
             (peer.cursor, peer.heard) = (None, None);
         }
         self.snapshot_link_changed(id);
-        if self.is(Mutant::ForgetAsked) {
+        if allows!(self.settings.guards, ForgetAsked) {
             self.promotion = None;
         }
     }
 
-    /// The control frame that `to` should get now, if it should get one.
+    /// The control frame to send to `to` now, if one is due.
     pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
-        let answers = open_upto.is_some() || self.is(Mutant::AnswerBeforeOpen);
-        let unleased = self.is(Mutant::AnswerUnleased);
+        let answers = open_upto.is_some() || allows!(self.settings.guards, AnswerBeforeOpen);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
         peer.due = false;
         let mut control = Control {
@@ -146,11 +149,11 @@ impl Replica {
             ..Control::default()
         };
         if place.successor == Some(to) {
-            // Who is to take a snapshot, or does so, has no history that could follow ours.
+            // During a snapshot the successor has no history that could follow ours.
             let follows = peer.cursor.is_some() && self.outgoing.is_none();
             control.following = follows;
             control.cut = peer.cut;
-            // Only of a known prefix of our history does a sequence say what it holds.
+            // Send `open` only to a known prefix of our history: in another history its sequence means other updates.
             control.open = open_upto.filter(|_| follows);
         }
         if place.predecessor == Some(to) {
@@ -162,7 +165,8 @@ impl Replica {
             control.partial = self.incoming.as_ref().map(Incoming::partial);
         }
         // Only a leased tail at which the epoch is open speaks for the chain (trap 23).
-        if place.is_tail && peer.owed && answers && (now < self.lease || unleased) {
+        if place.is_tail && peer.owed && answers && (now < self.lease || allows!(self.settings.guards, AnswerUnleased))
+        {
             peer.owed = false;
             control.answer = Some(VersionAnswer { number: peer.asked, sequence: watermark });
         }
@@ -178,18 +182,18 @@ impl Replica {
         Some(self.frame(&config, ChainMessage::Control(control)))
     }
 
-    /// A peer said something: taken in only in the very epoch in which it was said (traps 2, 22, 36).
+    /// Handles a frame of a peer. A frame of another epoch, older or newer, is ignored (traps 2, 22, 36).
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, frame: ChainFrame) {
         let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
         let known = self.peers.contains_key(&from);
         if frame.chain != self.chain || !known || self.halted.is_some() {
             return;
         }
-        if self.is(Mutant::TakeAnyAnswer) && frame.epoch != epoch {
+        if allows!(self.settings.guards, TakeAnyAnswer) && frame.epoch != epoch {
             return self.take_any_answer(now, from, frame.message);
         }
-        if (frame.epoch < epoch && !self.is(Mutant::TakeOlderEpoch))
-            || (frame.epoch > epoch && !self.is(Mutant::TakeNewerEpoch))
+        if (frame.epoch < epoch && !allows!(self.settings.guards, TakeOlderEpoch))
+            || (frame.epoch > epoch && !allows!(self.settings.guards, TakeNewerEpoch))
         {
             return;
         }
@@ -247,13 +251,13 @@ impl Replica {
         self.advance_commit(now, watermark);
     }
 
-    /// The successor says where its history stands.
+    /// The successor tells where its history stands.
     ///
-    /// Our own history may be cut while it isn't known to be a prefix of our predecessor's. What the successor got from us, or
-    /// was taken to have in common with us, would stay there, and be committed in place of the chain's (trap 52). So its word is
-    /// only kept until then, and followed once we know ([`follow_heard`](Self::follow_heard)).
+    /// Until our history is known to be a prefix of our predecessor's, it may still be cut. Updates that the successor
+    /// got from us by then, or that we took for common, would stay there and be committed in place of the chain's (trap
+    /// 52). So the successor's position is kept, and followed once we know ([`follow_heard`](Self::follow_heard)).
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
-        if !self.is_prefix && !self.is(Mutant::FollowTooSoon) {
+        if !self.is_prefix && !allows!(self.settings.guards, FollowTooSoon) {
             if let Some(peer) = self.peers.get_mut(&from) {
                 peer.heard = Some(Box::new(control.clone()));
             }
@@ -262,7 +266,7 @@ impl Replica {
         if let Some(progress) = &control.snapshot {
             return self.hear_progress(now, from, progress, control.partial);
         }
-        // Who doesn't follow can't be told that the epoch is open.
+        // Send no `open` during a snapshot: the successor's history is not yet a prefix of ours.
         let tells_open = self.is_open() && self.outgoing.is_none();
         let ours = self.history.version_at(control.acknowledged.sequence) == Some(control.acknowledged);
         let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -278,7 +282,7 @@ impl Replica {
         self.consider_promotion(now);
     }
 
-    /// Follows what the successor said while that could not be done. Asking it again would take another way there and back.
+    /// Follows the successor's position that was kept. Asking the successor again would cost another round trip.
     pub(super) fn follow_heard(&mut self, now: Timestamp) {
         let Some(successor) = self.place.successor else { return };
         let heard = self.peers.get_mut(&successor).and_then(|peer| peer.heard.take());
@@ -289,7 +293,7 @@ impl Replica {
 
     fn hear_predecessor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
         if self.filling.is_some() {
-            // It speaks of a history that we have no more.
+            // The predecessor speaks of the history that was here before the snapshot.
             return;
         }
         if let Some(cut) = control.cut {
@@ -305,8 +309,7 @@ impl Replica {
         }
     }
 
-    /// With each heartbeat: says again what may not have come, or not have been taken in because the other had not
-    /// entered the epoch yet.
+    /// With each heartbeat: repeats what a peer may have lost, or ignored because it had not entered the epoch yet.
     pub(super) fn repeat(&mut self, now: Timestamp) {
         let resend = self.settings.resend;
         let unsure = self.unsure_peers();
@@ -330,7 +333,7 @@ impl Replica {
         self.ask_promotion();
     }
 
-    /// Whether anything is left that needs heartbeats.
+    /// Whether anything needs heartbeats.
     pub(super) fn is_unsettled(&self) -> bool {
         let waiting =
             !self.reads.is_empty() || !self.writes.is_empty() || !self.snapshots.is_empty() || self.watchers.len() > 0;
@@ -368,12 +371,12 @@ impl Replica {
     }
 
     fn hear_query(&mut self, from: MemberId, query: u64) {
-        let answers = self.is_open() || self.is(Mutant::AnswerBeforeOpen);
+        let answers = self.is_open() || allows!(self.settings.guards, AnswerBeforeOpen);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if query > 0 && query >= peer.asked {
             peer.asked = query;
             peer.owed = true;
-            // Before the epoch is open here there is nothing to say; then all of them are answered.
+            // A tail answers no query before the epoch is open here. Then it answers all of them.
             peer.due |= answers;
         }
     }

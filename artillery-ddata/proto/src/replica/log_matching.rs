@@ -1,6 +1,6 @@
 //! Whether a successor's history is a prefix of its predecessor's, and what becomes of it if not (docs/DESIGN.md §5.4).
 
-use super::{Halt, Mutant, Replica, links::Cursor};
+use super::{Halt, Replica, links::Cursor};
 use crate::{
     MemberId, Role, Timestamp,
     message::{Control, Partial, Position, Truncate},
@@ -84,7 +84,10 @@ impl Replica {
         if self.history.last() != cut.said {
             return;
         }
-        if self.is_prefix && !self.is(Mutant::FollowTooSoon) && !self.is(Mutant::RollBackFirst) {
+        if self.is_prefix
+            && !allows!(self.settings.guards, FollowTooSoon)
+            && !allows!(self.settings.guards, RollBackFirst)
+        {
             return self.halt(Halt::CutPrefix { said: cut.said, keep: cut.keep });
         }
         if cut.keep.sequence < self.watermark {
@@ -95,7 +98,7 @@ impl Replica {
         let changes = self.history.from(last.next()).flat_map(|update| &update.changes);
         let ops = changes.map(|change| StoreOp::DropAbove { key: change.key.clone(), last }).collect();
         let batch = StoreBatch { chain: self.chain, keep_from: self.watermark, ops };
-        if !self.is(Mutant::KeepDirty)
+        if !allows!(self.settings.guards, KeepDirty)
             && let Err(error) = self.store.apply(&batch)
         {
             return self.halt(error.into());

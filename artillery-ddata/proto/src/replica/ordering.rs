@@ -1,9 +1,9 @@
-//! What a head orders: writes, resolved to full values, and updates of its own.
+//! How a head orders: writes, resolved to full values, and updates of its own.
 
 use smallvec::smallvec;
 
 use super::{
-    Halt, Mutant, Replica, Token, Waiter,
+    Halt, Replica, Token, Waiter,
     resolve::{MAX_STEPS, Resolved, Terms, lengths, resolve},
 };
 use crate::{
@@ -23,7 +23,7 @@ impl Replica {
         if self.has_room() { Ok(()) } else { Err(Refusal::Busy) }
     }
 
-    /// Refuses what is too large or malformed, which every head does.
+    /// Refuses a write that is too large or malformed. Every head refuses it likewise.
     fn check(&self, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
         let (key, value) = lengths(write);
         if key > MAX_KEY {
@@ -39,14 +39,15 @@ impl Replica {
             Write::Script(script) if script.size() == 0 || script.size() > MAX_STEPS => {
                 Err(Refusal::BatchSize { len: script.size() as u64, limit: MAX_STEPS as u64 })
             }
-            // Without a request there is nothing to settle.
+            // Without a request id there is nothing to settle.
             Write::Resolve if request.is_none() => Err(Refusal::SessionExpired),
             _ => Ok(()),
         }
     }
 
-    /// Makes an update of a write and takes it in: a failed condition becomes one too. It is answered when that update
-    /// is committed, and so never tells of a version that may vanish (trap 20); and a late duplicate finds its record.
+    /// Makes an update of a write and appends it, also if the write's condition fails. The write is answered when the
+    /// update is committed. So the answer never names a version that may vanish (trap 20), and a late duplicate finds
+    /// its record.
     pub(super) fn order(
         &mut self,
         now: Timestamp,
@@ -68,7 +69,7 @@ impl Replica {
             at: update.version,
             limit: self.settings.max_value,
             most: self.settings.largest_update(),
-            keeps_failed_groups: self.is(Mutant::KeepFailedGroups),
+            keeps_failed_groups: allows!(self.settings.guards, KeepFailedGroups),
         };
         let resolved = resolve(write, terms, |key| {
             let newest = self.store.read(self.chain, key, Sequence::MAX)?;
@@ -78,14 +79,14 @@ impl Replica {
         // The request that opens a session belongs to none.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;
-        if self.is(Mutant::ForgetFailedSwaps) && matches!(update.outcome, RequestOutcome::Conflict(_)) {
+        if allows!(self.settings.guards, ForgetFailedSwaps) && matches!(update.outcome, RequestOutcome::Conflict(_)) {
             update.request = None;
         }
         self.join_some(now, Joining { asker, update, resolved })
     }
 
-    /// Puts the values of a write together, as far as one step goes, and takes the update in with the last one. Until then
-    /// there is no room for another write: the next place in the history is this one's.
+    /// Puts the values of a write together, one step of them, and appends the update after the last step. Until then
+    /// there is no room for another write: the next place in the history is reserved for this one.
     fn join_some(&mut self, now: Timestamp, mut joining: Joining) -> Result<(), NotOrdered> {
         joining.resolved.join_some(self.settings.join.max(1));
         if !joining.resolved.is_whole() {
@@ -95,14 +96,22 @@ impl Replica {
         let Joining { asker, mut update, resolved } = joining;
         update.changes = resolved.changes;
         let sequence = update.version.sequence;
+        let too_soon = match update.outcome {
+            RequestOutcome::Conflict(_) => allows!(self.settings.guards, AnswerFailedSwapAtOnce),
+            RequestOutcome::Ran => allows!(self.settings.guards, AnswerScriptAtOnce),
+            _ => false,
+        };
         self.append_ordered(update)?;
-        self.writes.wait(sequence, resolved.seen, asker);
-        self.answer_too_soon(sequence);
+        if too_soon && let Some(record) = self.record_at(sequence) {
+            self.answer(&record, &resolved.seen, asker);
+        } else {
+            self.writes.wait(sequence, resolved.seen, asker);
+        }
         self.commit_as_tail(now);
         Ok(())
     }
 
-    /// One more step of a write that is being put together.
+    /// Does one more step of the write that is being put together.
     pub(super) fn go_on_joining(&mut self, now: Timestamp) {
         let Some(joining) = self.joining.take() else { return };
         let token = joining.asker.token;
@@ -111,7 +120,7 @@ impl Replica {
         }
     }
 
-    /// A write that was being put together isn't ordered here any more, or not now. No reader and no other member has seen it.
+    /// Refuses the write that is being put together. No reader and no other member has seen it yet.
     pub(super) fn give_up_joining(&mut self, refusal: Refusal) {
         if let Some(joining) = self.joining.take() {
             self.reply(joining.asker.token, Reply::Refused(refusal));
@@ -128,8 +137,8 @@ impl Replica {
         }
     }
 
-    /// Keeps the table of sessions within its bytes: evicting one is an update like any other. Called behind every
-    /// input: a write that filled the window left no room for this, and no other one may come before it.
+    /// Keeps the table of sessions within its bytes. An eviction is an update like any other. If a write filled the
+    /// window, there was no room for it: so it is tried after every input, before another write can take the room.
     pub(super) fn evict_sessions(&mut self, now: Timestamp) {
         if !self.place.is_head {
             return;
@@ -145,7 +154,7 @@ impl Replica {
     fn next_update(&self, kind: UpdateKind) -> Update {
         let last = self.history.last();
         let epoch = match &self.config {
-            Some(config) if !self.is(Mutant::ReuseEpoch) || last.is_none() => config.epoch,
+            Some(config) if !allows!(self.settings.guards, ReuseEpoch) || last.is_none() => config.epoch,
             _ => last.epoch,
         };
         Update {
@@ -163,7 +172,7 @@ impl Replica {
             self.writes.large = update.version.sequence;
         }
         self.apply(update)?;
-        // The stamp of an update that another head made counts too, should we become head.
+        // Follow the newest stamp, also of another head: should we become head, our stamps must not be lower.
         self.follow_chain_time();
         Ok(())
     }
@@ -173,7 +182,7 @@ impl Replica {
         self.writes.follow_chain_time(newest);
     }
 
-    /// Orders a barrier: an update that changes nothing. `None` while there is no room, or nothing may be ordered here.
+    /// Orders a barrier: an update that changes nothing. `None`: there is no room, or this member may not order.
     pub(super) fn order_barrier(&mut self, now: Timestamp) -> Option<Sequence> {
         self.order_own(now, UpdateKind::BARRIER, None)
     }

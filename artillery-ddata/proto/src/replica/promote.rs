@@ -4,7 +4,7 @@
 //! that the joiner doesn't hold. Once the joiner holds every committed update, the tail asks for its promotion, with
 //! each heartbeat. Whether that is granted or lost, every member that the log names as serving holds what is committed.
 
-use super::{Mutant, Replica, ReplicaOutput};
+use super::{Replica, ReplicaOutput};
 use crate::{MemberId, Sequence, Timestamp};
 
 /// The joiner that counts as the tail in the rest of this epoch.
@@ -21,7 +21,9 @@ impl Replica {
     pub(super) fn committable(&self) -> Sequence {
         let last = self.history.last().sequence;
         match self.promotion {
-            Some(promotion) if !self.is(Mutant::PromoteTooEarly) => last.min(self.acknowledged_by(promotion.member)),
+            Some(promotion) if !allows!(self.settings.guards, PromoteTooEarly) => {
+                last.min(self.acknowledged_by(promotion.member))
+            }
             _ => last,
         }
     }
@@ -38,7 +40,7 @@ impl Replica {
         let Some(promotion) = self.promotion else { return };
         self.commit_as_tail(now);
         let holds_committed = self.acknowledged_by(promotion.member) >= self.watermark;
-        if !promotion.asked && (holds_committed || self.is(Mutant::PromoteTooEarly)) {
+        if !promotion.asked && (holds_committed || allows!(self.settings.guards, PromoteTooEarly)) {
             self.promotion = Some(PromotedTail { asked: true, ..promotion });
             self.ask_promotion();
         }
@@ -73,10 +75,10 @@ impl Replica {
     /// The joiner, if it may be promoted: its history is known to be a prefix of ours, and not much is missing.
     fn close_behind(&self) -> Option<MemberId> {
         let joiner = self.place.successor.filter(|_| self.place.is_tail && self.halted.is_none())?;
-        if self.is(Mutant::PromoteTooEarly) {
+        if allows!(self.settings.guards, PromoteTooEarly) {
             return Some(joiner).filter(|_| self.is_open());
         }
-        let may_ask = self.is_open() || self.is(Mutant::AskBeforeOpen);
+        let may_ask = self.is_open() || allows!(self.settings.guards, AskBeforeOpen);
         let peer = self.peers.get(&joiner).filter(|peer| may_ask && peer.cursor.is_some())?;
         if self.joiner_is_far() {
             // Each commit would have to wait for the distant joiner.

@@ -1,4 +1,4 @@
-//! Reads that the gate couldn't serve: dirty ones by a version query or a watermark, others behind a barrier.
+//! Reads that the gate couldn't serve: dirty ones wait for a version query or a watermark, others for a barrier.
 //!
 //! Queries and barriers are *rounds*: numbered, one on its way at a time. A round answers every read that was parked
 //! before it was sent, and no later one (trap 3).
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rounds::Rounds;
 
 use super::{
-    Mutant, ReadCounts, Replica, ReplicaOutput, Token,
+    ReadCounts, Replica, ReplicaOutput, Token,
     snapshot_reads::{Apart, Lookup},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     types::update::MAX_KEY,
 };
 
-/// Keys that are read together at most.
+/// The most keys of one read.
 const MAX_KEYS: usize = 4096;
 
 /// Reads that wait.
@@ -30,13 +30,13 @@ const MAX_KEYS: usize = 4096;
 pub(super) struct Reads {
     next_id: u64,
     parked: BTreeMap<u64, Parked>,
-    /// Who waits for which watermark.
+    /// Which watermark each parked read waits for, by the read's id.
     by_watermark: BTreeSet<(Sequence, u64)>,
     pub(super) queries: Rounds,
     pub(super) barriers: Rounds,
     /// The newest barrier that this member ordered for reads of its own.
     own_barrier: Sequence,
-    /// The last moment at which this member is known not to have been behind.
+    /// The last moment at which this member is known to have held every committed update.
     pub(super) shown: Option<Timestamp>,
     pub(super) counters: ReadCounts,
 }
@@ -54,7 +54,7 @@ pub(super) struct PendingRead {
 #[derive(Clone, Debug)]
 struct Parked {
     asked: PendingRead,
-    /// It waits for a barrier rather than a query.
+    /// The read waits for a barrier rather than a query.
     through_chain: bool,
     apart: Apart,
     /// The round that will serve it, if one will.
@@ -142,7 +142,7 @@ impl Replica {
             self.reply(asked.token, Reply::Refused(Refusal::NoChain));
             return Ok(());
         }
-        // A session that is content with committed versions waits for its floor, whoever commits.
+        // An eventual read of a session waits until the watermark reaches the session's floor.
         if asked.mode == ReadMode::Eventual {
             let watermark = asked.floor;
             self.reads.park(Parked { asked, through_chain: false, apart: Apart::default(), round: None, watermark });
@@ -151,8 +151,8 @@ impl Replica {
         self.read_strongly(now, asked, &seen)
     }
 
-    /// Whether a read that may be served less than strongly is so now, and at which sequence; [`Sequence::MAX`]: the
-    /// newest versions, whether committed or not.
+    /// Whether an eventual or bounded read can be served now, and at which sequence; [`Sequence::MAX`]: the newest
+    /// versions, committed or not.
     fn is_served_loosely(
         &self,
         now: Timestamp,
@@ -173,7 +173,9 @@ impl Replica {
             // Pages of a scan show one point of the history, so they show committed versions.
             None if matches!(asked.query, Query::Key(_)) => Some(Sequence::MAX),
             None => Some(self.watermark),
-            Some(floor) => (self.watermark >= floor || self.is(Mutant::IgnoreFloor)).then_some(self.watermark),
+            Some(floor) => {
+                (self.watermark >= floor || allows!(self.settings.guards, IgnoreFloor)).then_some(self.watermark)
+            }
         })
     }
 
@@ -183,28 +185,32 @@ impl Replica {
             self.reply(asked.token, Reply::Refused(Refusal::NotTail(self.place.tail)));
             return Ok(());
         }
-        let clean = seen.newest <= self.watermark || self.is(Mutant::DirtyAsCommitted);
+        let clean = seen.newest <= self.watermark || allows!(self.settings.guards, DirtyAsCommitted);
         let leased = now < self.lease;
         let through_chain = asked.mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
         if !through_chain && clean && leased {
-            let at_most = if self.is(Mutant::DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
+            let at_most = if allows!(self.settings.guards, DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
             let reply = self.read_at(now, &asked.query, at_most, true, ReadPath::Local)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
-        if through_chain && self.place.is_head && self.place.is_tail && self.is(Mutant::AnswerAlone) {
+        if through_chain && self.place.is_head && self.place.is_tail && allows!(self.settings.guards, AnswerAlone) {
             let reply = self.read_at(now, &asked.query, self.watermark, true, ReadPath::Chain)?;
             self.reply(asked.token, reply);
             return Ok(());
         }
-        let apart = if self.is(Mutant::ReadKeysApart) { self.look_apart(&asked.query)? } else { Apart::default() };
+        let apart = if allows!(self.settings.guards, ReadKeysApart) {
+            self.look_apart(&asked.query)?
+        } else {
+            Apart::default()
+        };
         let mut parked = Parked { asked, through_chain, apart, round: None, watermark: None };
         if through_chain {
             parked.round = Some(self.reads.barriers.for_new_read());
         } else {
-            // The tail itself has nobody to ask: its own watermark will do, once the epoch is open here.
+            // The tail asks no member: it waits for its own watermark.
             parked.round = (!self.place.is_tail).then(|| self.round_for_query());
-            // With the lease out even a clean version needs the tail's word.
+            // Without a lease even a clean version needs the tail's answer.
             parked.watermark = (!clean && leased).then_some(seen.newest);
         }
         self.reads.park(parked);
@@ -219,7 +225,11 @@ impl Replica {
 
     fn round_for_query(&self) -> u64 {
         let queries = &self.reads.queries;
-        if self.is(Mutant::JoinQueryInFlight) && queries.on_its_way() { queries.sent() } else { queries.for_new_read() }
+        if allows!(self.settings.guards, JoinQueryInFlight) && queries.on_its_way() {
+            queries.sent()
+        } else {
+            queries.for_new_read()
+        }
     }
 
     fn refuses_read(&self, asked: &PendingRead) -> Option<Refusal> {
@@ -249,14 +259,15 @@ impl Replica {
         self.reply(token, Reply::Refused(Refusal::StoreFailed));
     }
 
-    /// The tail answered: so were all reads that waited before the question was sent.
+    /// The tail answered a version query. The answer serves every read that waited before the query was sent.
     pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let sent_at = self.reads.queries.sent_at;
         let Some(ids) = self.reads.queries.answer(answer.number) else { return };
         self.reads.shown = self.reads.shown.max(Some(sent_at));
         self.reads.counters.answered(ids.len());
-        // Versions below our own watermark may be pruned already; above the answer, a watermark is as good (trap 12).
-        let at_most = if self.is(Mutant::AnswerBelowOwnWatermark) {
+        // Versions below our own watermark may be pruned already. Where our watermark is above the answer, read by the
+        // watermark (trap 12).
+        let at_most = if allows!(self.settings.guards, AnswerBelowOwnWatermark) {
             answer.sequence
         } else {
             answer.sequence.max(self.watermark)
@@ -269,7 +280,7 @@ impl Replica {
         }
     }
 
-    /// The head ordered a barrier: its reads now wait for the watermark to reach it.
+    /// The head ordered a barrier. The reads of that round now wait for the watermark to reach it.
     pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let Some(ids) = self.reads.barriers.answer(answer.number) else { return };
         for id in ids {
@@ -285,9 +296,9 @@ impl Replica {
         self.serve_committed_reads(now);
     }
 
-    /// Serves the reads for which the own watermark has come far enough.
+    /// Serves the reads whose watermark has been reached.
     pub(super) fn serve_committed_reads(&mut self, now: Timestamp) {
-        let upto = if self.is(Mutant::WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
+        let upto = if allows!(self.settings.guards, WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
         let later = self.reads.by_watermark.split_off(&(upto.next(), 0));
         let ready = std::mem::replace(&mut self.reads.by_watermark, later);
         for (_, id) in ready {
@@ -298,7 +309,7 @@ impl Replica {
     fn serve(&mut self, now: Timestamp, id: u64, at_most: Sequence) {
         let Some(parked) = self.reads.take(id) else { return };
         let way = match parked.asked.mode {
-            // It waited for the watermark, and asked nobody.
+            // It waited for this member's own watermark; no query was sent for it.
             ReadMode::Eventual => ReadPath::Local,
             _ if parked.through_chain => ReadPath::Chain,
             _ => ReadPath::Query,
@@ -314,9 +325,9 @@ impl Replica {
         }
     }
 
-    /// Reads that wait when their node enters another epoch start anew: what they wait for was said in the old one.
+    /// Starts all waiting reads anew on entering another epoch: answers of the old epoch don't count for them any more.
     pub(super) fn restart_reads(&mut self, now: Timestamp) {
-        if self.is(Mutant::KeepWaiting) {
+        if allows!(self.settings.guards, KeepWaiting) {
             return;
         }
         let parked = self.reads.take_all();
@@ -344,7 +355,7 @@ impl Replica {
         }
     }
 
-    /// Orders the barriers that this head is asked for, by its own reads and by other members.
+    /// Orders the barriers that other members and this head's own reads ask for.
     pub(super) fn order_barriers(&mut self, now: Timestamp) {
         if !self.place.is_head {
             return;
@@ -356,7 +367,7 @@ impl Replica {
                 peer.barrier_ordered(sequence);
             }
         }
-        // One own barrier at a time: reads that come meanwhile share the next one.
+        // One own barrier at a time. Reads that come meanwhile share the next one.
         if self.reads.barriers.wants_to_ask() && self.reads.own_barrier <= self.watermark {
             let Some(sequence) = self.order_barrier(now) else { return };
             self.reads.own_barrier = sequence;

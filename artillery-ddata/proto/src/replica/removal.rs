@@ -1,6 +1,6 @@
 //! Removal from the chain: a newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4).
 
-use super::{ChainPosition, Mutant, Replica, ReplicaEvent};
+use super::{ChainPosition, Replica, ReplicaEvent};
 use crate::{
     Epoch, Version,
     api::{Refusal, Reply},
@@ -10,7 +10,7 @@ impl Replica {
     /// Stops serving local readers, then refuses all waiting requests. History and store are kept for a return. Nothing
     /// is rolled back: updates above our watermark may be committed, and only the chain knows (trap 37).
     pub(super) fn expelled(&mut self, epoch: Epoch) {
-        if epoch <= self.newest || self.is(Mutant::ServeWhenExpelled) {
+        if epoch <= self.newest || allows!(self.settings.guards, ServeWhenExpelled) {
             return;
         }
         self.gate.serve(None);

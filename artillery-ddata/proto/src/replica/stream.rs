@@ -4,7 +4,7 @@
 //! on the pieces of an update that is still coming in: a large value is on all hops of the chain at the same time.
 
 use super::{
-    Halt, Mutant, Replica, SnapshotReceiver,
+    Halt, Replica, SnapshotReceiver,
     incoming::{Incoming, Misplaced, piece_of},
     links::Cursor,
 };
@@ -132,7 +132,7 @@ impl Replica {
         for update in message.updates {
             let version = update.version;
             if version.sequence > held {
-                if self.is(Mutant::LoseInFlight) && self.place.serves() {
+                if allows!(self.settings.guards, LoseInFlight) && self.place.serves() {
                     self.pass_over(&update);
                 }
                 if !self.is_next(from, after, version.sequence) {
@@ -164,14 +164,16 @@ impl Replica {
     /// each heartbeat.
     fn is_next(&mut self, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let reached = self.reached();
-        let keeps = |filling: &SnapshotReceiver| !self.is(Mutant::KeepNothing) || filling.has_ended();
+        let keeps = |filling: &SnapshotReceiver| !allows!(self.settings.guards, KeepNothing) || filling.has_ended();
         if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
             return false;
         }
         // Histories that have parted may have equal sequences. Appending to another one than the predecessor's would commit
         // an update in place of another (trap 54).
-        let unchecked = [Mutant::CompareSequences, Mutant::FollowTooSoon, Mutant::LoseInFlight];
-        let continues = after == reached || unchecked.into_iter().any(|mutant| self.is(mutant));
+        let continues = after == reached
+            || allows!(self.settings.guards, CompareSequences)
+            || allows!(self.settings.guards, FollowTooSoon)
+            || allows!(self.settings.guards, LoseInFlight);
         let next = reached.sequence.next();
         if sequence > next || (sequence == next && !continues) {
             self.miss(from);
@@ -242,10 +244,9 @@ impl Replica {
             }
             ChunkPart::Behind(offset) => offset,
         };
-        let joins = self.is(Mutant::JoinPieces);
         let incoming = self.incoming.as_mut().filter(|incoming| incoming.version() == version);
         let incoming = incoming.ok_or(Misplaced)?;
-        let offset = if joins { incoming.partial().bytes } else { offset };
+        let offset = if allows!(self.settings.guards, JoinPieces) { incoming.partial().bytes } else { offset };
         incoming.take(offset, bytes)?;
         Ok(self.incoming.take_if(|incoming| incoming.is_whole()).and_then(Incoming::finish))
     }

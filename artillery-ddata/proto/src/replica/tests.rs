@@ -9,7 +9,6 @@ mod cuts;
 mod expelled;
 mod extremes;
 mod filling;
-#[cfg(feature = "mutants")]
 mod guards;
 mod hashed;
 mod joining;

@@ -6,6 +6,7 @@ use super::ResyncProgress;
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
     api::{Query, ReadMode, Reply, Write},
+    guards::Guards,
     message::{ChainFrame, MAX_CHUNK},
     store::{Size, StoreError},
     types::update::RequestKey,
@@ -25,8 +26,8 @@ pub struct ReplicaSettings {
     pub backlog: usize,
     /// Bytes of client sessions and of their records, by which a retry is known (docs/DESIGN.md §9). Beyond this limit
     /// the session that was used longest ago is evicted. Committed ones never exceed it by more than the one record, or
-    /// session, whose update the eviction follows at once. Those of updates under way are not counted: the window
-    /// bounds them.
+    /// session, whose update the eviction follows at once. Updates under way add to that; the window bounds what they
+    /// add.
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
@@ -60,9 +61,8 @@ pub struct ReplicaSettings {
     /// Send again what a successor hasn't acknowledged for this time. `None` for links that lose nothing while they are
     /// up, as QUIC streams: there it would only repeat what is still on its way.
     pub resend: Option<Duration>,
-    /// A guard to leave out.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<super::Mutant>,
+    /// The guards that stand.
+    pub guards: Guards,
 }
 
 impl ReplicaSettings {
@@ -96,8 +96,7 @@ impl Default for ReplicaSettings {
             clear_keys: 64,
             heartbeat: Duration::from_millis(100),
             resend: None,
-            #[cfg(feature = "mutants")]
-            mutant: None,
+            guards: Guards::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 
-use super::{Mutant, Replica, ReplicaOutput, Token, portion::Portion, reads::PendingRead};
+use super::{Replica, ReplicaOutput, Token, portion::Portion, reads::PendingRead};
 use crate::{
     Sequence, Timestamp,
     api::{Refusal, Reply, WatchQuery, WatchReply},
@@ -143,7 +143,7 @@ impl Replica {
     }
 
     fn is_shown(&self, update: &Update) -> bool {
-        update.version.sequence <= self.watermark || self.is(Mutant::WatchUncommitted)
+        update.version.sequence <= self.watermark || allows!(self.settings.guards, WatchUncommitted)
     }
 
     /// Answers those that wait for what has been committed behind `before`. Up to there they have seen all of their keys. What one

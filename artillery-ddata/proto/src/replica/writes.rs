@@ -6,7 +6,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Mutant, Replica, ReplicaOutput, Token,
+    Replica, ReplicaOutput, Token,
     client_sessions::{KnownRequest, RequestRecord},
     resolve::WriteResult,
 };
@@ -20,16 +20,16 @@ use crate::{
 /// Writes that wait for their commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
-    /// By the sequence of their update, rising.
+    /// In the order of their updates' sequences.
     waiting: VecDeque<PendingWrite>,
-    /// Bytes of the results that are held for them.
+    /// Bytes of the results that are held for these writes.
     results: usize,
     /// The newest large update.
     pub(super) large: Sequence,
     chain_time: u64,
 }
 
-/// Who waits for the commit of one update.
+/// The callers that wait for the commit of one update.
 #[derive(Clone, Debug)]
 struct PendingWrite {
     sequence: Sequence,
@@ -41,7 +41,7 @@ struct PendingWrite {
 pub(super) struct Waiter {
     pub(super) token: Token,
     pub(super) deadline: Timestamp,
-    /// It asked after the update had been ordered for an earlier attempt.
+    /// The caller asked after the update had been ordered for an earlier attempt.
     pub(super) replayed: bool,
 }
 
@@ -72,14 +72,14 @@ impl Writes {
         }
     }
 
-    /// The first ones, as long as their updates aren't above `watermark`.
+    /// Takes out the first write, if its update is at or below `watermark`.
     fn next_done(&mut self, watermark: Sequence) -> Option<PendingWrite> {
         let done = self.waiting.pop_front_if(|waiting| waiting.sequence <= watermark)?;
         self.results -= done.seen.results();
         Some(done)
     }
 
-    /// The last ones, as long as their updates are above `keep`.
+    /// Takes out the last write, if its update is above `keep`.
     fn next_above(&mut self, keep: Sequence) -> Option<PendingWrite> {
         let cut = self.waiting.pop_back_if(|waiting| waiting.sequence > keep)?;
         self.results -= cut.seen.results();
@@ -88,15 +88,16 @@ impl Writes {
 }
 
 impl Replica {
-    /// Whether a write would be taken in now rather than answered with [`Refusal::Busy`]: drivers leave writes in their
-    /// own bounded queues while it is false. The last one let in may overshoot the window by its own size, so that a
-    /// value larger than the window doesn't wait for ever.
+    /// Whether a write would be taken in now rather than answered with [`Refusal::Busy`]. While it is false, drivers
+    /// leave writes in their own bounded queues. The last write let in may overshoot the window by its own size:
+    /// otherwise a value larger than the window would wait for ever.
     pub(crate) fn has_room(&self) -> bool {
         self.held() < self.settings.window.max(1) && !self.is_closed() && self.joining.is_none()
     }
 
-    /// The same for a write that is [large](super::Line::Large). Others are committed behind all that was ordered before them: so
-    /// that they needn't wait for long, large ones have a part of the window, and each of them may come when no other is under way.
+    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed behind everything that
+    /// was ordered before it. So that it doesn't wait for long, large writes get a quarter of the window. One large
+    /// write may always come when no other is under way.
     pub(crate) fn has_room_for_large(&self) -> bool {
         let is_alone = self.writes.large <= self.watermark;
         self.has_room() && (is_alone || self.held() < self.settings.window / 4)
@@ -117,11 +118,10 @@ impl Replica {
         let token = asker.token;
         match self.known(request, matches!(write, Write::Resolve)) {
             Ok(KnownRequest::Nothing) => {}
-            Ok(KnownRequest::Pending(sequence)) if !self.is(Mutant::AnswerPendingRecord) => {
+            Ok(KnownRequest::Pending(sequence)) => {
                 asker.replayed = true;
                 return self.writes.wait(sequence, WriteResult::Nothing, asker);
             }
-            Ok(KnownRequest::Pending(sequence)) => return self.answer_at(sequence, token),
             Ok(KnownRequest::Done(record)) => {
                 asker.replayed = true;
                 return self.answer(&record, &WriteResult::Nothing, asker);
@@ -136,14 +136,19 @@ impl Replica {
         }
     }
 
-    /// What is known of a request; only a head says so.
+    /// What the head knows of a request. Other members refuse.
     fn known(&self, request: Option<RequestKey>, settles: bool) -> Result<KnownRequest, Refusal> {
         self.may_know()?;
         let Some(request) = request else { return Ok(KnownRequest::Nothing) };
         let known = self.sessions.look_up(request, settles, self.settings.sessions);
         Ok(match known {
-            KnownRequest::Pending(_) | KnownRequest::Done(_) if self.is(Mutant::ForgetRecords) => KnownRequest::Nothing,
-            KnownRequest::NoSession if self.is(Mutant::RunEvicted) => KnownRequest::Nothing,
+            KnownRequest::Pending(_) | KnownRequest::Done(_) if allows!(self.settings.guards, ForgetRecords) => {
+                KnownRequest::Nothing
+            }
+            KnownRequest::NoSession if allows!(self.settings.guards, RunEvicted) => KnownRequest::Nothing,
+            KnownRequest::Pending(sequence) if allows!(self.settings.guards, AnswerPendingRecord) => {
+                self.record_at(sequence).map_or(known, KnownRequest::Done)
+            }
             known => known,
         })
     }
@@ -165,14 +170,15 @@ impl Replica {
         }
     }
 
-    /// What stands in the update with this sequence, which is kept.
-    fn record_at(&self, sequence: Sequence) -> Option<RequestRecord> {
+    /// The record of the update with this sequence, if the update is still kept.
+    pub(super) fn record_at(&self, sequence: Sequence) -> Option<RequestRecord> {
         let update = self.history.from(sequence).next()?;
         Some(RequestRecord::of(update, self.sessions.taken(update)))
     }
 
-    /// Answers with what stands in a committed update, and with what was seen when that was ordered, if it was here.
-    fn answer(&mut self, record: &RequestRecord, seen: &WriteResult, asker: Waiter) {
+    /// Answers from the record of a committed update. `seen` holds what the record doesn't, if the update was ordered
+    /// here.
+    pub(super) fn answer(&mut self, record: &RequestRecord, seen: &WriteResult, asker: Waiter) {
         let Waiter { token, replayed, .. } = asker;
         let reply = self.reply_of(record, seen, replayed);
         self.reply(token, reply);
@@ -219,33 +225,7 @@ impl Replica {
         }
     }
 
-    /// Mutant: answers from an update that may still vanish.
-    fn answer_at(&mut self, sequence: Sequence, token: Token) {
-        let Some(record) = self.record_at(sequence) else { return };
-        self.answer(&record, &WriteResult::Nothing, Waiter { token, deadline: Timestamp::MAX, replayed: true });
-    }
-
-    /// Mutants: tell of a failed condition, or of what a script found, before what they saw is committed.
-    pub(super) fn answer_too_soon(&mut self, sequence: Sequence) {
-        let (swaps, scripts) = (self.is(Mutant::AnswerFailedSwapAtOnce), self.is(Mutant::AnswerScriptAtOnce));
-        if !swaps && !scripts {
-            return;
-        }
-        let tells = |record: &RequestRecord| match record.outcome {
-            RequestOutcome::Conflict(_) => swaps,
-            RequestOutcome::Ran => scripts,
-            _ => false,
-        };
-        let Some(record) = self.record_at(sequence).filter(tells) else { return };
-        let before = Sequence(sequence.0.saturating_sub(1));
-        if let Some(waiting) = self.writes.next_above(before) {
-            for asker in waiting.askers {
-                self.answer(&record, &waiting.seen, asker);
-            }
-        }
-    }
-
-    /// Nobody waits any longer for writes whose deadline has passed; what becomes of them is unknown.
+    /// Answers the callers whose deadline has passed as expired: the outcome of their writes is unknown.
     pub(super) fn expire_writes(&mut self, now: Timestamp) {
         for waiting in &mut self.writes.waiting {
             waiting.askers.retain(|asker| {
@@ -258,7 +238,7 @@ impl Replica {
         }
     }
 
-    /// Updates above `keep` are gone from here: whoever waits for one can't be told what became of it.
+    /// Updates above `keep` were dropped here. Their callers are answered as expired: the outcome is unknown.
     pub(super) fn cut_writes(&mut self, keep: Version) {
         self.writes.large = self.writes.large.min(keep.sequence);
         while let Some(cut) = self.writes.next_above(keep.sequence) {
@@ -268,7 +248,7 @@ impl Replica {
         }
     }
 
-    /// After updates were dropped: what is pending now.
+    /// After updates were dropped: notes the records of those that are still pending.
     pub(super) fn note_pending_anew(&mut self) -> Result<(), StoreError> {
         self.sessions.forget_pending();
         for update in self.history.from(self.watermark.next()) {
@@ -278,7 +258,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The value that an update took away, if it is small enough to be kept: looked up while it is still there.
+    /// The value that an update took away, if it is small enough to be kept. Call it while the store still has the
+    /// value.
     pub(super) fn taken_by(&self, update: &Update) -> Result<Option<Bytes>, StoreError> {
         let (RequestOutcome::Took(version), [change]) = (update.outcome, &update.changes[..]) else { return Ok(None) };
         let held = self.store.read(self.chain, &change.key, version.sequence)?;

@@ -21,7 +21,7 @@ impl<C: Clone> ChainRunner<C> {
             halted: self.halted.clone(),
             small_writes: self.small_writes,
             behind_since: self.behind_since,
-            mutant: self.mutant,
+            guards: self.guards,
             kept: self.kept,
         }
     }
@@ -50,7 +50,7 @@ impl<C: fmt::Debug> ChainRunner<C> {
             // Which line comes first; a driver without lines doesn't ask.
             small_writes: _,
             behind_since,
-            mutant: _,
+            guards: _,
             kept,
         } = self;
         replica.describe(out)?;

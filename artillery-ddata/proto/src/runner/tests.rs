@@ -275,14 +275,13 @@ fn a_watch_that_waits_while_another_history_begins_is_refused() {
     assert_eq!(heard_of_the_fourth_change(Rig::new()), Reply::Refused(Refusal::OtherHistory));
 }
 
-#[cfg(feature = "mutants")]
 mod without {
     use super::*;
-    use crate::api::WatchReply;
+    use crate::{api::WatchReply, guards::Mutant};
 
     fn without(mutant: Mutant) -> Rig {
         let mut rig = Rig::new();
-        rig.runner = rig.runner.with_mutant(Some(mutant));
+        rig.runner.guards = Guards::without(mutant);
         rig
     }
 

@@ -40,6 +40,7 @@ use self::{
 };
 use crate::{
     ChainId, Sequence, Version,
+    guards::Guards,
     store::{
         Applied, HashedIter, Held, Persisted, RecordIter, RecoveredChain, Size, Store, StoreBatch, StoreError, StoreOp,
         position,
@@ -54,9 +55,7 @@ pub struct MemoryStore {
     position: fn(&[u8]) -> u64,
     /// Keys put into hash order by one call at most.
     fill: usize,
-    /// A mutant: writers leave it to the making of the order to meet new keys.
-    #[cfg(any(test, feature = "mutants"))]
-    forgets: bool,
+    guards: Guards,
     chains: Chains,
     applied: AtomicU64,
     bytes: AtomicU64,
@@ -78,8 +77,7 @@ impl MemoryStore {
             hashed: SortedIndex::new(),
             position,
             fill: FILL,
-            #[cfg(any(test, feature = "mutants"))]
-            forgets: false,
+            guards: Guards::default(),
             chains: Chains::default(),
             applied: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -102,13 +100,11 @@ impl MemoryStore {
         Self::in_parts(seed, 1)
     }
 
-    /// The same store without a guard: a key that comes while the order is being made, before where that is, is left out
-    /// (trap 46).
+    /// The same store with these guards.
     #[cfg(any(test, feature = "mutants"))]
     #[must_use]
-    pub fn forgetting_new_keys(mut self) -> Self {
-        self.forgets = true;
-        self
+    pub fn with_guards(self, guards: Guards) -> Self {
+        Self { guards, ..self }
     }
 
     fn find(&self, key: KeyRef<'_>, at_most: Sequence) -> Option<Held> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_proto::Mode;
+use artillery_proto::{Mode, guards::Guards};
 
 use super::{ControlSetup, FoundingSetup, HEALED, OPERATIONS, STOP, Setup};
 use crate::{
@@ -88,7 +88,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         crash: None,
         boundary: None,
         audited: false,
-        mutant: None,
+        guards: Guards::ALL,
     };
     // On a far link with room for one piece at a time a run would see nothing else.
     if setup.profile.room < 16 << 10 {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use artillery_proto::Mode;
+use artillery_proto::{Mode, guards::Guards};
 
 use super::Gray;
 use crate::{
     client::{Keys, Mix},
     faults::Planned,
-    mutants::MutantName,
     network::Profile,
     world::Boundary,
 };
@@ -118,7 +117,7 @@ pub struct Setup {
     /// Whether to report the outcome of each operation.
     pub audited: bool,
     /// The guard taken out.
-    pub mutant: Option<MutantName>,
+    pub guards: Guards,
 }
 
 /// How a cluster is formed.

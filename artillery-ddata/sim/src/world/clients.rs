@@ -13,7 +13,6 @@ use artillery_proto::{
 use super::{Arrival, Event, Phase, World};
 use crate::{
     client::{self, Ask, Asked, Choice, Next, Pending, Request},
-    mutants::MutantName,
     node::{Caller, Input, Origin, Work},
     oracle::{Failure, Oracle},
     scenario::{CRASHES, OPERATIONS, SECOND, STOP},
@@ -96,10 +95,9 @@ impl World {
             write!(out, "client {index} op {number}: {:?} chain {chain}", asked.ask)?;
             asked.id.map_or(Ok(()), |(session, id)| write!(out, " request {session}/{id}"))
         });
-        let believes = self.setup.mutant == Some(MutantName::BelieveRefusals);
         client.pending = Some(Pending {
             number,
-            tries: RetryState::new(asked.repeat()).believing_refusals(believes),
+            tries: RetryState::new(asked.repeat()).with_guards(self.setup.guards),
             asked: Arc::new(asked),
             called,
             since: self.now,

@@ -31,7 +31,6 @@ use self::{group::Group, messages::Message, operator::Rolling, successor::Succes
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
-    mutants::MutantName,
     node::{Input as Comes, Work},
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
@@ -122,6 +121,7 @@ impl Control {
             cluster,
             replicas: control.replicas as usize,
             tick: control.suspect / 10,
+            guards: setup.guards,
             ..CoordinatorSettings::default()
         };
         let group = Group::new(&founding, Rng::new(seed, Concern::Group));
@@ -140,16 +140,15 @@ impl Control {
             held: ids.iter().map(|_| Vec::new()).collect(),
             founding,
         };
-        new.nodes = ids.iter().enumerate().map(|(index, &id)| new.half(index, id, setup)).collect();
+        new.nodes = ids.iter().enumerate().map(|(index, &id)| new.half(index, id)).collect();
         new
     }
 
-    fn half(&self, index: usize, id: MemberId, setup: &Setup) -> Half {
+    fn half(&self, index: usize, id: MemberId) -> Half {
         let configs = Arc::new(Configs::of(&self.founding));
         let decider = Decider::new(Founders::founder(index, id), configs, self.own_times(index));
-        let decider = decider.with_mutant(setup.mutant.and_then(MutantName::node));
         Half {
-            decider: decider.with_coordinator_mutant(setup.mutant.and_then(MutantName::coordinator)),
+            decider,
             tick: (0, None),
             asked: BTreeSet::new(),
             lease: Lease::default(),

@@ -17,7 +17,6 @@ use artillery_proto::{
 
 use super::{World, control::Control};
 use crate::{
-    mutants::MutantName,
     network::Flight,
     node::{Input as WorkInput, Work},
     oracle::{ChainOracle, Failure, Oracle},
@@ -72,6 +71,7 @@ impl Founders {
             rng: Rng::new(seed, Concern::Formation),
             settings: FormationSettings {
                 timing: setup.control.map_or_else(Timing::default, |control| control.timing()),
+                guards: setup.guards,
                 ..FormationSettings::new("simulated", founding.expect, chains)
             },
             machines: (0..setup.members).map(|_| None).collect(),
@@ -164,10 +164,7 @@ impl World {
         let timing = if self.setup.control.is_some() { own } else { Timing { drift_ppm: index as u32, ..own } };
         let settings = FormationSettings { timing, ..founders.settings.clone() };
         let machine = Formation::new(Founders::founder(index, id), settings, seed);
-        let mut machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
-        if let Some(mutant) = self.setup.mutant.and_then(MutantName::formation) {
-            machine.mutate(mutant);
-        }
+        let machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
         founders.machines[index] = Some(machine);
         founders.met[index].fill(None);
         founders.ticks[index] = (None, founders.ticks[index].1 + 1);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use artillery_proto::guards::Guards;
+
 use crate::control::log::ConfigLogError;
 
 /// How the group that keeps the log behaves. All of its nodes should have the same.
@@ -26,9 +28,8 @@ pub(crate) struct EmbeddedSettings {
     pub(crate) window: usize,
     /// What elections are randomised by.
     pub(crate) seed: u64,
-    /// A rule that is taken out.
-    #[cfg(any(test, feature = "mutants"))]
-    pub(crate) mutant: Option<Mutant>,
+    /// The guards that stand.
+    pub(crate) guards: Guards,
 }
 
 impl Default for EmbeddedSettings {
@@ -43,23 +44,12 @@ impl Default for EmbeddedSettings {
             snapshot_every: 512,
             window: 1024,
             seed: 0,
-            #[cfg(any(test, feature = "mutants"))]
-            mutant: None,
+            guards: Guards::default(),
         }
     }
 }
 
 impl EmbeddedSettings {
-    pub(super) fn lacks(&self, mutant: Mutant) -> bool {
-        #[cfg(any(test, feature = "mutants"))]
-        return self.mutant == Some(mutant);
-        #[cfg(not(any(test, feature = "mutants")))]
-        {
-            let _ = mutant;
-            false
-        }
-    }
-
     /// For openraft.
     ///
     /// # Errors
@@ -88,16 +78,3 @@ impl EmbeddedSettings {
 const MAX_ENTRIES: u64 = 128;
 /// Bytes of a snapshot in one message.
 const MAX_CHUNK: u64 = 256 << 10;
-
-/// One rule less. For tests alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mutant {
-    /// A restarted node begins the log once more (trap 13).
-    InitialiseAgain,
-    /// A node leads before it has applied what its predecessors committed (trap 14).
-    LeadUnapplied,
-    /// A leader that was deposed and doesn't know it confirms (trap 14).
-    ConfirmWithoutQuorum,
-    /// A restarted node that has forgotten its votes votes as its former self (trap 21).
-    KeepVote,
-}

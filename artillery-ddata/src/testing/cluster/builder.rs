@@ -97,8 +97,8 @@ impl Builder {
     /// Takes a guard out of all members.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
-    pub fn mutant(mut self, mutant: crate::replica::Mutant) -> Self {
-        self.settings.mutant = Some(mutant);
+    pub fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
+        self.settings.guards = artillery_proto::guards::Guards::without(mutant);
         self
     }
 

@@ -1,7 +1,8 @@
 //! Members with a guard left out: the check must notice, without an assertion of the test's own.
 
+use artillery_proto::guards::Mutant;
+
 use super::{super::*, applications::everything};
-use crate::replica::Mutant;
 
 /// Seeds that a mutant may take.
 const SEEDS: u64 = 60;

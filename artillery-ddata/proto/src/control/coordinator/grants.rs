@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm, Mutant};
+use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm};
 use crate::{
     MemberId, Timestamp,
     control::{
@@ -44,7 +44,6 @@ const MAX_PENDING_GRANTS: usize = 4096;
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
         let Renewal { number, answered, me, applied, leave, promotions, reports } = renewal;
-        let mutant = self.mutant;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
             // The log names an elected node as leader before that node has committed anything. Until then no quorum is known
             // to follow it, so it doesn't name itself.
@@ -55,22 +54,22 @@ impl Coordinator {
         seen.heard = now;
         let is_fresh = seen.shows(answered);
         seen.founder = me;
-        seen.leaver.on_renewal(now, leave, is_fresh, mutant);
+        seen.leaver.on_renewal(now, leave, is_fresh, self.settings.guards);
         seen.reports(now, reports);
         // An answer given before this term shows nothing of what this leader asked for (trap 55).
         seen.shown = if is_fresh { answered } else { 0 };
-        if self.mutant == Some(Mutant::PromoteInAnyEpoch) {
+        if allows!(self.settings.guards, PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
         } else {
             seen.promotions = promotions;
         }
         let waiting = PendingGrant { from, number, applied, received: now };
-        if self.is(Mutant::GrantUnconfirmed) {
+        if allows!(self.settings.guards, GrantUnconfirmed) {
             return self.say(now, waiting, true);
         }
-        let joins = self.is(Mutant::JoinRound);
         let Some(LeaderTerm { grants, .. }) = &mut self.leading else { return };
         if grants.next.len() < MAX_PENDING_GRANTS {
+            let joins = allows!(self.settings.guards, JoinRound);
             let queue = if joins && grants.round.is_some() { &mut grants.asked } else { &mut grants.next };
             queue.push(waiting);
         }
@@ -100,7 +99,8 @@ impl Coordinator {
         let goes = leading.fenced.contains_key(&waiting.from)
             || leading.nodes.get(&waiting.from).is_none_or(|seen| seen.leaver.said.has_resigned());
         let since = self.configs.serves_since(waiting.from);
-        let acts = since.is_some_and(|since| waiting.applied >= since || self.is(Mutant::GrantToFormerSelf));
+        let acts =
+            since.is_some_and(|since| waiting.applied >= since || allows!(self.settings.guards, GrantToFormerSelf));
         acts && !goes
     }
 
@@ -130,7 +130,11 @@ impl Coordinator {
 
     fn grant(&mut self, now: Timestamp, waiting: PendingGrant) {
         let PendingGrant { from, number, applied, received } = waiting;
-        let runs = if self.is(Mutant::ForgetDrift) { self.settings.lease } else { self.settings.lease_and_drift() };
+        let runs = if allows!(self.settings.guards, ForgetDrift) {
+            self.settings.lease
+        } else {
+            self.settings.lease_and_drift()
+        };
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             // The member's lease began earlier: when it sent the renewal.
             seen.out = seen.out.max(received + runs);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Coordinator, CoordinatorSettings, KnownNode, Mutant, Why, plan::View};
+use super::{Coordinator, CoordinatorSettings, KnownNode, Why, plan::View};
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, NodeId, Sequence, Timestamp,
     control::{
@@ -136,7 +136,7 @@ impl Coordinator {
     /// Looks for members that hold up a chain.
     pub(super) fn judge(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
-        let longest = if self.mutant == Some(Mutant::KeepAwayForLong) {
+        let longest = if allows!(self.settings.guards, KeepAwayForLong) {
             MAX_QUARANTINE_FACTOR * 16
         } else {
             MAX_QUARANTINE_FACTOR
@@ -157,7 +157,7 @@ impl Coordinator {
                     }
                 }
             }
-            let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+            let view = leading.view(now, self.me, &self.settings, &self.outside);
             let known = chain.suspect;
             let same = |id: &MemberId| known.filter(|(suspect, _)| suspect == id).map_or(now, |(_, since)| since);
             chain.suspect = view.between_slow_ways(config).map(|id| (id, same(&id)));
@@ -223,10 +223,16 @@ impl View<'_> {
         let found = self
             .halted(config)
             .or_else(|| self.deaf(&serving))
-            .or_else(|| self.dead_hop(config, &serving, ends).filter(|_| !self.is(Mutant::TolerateDeadHop)))
-            .or_else(|| self.dead_joiner(config).filter(|_| !self.is(Mutant::TolerateDeadJoiner)))
-            .or_else(|| self.unheard_joiner(configs, config).filter(|_| !self.is(Mutant::TolerateUnheardJoiner)))
-            .or_else(|| self.slow_member(config, &serving, suspect).filter(|_| !self.is(Mutant::TolerateSlow)))?;
+            .or_else(|| {
+                self.dead_hop(config, &serving, ends).filter(|_| !allows!(self.settings.guards, TolerateDeadHop))
+            })
+            .or_else(|| self.dead_joiner(config).filter(|_| !allows!(self.settings.guards, TolerateDeadJoiner)))
+            .or_else(|| {
+                self.unheard_joiner(configs, config).filter(|_| !allows!(self.settings.guards, TolerateUnheardJoiner))
+            })
+            .or_else(|| {
+                self.slow_member(config, &serving, suspect).filter(|_| !allows!(self.settings.guards, TolerateSlow))
+            })?;
         let others = serving.iter().any(|&id| id != found.member && self.lived(id));
         others.then_some(found)
     }
@@ -251,7 +257,7 @@ impl View<'_> {
     /// Whether the node has shown lately that it hears. A member that is about to be moved out as deaf has not.
     pub(super) fn hears(&self, id: MemberId) -> bool {
         let shows = |seen: &KnownNode| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
-        id == self.me || self.nodes.get(&id).is_some_and(shows) || self.is(Mutant::TakeDeaf)
+        id == self.me || self.nodes.get(&id).is_some_and(shows) || allows!(self.settings.guards, TakeDeaf)
     }
 
     /// Whether the node is so new that it may yet show that it hears.
@@ -309,7 +315,7 @@ impl View<'_> {
     /// Whether this incarnation stopped serving a chain for good.
     pub(super) fn has_halted(&self, chain: ChainId, id: MemberId) -> bool {
         let told = self.nodes.get(&id).and_then(|seen| seen.told.get(&chain));
-        told.is_some_and(|told| told.report.halted) && !self.is(Mutant::KeepHalted)
+        told.is_some_and(|told| told.report.halted) && !allows!(self.settings.guards, KeepHalted)
     }
 
     /// A serving member, or the joiner, that stopped serving for good.

@@ -1,13 +1,14 @@
 //! Leaving: a node resigns only after the leader has agreed, and takes its resignation back when its removal can't be made
 //! any more (docs/adr/0028-leaving-and-voters.md).
 
-use super::{Coordinator, Mutant, plan::View};
+use super::{Coordinator, plan::View};
 use crate::{
     ChainConfig, MemberId, Role, Timestamp,
     control::{
         log::Configs,
         message::{Leave, LeaveStage},
     },
+    guards::Guards,
 };
 
 /// A resignation that has led to no removal for so many times `suspect` is taken back.
@@ -35,8 +36,8 @@ impl Leaver {
     /// A late message may say that a node has resigned that serves again by a running lease. The removal would not wait for
     /// that lease (trap 62). So a value below the highest one is ignored. A resignation from before this term, which another
     /// leader may have taken back, counts only once the node shows that it stands.
-    pub(super) fn on_renewal(&mut self, now: Timestamp, said: Leave, is_fresh: bool, mutant: Option<Mutant>) {
-        if said < self.said && mutant != Some(Mutant::TakeOldResignation) {
+    pub(super) fn on_renewal(&mut self, now: Timestamp, said: Leave, is_fresh: bool, guards: Guards) {
+        if said < self.said && !allows!(guards, TakeOldResignation) {
             return;
         }
         if said.number != self.said.number {
@@ -49,7 +50,7 @@ impl Leaver {
             self.resigned = now;
         }
         self.said = said;
-        self.vouched |= said.has_resigned() && (is_fresh || mutant == Some(Mutant::TakeUnvouchedResignation));
+        self.vouched |= said.has_resigned() && (is_fresh || allows!(guards, TakeUnvouchedResignation));
     }
 
     /// Counts the request as new after a pause of the leader: other members may have died in the pause, so what they had
@@ -94,14 +95,14 @@ impl View<'_> {
             && !seen.is_some_and(|seen| seen.leaver.agreed)
             && !self.has_halted(config.chain, other);
         let is_proven = seen.is_some_and(|seen| seen.proven >= leaver.asked);
-        let lived = other == self.me || is_proven || self.is(Mutant::BelieveOldMessages);
+        let lived = other == self.me || is_proven || allows!(self.settings.guards, BelieveOldMessages);
         other != id && stays && lived
     }
 
     /// Whether the chains of a node that asks to leave go on without it.
     fn may_resign(&self, configs: &Configs, id: MemberId) -> bool {
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
-        chains.all(|config| self.has_heir(config, id)) || self.is(Mutant::AgreeAtOnce)
+        chains.all(|config| self.has_heir(config, id)) || allows!(self.settings.guards, AgreeAtOnce)
     }
 
     /// Whether the removal of a resigned node fails: no other member of one of its chains is there, or it takes too long.
@@ -110,7 +111,7 @@ impl View<'_> {
         let alone = |config: &ChainConfig| config.serving().all(|other| other == id || self.is_gone(other));
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
         let late = self.now - leaver.resigned >= self.settings.suspect * RESIGNATION_SUSPECTS;
-        chains.any(|config| late || alone(config)) && !self.is(Mutant::KeepResigned)
+        chains.any(|config| late || alone(config)) && !allows!(self.settings.guards, KeepResigned)
     }
 }
 
@@ -119,7 +120,7 @@ impl Coordinator {
     pub(super) fn next_leave(&mut self, now: Timestamp, id: MemberId) -> Option<Leave> {
         let leading = self.leading.as_ref()?;
         let said = leading.nodes.get(&id)?.leaver.said;
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         match said.stage {
             LeaveStage::Asks if view.may_resign(&self.configs, id) => {
                 let seen = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&id));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    CoordinatorSettings, KnownNode, Mutant,
+    CoordinatorSettings, KnownNode,
     gray_failure::{Quarantine, Watched},
     reorder::Wish,
 };
@@ -112,7 +112,6 @@ pub(super) struct View<'a> {
     pub(super) reorder: Option<&'a Wish>,
     pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
     pub(super) settings: &'a CoordinatorSettings,
-    pub(super) mutant: Option<Mutant>,
 }
 
 impl View<'_> {
@@ -125,10 +124,6 @@ impl View<'_> {
         }
         let (add, remove) = (self.lives_to_add(configs), self.lives_to_remove(configs));
         (!add.is_empty() || !remove.is_empty()).then(|| (ConfigChange::Nodes { add, remove }, Vec::new()))
-    }
-
-    pub(super) fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
     }
 
     /// Whether nothing was heard of the node for too long, or it has resigned.
@@ -158,19 +153,20 @@ impl View<'_> {
     }
 
     fn lived_within(&self, id: MemberId, time: Duration) -> bool {
-        let proven = |seen: &KnownNode| self.now - seen.proven < time || self.is(Mutant::BelieveOldMessages);
+        let proven =
+            |seen: &KnownNode| self.now - seen.proven < time || allows!(self.settings.guards, BelieveOldMessages);
         !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
     /// Whether every lease that the member may hold has certainly expired (rule 5.2): those that this leader granted, and
     /// those of earlier leaders, which it asked for before this term began.
     fn leases_expired(&self, id: MemberId) -> bool {
-        if self.is(Mutant::RemoveAtOnce) {
+        if allows!(self.settings.guards, RemoveAtOnce) {
             return true;
         }
         let seen = self.nodes.get(&id);
         let others = self.since + self.settings.lease_and_drift();
-        let others_are_out = self.now >= others || self.is(Mutant::NewLeaderDoesNotWait);
+        let others_are_out = self.now >= others || allows!(self.settings.guards, NewLeaderDoesNotWait);
         self.has_resigned(id) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
     }
 
@@ -179,7 +175,7 @@ impl View<'_> {
     fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // That mutant runs no rounds.
-        let unasked = self.is(Mutant::RemoveUnheard) || self.is(Mutant::GrantUnconfirmed);
+        let unasked = allows!(self.settings.guards, RemoveUnheard) || allows!(self.settings.guards, GrantUnconfirmed);
         heard || unasked || self.has_resigned(id)
     }
 
@@ -209,7 +205,8 @@ impl View<'_> {
 
     /// Whether a chain with these members wants a joiner: they are too few, or all of them leave and must hand over first.
     fn wants_joiner(&self, members: &[ChainMember]) -> bool {
-        let hands_over = || members.iter().all(|member| self.asks_to_leave(member.id)) && !self.is(Mutant::KeepLast);
+        let hands_over =
+            || members.iter().all(|member| self.asks_to_leave(member.id)) && !allows!(self.settings.guards, KeepLast);
         members.len() < self.settings.replicas || hands_over()
     }
 
@@ -231,9 +228,9 @@ impl View<'_> {
     /// Whether the tail asks, in this very epoch, for the promotion of the joiner `member` (rule 5.6).
     fn asks_for(&self, config: &ChainConfig, member: MemberId) -> bool {
         let Some(seen) = config.tail().and_then(|tail| self.nodes.get(&tail)) else { return false };
-        let any_epoch = self.is(Mutant::PromoteInAnyEpoch);
         let counts = |wish: &Promotion| {
-            wish.chain == config.chain && wish.member == member && (wish.epoch == config.epoch || any_epoch)
+            let is_of_now = wish.epoch == config.epoch || allows!(self.settings.guards, PromoteInAnyEpoch);
+            wish.chain == config.chain && wish.member == member && is_of_now
         };
         seen.promotions.iter().any(counts)
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, CoordinatorOutput, KnownNode, Mutant};
+use super::{Coordinator, CoordinatorOutput, KnownNode};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     control::message::{Close, ReorderError, Report},
@@ -89,14 +89,15 @@ impl Coordinator {
 
     /// Ends the reorder if it is decided, overtaken or out of time.
     pub(super) fn follow_reorder(&mut self, now: Timestamp) {
-        let (open, old) = (self.is(Mutant::ReorderOpen), self.is(Mutant::BelieveOldClosing));
         let Some(leading) = &mut self.leading else { return };
         let Some(wish) = &mut leading.reorder else { return };
         let config = self.configs.get(wish.chain);
         let result = match config {
             Some(config) if config.epoch == wish.epoch => {
                 let head = config.head().and_then(|head| leading.nodes.get(&head));
-                wish.closed = head.is_some_and(|head| wish.is_closed_by(head, old)) || open;
+                let old = allows!(self.settings.guards, BelieveOldClosing);
+                let closed = head.is_some_and(|head| wish.is_closed_by(head, old));
+                wish.closed = closed || allows!(self.settings.guards, ReorderOpen);
                 if now < wish.until || leading.proposal.is_some() {
                     return;
                 }

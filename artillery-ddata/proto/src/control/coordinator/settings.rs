@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ClusterId, control::Timing};
+use crate::{ClusterId, control::Timing, guards::Guards};
 
 /// Settings of a coordinator. Once it has seen the log, the times of
 /// [`Configs::timing`](crate::control::Configs::timing) replace those given here.
@@ -26,6 +26,8 @@ pub struct CoordinatorSettings {
     pub forget: Duration,
     /// How often the coordinator looks at the clock.
     pub tick: Duration,
+    /// The guards that stand, in the coordinator and in the node around it.
+    pub guards: Guards,
 }
 
 impl Default for CoordinatorSettings {
@@ -40,6 +42,7 @@ impl Default for CoordinatorSettings {
             max_voters: 5,
             forget: Duration::from_secs(600),
             tick: Duration::from_millis(50),
+            guards: Guards::default(),
         }
     }
 }

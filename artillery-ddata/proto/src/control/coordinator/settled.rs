@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, KnownNode, Mutant, plan::View};
+use super::{Coordinator, KnownNode, plan::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
     control::{
@@ -20,10 +20,10 @@ impl Coordinator {
     pub(super) fn settled(&self, now: Timestamp) -> Result<(), Unsettled> {
         let leading = self.leading.as_ref().ok_or(Unsettled::Unled)?;
         // A new leader has not yet heard all living nodes (trap 67).
-        if now - leading.since < self.settings.suspect && !self.is(Mutant::SettleAtOnce) {
+        if now - leading.since < self.settings.suspect && !allows!(self.settings.guards, SettleAtOnce) {
             return Err(Unsettled::Unled);
         }
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         self.configs.iter().try_for_each(|config| view.chain_settled(&self.configs, config))?;
         if let Some(&member) = self.voters.iter().find(|&&id| view.asks_to_leave(id)) {
             return Err(Unsettled::Leaves { member });
@@ -43,7 +43,7 @@ impl Coordinator {
     /// What becomes of the chains of a node that leaves.
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
-        let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+        let view = leading.view(now, self.me, &self.settings, &self.outside);
         let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
         // A new voter that doesn't know yet that it is one would end at once. The log could never confirm anything again.
         farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.is_added(now, id))

@@ -11,6 +11,7 @@ use crate::{
         log::LogEntry,
         message::{Farewell, Leave, LeaveStage, Promotion, Unsettled},
     },
+    guards::Mutant,
 };
 
 fn id(n: u8) -> MemberId {

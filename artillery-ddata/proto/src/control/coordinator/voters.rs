@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm, Mutant};
+use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm};
 use crate::{
     MemberId, Timestamp,
     control::{
@@ -72,7 +72,7 @@ impl Coordinator {
 
     /// When the latest of the leaving voters asked to leave, if there is one.
     fn left_since(&self, leading: &LeaderTerm) -> Option<Timestamp> {
-        let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !self.is(Mutant::KeepLeavers));
+        let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !allows!(self.settings.guards, KeepLeavers));
         leavers.filter_map(|id| leading.nodes.get(id)).map(|seen| seen.leaver.asked).max()
     }
 
@@ -85,11 +85,10 @@ impl Coordinator {
     /// majority never confirms anything, and neither does a change to it (trap 60). So a majority of the present voters must
     /// have lived since then too. While other nodes may still show that they live, there is no hurry.
     fn without_leavers(&self, now: Timestamp, leading: &LeaderTerm, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let believes = self.is(Mutant::KeepUnproven);
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let lived = |id| {
             self.lived_since(leading, id, |proven| proven >= asked)
-                || (believes && self.can_keep(leading, id, now, patience))
+                || (allows!(self.settings.guards, KeepUnproven) && self.can_keep(leading, id, now, patience))
         };
         let heard = |id| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
         let may_show = |id| !self.goes(id) && !lived(id) && now - heard(id) < self.settings.suspect;
@@ -115,7 +114,7 @@ impl Coordinator {
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let can_keep = |founder: &NodeInfo| self.can_keep(leading, founder.id, now, patience);
         let none_stays = || {
-            let view = leading.view(now, self.me, &self.settings, self.mutant, &self.outside);
+            let view = leading.view(now, self.me, &self.settings, &self.outside);
             let is_heard = |seen: &KnownNode| now - seen.heard < self.settings.suspect;
             let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
             let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);

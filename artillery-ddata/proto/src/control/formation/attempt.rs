@@ -7,9 +7,9 @@ use std::{
 
 use super::{
     FormationMessage, FormationOutput, FormationSettings, Proposal, ProposalProgress, ProposalVerdict, SeededRandom,
-    mutant::Mutant, poll::Poll,
+    poll::Poll,
 };
-use crate::{MemberId, Timestamp, control::Bootstrap};
+use crate::{MemberId, Timestamp, control::Bootstrap, guards::Guards};
 
 /// The part of this node in the proposal that it has accepted.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Attempt {
     ballots: u32,
     tell_at: Timestamp,
     challenge_at: Timestamp,
-    mutant: Option<Mutant>,
+    guards: Guards,
 }
 
 impl Attempt {
@@ -36,13 +36,12 @@ impl Attempt {
         me: u16,
         settings: &FormationSettings,
         random: &mut SeededRandom,
-        mutant: Option<Mutant>,
     ) -> Self {
         // A proposal names at most MAX_FOUNDERS.
         let founders = proposal.founding.members.len() as u16;
         Self {
             me,
-            poll: Poll::new(me, founders, mutant),
+            poll: Poll::new(me, founders, settings.guards),
             replaced: BTreeSet::new(),
             gather: settings.gather,
             repeat: settings.repeat,
@@ -51,7 +50,7 @@ impl Attempt {
             tell_at: now,
             challenge_at: now + settings.patience + random.up_to(settings.patience),
             proposal,
-            mutant,
+            guards: settings.guards,
         }
     }
 
@@ -83,7 +82,7 @@ impl Attempt {
 
     /// Takes in another founder's progress. Nodes that the proposal doesn't name are ignored.
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &ProposalProgress) {
-        let Some(from) = self.founding().find(from, self.mutant == Some(Mutant::AnyLife)) else { return };
+        let Some(from) = self.founding().find(from, allows!(self.guards, AnyLife)) else { return };
         if self.poll.receive(from as u16, progress) {
             self.tell_at = self.tell_at.min(now + self.gather);
         }
@@ -128,13 +127,13 @@ impl Attempt {
 
     /// What becomes of the proposal, as far as this node knows.
     pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
-        let mut left = self.founding().members.len() - self.replaced.len();
-        match self.mutant {
-            Some(Mutant::GiveUpWhenSlow) if self.ballots > 0 => left = 0,
-            Some(Mutant::GiveUpWhenOneIsReplaced) if !self.replaced.is_empty() => left = 0,
-            Some(Mutant::FormWithoutVote) if self.poll.all_accepted() => return Some(ProposalVerdict::Form),
-            _ => {}
+        if allows!(self.guards, FormWithoutVote) && self.poll.all_accepted() {
+            return Some(ProposalVerdict::Form);
         }
-        self.poll.verdict().or_else(|| (left < self.founding().majority()).then_some(ProposalVerdict::Abandon))
+        let left = self.founding().members.len() - self.replaced.len();
+        let is_over = left < self.founding().majority()
+            || (allows!(self.guards, GiveUpWhenSlow) && self.ballots > 0)
+            || (allows!(self.guards, GiveUpWhenOneIsReplaced) && !self.replaced.is_empty());
+        self.poll.verdict().or_else(|| is_over.then_some(ProposalVerdict::Abandon))
     }
 }

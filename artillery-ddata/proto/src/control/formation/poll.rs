@@ -7,10 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    message::{Ballot, ProposalProgress, ProposalVerdict, Vote},
-    mutant::Mutant,
-};
+use super::message::{Ballot, ProposalProgress, ProposalVerdict, Vote};
+use crate::guards::Guards;
 
 /// One founder's view of the ballots on one proposal.
 #[derive(Debug)]
@@ -20,14 +18,14 @@ pub(super) struct Poll {
     mine: ProposalProgress,
     /// The highest promise and the vote that each other founder has shown, taken from one message.
     peers: BTreeMap<u16, (Ballot, Option<Vote>)>,
-    mutant: Option<Mutant>,
+    guards: Guards,
 }
 
 impl Poll {
     /// The view of founder `me` of `founders`, which has just accepted.
-    pub(super) fn new(me: u16, founders: u16, mutant: Option<Mutant>) -> Self {
+    pub(super) fn new(me: u16, founders: u16, guards: Guards) -> Self {
         let mine = ProposalProgress { accepted: [me].into(), ..ProposalProgress::default() };
-        let mut poll = Self { me, founders, mine, peers: BTreeMap::new(), mutant };
+        let mut poll = Self { me, founders, mine, peers: BTreeMap::new(), guards };
         poll.vote();
         poll
     }
@@ -86,7 +84,7 @@ impl Poll {
     fn join(&mut self, theirs: Option<Vote>) {
         let Some(theirs) = theirs else { return };
         let voted_below = self.mine.vote.is_none_or(|mine| mine.ballot < theirs.ballot);
-        if (theirs.ballot == self.mine.promised || self.mutant == Some(Mutant::BrokenPromise)) && voted_below {
+        if (theirs.ballot == self.mine.promised || allows!(self.guards, BrokenPromise)) && voted_below {
             self.mine.vote = Some(theirs);
         }
     }
@@ -98,7 +96,7 @@ impl Poll {
             return;
         }
         let ballot =
-            if self.mutant == Some(Mutant::BrokenPromise) && self.all_accepted() { Ballot::default() } else { ballot };
+            if allows!(self.guards, BrokenPromise) && self.all_accepted() { Ballot::default() } else { ballot };
         let verdict = if ballot == Ballot::default() {
             self.all_accepted().then_some(ProposalVerdict::Form)
         } else {
@@ -115,13 +113,13 @@ impl Poll {
         }
         let earlier = promised().filter_map(|(_, vote)| *vote).chain(self.mine.vote).max_by_key(|vote| vote.ballot);
         let free = if self.all_accepted() { ProposalVerdict::Form } else { ProposalVerdict::Abandon };
-        let earlier = earlier.filter(|_| self.mutant != Some(Mutant::FreshVerdict));
+        let earlier = earlier.filter(|_| !allows!(self.guards, FreshVerdict));
         Some(earlier.map_or(free, |vote| vote.verdict))
     }
 
     /// Whether all founders are known to have accepted.
     pub(super) fn all_accepted(&self) -> bool {
-        if self.mutant == Some(Mutant::MajorityAccepts) {
+        if allows!(self.guards, MajorityAccepts) {
             return self.mine.accepted.len() >= self.majority();
         }
         self.mine.accepted.len() == usize::from(self.founders)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Bootstrap, Formation, FormationMessage, FormationState, MAX_FOUNDERS, MAX_NODES, Proposal, ProposalId,
-    ProposalProgress, ProposalVerdict, RejectReason, mutant::Mutant,
+    ProposalProgress, ProposalVerdict, RejectReason,
 };
 use crate::{MemberId, Timestamp};
 
@@ -13,7 +13,7 @@ impl Formation {
         match (&mut self.state, message) {
             (FormationState::Replaced, _) => {}
             (FormationState::Settled(_), FormationMessage::Propose { proposal, progress })
-                if self.mutant == Some(Mutant::FormAgain) =>
+                if allows!(self.settings.guards, FormAgain) =>
             {
                 self.consider(now, from, *proposal, &progress);
             }
@@ -58,7 +58,7 @@ impl Formation {
     /// Accepts a proposal, or refuses it for ever.
     fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &ProposalProgress) {
         let id = proposal.id();
-        let (founding, loose) = (&proposal.founding, self.mutant == Some(Mutant::AnyLife));
+        let (founding, loose) = (&proposal.founding, allows!(self.settings.guards, AnyLife));
         let Some(me) = founding.find(self.me.id, loose) else { return };
         if !self.well_formed(&proposal) || founding.find(from, loose).is_none() {
             return;
@@ -68,7 +68,8 @@ impl Formation {
         if answered.is_none() && self.answered.len() >= MAX_NODES {
             return;
         }
-        let late = answered.is_some_and(|answered| id.attempt <= answered) && self.mutant != Some(Mutant::RefuseForNow);
+        let late =
+            answered.is_some_and(|answered| id.attempt <= answered) && !allows!(self.settings.guards, RefuseForNow);
         let reason = if late { Some(RejectReason::Over) } else { self.objection(&proposal, progress) };
         if !late {
             self.answered.insert(id.proposer, id.attempt);
@@ -100,7 +101,7 @@ impl Formation {
     fn objection(&self, proposal: &Proposal, progress: &ProposalProgress) -> Option<RejectReason> {
         let founding = &proposal.founding;
         let mine = &self.settings;
-        if matches!(self.state, FormationState::Accepted(_)) && self.mutant != Some(Mutant::AcceptTwo) {
+        if matches!(self.state, FormationState::Accepted(_)) && !allows!(self.settings.guards, AcceptTwo) {
             Some(RejectReason::Busy)
         } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
             Some(RejectReason::Elsewhere)

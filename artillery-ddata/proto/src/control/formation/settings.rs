@@ -6,6 +6,7 @@ use super::MAX_FOUNDERS;
 use crate::{
     ClusterId,
     control::{ChainSettings, InvalidChainSettings, InvalidTiming, MAX_LINEAGE, Timing},
+    guards::Guards,
 };
 
 /// Settings of a formation. All founders must have been started with the same name, number of founders and chain settings.
@@ -31,6 +32,8 @@ pub struct FormationSettings {
     pub gather: Duration,
     /// How long an accepted proposal may take before a ballot is held on it: a random time between this and twice this.
     pub patience: Duration,
+    /// The guards that stand.
+    pub guards: Guards,
 }
 
 impl FormationSettings {
@@ -47,6 +50,7 @@ impl FormationSettings {
             repeat: Duration::from_millis(200),
             gather: Duration::from_millis(5),
             patience: Duration::from_millis(1000),
+            guards: Guards::default(),
         }
     }
 

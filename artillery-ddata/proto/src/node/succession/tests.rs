@@ -240,16 +240,15 @@ fn a_voter_stays_until_an_operator_says_otherwise() {
     assert!(rig.node.state().orphaned);
 }
 
-#[cfg(feature = "mutants")]
 mod without {
     use super::*;
-    use crate::node::Mutant;
+    use crate::guards::{Guards, Mutant};
 
     /// The member would acknowledge writes beside the other cluster, which the operator takes for the only one.
     #[test]
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);
-        rig.node = rig.node.with_mutant(Some(Mutant::NeverYield));
+        rig.node.guards = Guards::without(Mutant::NeverYield);
         rig.succeeded();
         rig.pass(LEASE * 20);
         assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
@@ -258,7 +257,7 @@ mod without {
     #[test]
     fn a_member_that_gives_way_at_once_ends_a_cluster_whose_nodes_are_there() {
         let mut rig = Rig::new(3, [1, 2, 3], &[1, 2]);
-        rig.node = rig.node.with_mutant(Some(Mutant::YieldAtOnce));
+        rig.node.guards = Guards::without(Mutant::YieldAtOnce);
         rig.succeeded();
         rig.pass(LEASE * 20);
         assert_eq!((rig.orders(&ChainOrder::Yield { by: BY }), rig.orders(&ChainOrder::Proceed)), (1, 0));

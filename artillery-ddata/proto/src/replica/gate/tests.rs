@@ -6,6 +6,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::{
     Version,
+    guards::Mutant,
     store::{Applied, HashedIter, MemoryStore, Persisted, RecordIter, RecoveredChain, Size, StoreBatch, StoreOp},
 };
 
@@ -211,10 +212,9 @@ fn a_version_dropped_behind_the_lookup_is_not_served() {
 }
 
 #[test]
-#[cfg(feature = "mutants")]
 fn a_watermark_loaded_late_covers_a_dropped_version() {
     let (gate, store) = open();
-    gate.take_out(crate::replica::Mutant::LoadWatermarkLate);
+    let gate = gate.with_guards(Guards::without(Mutant::LoadWatermarkLate));
     assert_eq!(dropped_meanwhile((gate, store)), Ok(Some(held(1, 2, Some("dropped")))));
 }
 
@@ -245,10 +245,9 @@ fn a_lease_of_a_later_term_covers_no_earlier_lookup() {
 
 /// With the guard of trap 28 out, the test above would fail.
 #[test]
-#[cfg(feature = "mutants")]
 fn a_gate_that_looks_once_serves_what_was_superseded() {
     let (gate, store) = open();
-    gate.take_out(crate::replica::Mutant::LookOnce);
+    let gate = gate.with_guards(Guards::without(Mutant::LookOnce));
     let expelled_and_back = || {
         gate.serve(None);
         put(&store, held(3, 2, Some("written elsewhere")));

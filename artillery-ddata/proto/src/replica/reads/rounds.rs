@@ -1,4 +1,4 @@
-//! Rounds: questions by which reads are served together.
+//! Rounds: numbered questions, each of which serves many reads.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use crate::Timestamp;
 pub(in super::super) struct Rounds {
     /// The highest number sent.
     sent: u64,
-    /// When that was.
+    /// When it was sent.
     pub(super) sent_at: Timestamp,
     /// The highest number answered, or given up because no read waited any more.
     answered: u64,
-    /// Which read waits for which number.
+    /// Pairs of a number and a read that waits for it.
     waiting: BTreeSet<(u64, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl Rounds {
         self.waiting.remove(&(round, read));
     }
 
-    /// What is on its way counts for no read any more.
+    /// Gives up the question on its way: its answer will be ignored.
     pub(super) fn give_up(&mut self) {
         self.answered = self.sent;
     }
@@ -40,7 +40,7 @@ impl Rounds {
         self.sent > self.answered
     }
 
-    /// The number to ask with in a frame that is built now; 0: nothing to ask.
+    /// The number of the question for a frame that is built now; 0: no question.
     pub(in super::super) fn ask(&mut self, now: Timestamp) -> u64 {
         let wanted = self.waiting.first().map(|&(round, _)| round);
         match wanted {
@@ -50,7 +50,7 @@ impl Rounds {
             }
             Some(round) if round <= self.sent => self.sent,
             Some(_) => {
-                // The reads of the last round were served some other way, or it was answered.
+                // The last round was answered, or its reads were served otherwise.
                 self.answered = self.sent;
                 self.sent += 1;
                 self.sent_at = now;
@@ -64,7 +64,7 @@ impl Rounds {
         self.waiting.first().is_some_and(|&(round, _)| round > self.sent)
     }
 
-    /// How many were sent.
+    /// How many questions were sent.
     pub(in super::super) fn sent(&self) -> u64 {
         self.sent
     }
@@ -73,7 +73,7 @@ impl Rounds {
         !self.waiting.is_empty()
     }
 
-    /// Takes in an answer; those that waited for it. `None` if it is no news.
+    /// Takes in an answer. Returns the reads that waited for it; `None`: the answer is late or repeated.
     pub(super) fn answer(&mut self, number: u64) -> Option<Vec<u64>> {
         if number <= self.answered || number > self.sent {
             return None;

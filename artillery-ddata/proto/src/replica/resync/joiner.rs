@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    super::{Halt, Mutant, Replica, UpdateHistory, client_sessions::Sessions},
+    super::{Halt, Replica, UpdateHistory, client_sessions::Sessions},
     ResyncProgress,
 };
 use crate::{
@@ -242,7 +242,6 @@ impl Replica {
         if self.place.predecessor != Some(from) || self.place.role != Some(Role::Syncing) {
             return;
         }
-        let may_take_early = self.is(Mutant::TakeWhileClearing);
         if let SnapshotContent::Begin(beginning) = part.content {
             // One that was heard of is under way here, or through, or overtaken; and one that is meant for another place
             // than where we stand came late.
@@ -252,7 +251,7 @@ impl Replica {
             }
         } else if let Some(filling) = self.filling.as_mut().filter(|filling| filling.id == part.id) {
             // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 64).
-            let may_take = filling.clearing.is_none() || may_take_early;
+            let may_take = filling.clearing.is_none() || allows!(self.settings.guards, TakeWhileClearing);
             match if may_take { filling.take(part) } else { PartOutcome::Nothing } {
                 PartOutcome::Nothing => {}
                 PartOutcome::Records(records) => self.put_records(records),
@@ -281,12 +280,17 @@ impl Replica {
         self.sessions = Sessions::default();
         self.watermark = Sequence::ZERO;
         self.gate.commit(Sequence::ZERO);
-        if let (true, Some(filling), Some(before)) = (self.is(Mutant::SkipFinished), &mut self.filling, before) {
-            filling.go_on_from(*before);
+        if let (true, Some(filling), Some(before)) =
+            (allows!(self.settings.guards, SkipFinished), &mut self.filling, before)
+        {
+            // What had come of the older snapshot counts as if it were of this one.
+            filling.mark =
+                SnapshotCursor { sessions: filling.beginning.sessions, behind: before.mark.behind, bytes: 0 };
+            (filling.sessions, filling.again) = (before.sessions, true);
             return;
         }
-        let keeps = self.is(Mutant::NoWipe);
         if let Some(filling) = &mut self.filling {
+            let keeps = allows!(self.settings.guards, NoWipe);
             (filling.again, filling.clearing) = (keeps, (!keeps).then(Bytes::new));
         }
         self.clear_some();
@@ -294,7 +298,7 @@ impl Replica {
 
     fn put_records(&mut self, records: Vec<ScanRecord>) {
         // With such a guard left out only what is still there may be passed over: everything else would be refused.
-        let may_be_there = self.is(Mutant::NoWipe) || self.is(Mutant::SkipFinished);
+        let may_be_there = allows!(self.settings.guards, NoWipe) || allows!(self.settings.guards, SkipFinished);
         let known =
             |record: &ScanRecord| may_be_there && self.has_newer(&record.key, record.held.version).unwrap_or(false);
         let records = records.into_iter().filter(|record| !known(record));
@@ -310,8 +314,8 @@ impl Replica {
 
     /// The last part has come. What the joiner has isn't the state of any moment yet.
     fn end_parts(&mut self, now: Timestamp) {
-        let too_soon = self.is(Mutant::WholeTooSoon);
         let Some(filling) = &mut self.filling else { return };
+        let too_soon = allows!(self.settings.guards, WholeTooSoon);
         let until = if too_soon { filling.shown.min(filling.upto()) } else { filling.shown };
         (filling.until, filling.hold) = (Some(until), false);
         self.catch_up(now);
@@ -382,13 +386,5 @@ impl Replica {
         // It is known to be a prefix of the source's history; the source will say that it follows.
         self.needs_resume = true;
         self.believe_prefix(now);
-    }
-}
-
-impl SnapshotReceiver {
-    /// Mutant: what had come of an older snapshot counts as if it were of this one.
-    fn go_on_from(&mut self, before: Self) {
-        self.mark = SnapshotCursor { sessions: self.beginning.sessions, behind: before.mark.behind, bytes: 0 };
-        (self.sessions, self.again) = (before.sessions, true);
     }
 }

@@ -406,14 +406,14 @@ fn the_runs_go_through_everything() {
     assert!(promotions > 10 && snapshots > 5 && committed > 200, "{promotions} {snapshots} {committed}");
 }
 
-#[cfg(feature = "mutants")]
 mod mutants {
     use super::*;
+    use crate::guards::{Guards, Mutant};
 
     /// The first seed at which the guard's absence is noticed, and by what.
     fn caught(mutant: Mutant, seeds: u64) -> Option<(u64, Broken)> {
         (0..seeds).find_map(|seed| {
-            let run = || run(seed, 700, |settings| settings.mutant = Some(mutant)).err();
+            let run = || run(seed, 700, |settings| settings.guards = Guards::without(mutant)).err();
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             caught.unwrap_or_else(|_| Some("an assertion failed".into())).map(|broken| (seed, broken))
         })

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     api::*,
+    guards::{Guards, Mutant},
     message::SnapshotContent,
     store::{MemoryStore, memory::work},
 };
@@ -126,19 +127,18 @@ fn an_epoch_that_ends_while_a_joiner_clears_its_store_ends_in_the_same_state() {
     comes_in(&mut rig);
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn parts_that_are_taken_in_early_would_be_cleared_too() {
-    let whole = |mutant| {
-        let mut rig = returns(&ReplicaSettings { mutant, ..by(1) });
+    let whole = |guards| {
+        let mut rig = returns(&ReplicaSettings { guards, ..by(1) });
         begin_clearing(&mut rig);
         rig.cut_link(2, 3);
         rig.join_link(2, 3);
         rig.beat(3);
         rig.status(3).halted.is_none() && rig.contents(2) == rig.contents(3)
     };
-    assert!(whole(None));
-    assert!(!whole(Some(Mutant::TakeWhileClearing)));
+    assert!(whole(Guards::ALL));
+    assert!(!whole(Guards::without(Mutant::TakeWhileClearing)));
 }
 
 /// A chain in which 2 is the head and 1 holds three updates more, of its own epoch.

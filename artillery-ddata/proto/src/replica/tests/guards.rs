@@ -1,10 +1,10 @@
 //! Guards whose absence only an unlikely course of events shows: each of them once with the guard and once without.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version, api::*};
+use crate::{Epoch, Version, api::*, guards::Mutant};
 
 fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
-    Rig::new(nodes, &ReplicaSettings { mutant, ..ReplicaSettings::default() })
+    Rig::new(nodes, &ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() })
 }
 
 /// Four members, of which the last has committed an update that the second and third don't know to be. It is gone.

@@ -2,7 +2,7 @@
 //! fate of the proposal, and links that hold back what lies on them or are made anew.
 
 use super::{super::*, rig::*};
-use crate::{Epoch, Version, api::*};
+use crate::{Epoch, Version, api::*, guards::Mutant};
 
 const ORDERS: [[u8; 3]; 6] = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
 
@@ -43,13 +43,8 @@ fn courses(before: [u8; 3], after: [u8; 3]) -> impl Iterator<Item = Course> {
 }
 
 /// Settings without this guard.
-#[cfg_attr(not(feature = "mutants"), expect(unused_variables, reason = "without the feature no guard can be out"))]
 fn without(mutant: Option<Mutant>) -> ReplicaSettings {
-    ReplicaSettings {
-        #[cfg(feature = "mutants")]
-        mutant,
-        ..ReplicaSettings::default()
-    }
+    ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() }
 }
 
 fn close(rig: &mut Rig, head: u8) {
@@ -136,7 +131,6 @@ fn any_order_becomes_any_other_and_loses_nothing() {
 }
 
 /// Without the rule exactly those pairs of orders break in which the new middle stood before the new head.
-#[cfg(feature = "mutants")]
 #[test]
 fn following_too_soon_breaks_half_of_all_pairs() {
     let run = |course: Course| {
@@ -207,7 +201,6 @@ fn an_update_behind_another_version_is_a_gap() {
     assert_eq!(parted(None), Version::new(1, 1));
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn sequences_alone_do_not_show_that_histories_have_parted() {
     assert_eq!(parted(Some(Mutant::CompareSequences)), Version::new(1, 2));

@@ -76,7 +76,8 @@ impl Rig {
             next_token: 0,
         };
         for &n in nodes {
-            let (gate, store) = (Arc::new(Gate::new(ChainId(0))), Arc::new(make()));
+            let gate = Arc::new(Gate::new(ChainId(0)).with_guards(settings.guards));
+            let store = Arc::new(make());
             let replica = Replica::new(member(n), ChainId(0), settings.clone(), store.clone(), gate.clone());
             rig.replicas.insert(n, replica);
             rig.gates.insert(n, gate);

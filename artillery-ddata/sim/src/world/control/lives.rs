@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_proto::{ChainId, MemberId, NodeId, control::log::Configs};
+use artillery_proto::{ChainId, MemberId, NodeId, allows, control::log::Configs};
 
 use super::{Event, World};
-use crate::mutants::MutantName;
 
 impl World {
     /// Stops an incarnation, unless the chains or the log could not go on without it.
@@ -75,13 +74,13 @@ impl World {
             return;
         }
         let Some(control) = &mut self.control else { return };
-        if self.setup.mutant != Some(MutantName::SameLife) {
+        if !allows!(self.setup.guards, SameLife) {
             control.lives[index] += 1;
         }
         let (seed, life) = (control.seed, control.lives[index]);
         let id = self.renew_node(seed, index, life);
         let Some(control) = &mut self.control else { return };
-        control.nodes[index] = control.half(index, id, &self.setup);
+        control.nodes[index] = control.half(index, id);
         self.trace.line(self.now, |out| write!(out, "n{index} starts another life"));
         self.reconnect(index);
         self.begin_half(index);

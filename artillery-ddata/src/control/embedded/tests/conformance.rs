@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use artillery_proto::guards::Guards;
 use tokio::time::timeout;
 
 use super::{
@@ -14,7 +15,7 @@ use crate::control::{Bootstrap, ConfigLog};
 
 /// A healthy group, and the node of it that leads.
 pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Bootstrap, Embedded, Term) {
-    let (net, founding) = (Net::new(1, None), founding(founders));
+    let (net, founding) = (Net::new(1, Guards::ALL), founding(founders));
     for n in 0..founders {
         net.start(n, &founding, settings).await;
     }

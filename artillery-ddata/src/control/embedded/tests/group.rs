@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use artillery_proto::guards::Guards;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    super::{Embedded, EmbeddedSettings, Mutant},
+    super::{Embedded, EmbeddedSettings},
     book::Book,
     network::{Net, Weather, node},
 };
@@ -35,11 +36,11 @@ pub(super) struct Group {
 const BOUND: Duration = Duration::from_secs(30);
 
 impl Group {
-    pub(super) fn new(seed: u64, founders: usize, nodes: usize, lethal: bool, mutant: Option<Mutant>) -> Self {
+    pub(super) fn new(seed: u64, founders: usize, nodes: usize, lethal: bool, guards: Guards) -> Self {
         let small = seed.is_multiple_of(2);
         let (snapshot_every, window) = if small { (8, 16) } else { (512, 1024) };
-        let settings = EmbeddedSettings { snapshot_every, window, mutant, ..EmbeddedSettings::default() };
-        let (net, founding) = (Net::new(seed, mutant), super::network::founding(founders));
+        let settings = EmbeddedSettings { snapshot_every, window, guards, ..EmbeddedSettings::default() };
+        let (net, founding) = (Net::new(seed, guards), super::network::founding(founders));
         Self { net, founding, settings, nodes, book: Arc::default(), lethal }
     }
 
@@ -61,7 +62,7 @@ impl Group {
         let mut book = self.book();
         for (founder, log) in self.net.logs() {
             book.observe(founder.id, &log);
-            if self.settings.mutant.is_none() && log.0.applied.progress().ended {
+            if self.settings.guards == Guards::ALL && log.0.applied.progress().ended {
                 book.violation = Some(format!("the part of {} in the group ended by itself", founder.id));
             }
         }

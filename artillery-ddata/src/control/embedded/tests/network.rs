@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
+use artillery_proto::{allows, guards::Guards};
 use bytes::Bytes;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::{sync::oneshot, time::sleep};
 
-use super::super::{CallError, Embedded, EmbeddedSettings, LogTransport, Mutant};
+use super::super::{CallError, Embedded, EmbeddedSettings, LogTransport};
 use crate::{
     ClusterId, Incarnation, MemberId, NodeId,
     control::{Bootstrap, NodeInfo, log::BoxFuture},
@@ -61,7 +62,7 @@ pub(super) fn founding(founders: usize) -> Bootstrap {
 }
 
 impl Net {
-    pub(super) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
+    pub(super) fn new(seed: u64, guards: Guards) -> Self {
         Self(Arc::new(Mutex::new(World {
             random: ChaCha8Rng::seed_from_u64(seed),
             weather: Weather { loss: 0, twice: 0, delay: 2 },
@@ -69,7 +70,7 @@ impl Net {
             living: BTreeMap::new(),
             lives: BTreeMap::new(),
             digest: 0,
-            any_life: mutant == Some(Mutant::KeepVote),
+            any_life: allows!(guards, KeepVote),
         })))
     }
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use artillery_proto::guards::Guards;
 use tokio::time::sleep;
 
 use super::{
@@ -38,7 +39,7 @@ impl Five {
     /// Snapshots are few entries apart, so that a node that lags behind gets one; and all entries can be read.
     async fn start(seed: u64) -> Self {
         let settings = EmbeddedSettings { snapshot_every: 8, ..EmbeddedSettings::default() };
-        let five = Self { net: Net::new(seed, None), founding: founding(5), settings };
+        let five = Self { net: Net::new(seed, Guards::ALL), founding: founding(5), settings };
         for n in 0..5 {
             five.net.start(n, &five.founding, &five.settings).await;
         }

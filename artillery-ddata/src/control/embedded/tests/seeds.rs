@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{super::Mutant, group::Group};
+use artillery_proto::guards::{Guards, Mutant};
+
+use super::group::Group;
 
 /// What a run came to.
 struct Done {
@@ -15,13 +17,13 @@ struct Done {
 }
 
 /// One run; what went wrong in it.
-fn run(seed: u64, mutant: Option<Mutant>) -> Result<Done, String> {
+fn run(seed: u64, guards: Guards) -> Result<Done, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let founders = 1 + (seed % 5) as usize;
         // Where majorities may die, nothing is promised but that nobody contradicts anybody.
         let lethal = seed % 4 == 3;
-        let group = Group::new(seed, founders, founders.max(3) + (seed / 5 % 2) as usize, lethal, mutant);
+        let group = Group::new(seed, founders, founders.max(3) + (seed / 5 % 2) as usize, lethal, guards);
         for n in 0..founders {
             group.start(n).await;
             tokio::time::sleep(Duration::from_millis(group.net.below(1 + seed % 3 * 100))).await;
@@ -41,7 +43,7 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Done, String> {
 }
 
 fn sound(seed: u64) -> Done {
-    run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"))
+    run(seed, Guards::ALL).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"))
 }
 
 /// The seeds to run: `EMBEDDED_SEEDS` says how many, `EMBEDDED_FIRST` from where on.
@@ -75,7 +77,7 @@ fn the_same_seed_is_the_same_run() {
 /// Whether one of so many seeds notices, and says one of these things.
 fn caught(mutant: Mutant, within: u64, because: &[&str]) {
     let notices = |seed| {
-        let violation = run(seed, Some(mutant)).err()?;
+        let violation = run(seed, Guards::without(mutant)).err()?;
         because.iter().any(|because| violation.contains(because)).then_some((seed, violation))
     };
     let (seed, violation) =

@@ -3,6 +3,8 @@
 use artillery_proto::control::Term;
 use std::{collections::BTreeSet, time::Duration};
 
+use artillery_proto::guards::Guards;
+
 use super::{
     super::{EmbeddedSettings, types::first_voters},
     conformance::{group, leader},
@@ -26,7 +28,7 @@ fn an_odd_number_of_founders_begins() {
 #[tokio::test(start_paused = true)]
 async fn each_voter_is_replaced_by_its_next_life() {
     for founders in [3, 5] {
-        let group = Group::new(2, founders, founders, false, None);
+        let group = Group::new(2, founders, founders, false, Guards::ALL);
         for n in 0..founders {
             group.start(n).await;
         }
@@ -53,7 +55,7 @@ async fn each_voter_is_replaced_by_its_next_life() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_founder_waits_to_be_asked() {
-    let group = Group::new(2, 1, 1, true, None);
+    let group = Group::new(2, 1, 1, true, Guards::ALL);
     group.start(0).await;
     leader(&group.net).await;
     group.restart(0).await;

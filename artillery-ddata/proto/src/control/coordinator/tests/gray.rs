@@ -226,7 +226,7 @@ fn the_last_member_is_never_moved_out() {
 /// Node 2 of three is heard and hears nothing. Also returns when it was moved out.
 fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
     let mut world = World::new(3, 3);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     calm(&mut world);
     let mut at = None;
     for passed in (0..6000).step_by(50) {
@@ -265,7 +265,7 @@ fn a_deaf_member_is_moved_out() {
 /// The head reports that it has halted.
 fn halted(mutant: Option<Mutant>) -> (World, u8) {
     let mut world = World::new(3, 3);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     calm(&mut world);
     let head = places(&world)[0];
     pass(&mut world, 3000, |world, n, _| {
@@ -316,7 +316,7 @@ fn a_joiner_that_halted_loses_its_place() {
 /// Whether a joiner that its tail hasn't heard for so long keeps its place, with another spare or without one.
 fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
     let mut world = World::new(if other { 5 } else { 4 }, 3);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     let spares: Vec<u8> = (0..world.nodes).filter(|&n| !world.serving().contains(&id(n))).collect();
     let gone = (1..world.nodes).find(|n| !spares.contains(n)).unwrap();
     let there: Vec<u8> = (0..world.nodes).filter(|&n| n != gone).collect();

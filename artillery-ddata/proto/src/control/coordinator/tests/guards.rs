@@ -8,7 +8,7 @@ use crate::{
 
 /// The leader without one guard.
 fn lacking(mut world: World, mutant: Option<Mutant>) -> World {
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     world
 }
 

@@ -19,7 +19,7 @@ fn wanted(world: &mut World) -> Option<Vec<MemberId>> {
 
 fn keeping(nodes: u8, replicas: u32, mutant: Option<Mutant>) -> World {
     let mut world = World::new(nodes, replicas);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     keep(&mut world, &(0..nodes).collect::<Vec<_>>());
     world.pass(1_000, &(0..nodes).collect::<Vec<_>>());
     wanted(&mut world);
@@ -162,7 +162,7 @@ fn the_only_voter_has_an_heir() {
 fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
     let mut worlds = (3..9).map(|nodes| World::new(nodes, 2));
     let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap();
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     let (one, other) = (world.serving()[0].node.as_bytes()[0], world.serving()[1].node.as_bytes()[0]);
     keep(&mut world, &[0, one, other]);
     world.pass(1_000, &[0, one, other]);

@@ -45,7 +45,7 @@ fn the_head_closes_first() {
 /// A head that closed for an earlier reorder has gone on since. Whether a new reorder is proposed by its old report.
 fn proposes_by_an_old_report(mutant: Option<Mutant>) -> bool {
     let mut world = World::new(3, 3);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     world.pass(2000, &[0, 1, 2]);
     let (order, before) = (turned(&world), world.serving());
     let head = (0..3).find(|&n| Some(id(n)) == world.config().head()).unwrap();
@@ -77,7 +77,6 @@ fn an_answer_of_another_leader_shows_no_closing() {
     assert_eq!(world.serving(), before);
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn an_old_report_of_a_closing_shows_none() {
     assert!(proposes_by_an_old_report(Some(Mutant::BelieveOldClosing)));

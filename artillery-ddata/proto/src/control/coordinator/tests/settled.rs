@@ -87,7 +87,7 @@ fn a_new_incarnation_of_a_member_unsettles() {
 /// Whether a new leader says at once that all is settled, though it has never heard one member.
 fn said_at_once(mutant: Option<Mutant>) -> bool {
     let mut world = three();
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     world.term = 2;
     keep(&mut world, &[0, 1]);
     (0..3).for_each(|_| {
@@ -148,7 +148,7 @@ fn a_joiner_unsettles() {
 /// One member and a spare; the member is to stop.
 fn last_leaves(mutant: Option<Mutant>) -> World {
     let mut world = World::new(1, 1);
-    world.coordinator.mutant = mutant;
+    world.coordinator.settings.guards = mutant.into();
     world.pass(3_000, &[0, 1]);
     assert_eq!(world.config().syncing(), None);
     leaves(&mut world, 0);

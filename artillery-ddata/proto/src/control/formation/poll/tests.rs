@@ -6,9 +6,10 @@ use rand_chacha::{
 };
 
 use super::*;
+use crate::guards::Mutant;
 
 fn polls(founders: u16) -> Vec<Poll> {
-    (0..founders).map(|me| Poll::new(me, founders, None)).collect()
+    (0..founders).map(|me| Poll::new(me, founders, Guards::ALL)).collect()
 }
 
 /// Founder `from` tells founder `to` its progress.
@@ -19,7 +20,7 @@ fn tell(polls: &mut [Poll], from: u16, to: u16) -> bool {
 
 #[test]
 fn one_founder_decides_at_once() {
-    assert_eq!(Poll::new(0, 1, None).verdict(), Some(ProposalVerdict::Form));
+    assert_eq!(Poll::new(0, 1, Guards::ALL).verdict(), Some(ProposalVerdict::Form));
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn a_lower_ballot_is_not_joined() {
 
 #[test]
 fn nonsense_is_ignored() {
-    let mut poll = Poll::new(0, 3, None);
+    let mut poll = Poll::new(0, 3, Guards::ALL);
     let told = ProposalProgress { accepted: [1, 7, u16::MAX].into(), ..ProposalProgress::default() };
     assert!(!poll.receive(3, &told), "no founder has that position");
     assert!(!poll.receive(0, &told), "that is this node itself");
@@ -115,7 +116,7 @@ fn nonsense_is_ignored() {
 
 /// Founders talk at random, through a network that keeps, repeats, reorders and loses messages. The founders accept one by
 /// one. Fails if two verdicts are found, or one to form before all have accepted.
-fn soup(seed: u64, mutant: Option<Mutant>) -> Result<BTreeMap<usize, ProposalVerdict>, &'static str> {
+fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, ProposalVerdict>, &'static str> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
     let founders = 1 + below(6);
@@ -127,7 +128,7 @@ fn soup(seed: u64, mutant: Option<Mutant>) -> Result<BTreeMap<usize, ProposalVer
         let at = below(founders);
         let Some(poll) = &mut polls[at] else {
             if below(6) == 0 {
-                polls[at] = Some(Poll::new(at as u16, founders as u16, mutant));
+                polls[at] = Some(Poll::new(at as u16, founders as u16, guards));
             }
             continue;
         };
@@ -158,7 +159,7 @@ fn soup(seed: u64, mutant: Option<Mutant>) -> Result<BTreeMap<usize, ProposalVer
 fn never_two_verdicts() {
     let mut found = [0, 0];
     for seed in 0..4000 {
-        let verdicts = soup(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        let verdicts = soup(seed, Guards::ALL).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         found[0] += usize::from(verdicts.values().any(|&verdict| verdict == ProposalVerdict::Form));
         found[1] += usize::from(verdicts.values().any(|&verdict| verdict == ProposalVerdict::Abandon));
     }
@@ -168,7 +169,7 @@ fn never_two_verdicts() {
 #[test]
 fn the_soup_has_teeth() {
     for mutant in [Mutant::MajorityAccepts, Mutant::FreshVerdict, Mutant::BrokenPromise] {
-        let caught = (0..20_000).find(|&seed| soup(seed, Some(mutant)).is_err());
+        let caught = (0..20_000).find(|&seed| soup(seed, Guards::without(mutant)).is_err());
         assert!(caught.is_some(), "{mutant:?} was not seen");
     }
 }

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{
-    super::Mutant,
-    network::{Network, Trouble},
-};
+use super::network::{Network, Trouble};
+use crate::guards::Mutant;
 
 /// The longest time from healing until a cluster stands.
 const BOUND: Duration = Duration::from_secs(60);

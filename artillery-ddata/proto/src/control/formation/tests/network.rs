@@ -12,7 +12,7 @@ use rand_chacha::{
 };
 
 use super::super::*;
-use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings};
+use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings, guards::Mutant};
 
 pub(super) const MILLI: u64 = 1_000_000;
 
@@ -63,7 +63,6 @@ pub(super) struct Network {
     /// Pairs (from, to) of nodes between which nothing passes.
     cuts: BTreeSet<(usize, usize)>,
     trouble: Trouble,
-    mutant: Option<Mutant>,
     /// Each founding and the nodes that formed it, in the order in which they were first formed.
     formed: Vec<(Arc<Bootstrap>, BTreeSet<MemberId>)>,
     /// Proposals that an incarnation had accepted and has given up.
@@ -78,6 +77,7 @@ impl Network {
     /// `nodes` nodes that start within `spread` milliseconds. Hasty ones hold ballots all the time.
     pub(super) fn new(seed: u64, expect: u16, nodes: usize, spread: u64, hasty: bool, mutant: Option<Mutant>) -> Self {
         let mut settings = FormationSettings::new("shop", expect, ChainSettings::default());
+        settings.guards = mutant.into();
         if hasty {
             settings.patience = Duration::from_millis(30);
             settings.repeat = Duration::from_millis(40);
@@ -94,7 +94,6 @@ impl Network {
             made: 0,
             cuts: BTreeSet::new(),
             trouble: Trouble::NONE,
-            mutant,
             formed: vec![],
             given_up: BTreeSet::new(),
             violation: None,
@@ -262,10 +261,7 @@ impl Network {
     fn start(&mut self, at: usize) {
         let seed = u128::from(self.rng.next_u64());
         let founder = founder(self.nodes[at].id);
-        let mut formation = Formation::new(founder, self.settings.clone(), seed).unwrap();
-        if let Some(mutant) = self.mutant {
-            formation.mutate(mutant);
-        }
+        let formation = Formation::new(founder, self.settings.clone(), seed).unwrap();
         self.nodes[at].formation = Some(formation);
         let id = self.nodes[at].id;
         self.after(0, Event::Discover(id));

@@ -1,0 +1,72 @@
+//! The guards of the protocol, each of which a test can take out (docs/adr/0003-mutants.md).
+//!
+//! Settings carry [`Guards`]. A guarded place asks them with [`allows!`](crate::allows) for what goes wrong without its guard,
+//! by the name of the mutant; all mutants stand in one table (`guards/mutant.rs`). Without the feature `mutants` there is
+//! neither a mutant nor a way to take a guard out: [`Guards`] has no size, and `allows!` is the constant `false`.
+
+#[cfg(any(test, feature = "mutants"))]
+mod mutant;
+
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;
+
+/// Which guards stand: all of them, unless a test takes one out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Guards {
+    #[cfg(any(test, feature = "mutants"))]
+    out: Option<Mutant>,
+}
+
+impl Guards {
+    /// All guards stand.
+    pub const ALL: Self = Self {
+        #[cfg(any(test, feature = "mutants"))]
+        out: None,
+    };
+}
+
+#[cfg(not(any(test, feature = "mutants")))]
+const _: () = assert!(size_of::<Guards>() == 0, "guards cost nothing in a program");
+
+#[cfg(any(test, feature = "mutants"))]
+impl Guards {
+    /// All guards but the one that this mutant takes out.
+    pub const fn without(mutant: Mutant) -> Self {
+        Self { out: Some(mutant) }
+    }
+
+    /// Whether the guard against this is out. Guarded places ask with [`allows!`](crate::allows), which needs no mutant.
+    pub const fn allow(self, mutant: Mutant) -> bool {
+        matches!(self.out, Some(out) if out as u8 == mutant as u8)
+    }
+}
+
+#[cfg(any(test, feature = "mutants"))]
+impl From<Option<Mutant>> for Guards {
+    fn from(out: Option<Mutant>) -> Self {
+        Self { out }
+    }
+}
+
+/// Whether these [`Guards`] allow what goes wrong without one of them: `allows!(self.guards, KeepDirty)`.
+///
+/// A macro, so that a guarded place can name its mutant in a build that has none: there it is `false`, and the compiler
+/// drops what depends on it.
+#[cfg(any(test, feature = "mutants"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! allows {
+    ($guards:expr, $mutant:ident) => {
+        $guards.allow($crate::guards::Mutant::$mutant)
+    };
+}
+
+#[cfg(not(any(test, feature = "mutants")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! allows {
+    ($guards:expr, $mutant:ident) => {{
+        let _: $crate::guards::Guards = $guards;
+        false
+    }};
+}
