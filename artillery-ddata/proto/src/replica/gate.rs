@@ -1,4 +1,4 @@
-//! Local clean reads: no task, no channel, no allocation, and no lock but that of the key (docs/DESIGN.md §4).
+//! Local clean reads, without task, channel and allocation. The only lock is that of the key (docs/DESIGN.md §4).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -17,8 +17,8 @@ pub use halves::Begun;
 #[derive(Debug)]
 pub struct Gate {
     pub(super) chain: ChainId,
-    /// The epoch in which this member may serve strong reads from its own state; 0 while it may not. [`HELD`] with it while
-    /// the store trails what others know.
+    /// The epoch in which this member may serve strong reads from its own state; 0 while it may not. [`HELD_BIT`] is
+    /// set while the store lacks updates that others may know.
     serving: AtomicU64,
     watermark: AtomicU64,
     lease_until: AtomicU64,
@@ -29,21 +29,21 @@ pub struct Gate {
     noted: AtomicU64,
 }
 
-/// Of the word that holds the epoch.
+/// The bit of `serving` that sends local readers to the replica.
 const HELD_BIT: u64 = 1 << 63;
 
-/// What a local reader has found, which it may not tell yet.
+/// What a local reader has found. It may not be returned before [`Gate::leave`] has checked it.
 #[derive(Debug)]
 struct Looked {
     epoch: u64,
     newest: Option<Held>,
 }
 
-/// Why a read can't be served here and now. None of them is final: ask a node, which knows the other ways.
+/// Why a read can't be served here and now. No reason is final: a node can serve the read by another path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLocal {
-    /// The newest version here isn't known to be committed, or isn't here yet though others have heard of it.
+    /// The newest version here isn't known to be committed, or the store lacks updates that others may know.
     #[error("the newest version here is not known to be committed")]
     Dirty,
     /// The lease is out.
@@ -57,7 +57,7 @@ pub enum NotLocal {
     Store(#[from] StoreError),
 }
 
-/// Counts local reads without making their threads meet: each thread adds to a cache line of its own.
+/// Counts local reads without contention: each thread adds to a cache line of its own.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
     stripes: [Stripe; STRIPES],
@@ -114,10 +114,11 @@ impl Gate {
         self.guards
     }
 
-    /// The newest version of `key` if that is committed and this member may say so; tombstones are shown.
+    /// The newest version of `key`, if it is committed and this member may serve it. Tombstones are returned.
     ///
-    /// `now` is called after the lookup, since a lease must cover the moment at which the value leaves (docs/DESIGN.md §6);
-    /// `serving` is loaded on both sides of it all, since the member may be expelled and come back between (trap 28).
+    /// `now` is called after the lookup: the lease must cover the moment at which the value leaves (docs/DESIGN.md §6).
+    /// `serving` is loaded before the lookup and again at the end: the member may be removed and return between the two
+    /// (trap 28).
     ///
     /// # Errors
     /// [`NotLocal`]: ask a node.
@@ -138,8 +139,8 @@ impl Gate {
         if epoch & HELD_BIT != 0 {
             return Err(NotLocal::Dirty);
         }
-        // Before the lookup: a version that is found, then dropped by a cut, could otherwise pass for the one that has been
-        // committed under its sequence since (trap 53).
+        // Load the watermark before the lookup. A version that is found may be dropped by a cut, and another one
+        // committed under its sequence. By a later watermark the dropped one would pass for committed (trap 53).
         let watermark = self.watermark();
         let newest = store.read(self.chain, key, Sequence::MAX)?;
         let watermark = if allows!(self.guards, LoadWatermarkLate) { self.watermark() } else { watermark };
@@ -156,7 +157,7 @@ impl Gate {
         if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
             return Err(NotLocal::NoLease);
         }
-        // The lookup must not sink below this load.
+        // The lookup must not be reordered behind this load.
         fence(Ordering::SeqCst);
         let serving = self.serving.load(Ordering::Relaxed);
         if serving & !HELD_BIT != looked.epoch && !allows!(self.guards, LookOnce) {
@@ -186,16 +187,16 @@ impl Gate {
         &self.counters
     }
 
-    /// Opens the gate in `epoch`, or closes it: then nobody reads locally once this has returned and the reader has
-    /// looked again.
+    /// Opens the gate in `epoch`, or closes it. Once this has returned, a reader that loads `serving` again sees it and
+    /// is not served by the old one.
     pub(crate) fn serve(&self, epoch: Option<Epoch>) {
         let held = self.serving.load(Ordering::Relaxed) & HELD_BIT;
         self.serving.store(epoch.map_or(0, |epoch| epoch.0) | held, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Sends all who come from now on to the replica, until [`release`](Self::release). Whoever has looked before may leave:
-    /// it came before others hear of what the store lacks.
+    /// Sends all readers that come from now on to the replica, until [`release`](Self::release). A reader that has done
+    /// its lookup before may still return: it came before others hear of what the store lacks.
     pub(crate) fn hold(&self) {
         self.serving.store(self.serving.load(Ordering::Relaxed) | HELD_BIT, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -206,12 +207,12 @@ impl Gate {
         self.serving.load(Ordering::Relaxed) & HELD_BIT != 0
     }
 
-    /// The store holds all that others know of.
+    /// Ends the hold: the store has every update that others may know.
     pub(crate) fn release(&self) {
         self.serving.store(self.serving.load(Ordering::Relaxed) & !HELD_BIT, Ordering::Release);
     }
 
-    /// Raises the watermark; to be called after the update that it covers is wholly in the store.
+    /// Raises the watermark. Call it when the updates that it covers are wholly in the store.
     pub(crate) fn commit(&self, watermark: Sequence) {
         self.watermark.store(watermark.0, Ordering::Release);
     }

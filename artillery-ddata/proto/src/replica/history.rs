@@ -49,7 +49,7 @@ impl UpdateHistory {
         Position { last: self.last, epochs: self.epochs.clone() }
     }
 
-    /// A history that begins behind `last`, of which no update is kept; all of it is committed.
+    /// A committed history that ends at `last`. None of its updates is kept.
     pub(super) fn behind(last: Version, epochs: Vec<(Epoch, Sequence)>) -> Self {
         Self { last, epochs, committed: last.sequence, ..Self::default() }
     }
@@ -75,7 +75,7 @@ impl UpdateHistory {
         self.updates.range(usize::try_from(skip).map_or(self.updates.len(), |skip| skip.min(self.updates.len()))..)
     }
 
-    /// Takes in the next update; its sequence is the one behind the last.
+    /// Appends the next update, whose sequence follows the last.
     pub(super) fn push(&mut self, update: Update) {
         debug_assert_eq!(update.version.sequence, self.last.sequence.next());
         debug_assert!(update.version.epoch >= self.last.epoch);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_unknown_epoch_is_cut_off() {
-        // The same sequence in different epochs: the second head never saw the first one's third update.
+        // The same sequence in different epochs: the second head never had the first head's third update.
         assert_eq!(history(&[1, 1, 2, 2]).common(&history(&[1, 1, 1]).position()), Version::new(1, 2));
         assert_eq!(history(&[1, 2, 2]).common(&history(&[1, 3]).position()), Version::new(1, 1));
     }

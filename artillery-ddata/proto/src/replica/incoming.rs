@@ -1,4 +1,4 @@
-//! A large update on its way: what has come of it, and pieces of it for the successor.
+//! A large update that arrives in pieces, and pieces of it for the successor.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ pub(super) struct Incoming {
     received: Vec<u8>,
 }
 
-/// A piece that doesn't belong behind what has come.
+/// A piece that doesn't continue the pieces received.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misplaced;
 
@@ -33,7 +33,7 @@ impl Incoming {
         &self.outline
     }
 
-    /// How much has come.
+    /// How much of the update was received.
     pub(super) fn partial(&self) -> Partial {
         Partial { version: self.version, bytes: self.received.len() as u64 }
     }
@@ -42,7 +42,7 @@ impl Incoming {
         self.received.len() as u64 == self.outline.bytes()
     }
 
-    /// Takes in the bytes behind `offset`, as far as they haven't come yet.
+    /// Takes in the bytes at `offset`, as far as they are new.
     pub(super) fn take(&mut self, offset: u64, piece: &[u8]) -> Result<(), Misplaced> {
         let end = offset.checked_add(piece.len() as u64).ok_or(Misplaced)?;
         let known = (self.received.len() as u64).checked_sub(offset).ok_or(Misplaced)?;
@@ -53,7 +53,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Memory grows with what has come, never with what the outline claims, and never beyond that either.
+    /// Memory grows with the bytes received, not with the length that the outline claims, and never beyond that length.
     fn push(&mut self, piece: &[u8]) {
         if self.received.capacity() - self.received.len() < piece.len() {
             let missing = (self.outline.bytes() as usize).saturating_sub(self.received.len());
@@ -67,7 +67,7 @@ impl Incoming {
         self.outline.fill(self.version, &self.received.into())
     }
 
-    /// Up to `most` bytes of what has come, from `at` on.
+    /// Up to `most` of the bytes received, from `at` on.
     pub(super) fn piece(&self, at: usize, most: usize) -> Bytes {
         let end = self.received.len().min(at.saturating_add(most));
         Bytes::copy_from_slice(self.received.get(at..end).unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Whether a successor's history is a prefix of its predecessor's, and what becomes of it if not (docs/DESIGN.md §5.4).
+//! Log matching: a successor's history is compared with its predecessor's, and cut where they differ (docs/DESIGN.md
+//! §5.4).
 
 use super::{Halt, Replica, links::Cursor};
 use crate::{
@@ -8,20 +9,22 @@ use crate::{
 };
 
 impl Replica {
-    /// The successor told where it stands: go on behind that, or first have it drop what we never had (rule 5.4).
+    /// The successor told its position. Sending goes on behind it, or the successor first drops what we never had
+    /// (rule 5.4).
     pub(super) fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position, partial: Option<Partial>) {
         if self.serves(from) && position.last.sequence < self.watermark {
-            // A serving member holds what is committed, so this was overtaken on its way by what it has said since.
+            // A serving member holds every committed update, so this position is old.
             return;
         }
         if self.peers.get(&from).is_some_and(|peer| position.last.sequence < peer.acknowledged) {
-            // So was this: what has been acknowledged is never dropped again but for a snapshot.
+            // This position is old too: only a snapshot drops what was acknowledged.
             return;
         }
         let keep = self.history.common(position);
         if keep != position.last && !self.is_open() {
-            // What it has beyond us may be on its way to us, too. A cut can't be withdrawn: the successor may have acknowledged
-            // the suffix by then, and would still drop it. Once the epoch is open here the position is compared again.
+            // The successor's suffix may be on its way to us, too. A cut can't be withdrawn: the successor may
+            // acknowledge the suffix by then, and would still drop it. Once the epoch is open here the position is
+            // compared again.
             if let Some(peer) = self.peers.get_mut(&from) {
                 let resume = Some(position.clone());
                 peer.heard =
@@ -31,7 +34,8 @@ impl Replica {
         }
         let first = self.history.first();
         if keep.sequence.next() < first {
-            // A serving successor holds all that is committed, so its needs are kept; a syncing one gets a snapshot.
+            // A serving successor holds every committed update, so the backlog must have what it needs. A syncing one
+            // gets a snapshot.
             if self.serves(from) {
                 self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
             } else {
@@ -53,7 +57,8 @@ impl Replica {
         }
     }
 
-    /// The predecessor has compared histories with us: watermarks heard before mean our history too.
+    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks heard before hold for
+    /// our history too.
     pub(super) fn found_prefix(&mut self, now: Timestamp) {
         if !self.is_prefix && self.place.role == Some(Role::Syncing) {
             self.resyncs.partial += 1;
@@ -78,8 +83,8 @@ impl Replica {
         }
     }
 
-    /// Drops what the predecessor never had, if our history still ends where the predecessor takes it to end. That happens
-    /// at most once an epoch, before anything was sent in it.
+    /// Drops what the predecessor never had, if our history still ends where the predecessor takes it to end. A member
+    /// is cut at most once an epoch, before it has sent anything in it.
     pub(super) fn cut(&mut self, now: Timestamp, cut: Truncate) {
         if self.history.last() != cut.said {
             return;
@@ -94,7 +99,7 @@ impl Replica {
             return self.halt(Halt::DropCommitted { to: cut.keep.sequence, watermark: self.watermark });
         }
         let last = cut.keep.sequence;
-        // All that is above the watermark is in the history, so these are all keys that a dropped update changed.
+        // The history has every update above the watermark, so it names all keys that the dropped updates changed.
         let changes = self.history.from(last.next()).flat_map(|update| &update.changes);
         let ops = changes.map(|change| StoreOp::DropAbove { key: change.key.clone(), last }).collect();
         let batch = StoreBatch { chain: self.chain, keep_from: self.watermark, ops };
@@ -107,7 +112,7 @@ impl Replica {
         self.incoming = None;
         self.pace.cut(cut.keep.sequence);
         self.cut_writes(cut.keep);
-        // Some of the reads that wait do so for what is dropped.
+        // Waiting reads may wait for a dropped update.
         self.restart_reads(now);
         if let Err(error) = self.note_pending_anew() {
             self.halt(error.into());

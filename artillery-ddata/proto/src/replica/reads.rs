@@ -208,7 +208,7 @@ impl Replica {
         if through_chain {
             parked.round = Some(self.reads.barriers.for_new_read());
         } else {
-            // The tail asks no member: it waits for its own watermark.
+            // The tail asks no member: it waits for its own watermark, which rises once the epoch is open here.
             parked.round = (!self.place.is_tail).then(|| self.round_for_query());
             // Without a lease even a clean version needs the tail's answer.
             parked.watermark = (!clean && leased).then_some(seen.newest);

@@ -1,7 +1,7 @@
-//! History on its way down the chain: what the successor gets next, and what comes from the predecessor.
+//! History on its way down the chain: updates for the successor, and updates from the predecessor.
 //!
-//! Sending is a cursor over the history. An update that is too large for one frame goes in pieces, and a member hands
-//! on the pieces of an update that is still coming in: a large value is on all hops of the chain at the same time.
+//! A cursor over the history sends. An update that is too large for one frame goes in pieces, and a member hands on the
+//! pieces of an update that is still arriving: so a large value travels on all hops of the chain at the same time.
 
 use super::{
     Halt, Replica, SnapshotReceiver,
@@ -19,7 +19,7 @@ use crate::{
 /// The most updates in one frame: their headers must stay far below the limit for headers.
 const MAX_UPDATES: usize = 4096;
 
-/// A large update, of which all is here, or only a part.
+/// A large update, whole or still arriving.
 enum LargeUpdate<'a> {
     Whole(&'a Update),
     Incoming(&'a Incoming),
@@ -33,7 +33,7 @@ impl LargeUpdate<'_> {
         }
     }
 
-    /// All of its bytes, those too that aren't here yet.
+    /// The length of the whole update in bytes, also while only a part of it is here.
     fn len(&self) -> u64 {
         match self {
             Self::Whole(update) => update.bytes() as u64,
@@ -71,7 +71,7 @@ impl Replica {
         Some(self.frame(&config, message))
     }
 
-    /// Whole updates, as long as none of them is a large one.
+    /// Whole updates, up to the first large one.
     fn updates_at(&self, cursor: Cursor, room: usize) -> Option<(ChainMessage, Cursor)> {
         let mut left = room;
         let mut updates = Vec::new();
@@ -94,11 +94,11 @@ impl Replica {
         self.history.version_at(before).unwrap_or_default()
     }
 
-    /// A piece of the large update at the cursor, whether all of it is here or only a part that wasn't sent yet.
+    /// The next piece of the large update at the cursor, as far as it has arrived.
     fn piece_at(&self, cursor: Cursor) -> Option<(ChainMessage, Cursor)> {
         let large = self.large_at(cursor.next)?;
         let (version, len) = (large.version(), large.len());
-        // What was sent of another update in this place is of no use any more.
+        // Pieces that were sent of another update with this sequence don't count.
         let at = cursor.begun.filter(|begun| begun.version == version).map_or(0, |begun| begun.bytes);
         let bytes = large.piece(at as usize, self.chunk());
         if bytes.is_empty() {
@@ -159,17 +159,17 @@ impl Replica {
         }
     }
 
-    /// Whether the update at `sequence`, which stands behind `after`, continues our history. If something is missing before
-    /// it, or `after` isn't the version at our end, the predecessor is asked to compare histories with us: now, and with
-    /// each heartbeat.
+    /// Whether the update at `sequence`, which follows `after`, continues our history. If updates are missing before
+    /// it, or `after` isn't our last version, the predecessor is asked to compare histories: now, and with each
+    /// heartbeat.
     fn is_next(&mut self, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let reached = self.reached();
         let keeps = |filling: &SnapshotReceiver| !allows!(self.settings.guards, KeepNothing) || filling.has_ended();
         if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
             return false;
         }
-        // Histories that have parted may have equal sequences. Appending to another one than the predecessor's would commit
-        // an update in place of another (trap 54).
+        // Diverged histories may have equal sequences. Appended to another history than the predecessor's, the update
+        // would be committed over a history that the chain doesn't have (trap 54).
         let continues = after == reached
             || allows!(self.settings.guards, CompareSequences)
             || allows!(self.settings.guards, FollowTooSoon)
@@ -181,7 +181,7 @@ impl Replica {
         sequence == next && continues
     }
 
-    /// Up to where updates have come: in the middle of a snapshot, those that are kept for afterwards.
+    /// The last version that has come. During a snapshot it is that of the buffered updates.
     fn reached(&self) -> Version {
         self.filling.as_ref().map_or(self.history.last(), |filling| filling.reached())
     }
@@ -224,7 +224,7 @@ impl Replica {
         self.received(now, from, in_order, watermark);
     }
 
-    /// A large update that the joiner has no room for isn't begun.
+    /// If the joiner has no room for a large update, it doesn't begin it.
     fn make_room_for(&mut self, part: &ChunkPart) {
         if let (Some(filling), ChunkPart::First(outline)) = (&mut self.filling, part) {
             let bytes = usize::try_from(outline.bytes()).unwrap_or(usize::MAX);
@@ -232,11 +232,11 @@ impl Replica {
         }
     }
 
-    /// Takes in a piece of the update behind our history; the update, once that is whole.
+    /// Takes in a piece of the update behind our history. Returns the update once it is whole.
     fn take_piece(&mut self, version: Version, part: ChunkPart, bytes: &[u8]) -> Result<Option<Update>, Misplaced> {
         let offset = match part {
             ChunkPart::First(outline) => {
-                // What has come of the very same update is kept: it may be on its way to the successor.
+                // Pieces of the same version are kept: they may be on their way to the successor.
                 if self.incoming.as_ref().is_none_or(|incoming| incoming.version() != version) {
                     self.incoming = Some(Incoming::new(version, outline));
                 }
@@ -251,7 +251,7 @@ impl Replica {
         Ok(self.incoming.take_if(|incoming| incoming.is_whole()).and_then(Incoming::finish))
     }
 
-    /// After history has come, or was said again.
+    /// Handles what follows from new or repeated updates.
     fn received(&mut self, now: Timestamp, from: MemberId, in_order: bool, watermark: Sequence) {
         if self.filling.is_some() {
             self.due_for(Some(from));
@@ -267,7 +267,7 @@ impl Replica {
         if in_order {
             self.acknowledge(now, from, watermark);
         } else if !self.gap {
-            // Repeated updates say that the acknowledgement got lost.
+            // The updates were repeated, so the acknowledgement was lost: send it again.
             self.due_for(Some(from));
         }
         self.open_if_caught_up(now);

@@ -1,8 +1,8 @@
-//! A store that may trail what its replica has taken in: others hear of an update before it is put here.
+//! A store behind its replica: others hear of an update before this store has it.
 //!
-//! Along a chain only one member at a time works for an update, and most of its work is to put keys into its store. So
-//! it hands the update on first, or its commit, if nobody reads here meanwhile: the gate is held, so that local readers
-//! come to the replica, and that makes up for what it put off before it looks (docs/adr/0024-trailing-store.md).
+//! Along a chain one member at a time works on an update, and most of that work is to put keys into the store. So a
+//! member hands on the update, or announces its commit, first. Meanwhile the gate is held: local readers come to the
+//! replica, which applies the pending batches before it reads (docs/adr/0024-trailing-store.md).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +12,10 @@ use crate::{
     store::{HashedIter, Held, RecordIter, Size, Store, StoreBatch, StoreError},
 };
 
-/// So many changes are put off at most: to make up for them must not take long.
+/// The most operations that are put off, so that applying them doesn't take long.
 const MAX_PUT_OFF: usize = 1024;
 
-/// The store of one replica. Whatever is asked of it, what was put off is done first.
+/// The store of one replica. Before any access it applies what was put off.
 pub(super) struct WriteBehindStore {
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
@@ -27,13 +27,13 @@ pub(super) struct WriteBehindStore {
 struct Behind {
     batches: Vec<StoreBatch>,
     ops: usize,
-    /// The first new version among it.
+    /// The first new version among the batches.
     first: Option<Sequence>,
-    /// What puts supersede up to here goes with them.
+    /// The batches drop the versions that they supersede up to here.
     keep_from: Sequence,
-    /// The watermark that local readers are to go by once they are here.
+    /// The watermark for local readers, once the batches are applied.
     watermark: Option<Sequence>,
-    /// The store has failed: nothing more is ever done.
+    /// The store has failed: it is never used again.
     failed: Option<StoreError>,
 }
 
@@ -48,7 +48,8 @@ impl WriteBehindStore {
         Self { store, gate, behind: Mutex::new(self.behind().clone()) }
     }
 
-    /// A panic leaves nothing half done in it, and the lock is never waited for: one replica has one driver.
+    /// A panic leaves no half-made change in it, so a poisoned lock is used all the same. One replica has one driver,
+    /// so the lock is never contended.
     fn behind(&self) -> MutexGuard<'_, Behind> {
         self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,12 +59,12 @@ impl WriteBehindStore {
         !self.behind().batches.is_empty()
     }
 
-    /// Whether local readers are sent elsewhere until that is done.
+    /// Whether the gate is held until the batches are applied.
     pub(super) fn is_held(&self) -> bool {
         self.behind().first.is_some()
     }
 
-    /// Does what was put off.
+    /// Applies what was put off, and releases the gate.
     pub(super) fn settle(&self) -> Result<(), StoreError> {
         let mut behind = self.behind();
         if let Some(error) = &behind.failed {
@@ -88,7 +89,7 @@ impl WriteBehindStore {
         Ok(())
     }
 
-    /// Puts off the new versions that an update made: until they are here nobody reads at the gate.
+    /// Puts off the new versions of an update, and holds the gate until they are in the store.
     pub(super) fn put_later(&self, made: Sequence, batch: StoreBatch, hold: bool) -> Result<(), StoreError> {
         if hold {
             self.gate.hold();
@@ -97,15 +98,15 @@ impl WriteBehindStore {
         self.later(batch)
     }
 
-    /// What is superseded at or below `keep_from` may go. Tells from which update on the new versions are put off still:
-    /// those take along what they supersede, so nobody need look for it. Tombstones stay when they are put.
+    /// Versions superseded at or below `keep_from` may be dropped. Returns the first update whose versions are still
+    /// put off. From that one on each put drops what it supersedes, so only its tombstones need a separate prune.
     pub(super) fn supersede(&self, keep_from: Sequence) -> Sequence {
         let mut behind = self.behind();
         behind.keep_from = keep_from;
         behind.first.unwrap_or(Sequence::MAX)
     }
 
-    /// Local readers are to go by this watermark, from when the versions that it covers are here.
+    /// Sets the watermark for local readers, once the versions that it covers are in the store.
     pub(super) fn commit(&self, watermark: Sequence) {
         let mut behind = self.behind();
         if behind.first.is_some() {
@@ -115,7 +116,7 @@ impl WriteBehindStore {
         }
     }
 
-    /// Puts off what makes no difference to readers.
+    /// Puts off a batch that changes nothing for readers.
     pub(super) fn later(&self, batch: StoreBatch) -> Result<(), StoreError> {
         let mut behind = self.behind();
         behind.ops += batch.ops.len();
@@ -149,7 +150,7 @@ impl WriteBehindStore {
         }
     }
 
-    /// A store that has failed is noticed by whoever asks it for something next.
+    /// Ignores a failed store: its next read or write reports that.
     pub(super) fn pin(&self, chain: ChainId, at: Sequence) {
         drop(self.settle());
         self.store.pin(chain, at);
@@ -160,7 +161,7 @@ impl WriteBehindStore {
         self.store.unpin(chain, at);
     }
 
-    /// Without what is put off.
+    /// The size without what is put off.
     pub(super) fn size(&self, chain: ChainId) -> Size {
         self.store.size(chain)
     }
@@ -212,7 +213,7 @@ mod tests {
         let (trailing, read) = trailing();
         let bytes = |count: u64| count * 5 + 3;
         trailing.put_later(Sequence(1), put(1), true).unwrap();
-        assert_eq!(trailing.supersede(Sequence::ZERO), Sequence(1), "it isn't here");
+        assert_eq!(trailing.supersede(Sequence::ZERO), Sequence(1), "1 is still put off");
         trailing.settle().unwrap();
         trailing.put_later(Sequence(2), put(2), true).unwrap();
         trailing.put_later(Sequence(3), put(3), true).unwrap();
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(trailing.supersede(Sequence(2)), Sequence(2));
         trailing.settle().unwrap();
         assert_eq!(trailing.store.bytes(), bytes(2), "2 and 3");
-        assert_eq!(trailing.supersede(Sequence(3)), Sequence::MAX, "it is here: prune it");
+        assert_eq!(trailing.supersede(Sequence(3)), Sequence::MAX, "nothing is put off");
         trailing.commit(Sequence(3));
         assert_eq!(read().unwrap().unwrap().version, Version::new(1, 3));
     }
@@ -234,6 +235,6 @@ mod tests {
         assert!(failed.is_err(), "versions of a key rise");
         assert_eq!(trailing.read(CHAIN, b"key", Sequence::MAX).map(drop), failed);
         assert_eq!(trailing.apply(&put(6)), failed);
-        assert_eq!(read(), Err(NotLocal::Dirty), "nobody reads what isn't whole");
+        assert_eq!(read(), Err(NotLocal::Dirty), "the gate stays held");
     }
 }

@@ -21,7 +21,7 @@ impl Gate {
         self.look(store, key).map(Begun)
     }
 
-    /// The second half.
+    /// The second half of [`read`](Self::read): the lease, and the second load of `serving`.
     ///
     /// # Errors
     /// [`NotLocal`]: ask a node.

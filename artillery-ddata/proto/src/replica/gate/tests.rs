@@ -73,11 +73,11 @@ fn pending_versions_are_dirty() {
 }
 
 #[test]
-fn a_held_gate_sends_everybody_to_the_replica() {
+fn a_held_gate_sends_readers_to_the_replica() {
     let (gate, store) = open();
     gate.hold();
     assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::Dirty));
-    assert_eq!(gate.read(&store, b"absent", || at(0)), Err(NotLocal::Dirty), "whatever it asks for");
+    assert_eq!(gate.read(&store, b"absent", || at(0)), Err(NotLocal::Dirty), "for any key");
     assert_eq!(gate.serving(), Some(Epoch(1)), "it serves all the same");
     gate.serve(Some(Epoch(2)));
     assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::Dirty), "in a new epoch too");
@@ -89,7 +89,7 @@ fn a_held_gate_sends_everybody_to_the_replica() {
 }
 
 #[test]
-fn who_looked_before_the_gate_was_held_may_leave() {
+fn a_lookup_before_the_hold_may_still_return() {
     let (gate, store) = open();
     let looked = gate.look(&store, KEY).unwrap();
     gate.hold();
