@@ -1,18 +1,18 @@
-//! Runs the replica of one chain: which input is taken in first, with which reading of the clock, what is put off, and when
-//! a reply may leave. Sans-IO.
+//! Runs the replica of one chain. The runner decides the order of inputs, the clock reading of each, what is put off,
+//! and when a reply may leave. Sans-IO.
 //!
 //! The contract with a driver, which keeps sockets, tasks and timers:
 //!
-//! - Receive what is there into a [`Turn`], and have it taken in ([`ChainRunner::take`]); at [`ChainRunner::next_tick`] take
-//!   in an empty one.
-//! - Do what it says ([`ChainRunner::poll_output`]) until there is nothing more, and then tell the node
-//!   ([`ChainRunner::poll_word`]).
-//! - For each member of the configuration ([`ChainRunner::peers`]) and whenever its link can take more, take messages:
-//!   [`ChainRunner::poll_control`] always first, then [`ChainRunner::poll_updates`] as far as the link has room, and last, on a
-//!   stream of its own, [`ChainRunner::poll_snapshot`]. Nothing is queued here per link: controls are built from the present
-//!   state, updates are read from the history by a cursor.
-//! - When all that is on its way, and nothing else has happened, have it do what it put off ([`ChainRunner::settle`]), and
-//!   however busy it is, [`ChainRunner::settle_in_time`].
+//! - Receive all waiting inputs into a [`Turn`], and hand it to [`ChainRunner::take`]. At [`ChainRunner::next_tick`]
+//!   hand over an empty turn.
+//! - Act on [`ChainRunner::poll_output`] until it returns nothing, and then pass [`ChainRunner::poll_word`] to the
+//!   node.
+//! - For each member of the configuration ([`ChainRunner::peers`]), whenever its link can take more, send messages:
+//!   [`ChainRunner::poll_control`] always first, then [`ChainRunner::poll_updates`] as far as the link has room, and
+//!   last, on a stream of its own, [`ChainRunner::poll_snapshot`]. The runner has no queue per link: controls are built
+//!   from the present state, updates are read from the history by a cursor.
+//! - When all of that is on its way and no input waits, call [`ChainRunner::settle`], which does the work put off.
+//!   However busy the chain is, call [`ChainRunner::settle_in_time`].
 
 #[cfg(feature = "mutants")]
 mod fork;
@@ -41,35 +41,35 @@ use crate::{
     store::Store,
 };
 
-/// Writes that are taken in one after the other before anything is sent.
+/// The most writes that are taken in before messages are sent.
 const WRITES: usize = 256;
-/// So many small writes may be taken in before a large one has its turn.
+/// After this many small writes a large one has its turn.
 const SMALL_WRITES: u32 = 256;
-/// Nothing is put off for longer.
+/// The longest time for which work is put off.
 const MAX_DEFERRAL: Duration = Duration::from_millis(1);
 
 /// One replica and the callers that wait for it. `C` is how a caller is answered.
 pub struct ChainRunner<C> {
     replica: Replica,
-    /// The callers that wait for a reply, and in which history alone it means something to them.
+    /// The callers that wait for a reply, each with the history in which its request is valid.
     callers: Slab<(C, Option<ClusterId>)>,
     /// The history of the configuration entered last.
     history: Option<ClusterId>,
     /// The newest lease that was offered.
     offered: Lease,
-    /// Leases of this stretch count; `None`: the node has resigned.
+    /// Only leases of this stretch count; `None`: the node has resigned.
     stretch: Option<u64>,
-    /// The cluster that succeeds this one, for which nothing is served here any more.
+    /// The cluster that succeeds this one. While it is set, no request is served.
     successor: Option<ClusterId>,
-    /// What is to be said, behind what the replica says.
+    /// Words for the node, which leave after the replica's outputs.
     words: VecDeque<Word>,
-    /// Callers whose requests didn't come to the replica.
+    /// Callers whose requests were refused before they reached the replica.
     refused: VecDeque<(C, Refusal)>,
     open: Option<Epoch>,
     halted: Option<Halt>,
-    /// Writes that were taken in since the last one from the line of large ones.
+    /// Small writes that were taken in since the last large one.
     small_writes: u32,
-    /// Since when something is put off.
+    /// Since when work is put off.
     behind_since: Option<Timestamp>,
     guards: Guards,
     /// The reading of the turn before, by which the mutant `KeepReading` decides.
@@ -84,7 +84,8 @@ impl<C> std::fmt::Debug for ChainRunner<C> {
 }
 
 impl<C> ChainRunner<C> {
-    /// A member that is in no configuration yet, over an empty part of `store`. It takes leases of the first stretch, 0.
+    /// A member that is in no configuration yet, over an empty part of `store`. It takes leases of the first stretch,
+    /// 0.
     pub fn new(
         me: MemberId,
         chain: ChainId,
@@ -111,7 +112,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// The replica, to look at.
+    /// The replica, read-only.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
@@ -126,15 +127,15 @@ impl<C> ChainRunner<C> {
         self.callers.len()
     }
 
-    /// Takes in everything that was received, and leaves the turn empty; then as many of the writes that `more` hands out of
-    /// each [line](WriteLine) as there is room for.
+    /// Takes in everything that was received, and leaves the turn empty. Then takes in writes that `more` hands out of
+    /// each [line](WriteLine), as many as there is room for.
     ///
-    /// `clock` is read here, behind the receipt of all of it: by an older reading a member would serve a strong read that
-    /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6, trap
-    /// 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
+    /// `clock` is read here, after everything was received. By an older reading a member would serve a strong read that
+    /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6,
+    /// trap 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
     ///
-    /// The lease comes first, in every turn: a chain that always has requests would never take it otherwise (trap 57). What
-    /// changes or ends a configuration comes before the requests that it decides about.
+    /// The lease comes first in every turn: otherwise a chain that always has requests would never take it (trap 57).
+    /// Orders that change or end a configuration come before the requests that depend on it.
     pub fn take<R: Into<ReadRequest<C>>, W: Into<WriteRequest<C>>>(
         &mut self,
         clock: impl Fn() -> Timestamp,
@@ -155,7 +156,7 @@ impl<C> ChainRunner<C> {
         turn.reads.drain(..).for_each(|read| self.read(now, read.into()));
         turn.large_writes.drain(..).for_each(|write| self.write_of(WriteLine::Large, now, write.into(), wall()));
         turn.writes.drain(..).for_each(|write| self.write_of(WriteLine::Small, now, write.into(), wall()));
-        // Each write takes room, so the next one is received only when the one before it has been taken in.
+        // Each write takes room, so receive the next one only after the one before it was taken in.
         for _ in 0..WRITES {
             let mut lines = self.lines().into_iter().filter(|&line| self.has_room(line));
             let Some((line, write)) = lines.find_map(|line| Some((line, more(line)?))) else { break };
@@ -164,8 +165,8 @@ impl<C> ChainRunner<C> {
         self.replica.handle(clock(), ReplicaInput::Tick);
     }
 
-    /// The lines in the order in which the next write is to be taken from them. Small writes come first, and after so many of them a large
-    /// one: neither line waits for the other to be empty.
+    /// The lines in the order in which the next write is taken from them. Small writes come first. After `SMALL_WRITES`
+    /// of them a large one comes first, so that neither line waits until the other is empty.
     pub fn lines(&self) -> [WriteLine; 2] {
         if self.small_writes < SMALL_WRITES {
             [WriteLine::Small, WriteLine::Large]
@@ -174,7 +175,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// Whether a write of this line would be taken in now: otherwise writes stay where they wait.
+    /// Whether a write of this line would be taken in now. If not, leave writes in the driver's queues.
     pub fn has_room(&self, line: WriteLine) -> bool {
         match line {
             WriteLine::Small => self.replica.has_room(),
@@ -182,7 +183,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// When a turn is wanted even if nothing comes.
+    /// When a turn is due even if no input comes.
     pub fn next_tick(&self) -> Option<Timestamp> {
         self.replica.next_tick()
     }
@@ -269,14 +270,14 @@ impl<C> ChainRunner<C> {
         is_over.or_else(|| self.is_another(history).then_some(Refusal::OtherHistory))
     }
 
-    /// Whether a request belongs to another history than this chain. A floor or a position of one says nothing about
-    /// another: a session would be shown less than it has seen, and a watch pass over changes (docs/DESIGN.md §5.12, traps
-    /// 58, 59).
+    /// Whether a request belongs to another history than this chain. A floor or a position of one history means nothing
+    /// in another: a session would be shown less than it has seen, and a watch would skip changes (docs/DESIGN.md
+    /// §5.12, traps 58, 59).
     fn is_another(&self, history: Option<ClusterId>) -> bool {
         !allows!(self.guards, MixHistories) && history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
     }
 
-    /// What is to be done next.
+    /// The next output for the driver.
     pub fn poll_output(&mut self) -> Option<RunnerOutput<C>> {
         if let Some((caller, refusal)) = self.refused.pop_front() {
             return Some(RunnerOutput::Reply(caller, Reply::Refused(refusal)));
@@ -285,7 +286,7 @@ impl<C> ChainRunner<C> {
             match said {
                 Said::Reply(token, reply) => {
                     let Some((caller, history)) = self.callers.try_remove(token.0 as usize) else { continue };
-                    // It may have waited while another history began.
+                    // Another history may have begun while the request waited.
                     let is_late = self.is_another(history);
                     return Some(RunnerOutput::Reply(caller, if is_late { of_another_history(reply) } else { reply }));
                 }
@@ -302,18 +303,18 @@ impl<C> ChainRunner<C> {
         None
     }
 
-    /// What the chain has to say to its node next, once [`poll_output`](Self::poll_output) has nothing more: what a word
-    /// stands for has been done by then, and callers have heard of it.
+    /// The next word to the node. Ask for it once [`poll_output`](Self::poll_output) returns nothing: by then what the
+    /// word reports is done, and callers have their replies.
     pub fn poll_word(&mut self) -> Option<Word> {
         self.words.pop_front()
     }
 
-    /// Whether it has something to say to its node.
+    /// Whether words to the node wait.
     pub fn has_words(&self) -> bool {
         !self.words.is_empty()
     }
 
-    /// What is repeated waits once, however long the node doesn't listen.
+    /// Enqueues a word once: a repeated word isn't queued again while it waits.
     fn say(&mut self, word: Word) {
         if !self.words.contains(&word) {
             self.words.push_back(word);
@@ -330,22 +331,22 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// How the chain stands, once what there is to be done is done.
+    /// How the chain stands. Valid once [`poll_output`](Self::poll_output) returns nothing.
     pub fn standing(&self) -> ChainReadiness {
         ChainReadiness { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
     }
 
-    /// The epoch in which the chain is open here, and whether it halted: what others wait for.
+    /// The epoch in which the chain is open here; `None`: it isn't open.
     pub fn is_open(&self) -> Option<Epoch> {
         self.open
     }
 
-    /// The peers to which there may be something to send, in this order.
+    /// The peers in the order in which to ask for messages to them.
     pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.replica.peers()
     }
 
-    /// The newest state of acknowledgements, if this peer is to hear of it.
+    /// A control frame for this peer, if one is due.
     pub fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         self.replica.poll_control(now, to)
     }
@@ -360,23 +361,24 @@ impl<C> ChainRunner<C> {
         self.replica.poll_snapshot(now, to, room)
     }
 
-    /// Whether something is put off, which [`settle`](Self::settle) does.
+    /// Whether work is put off, which [`settle`](Self::settle) does.
     pub fn is_behind(&self) -> bool {
         self.replica.is_behind()
     }
 
-    /// Whether what was put off had better wait for a moment: another member works for the same update now.
+    /// Whether the work put off had better wait for a moment, for instance while another member works on the same
+    /// update.
     pub fn is_between(&self) -> bool {
         self.replica.is_between()
     }
 
-    /// Does what was put off, or a step of it. There may be something to say and to send.
+    /// Does the work that was put off, or a step of it. Poll outputs and messages afterwards.
     pub fn settle(&mut self, clock: impl Fn() -> Timestamp) {
         self.replica.settle(clock());
     }
 
-    /// However busy it is, what was put off isn't so for long: local readers wait for it. Whether the last of it was done now:
-    /// there may be something to say.
+    /// Does the work that was put off if it has waited for `MAX_DEFERRAL`, since local readers take the slow path until
+    /// it is done. Returns whether the last of it was done now: then poll outputs and messages.
     pub fn settle_in_time(&mut self, clock: impl Fn() -> Timestamp) -> bool {
         if !self.replica.is_behind() {
             self.behind_since = None;
@@ -401,13 +403,13 @@ impl<C> ChainRunner<C> {
     }
 }
 
-/// Whether a turn brings anything that may go before a lease.
+/// Whether a turn has inputs beside a lease and links.
 fn has_requests<R, W>(turn: &Turn<R, W>) -> bool {
     !(turn.orders.is_empty() && turn.frames.is_empty() && turn.reads.is_empty() && turn.writes.is_empty())
 }
 
-/// The answer to a request during which another history began. What was read there says nothing about the request's own history,
-/// and whether that history holds what was written is unknown.
+/// The reply to a request during which another history began. Values of the new history mean nothing in the request's
+/// own, so a read is refused. Whether the request's own history holds a write is unknown, so a write is expired.
 fn of_another_history(reply: Reply) -> Reply {
     match reply {
         Reply::Committed(_) => Reply::Expired,

@@ -17,13 +17,13 @@ pub use position::position;
 /// A version of a key as a store holds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Which update made it.
+    /// The version of the update that made it.
     pub version: Version,
     /// The value; `None` if that update deleted the key.
     pub value: Option<Bytes>,
 }
 
-/// One record met by a scan.
+/// One record of a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanRecord {
     /// The key.
@@ -50,22 +50,22 @@ pub struct Size {
 /// One step of a [`StoreBatch`]. Exhaustive on purpose: a store that skips what it doesn't know loses data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreOp {
-    /// The key has this version from now on, the newest of all. At or below [`StoreBatch::keep_from`] it takes along what it
-    /// supersedes, as if a [`Prune`](Self::Prune) of the key came next, but stays itself if it is a tombstone.
+    /// Adds the newest version of the key. At or below [`StoreBatch::keep_from`] the versions that it supersedes are
+    /// dropped, as if a [`Prune`](Self::Prune) of the key came next; but a tombstone stays itself.
     Put {
         /// The key.
         key: Bytes,
         /// The version and its value.
         held: Held,
     },
-    /// Of this key's versions, all that are superseded by another at or below [`StoreBatch::keep_from`] and below every
-    /// pin may go; so may a tombstone there that nothing supersedes.
+    /// The versions of the key that another one at or below [`StoreBatch::keep_from`] and below every pin supersedes
+    /// may be dropped. So may a tombstone there that no version supersedes.
     Prune {
         /// The key.
         key: Bytes,
     },
-    /// Of this key's versions, all above this sequence go: the updates that made them are no part of the history. A cut of
-    /// the history names every key that a dropped update changed, so it costs by what it drops.
+    /// Drops all versions of the key above this sequence: their updates are no part of the history. A cut of the
+    /// history names every key that a dropped update changed, so its cost is that of what it drops.
     DropAbove {
         /// The key.
         key: Bytes,
@@ -77,82 +77,83 @@ pub enum StoreOp {
 /// Changes that a store makes as one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreBatch {
-    /// Which chain's data.
+    /// The chain to which the keys belong.
     pub chain: ChainId,
-    /// Versions that a reader at this sequence or above needs are kept: the committed watermark.
+    /// The committed watermark: versions that a reader at this sequence or above needs are kept.
     pub keep_from: Sequence,
-    /// In this order.
+    /// The operations, in this order.
     pub ops: SmallVec<[StoreOp; 2]>,
 }
 
-/// A position in the order in which a store took batches in.
+/// The number of a batch, in the order in which a store applied them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Applied(pub u64);
 
 /// What a store found of one chain when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecoveredChain {
-    /// Which chain.
+    /// The chain.
     pub chain: ChainId,
-    /// The newest version that it holds.
+    /// The newest version that the store holds.
     pub last: Version,
-    /// The watermark that was written with the data: never ahead of it, perhaps old.
+    /// The watermark that was written with the data: never ahead of the data, perhaps old.
     pub watermark: Sequence,
 }
 
-/// A store can't do its work.
+/// An error of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The medium failed.
     #[error("the store failed: {0}")]
     Failed(String),
-    /// What is held isn't what was written.
+    /// The data read isn't the data written.
     #[error("{place} is damaged: {what}")]
     Damaged {
         /// File or table, and position.
         place: String,
-        /// What doesn't add up.
+        /// The inconsistency.
         what: String,
     },
 }
 
-/// Told when what was asked for is on stable storage, or never will be.
+/// Called when the batches asked for are on stable storage, or never will be.
 pub type Persisted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Versions of every key of every chain of a node.
 ///
-/// Calls are synchronous and the only wait is behind a callback, so the simulator drives a store without a runtime.
-/// `read` may be called from any thread at any time, and waits for a writer no longer than that takes to exchange what one
-/// key has; the others are called by one driver per chain. Versions of a key are applied in rising order.
+/// Calls are synchronous, and only [`persist`](Self::persist) has a callback: so the simulator drives a store without a
+/// runtime. `read` may be called from any thread at any time. It waits for a writer no longer than that takes to
+/// exchange the versions of one key. One driver per chain makes all other calls. Versions of a key are applied in
+/// rising order.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The newest version of `key` at or below `at_most`, tombstones included.
     ///
     /// # Errors
-    /// [`StoreError`]; never a damaged value.
+    /// [`StoreError`]. A damaged value is an error, too.
     fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError>;
 
     /// All keys from `from` on in byte order, each with its newest version at or below `at_most`. Not a cut unless
     /// `at_most` is pinned.
     fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_>;
 
-    /// The keys from position `from` on in hash order, that is by [`position`] and, where that is the same, by their bytes;
-    /// each with its newest version at or below `at_most`. Not a cut unless `at_most` is pinned.
+    /// The keys from position `from` on in hash order, each with its newest version at or below `at_most`. Hash order
+    /// is by [`position`], and by bytes where the positions are equal. Not a cut unless `at_most` is pinned.
     ///
-    /// `None`: the store doesn't know that order yet. Each call brings it closer by a bounded amount of work, so whoever
-    /// needs it asks again.
+    /// `None`: the store hasn't built that order yet. Each call does a bounded part of that work, so call again.
     fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>>;
 
-    /// Makes the changes of `batch`; each key's visible at once and whole, durable later.
+    /// Makes the changes of `batch`. Those of each key become visible at once and as a whole; they become durable
+    /// later.
     ///
     /// # Errors
-    /// [`StoreError`]: then nothing of the batch is visible and the store is to be given up.
+    /// [`StoreError`]: then no change of the batch is visible, and the store must not be used any more.
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError>;
 
     /// Calls `done` once all batches up to `upto` are on stable storage. Many calls may share one sync.
     fn persist(&self, upto: Applied, done: Persisted);
 
-    /// What is there of each chain: called once, after opening.
+    /// What the store holds of each chain. Called once, after opening.
     ///
     /// # Errors
     /// [`StoreError`], which names the damaged place.
@@ -161,12 +162,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// From now on keeps every version that a reader at `at` needs, until [`unpin`](Self::unpin) is called as often.
     fn pin(&self, chain: ChainId, at: Sequence);
 
-    /// Takes one pin at `at` back.
+    /// Releases one pin at `at`.
     fn unpin(&self, chain: ChainId, at: Sequence);
 
     /// Bytes of keys and values held, old versions included.
     fn bytes(&self) -> u64;
 
-    /// How much is held of one chain, known without counting.
+    /// How much the store holds of one chain. The store keeps the count, so this is cheap.
     fn size(&self, chain: ChainId) -> Size;
 }

@@ -1,8 +1,8 @@
-//! What may be said of a request that was tried more than once.
+//! The outcome of a request that was attempted more than once.
 //!
-//! A refusal speaks of the attempt that it answers. Whether it speaks of the whole request depends on the attempts before
-//! it: one that nobody answered may have been taken in, or may be yet, by a head that the refusing node knows nothing
-//! of. So once an attempt went unanswered, "nothing was applied" is said only where the request's own record says so
+//! A refusal is about the attempt that it answers. Whether it holds for the whole request depends on the attempts
+//! before it: an unanswered one may have been applied, or may still be, by a head that the refusing node doesn't know
+//! of. So once an attempt is unanswered, "nothing was applied" is reported only if the request's own record says so
 //! (docs/DESIGN.md §3 and §9). Clients of every kind ask [`RetryState`] instead of judging refusals for themselves.
 //!
 //! ```
@@ -10,17 +10,17 @@
 //!     Refusal,
 //!     api::{
 //!         Reply,
-//!         retry::{Ending, Repeat, Tries, Verdict},
+//!         retry::{Ending, NextAttempt, Repeat, RetryState},
 //!     },
 //! };
 //!
-//! let mut tries = Tries::new(Repeat::Recorded);
-//! assert_eq!(tries.replied(&Reply::Refused(Refusal::Busy)), Verdict::Again);
-//! assert_eq!(tries.give_up(), Ending::NotApplied(Some(Refusal::Busy)));
+//! let mut state = RetryState::new(Repeat::Recorded);
+//! assert_eq!(state.replied(&Reply::Refused(Refusal::Busy)), NextAttempt::Again);
+//! assert_eq!(state.give_up(), Ending::NotApplied(Some(Refusal::Busy)));
 //!
-//! assert_eq!(tries.unanswered(), Verdict::Again);
-//! assert_eq!(tries.replied(&Reply::Refused(Refusal::Busy)), Verdict::Again);
-//! assert_eq!(tries.give_up(), Ending::Unknown(Some(Refusal::Busy)));
+//! assert_eq!(state.unanswered(), NextAttempt::Again);
+//! assert_eq!(state.replied(&Reply::Refused(Refusal::Busy)), NextAttempt::Again);
+//! assert_eq!(state.give_up(), Ending::Unknown(Some(Refusal::Busy)));
 //! ```
 
 use crate::{
@@ -28,14 +28,15 @@ use crate::{
     guards::Guards,
 };
 
-/// What it does to ask for the same thing twice.
+/// The effect of repeating a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Repeat {
-    /// Nothing: a read, or the opening of a session.
+    /// None: a read, or the opening of a session.
     Harmless,
-    /// Nothing, since the request carries an id by which it is known again.
+    /// None, since the request has an id by which a repetition is recognized.
     Recorded,
-    /// It may be done twice: a write without a request id. It is asked for again only while it certainly wasn't taken in.
+    /// The write may be applied twice, since it has no request id. It is repeated only while it certainly wasn't
+    /// applied.
     Twice,
 }
 
@@ -44,24 +45,24 @@ pub enum Repeat {
 pub enum NextAttempt {
     /// The reply is the outcome of the request.
     Done,
-    /// Try again, under the same request id if it has one; [`RetryState::give_up`] tells what to say instead, when there is no
-    /// time for that.
+    /// Try again, under the same request id if it has one. If there is no time for that, end by
+    /// [`RetryState::give_up`].
     Again,
-    /// Trying again is of no use.
+    /// Another attempt is useless.
     Over(Ending),
 }
 
-/// How a request ends that has no outcome to tell.
+/// How a request ends without an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ending {
-    /// Nothing was applied, and nothing will be, under this request id; the last refusal, if there was one. With
+    /// Nothing was applied, and nothing will be, under this request id; the last refusal, if there was one. After
     /// [`Refusal::SessionExpired`] the same may be asked for under another id, in a new session.
     NotApplied(Option<Refusal>),
-    /// Perhaps it was applied, perhaps it will be, perhaps never; the last refusal, if there was one.
+    /// The request may have been applied, may be later, or never; the last refusal, if there was one.
     Unknown(Option<Refusal>),
 }
 
-/// What came of the attempts at one request so far. Attempts that certainly never left this process don't count.
+/// The state of the attempts at one request. Attempts that certainly never left this process don't count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RetryState {
     repeat: Repeat,
@@ -76,7 +77,7 @@ impl RetryState {
         Self { repeat, unanswered: false, refusal: None, guards: Guards::ALL }
     }
 
-    /// Attempts were made, nobody remembers how many, and what came of them is to be [settled](crate::api::Write::Resolve).
+    /// An unknown number of attempts were made, and their outcome is to be [settled](crate::api::Write::Resolve).
     pub const fn settling() -> Self {
         let mut tries = Self::new(Repeat::Recorded);
         tries.unanswered = true;
@@ -90,7 +91,7 @@ impl RetryState {
         Self { guards, ..self }
     }
 
-    /// Whether an attempt is unanswered, so that it may have been taken in, or may be yet.
+    /// Whether an attempt is unanswered, so that it may have been applied, or may still be.
     pub const fn is_open(&self) -> bool {
         self.unanswered
     }
@@ -100,7 +101,7 @@ impl RetryState {
         self.refusal
     }
 
-    /// An attempt left and no answer will be taken in any more.
+    /// An attempt was sent, and its answer is not awaited any more.
     pub const fn unanswered(&mut self) -> NextAttempt {
         self.unanswered = true;
         match self.repeat {
@@ -124,7 +125,7 @@ impl RetryState {
         }
     }
 
-    /// What to say when there is no time for another attempt.
+    /// The ending when there is no time for another attempt.
     pub const fn give_up(&self) -> Ending {
         match self.repeat {
             Repeat::Recorded | Repeat::Twice if self.unanswered => Ending::Unknown(self.refusal),
@@ -148,11 +149,11 @@ impl RetryState {
 
 /// What a refusal is about.
 enum Says {
-    /// The moment, or who was asked.
+    /// The moment, or the node that was asked.
     NotNow,
-    /// The member that was asked: another one may answer what any of them can.
+    /// The member that was asked: another one may answer a request that any member can.
     NotHere,
-    /// This attempt, whoever is asked: the same will be said again.
+    /// This attempt: any node would refuse it alike.
     Never,
     /// The request: its record says that it changed nothing.
     Settled,
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_would_know_again_is_not_repeated() {
+    fn an_unanswered_write_without_id_is_not_repeated() {
         let mut write = RetryState::new(Repeat::Twice);
         write.replied(&refused(Refusal::NotHead(None)));
         let unknown = NextAttempt::Over(Ending::Unknown(Some(Refusal::NotHead(None))));
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_no_harm_leaves_nothing_behind() {
+    fn a_harmless_request_is_never_unknown() {
         let mut read = RetryState::new(Repeat::Harmless);
         assert_eq!(read.unanswered(), NextAttempt::Again);
         assert_eq!(read.replied(&refused(Refusal::StoreFailed)), NextAttempt::Again);

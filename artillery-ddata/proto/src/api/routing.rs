@@ -1,4 +1,4 @@
-//! Which chain holds a key, and where its members are: what a client has to know.
+//! The chains of a cluster and the addresses of their members, for clients.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -9,17 +9,17 @@ use crate::{
     control::{Configs, History, NodeInfo, Relation},
 };
 
-/// What a node tells whoever asks for the way.
+/// A node's answer to a query for the routing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Routing {
-    /// Which formation.
+    /// The formation.
     pub cluster: ClusterId,
-    /// Which history: the first, unless the cluster was recovered after a loss.
+    /// The history: the first one, unless the cluster was recovered after a loss.
     pub history: History,
     /// The configuration of each chain, by chain id.
     pub chains: Vec<ChainConfig>,
-    /// The nodes known.
+    /// The known nodes.
     pub nodes: BTreeMap<NodeId, NodeAddress>,
 }
 
@@ -50,7 +50,7 @@ impl Routing {
         Self { cluster, history, chains, nodes }
     }
 
-    /// What sessions and watches belong to: what they have seen of one history says nothing about another.
+    /// The history to which sessions and watches belong. Their positions of one history mean nothing in another.
     pub fn history_id(&self) -> ClusterId {
         self.history.cluster_id()
     }
@@ -60,17 +60,17 @@ impl Routing {
         self.chains.get(chain.0 as usize)
     }
 
-    /// Of each chain the newer configuration: a node may lag behind, and then knows addresses no better than we do.
+    /// The newer configuration of each chain. The answering node may lag behind: then our known addresses are kept too.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {
         if self.cluster != new.cluster {
-            // Another formation is refused by the endpoint; what slips through changes nothing.
+            // The endpoint refuses another formation. A routing of one changes nothing here.
             return self.clone();
         }
         match new.history.relation(self.history) {
             Relation::Same => {}
             Relation::Newer => return new,
-            // Of two that were recovered from one, whoever was met first is gone on with.
+            // Of two histories recovered from the same one, keep the one that was seen first.
             Relation::Older | Relation::Parted => return self.clone(),
         }
         let older = |new: &ChainConfig| self.chain(new.chain).is_some_and(|old| old.epoch > new.epoch);

@@ -1,7 +1,7 @@
-//! The table by which a retry is known (docs/DESIGN.md §9).
+//! The table by which a retry is recognized (docs/DESIGN.md §9).
 //!
-//! What committed updates say stands in it for good; what pending ones say stands beside it, and goes with them if they
-//! do (trap 31). Every member keeps the same table of the same history, so any of them can be head.
+//! Records of committed updates stay. Records of pending updates are kept apart, and are dropped with their updates
+//! (trap 31). Equal histories make equal tables, so any member can become head.
 
 mod by_use;
 mod copy;
@@ -19,13 +19,13 @@ use crate::{
     types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
-/// Records of one session at most.
+/// The most records of one session.
 pub(super) const MAX_RECORDS: usize = 1 << 16;
 
 const SESSION_BYTES: usize = 160;
 const RECORD_BYTES: usize = 96;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RequestRecord {
     pub(super) version: Version,
@@ -52,11 +52,11 @@ fn record_bytes(taken: Option<&Bytes>) -> usize {
 pub(super) enum KnownRequest {
     /// Nothing: it may be executed.
     Nothing,
-    /// It stands in this update, which isn't committed here yet.
+    /// This update holds it, and isn't committed here yet.
     Pending(Sequence),
-    /// It stands in a committed update.
+    /// A committed update holds it.
     Done(RequestRecord),
-    /// Its session is none of those that are kept.
+    /// Its session isn't in the table.
     NoSession,
     /// Its client has said that it knows the outcome.
     Answered,
@@ -69,12 +69,12 @@ struct SessionRecords {
     lowest: u64,
     used: Sequence,
     records: Ring<RequestRecord>,
-    /// Of itself and its records.
+    /// Bytes of the session and its records.
     bytes: usize,
 }
 
 impl SessionRecords {
-    /// How many records there are of requests below `lowest`, and their bytes.
+    /// The number of records of requests below `lowest`, and their bytes.
     fn below(&self, lowest: u64) -> (usize, usize) {
         let below = self.records.iter().take_while(|&(number, _)| number < lowest);
         below.fold((0, 0), |(records, bytes), (_, record)| (records + 1, bytes + record.bytes()))
@@ -90,7 +90,7 @@ struct Pending {
     bytes: usize,
 }
 
-/// What they add to one session.
+/// What pending updates add to one session.
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     lowest: u64,
@@ -134,8 +134,9 @@ impl Sessions {
         self.pending.bytes
     }
 
-    /// What is known of a request, where the sessions may have `limit` bytes: one of them a quarter of that, so that its
-    /// client may have another one beside it, and twice as much with requests that [settle](super::Write::Resolve) what became of others.
+    /// What is known of a request, if all sessions may have `limit` bytes. One session may have a quarter of that, so
+    /// that its client may have another one beside it. A request that [settles](crate::api::Write::Resolve) the outcome
+    /// of others may use twice as much.
     pub(super) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);
@@ -153,7 +154,7 @@ impl Sessions {
         if number < ahead.map_or(lowest, |ahead| lowest.max(ahead.lowest)) {
             return KnownRequest::Answered;
         }
-        // With what is under way: however many come before one is committed, no session outgrows its part.
+        // Count pending records too: else requests that come before a commit would outgrow the session's part.
         let (records_ahead, bytes_ahead) = ahead.map_or((0, 0), |ahead| (ahead.records.len(), ahead.bytes));
         let records = session.map_or(0, |session| session.records.len()) + records_ahead;
         let bytes = session.map_or(0, |session| session.bytes) + bytes_ahead;
@@ -162,9 +163,10 @@ impl Sessions {
         if !is_full(records, bytes) {
             return KnownRequest::Nothing;
         }
-        // Only a request that is taken in can say that others are answered, and let their records go: were it refused,
-        // the session would be full for good. So one at a time goes in that makes room enough, or that the client waits
-        // for before all others: it can't say anything before it knows the outcome of that one.
+        // Only a request that is taken in can say that others are answered, so that their records are dropped. If each
+        // were refused, the session would stay full for ever. So one at a time is taken in that makes enough room, or
+        // that is the lowest one unanswered: its client can raise `lowest` only once it knows the outcome of that
+        // request.
         let makes_room = || {
             let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
             number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)
@@ -172,7 +174,7 @@ impl Sessions {
         if records_ahead == 0 && makes_room() { KnownRequest::Nothing } else { KnownRequest::Full }
     }
 
-    /// The session to evict next, if they are beyond `limit` bytes; never the only one.
+    /// The session to evict next, if all sessions exceed `limit` bytes; never the only one.
     pub(super) fn to_evict(&self, limit: usize) -> Option<Version> {
         let bytes = |id: &Version| {
             let committed = self.committed.get(id).map_or(0, |session| session.bytes);
@@ -183,23 +185,23 @@ impl Sessions {
         if self.bytes() - going <= limit {
             return None;
         }
-        // Those that are being opened too: many of them may be, before the first one is committed.
+        // Sessions that are being opened count too: many may be before the first of them is committed.
         let all = self.by_use.iter().chain(self.pending.opened.iter().copied());
         let mut kept = all.filter(|id| !self.pending.evicted.contains(id));
         let first = kept.next()?;
         kept.next().map(|_| first)
     }
 
-    /// The value that a request took away, by its update.
+    /// The value that the update's request took away.
     pub(super) fn taken(&self, update: &Update) -> Option<Bytes> {
-        // Nearly every update takes nothing away, and needs no look at the table.
+        // Nearly every update takes no value away, so the lookup can be skipped.
         let RequestKey { session, number, .. } =
             update.request.filter(|_| matches!(update.outcome, RequestOutcome::Took(_)))?;
         let committed = || self.committed.get(&session)?.records.get(number)?.taken.clone();
         self.pending.noted(&session, number).and_then(|noted| noted.taken.clone()).or_else(committed)
     }
 
-    /// Takes in what a new, pending update says, and the value that it takes away, if that is to be kept.
+    /// Records a new, pending update, and the value that it takes away, if that is to be kept.
     pub(super) fn note(&mut self, update: &Update, taken: Option<Bytes>) {
         if update.kind == UpdateKind::SESSION_OPEN {
             self.pending.opened.insert(update.version);
@@ -220,7 +222,7 @@ impl Sessions {
         self.pending.bytes = self.pending.bytes + bytes - before;
     }
 
-    /// The update is committed now; they come in order, each having been [noted](Self::note).
+    /// Records the commit of an update. Updates come in order, and each was [noted](Self::note) before.
     pub(super) fn commit(&mut self, update: &Update) {
         let used = update.version.sequence;
         if update.kind == UpdateKind::SESSION_OPEN {
@@ -239,7 +241,7 @@ impl Sessions {
             return;
         }
         let record = RequestRecord::of(update, self.no_longer_ahead(id, request.number));
-        // Evicted while this was on its way: nothing is recorded, and a retry is told so.
+        // If the session was evicted meanwhile, nothing is recorded: a retry is refused as expired.
         let Some(session) = self.committed.get_mut(&id) else { return };
         self.by_use.used(id, std::mem::replace(&mut session.used, used), used);
         self.bytes -= session.bytes;
@@ -254,7 +256,7 @@ impl Sessions {
         self.bytes += session.bytes;
     }
 
-    /// A request of which a pending update told is committed: the value that it took away.
+    /// Removes the pending record of a request that is committed now. Returns the value that it took away.
     fn no_longer_ahead(&mut self, id: Version, number: u64) -> Option<Bytes> {
         let ahead = self.pending.by_session.get_mut(&id)?;
         let taken = ahead.records.remove(number)?.taken;
@@ -267,7 +269,7 @@ impl Sessions {
         taken
     }
 
-    /// Pending updates went: those that stay are to be [noted](Self::note) anew.
+    /// Drops all pending records. The updates that stay are to be [noted](Self::note) again.
     pub(super) fn forget_pending(&mut self) {
         self.pending = Pending::default();
     }

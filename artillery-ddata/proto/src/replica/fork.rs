@@ -1,5 +1,5 @@
-//! Test-only: a second replica that goes on from where this one stands, for whoever explores every way that things may
-//! go (docs/adr/0019-model-checking.md).
+//! Test-only: copies of a replica, from which the model checker explores every order of events
+//! (docs/adr/0019-model-checking.md).
 
 use std::{fmt, sync::Arc};
 
@@ -52,14 +52,14 @@ impl Replica {
         }
     }
 
-    /// Writes down all that its conduct depends on, but for its settings, its store, its gate, and what the log says of
-    /// its epoch: two replicas that write the same over the same go on in the same way, as long as nobody joins their
-    /// chain.
+    /// Writes everything that the replica's behaviour depends on, except for its settings, its store, its gate, and
+    /// what the log says of its epoch. Two replicas with equal descriptions over equal stores behave alike, as long as
+    /// no member joins their chain.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// Errors of `out`.
     pub(crate) fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        // Names every field: a new one that is forgotten here doesn't compile.
+        // Destructures every field, so a new field that is forgotten here doesn't compile.
         let Self {
             me,
             chain,
@@ -97,8 +97,8 @@ impl Replica {
             next_heartbeat,
             halted,
             closing,
-            // How long things took: a tail goes by it towards a joiner alone. What it tells others is for their
-            // driver to take along ([`Replica::progress`]).
+            // Durations: only a tail with a joiner acts on them. What they report to others is described by the driver
+            // ([`Replica::progress`]).
             pace: _,
             joiner_heard: _,
             acks,
@@ -120,7 +120,7 @@ impl Replica {
 }
 
 impl Gate {
-    /// A gate in the same state, but for what it has counted.
+    /// A gate in the same state, without its counters.
     pub fn fork(&self) -> Self {
         let fork = Self::new(self.chain).with_guards(self.guards());
         fork.serve(self.serving());

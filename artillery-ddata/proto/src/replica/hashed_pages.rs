@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Replica {
-    /// Keys of one position come together, as the next page begins at a position: a page exceeds its limits for that.
+    /// Keys of one position stand in one page, since the next page begins at a position. So a page may exceed its
+    /// limits.
     pub(super) fn hashed_page(
         &self,
         asked: &HashedQuery,

@@ -1,10 +1,10 @@
-//! How much an answer of many entries holds.
+//! The size of an answer of many entries.
 
-/// What an entry takes beside its key and its value, at least: its lengths and its version, in the header of the answer.
+/// What an entry counts beside its key and its value: its lengths and its version in the header of the answer.
 const ENTRY: usize = 64;
 
-/// An answer that is being put together ends in front of the entry for which there is no room. The first one always has
-/// room: a key and a value fit into a frame.
+/// The room left in an answer. The answer ends in front of the first entry that doesn't fit. The first entry always
+/// fits: a key and a value fit into a frame.
 #[derive(Debug)]
 pub(super) struct Portion {
     left: usize,
@@ -12,12 +12,11 @@ pub(super) struct Portion {
 }
 
 impl Portion {
-    /// Of so many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self { left: bytes, is_empty: true }
     }
 
-    /// Takes an entry of so many bytes in, if there is room for it.
+    /// Takes in an entry of `bytes` bytes, if there is room for it.
     pub(super) fn takes(&mut self, bytes: usize) -> bool {
         let fits = self.left.checked_sub(bytes.saturating_add(ENTRY));
         let takes = fits.is_some() || self.is_empty;
@@ -34,16 +33,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_in_front_of_what_is_too_much() {
+    fn an_answer_ends_in_front_of_an_entry_that_does_not_fit() {
         let mut portion = Portion::new(1000);
         assert!(portion.takes(500) && portion.takes(300));
-        assert!(!portion.takes(100), "its place in the header counts too");
+        assert!(!portion.takes(100), "the entry's header counts too");
         assert!(portion.takes(1000 - 800 - 3 * ENTRY));
         assert!(!portion.takes(0));
     }
 
     #[test]
-    fn the_first_one_has_room_whatever_its_size() {
+    fn the_first_entry_always_fits() {
         let mut portion = Portion::new(0);
         assert!(portion.takes(usize::MAX));
         assert!(!portion.takes(0));

@@ -1,4 +1,4 @@
-//! What a write comes to, against the newest versions at the head: full values instead of conditions and differences.
+//! Resolves a write at the head against the newest versions there: full values instead of conditions and differences.
 
 mod draft;
 mod script;
@@ -15,7 +15,7 @@ use crate::{
     types::update::{KeyChange, MAX_KEY, RequestFailure, RequestOutcome},
 };
 
-/// Steps of a batch or of a script at most.
+/// The most steps of a batch or of a script.
 pub(super) const MAX_STEPS: usize = 4096;
 
 /// A write, resolved.
@@ -27,15 +27,15 @@ pub(super) struct Resolved {
     pub(super) seen: WriteResult,
 }
 
-/// What is told of a write beside what stands in its record, and only to those who wait for its commit.
+/// What the answer to a write has beside the write's record. Only callers that wait for the commit get it.
 #[derive(Clone, Debug, Default)]
 pub(super) enum WriteResult {
     /// Nothing.
     #[default]
     Nothing,
-    /// What a failed condition saw, or what was taken away, whole.
+    /// The version that failed a condition, or that was taken away, with its whole value.
     Held(Held),
-    /// What came of the groups of a script.
+    /// The outcomes of the groups of a script.
     Results(Vec<GroupOutcome>),
 }
 
@@ -54,14 +54,14 @@ impl WriteResult {
     }
 }
 
-/// By what a write is resolved, beside what is there.
+/// The terms of resolving a write, beside the newest versions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// The version that it makes.
+    /// The version of the write's update.
     pub(super) at: Version,
-    /// The largest value, and the largest sum of the values that a script tells, in bytes.
+    /// The largest value, and the largest sum of the values in a script's results, in bytes.
     pub(super) limit: usize,
-    /// What all values of the write may come to, in bytes.
+    /// The largest sum of the values of the write's update, in bytes.
     pub(super) most: usize,
     /// Mutant: the steps of a group before the one that failed stand.
     pub(super) keeps_failed_groups: bool,
@@ -76,7 +76,7 @@ impl Resolved {
         Self { outcome: RequestOutcome::Failed(failure), ..Self::default() }
     }
 
-    /// What the drafts come to, unless that is too much.
+    /// The changes of the drafts, or a failure if they exceed `most` bytes.
     fn made(drafts: Drafts<impl ReadKey>, most: usize, outcome: RequestOutcome, seen: WriteResult) -> Self {
         match drafts.finish(most) {
             Ok((changes, joins)) => Self { changes, joins, outcome, seen },
@@ -89,13 +89,13 @@ impl Resolved {
         self.joins.is_empty()
     }
 
-    /// Puts so many bytes of its values together.
+    /// Puts up to `bytes` bytes of its values together.
     pub(super) fn join_some(&mut self, bytes: usize) {
         self.joins.step(bytes, &mut self.changes);
     }
 }
 
-/// Says what a key holds, tombstones being shown as `None`.
+/// Reads the newest version of a key; a tombstone is `None`.
 pub(super) trait ReadKey: Fn(&Bytes) -> Result<Option<Held>, StoreError> {}
 
 impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> ReadKey for R {}
@@ -106,7 +106,7 @@ pub(super) fn lengths(write: &Write) -> (usize, usize) {
     (longest(&mut write.keys()), longest(&mut write.values()))
 }
 
-/// Resolves `write` against what `read` says. Keys have [`MAX_KEY`] bytes at most.
+/// Resolves `write` against the versions that `read` returns. Keys have [`MAX_KEY`] bytes at most.
 pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
     debug_assert!(lengths(&write).0 <= MAX_KEY);
     Ok(match write {
@@ -154,7 +154,7 @@ pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<
 }
 
 fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
-    // Requirements are about what was there before the batch, whatever steps stand before them.
+    // Requirements are checked against the versions before the batch, also behind other steps.
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;
@@ -191,7 +191,7 @@ fn version_of(held: &Option<Held>) -> Version {
     held.as_ref().map_or(Version::NONE, |held| held.version)
 }
 
-/// Whether a key of this version is as it must be.
+/// Whether a key with this version meets the expectation.
 fn holds(expected: Expected, version: Version) -> bool {
     match expected {
         Expected::Absent => version.is_none(),

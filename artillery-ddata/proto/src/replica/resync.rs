@@ -1,9 +1,9 @@
 //! Snapshots for joiners whose place in the history is no longer kept (docs/DESIGN.md §7).
 //!
-//! A snapshot shows each key as it is committed when its part is made. It travels beside the updates behind the watermark at
-//! which it began, which the joiner keeps until the last part is there, and then applies where they are newer; the source
-//! keeps a copy of the table of sessions and at most one large value, and nothing else. Where the joiner stands is told by
-//! its control frames, so that whatever was lost is sent again from there.
+//! A snapshot has each key as it is committed when its part is made. The updates behind the watermark at which the
+//! snapshot began travel beside it. The joiner buffers them until the last part has come, and then applies those that
+//! are newer than its records. The source keeps only a copy of the table of sessions and at most one large value. The
+//! joiner's control frames tell how far it has come, and the source sends again from there what was lost.
 
 mod clearing;
 mod joiner;
@@ -15,13 +15,13 @@ pub(super) use source::SnapshotSender;
 /// How far a snapshot has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResyncProgress {
-    /// Records, at the source those that it has sent and at the joiner those that have come.
+    /// Records: sent by the source, or received by the joiner.
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
 }
 
-/// Resyncs that a joiner has gone through.
+/// Resyncs that a joiner has completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Resyncs {
     pub(super) full: u64,

@@ -11,19 +11,19 @@ use crate::{
     store::{Held, StoreError},
 };
 
-/// Entries of a page at most, whatever is asked for.
+/// The most entries of a page, also if a larger limit is asked for.
 pub(super) const PAGE_ENTRIES: usize = 1024;
 
-/// Keys that a page passes over at most, deleted ones too.
+/// The most keys that are visited for a page, deleted ones included.
 pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
 
-/// Snapshots that a member keeps at most.
+/// The most snapshots that a member keeps.
 const SNAPSHOTS: usize = 64;
 
 /// What a query would see of the newest versions.
 #[derive(Clone, Debug)]
 pub(super) struct Lookup {
-    /// The newest of them; of a scan, that of the whole history if any of it is pending.
+    /// The newest of them; of a scan, the last sequence of the history.
     pub(super) newest: Sequence,
 }
 
@@ -31,15 +31,16 @@ pub(super) struct Lookup {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshots {
     kept: BTreeMap<u64, KeptSnapshot>,
-    /// The highest number given. No two lives of members give the same: who asks another one for the rest of a scan
-    /// must not get the rest of somebody else's.
+    /// The highest number given. No two incarnations give the same number: a client that asks another member for the
+    /// rest of its scan must not get pages of another client's snapshot.
     last: u64,
-    /// Bytes of all updates taken in so far.
+    /// Bytes of all updates applied so far.
     taken_in: u64,
 }
 
 impl Snapshots {
-    /// Those of one life of a member: numbers in a range of its own, as good as certainly.
+    /// No snapshots yet. Their numbers begin at a hash of the incarnation, so two incarnations share none, almost
+    /// certainly.
     pub(super) fn of(me: MemberId) -> Self {
         let node = me.node.as_bytes().iter().fold(0_u64, |mix, &byte| mix.rotate_left(7) ^ u64::from(byte));
         let store = me.incarnation.store as u64 ^ (me.incarnation.store >> 64) as u64;
@@ -53,7 +54,7 @@ impl Snapshots {
 struct KeptSnapshot {
     at: Sequence,
     until: Timestamp,
-    /// What had been taken in when it began.
+    /// Bytes of updates applied when it began.
     since: u64,
 }
 
@@ -97,8 +98,8 @@ impl Replica {
         Ok(newest.map_or(Sequence::ZERO, |held| held.version.sequence))
     }
 
-    /// How many uncommitted versions stand before the committed one, of the key that has the most: counted up to one
-    /// more than `enough`. Of a scan, all pending updates count.
+    /// How many uncommitted versions the key has that has the most of them, counted up to `enough` + 1. For a scan all
+    /// pending updates count.
     pub(super) fn pending_versions(&self, query: &Query, seen: &Lookup, enough: u32) -> Result<u32, StoreError> {
         if seen.newest <= self.watermark {
             return Ok(0);
@@ -147,7 +148,7 @@ impl Replica {
                     found.push(held);
                 }
                 if len > limit {
-                    // Together they are answered in one piece, which may be no larger than a value.
+                    // All values go in one reply, which may be no larger than the largest value.
                     return Ok(Reply::Refused(Refusal::ValueTooLarge { len: len as u64, limit: limit as u64 }));
                 }
                 Reply::Cut(MultiGetReply { found, clean, way, as_of })
@@ -168,7 +169,7 @@ impl Replica {
                 Reply::Page(page)
             }
             Query::Hashed(hashed) => Reply::Hashed(self.hashed_page(hashed, as_of, clean, way)?),
-            // They are answered elsewhere.
+            // `try_read` has handed these to `watch`.
             Query::Changes(_) => Reply::Refused(Refusal::NoChain),
         })
     }
@@ -209,7 +210,7 @@ impl Replica {
         Ok(page)
     }
 
-    /// Keeps what a reader at `at`, which is committed, needs. `None`: too many are kept already.
+    /// Pins the store at the committed sequence `at`, and returns the snapshot's number. `None`: too many are kept.
     fn begin_snapshot(&mut self, now: Timestamp, at: Sequence) -> Option<u64> {
         if self.snapshots.kept.len() >= SNAPSHOTS {
             return None;
@@ -221,7 +222,7 @@ impl Replica {
         Some(self.snapshots.last)
     }
 
-    /// Each page asked for prolongs the snapshot's life; the last one ends it.
+    /// Answers a page of a snapshot. Each page prolongs the snapshot's life; the last one ends it.
     pub(super) fn look_at_snapshot(&mut self, now: Timestamp, query: &Query, number: u64) -> Result<Reply, StoreError> {
         let (Query::Scan(scan), Some(kept)) = (query, self.snapshots.kept.get_mut(&number)) else {
             return Ok(Reply::Refused(Refusal::SnapshotGone));
@@ -247,14 +248,14 @@ impl Replica {
         }
     }
 
-    /// Ends those that nobody has asked for in time.
+    /// Ends the snapshots of which no page was asked for in time.
     pub(super) fn expire_snapshots(&mut self, now: Timestamp) {
         let late: Vec<u64> =
             self.snapshots.kept.iter().filter(|(_, kept)| kept.until <= now).map(|(&number, _)| number).collect();
         late.into_iter().for_each(|number| self.end_snapshot(number));
     }
 
-    /// Writes go on whatever snapshots cost: the oldest ones fail when too much was written since.
+    /// Snapshots never stop writes: the oldest snapshots fail when too much was written since they began.
     pub(super) fn count_for_snapshots(&mut self, cost: usize) {
         self.snapshots.taken_in += cost as u64;
         let limit = self.settings.snapshot_bytes as u64;
@@ -278,7 +279,7 @@ impl Replica {
     }
 }
 
-/// Tombstones are nobody's business outside.
+/// Clients see no tombstones.
 fn visible(held: Option<Held>) -> Option<Held> {
     held.filter(|held| held.value.is_some())
 }

@@ -168,8 +168,8 @@ impl Replica {
         if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
             return false;
         }
-        // Diverged histories may have equal sequences. Appended to another history than the predecessor's, the update
-        // would be committed over a history that the chain doesn't have (trap 54).
+        // Diverged histories may have equal sequences. Appending to another history than the predecessor's would commit
+        // one update in place of another (trap 54).
         let continues = after == reached
             || allows!(self.settings.guards, CompareSequences)
             || allows!(self.settings.guards, FollowTooSoon)

@@ -1,8 +1,8 @@
-//! How fast the chain is as seen from here: what gray failures are told by (docs/adr/0017-slow-members.md).
+//! The chain's throughput as one member sees it. Gray failures are detected by it (docs/adr/0017-slow-members.md).
 //!
-//! One probe at a time goes to the successor and back, and one to the tail and back: with the newest update at some
-//! moment, by the acknowledgement and the watermark that cover it (the watermark may imply the acknowledgement). A head
-//! also compares what is committed in a quarter of a second with what was committed in a good one.
+//! Two probes run, one to the successor and one to the tail. Each takes the newest update at some moment, and ends with
+//! the acknowledgement, or the watermark, that covers it (the watermark may imply the acknowledgement). A head also
+//! compares the commits of each quarter of a second with those of a good one.
 
 use std::time::Duration;
 
@@ -12,67 +12,72 @@ use crate::{
     control::message::{PathDelay, Report},
 };
 
-/// What is committed is counted in spans of so long.
+/// Commits are counted in spans of this length.
 const SPAN: Duration = Duration::from_millis(250);
-/// Less than this part of what was committed in a good span is little, whatever was committed before.
+/// A span is slow if it commits less than 1 / `LITTLE_DIVISOR` of the best one.
 const LITTLE_DIVISOR: u64 = 2;
-/// Over so many spans it is compared, too: what one span commits depends much on chance, what they do together doesn't.
+/// This many spans are compared together, too. A single span depends much on chance, their sum doesn't.
 const SPANS: usize = 4;
-/// Less than so many quarters of what was committed in that many good spans is little.
+/// `SPANS` spans together are slow if they commit less than `LITTLE_QUARTERS` / 4 of the best ones.
 const LITTLE_QUARTERS: u64 = 3;
-/// The best is forgotten by so much with each span: by half in ten seconds.
+/// With each span the best one is lowered by 1 / `FADE_DIVISOR`: by half in ten seconds.
 const FADE_DIVISOR: u64 = 64;
-/// And that of several spans: by half in three quarters of a minute.
+/// The same for the best `SPANS` spans together: by half in three quarters of a minute.
 const SLOW_FADE_DIVISOR: u64 = 256;
 
-/// So many times as long as usual is unusual.
+/// A hop is far if it takes this many times as long as usual.
 const UNUSUAL_FACTOR: u32 = 8;
-/// How long a probe took is of no interest after so long.
+/// The duration of a probe counts for this long.
 const PROBE_MAX_AGE: Duration = Duration::from_secs(1);
 
-/// One probe after the other.
+/// Measures one path, by one probe after the other.
 #[derive(Clone, Copy, Default, Debug)]
 struct Probe {
-    /// What is waited for, at least since then.
+    /// The update that is waited for, and the time since when at least.
     waits: Option<(Sequence, Timestamp)>,
-    /// What was new then.
+    /// The probe on its way: an update that was new, and when.
     sent: Option<(Sequence, Timestamp)>,
-    /// Up to here nothing new was held when it looked last.
+    /// The newest update at the last look.
     seen: Sequence,
     took: Duration,
     usual: Option<Duration>,
-    /// For so long the other side may withhold that it came.
+    /// The other side may withhold the acknowledgement for this long.
     delay: Duration,
-    /// When the last one came back, and whether one has since the present span began.
+    /// When the last probe came back.
     came_at: Timestamp,
+    /// A probe came back in the present span.
     came: bool,
 }
 
-/// How fast the chain is as seen from one member.
+/// The chain's throughput as one member sees it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ThroughputMonitor {
     hop: Probe,
     commit: Probe,
-    /// When it looked last, and whether something was under way then.
+    /// The time of the last look.
     looked: Timestamp,
+    /// Something was under way at the last look.
     busy: bool,
-    /// The present span: since when, for how much of it something was under way, and what was committed before it.
+    /// The start of the present span.
     since: Timestamp,
+    /// For how much of the present span something was under way.
     busy_for: Duration,
+    /// What was committed before the present span.
     before: CommittedBytes,
     committed: CommittedBytes,
     /// The best span.
     best: CommittedBytes,
-    /// The last spans, the oldest at `next`, and the most that so many did.
+    /// The last spans, the oldest at `next`.
     last: [CommittedBytes; SPANS],
     next: usize,
+    /// The best [`SPANS`] spans together.
     most: CommittedBytes,
-    /// Little was done in the last span, and there was little to do.
+    /// The last span committed little, and there was little to do.
     paused: bool,
     slowed: Option<Timestamp>,
 }
 
-/// What was committed.
+/// How much was committed.
 #[derive(Clone, Copy, Default, Debug)]
 struct CommittedBytes {
     updates: u64,
@@ -80,13 +85,13 @@ struct CommittedBytes {
 }
 
 impl CommittedBytes {
-    /// Whether it is less than `numerator` of `denominator` parts of `best`, by either count.
+    /// Whether both counts are less than `numerator / denominator` of `best`.
     fn is_less(self, numerator: u64, denominator: u64, best: Self) -> bool {
         let less = |done: u64, best: u64| done * denominator < best * numerator;
         less(self.updates, best.updates) && less(self.bytes, best.bytes)
     }
 
-    /// The best so far, which is forgotten by a part, and this.
+    /// The better of this span and the best so far, after that was lowered by 1 / `fades`.
     fn best(self, best: Self, fades: u64) -> Self {
         let faded = |best: u64| best - best.div_ceil(fades).min(best);
         Self { updates: faded(best.updates).max(self.updates), bytes: faded(best.bytes).max(self.bytes) }
@@ -97,7 +102,7 @@ impl CommittedBytes {
     }
 }
 
-/// What a member says of a chain, but for the age of it: that grows until it is said.
+/// What a member reports of a chain, except for the ages: those are added when the report is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainProgress {
     epoch: Epoch,
@@ -118,7 +123,7 @@ impl ChainProgress {
         Self { epoch, open, member: true, ..Self::default() }
     }
 
-    /// The report of it at `now`; `None`: it is no member, and nothing is wrong.
+    /// The report at `now`; `None`: this node is no member of the chain, and nothing is wrong.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted } = *self;
         let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);
@@ -128,7 +133,7 @@ impl ChainProgress {
         (member || halted).then_some(report)
     }
 
-    /// The head has closed, and all that it ordered is committed.
+    /// The head is closed, and every update that it ordered is committed.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -139,7 +144,7 @@ impl Probe {
         let back = |(upto, _): &mut (Sequence, Timestamp)| *upto <= reached;
         if let Some((_, since)) = self.sent.take_if(back) {
             let took = self.without_delay(now - since);
-            // One alone may be late for any reason.
+            // A single probe may be late for any reason, so take the mean with those before.
             self.took = if self.took.is_zero() { took } else { (self.took + took) / 2 };
             self.usual = Some(self.usual.map_or(took, |usual| usual.min(took)));
             (self.came, self.came_at) = (true, now);
@@ -154,7 +159,7 @@ impl Probe {
         self.seen = held;
     }
 
-    /// What stood above `keep` is dropped: it never comes back.
+    /// Updates above `keep` are dropped: a probe with one of them never comes back.
     fn cut(&mut self, keep: Sequence) {
         let dropped = |(upto, _): &mut (Sequence, Timestamp)| *upto > keep;
         self.waits.take_if(dropped);
@@ -167,7 +172,7 @@ impl Probe {
         }
     }
 
-    /// What is longer than usual may be so because the other side withheld its acknowledgement.
+    /// Subtracts the delay from what is longer than usual: the other side may have withheld its acknowledgement.
     fn without_delay(&self, took: Duration) -> Duration {
         self.usual.map_or(took, |usual| took.saturating_sub(self.delay).max(usual.min(took)))
     }
@@ -179,7 +184,7 @@ impl Probe {
 }
 
 impl ThroughputMonitor {
-    /// A new epoch: others may be in the way now.
+    /// Begins a new epoch: the neighbours may be others now.
     pub(super) fn begin(&mut self, now: Timestamp) {
         (self.hop.waits, self.commit.waits) = (None, None);
         (self.hop.sent, self.commit.sent) = (None, None);
@@ -188,13 +193,13 @@ impl ThroughputMonitor {
         (self.since, self.looked, self.before) = (now, now, self.committed);
     }
 
-    /// Updates above `keep` are dropped. A probe that went on waiting for one would show a healthy neighbour as dead.
+    /// Updates above `keep` are dropped. A probe that waited for one of them would show a healthy neighbour as dead.
     pub(super) fn cut(&mut self, keep: Sequence) {
         self.hop.cut(keep);
         self.commit.cut(keep);
     }
 
-    /// Whether the way to the successor takes far longer than it does as a rule, and no less than `least`.
+    /// Whether the hop to the successor takes far longer than usual, and no less than `least`.
     pub(super) fn is_far(&self, least: Duration) -> bool {
         let took = if self.looked - self.hop.came_at < PROBE_MAX_AGE { self.hop.took } else { Duration::ZERO };
         let takes = self.hop.waits.map_or(took, |(_, since)| took.max(self.looked - since));
@@ -224,9 +229,9 @@ impl ThroughputMonitor {
         self.next = (self.next + 1) % SPANS;
         let lately = CommittedBytes::sum(&self.last);
         let little = done.is_less(1, LITTLE_DIVISOR, self.best) || lately.is_less(LITTLE_QUARTERS, 4, self.most);
-        // Where there was nothing to do, little was done.
+        // Without requests little is committed, so only a span with work under way for three quarters of it counts.
         let wanted = self.busy_for * 4 >= passed * 3;
-        // For a moment: perhaps those who want something wait for this very member to take it in.
+        // Tolerate one idle span: clients may be blocked on this slow head.
         let pauses = little && !wanted && !self.paused;
         self.paused = little && !wanted;
         self.slowed = match self.slowed {
@@ -258,12 +263,12 @@ impl Replica {
         }
     }
 
-    /// Called behind every input.
+    /// Measures after every input.
     pub(super) fn look_at_pace(&mut self, now: Timestamp) {
         let held = self.history.last().sequence;
         let successor = self.place.successor.and_then(|id| self.peers.get(&id));
         let acknowledged = successor.map_or(held, |peer| peer.acknowledged);
-        // Before that no acknowledgement is taken.
+        // Until then the successor's acknowledgements aren't taken.
         if self.is_prefix {
             self.pace.hop.delay = self.ack_delay();
             self.pace.hop.look(now, held, acknowledged);
@@ -303,7 +308,7 @@ mod tests {
         assert_eq!(probe.way(at(40)).takes(), Duration::from_millis(7), "the mean of the last ones");
     }
 
-    /// So many commits a millisecond, with something under way all the time or never.
+    /// Commits every `every` milliseconds, with something under way all the time or never.
     fn run(pace: &mut ThroughputMonitor, from: u64, to: u64, every: u64, busy: bool) {
         for millis in from..to {
             if millis % every == 0 {
@@ -314,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn who_commits_far_less_than_before_though_it_has_to_is_slowed() {
+    fn a_drop_of_commits_under_load_is_slowed() {
         let mut pace = ThroughputMonitor::default();
         run(&mut pace, 0, 2000, 1, true);
         assert_eq!(pace.slowed, None);
@@ -325,16 +330,16 @@ mod tests {
         assert!(pace.slowed.is_some_and(|since| (3900..4300).contains(&(since.as_nanos() / 1_000_000))));
         let mut idle = pace;
         run(&mut idle, 6000, 6900, 100, false);
-        assert_eq!(idle.slowed, None, "nobody wants more");
+        assert_eq!(idle.slowed, None, "there is no more work");
         let mut paused = pace;
         run(&mut paused, 6000, 6300, 100, false);
         run(&mut paused, 6300, 6600, 100, true);
-        assert_eq!(paused.slowed, pace.slowed, "for a moment nobody did");
+        assert_eq!(paused.slowed, pace.slowed, "one idle span is tolerated");
         run(&mut pace, 6000, 7100, 1, true);
         assert_eq!(pace.slowed, None);
     }
 
-    /// Spans that commit so many updates, with something under way all the time.
+    /// A span for each count of commits, with something under way all the time.
     fn spans(pace: &mut ThroughputMonitor, from: u64, counts: &[u64]) -> u64 {
         for (n, &count) in counts.iter().enumerate() {
             (0..count).for_each(|_| pace.committed(100));
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_a_third_is_told_from_chance_over_several_spans() {
+    fn a_loss_of_a_third_shows_over_several_spans() {
         let mut pace = ThroughputMonitor::default();
         pace.look(at(0), true);
         let mut now = 0;
@@ -356,7 +361,7 @@ mod tests {
         let since = pace.slowed.expect("two thirds are less than usual");
         for _ in 0..3 {
             now = spans(&mut pace, now, &[60, 40, 65, 42]);
-            assert_eq!(pace.slowed, Some(since), "whatever a single span does");
+            assert_eq!(pace.slowed, Some(since), "a single good span changes nothing");
         }
         spans(&mut pace, now, &[80, 80, 80, 80]);
         assert_eq!(pace.slowed, None);

@@ -1,8 +1,7 @@
-//! Committed changes as they come, for whoever asks.
+//! Watches: queries for committed changes.
 //!
-//! Nothing is queued for a watch: it asks for what comes behind the changes that it has taken in, and its question waits
-//! here if there are none yet. They are read from the history that is kept for resends; a question for older ones is
-//! refused.
+//! Nothing is queued for a watch. Each query asks for the changes behind those that the client has, and waits here if
+//! there are none yet. Changes are read from the history that is kept for resends; a query for older ones is refused.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -16,10 +15,10 @@ use crate::{
     types::update::{KeyChange, Update},
 };
 
-/// What a question that waits takes beside its prefix, in bytes.
+/// What a waiting query counts beside its prefix, in bytes.
 const QUESTION: usize = 256;
 
-/// The questions that wait, by their prefix: a change is looked at once, however many they are.
+/// The waiting queries by their prefix: so each change is matched once, not once a query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchers {
     by_prefix: BTreeMap<Bytes, Vec<PendingWatch>>,
@@ -53,7 +52,7 @@ impl Watchers {
         taken
     }
 
-    /// Takes out those whose time is up.
+    /// Takes out the queries whose deadline has passed.
     fn take_late(&mut self, now: Timestamp) -> Vec<PendingWatch> {
         let (mut late, mut bytes) = (Vec::new(), 0);
         self.by_prefix.retain(|prefix, all| {
@@ -72,7 +71,8 @@ impl Watchers {
         std::mem::take(self).by_prefix.into_values().flatten()
     }
 
-    /// The prefixes that `key` begins with, longest first. Each look at one takes a step; `None`: there are too few.
+    /// The prefixes that `key` begins with, longest first. Each comparison takes a step; `None`: there are too few
+    /// steps.
     fn prefixes_of(&self, key: &[u8], steps: &mut usize) -> Option<Vec<Bytes>> {
         let mut found = Vec::new();
         let mut longest = key.len();
@@ -82,7 +82,8 @@ impl Watchers {
             let Some((prefix, _)) = self.by_prefix.range::<[u8], _>(upto).next_back() else { return Some(found) };
             let common = prefix.iter().zip(key).take_while(|(a, b)| a == b).count();
             if common < prefix.len() {
-                // Those that are shorter stand in front of it, and all that `key` has in common with them it has with it.
+                // A shorter prefix of `key` sorts before `prefix`, and can't be longer than what `key` shares with
+                // that.
                 longest = common;
                 continue;
             }
@@ -116,8 +117,8 @@ impl Replica {
         self.watchers.wait(prefix, PendingWatch { token, deadline, after, shown });
     }
 
-    /// Committed changes behind `after`, without the first `shown` of the update there: as many as an answer holds. They take steps;
-    /// the last update may take more of them than there are.
+    /// Committed changes behind `after`, without the first `shown` of the next update: as many as an answer holds. Each
+    /// change takes a step. The last update may take more steps than are left.
     fn changes(&self, prefix: &Bytes, after: Sequence, shown: u32, steps: &mut usize) -> WatchReply {
         let mut changes = WatchReply { records: Vec::new(), upto: after, shown };
         let mut portion = Portion::new(self.settings.answer);
@@ -146,8 +147,9 @@ impl Replica {
         update.version.sequence <= self.watermark || allows!(self.settings.guards, WatchUncommitted)
     }
 
-    /// Answers those that wait for what has been committed behind `before`. Up to there they have seen all of their keys. What one
-    /// commit takes is bounded too, however many wait: the others are told so far, and ask again one by one.
+    /// Answers the queries that wait for changes committed behind `before`. Up to `before` they have seen all changes
+    /// of their keys. The steps of one commit are bounded, however many queries wait. If they run out, the remaining
+    /// queries get the position reached, and each asks again.
     pub(super) fn answer_watchers(&mut self, before: Sequence) {
         if self.watchers.len == 0 {
             return;
@@ -161,7 +163,7 @@ impl Replica {
                 break;
             };
             for prefix in prefixes {
-                // Each is taken out when it is found first: the next change of its keys finds it no more.
+                // Taken out at its first match, so later changes don't match it again.
                 let waiting = self.watchers.take(&prefix);
                 changed.push((prefix, waiting));
             }
@@ -182,7 +184,7 @@ impl Replica {
         let (after, shown) = if after < before { (before, 0) } else { (after, shown) };
         let changes = self.changes(prefix, after, shown, steps);
         if changes.records.is_empty() && changes.upto >= self.watermark {
-            // It had seen them elsewhere.
+            // The client has seen these changes at another member.
             let WatchReply { upto: after, shown, .. } = changes;
             self.watchers.wait(prefix.clone(), PendingWatch { token, deadline, after, shown });
         } else {
@@ -190,7 +192,7 @@ impl Replica {
         }
     }
 
-    /// Answers one that waits by how far there certainly was nothing for it.
+    /// Answers a waiting query with the position up to which it has missed no change.
     fn tell_so_far(&mut self, waiting: PendingWatch, before: Sequence) {
         let PendingWatch { token, after, shown, .. } = waiting;
         let (upto, shown) = if after < before { (before, 0) } else { (after, shown) };
@@ -198,7 +200,7 @@ impl Replica {
             .push_back(ReplicaOutput::Reply(token, Reply::Changes(WatchReply { records: Vec::new(), upto, shown })));
     }
 
-    /// A question whose time is up is answered by how far there was nothing: that needn't be asked for again.
+    /// Answers queries whose deadline has passed with the position reached: the next query goes on from there.
     pub(super) fn expire_watchers(&mut self, now: Timestamp) {
         for waiting in self.watchers.take_late(now) {
             self.tell_so_far(waiting, self.watermark);

@@ -1,4 +1,5 @@
-//! Test-only: a second runner that goes on from where this one stands (docs/adr/0019-model-checking.md).
+//! Test-only: copies of a runner, from which the model checker explores every order of events
+//! (docs/adr/0019-model-checking.md).
 
 use std::{fmt, sync::Arc};
 
@@ -28,13 +29,14 @@ impl<C: Clone> ChainRunner<C> {
 }
 
 impl<C: fmt::Debug> ChainRunner<C> {
-    /// Writes down all that its conduct depends on, but for settings, store, gate, and what the log says of its epoch: two
-    /// runners that write the same over the same go on in the same way, as long as no member joins their chain.
+    /// Writes everything that the runner's behaviour depends on, except for settings, store, gate, and what the log
+    /// says of its epoch. Two runners with equal descriptions over equal stores behave alike, as long as no member
+    /// joins their chain.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// Errors of `out`.
     pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        // Names every field: a new one that is forgotten here doesn't compile.
+        // Destructures every field, so a new field that is forgotten here doesn't compile.
         let Self {
             replica,
             callers,
@@ -44,10 +46,10 @@ impl<C: fmt::Debug> ChainRunner<C> {
             successor,
             words,
             refused,
-            // They follow from what the replica has said.
+            // They follow from the replica's events.
             open: _,
             halted: _,
-            // Which line comes first; a driver without lines doesn't ask.
+            // Decides only which line comes first. The model has no lines.
             small_writes: _,
             behind_since,
             guards: _,

@@ -1,4 +1,4 @@
-//! What a chain says.
+//! What a chain runner returns to its driver and its node.
 
 use crate::{
     Epoch,
@@ -10,32 +10,32 @@ use crate::{
 /// What a chain says to its node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// It acts by what the log comes to up to here.
+    /// The chain has applied the configuration log up to this index.
     ActsBy(LogIndex),
-    /// It acts by no lease.
+    /// The chain serves by no lease any more.
     Resigned,
-    /// Its head has closed: who waits for that is to hear of it soon.
+    /// The head is closed, and every update that it ordered is committed. Report it soon: the leader waits for it.
     Closed,
-    /// As tail it asks for a promotion.
+    /// The tail asks for a promotion.
     Promote(Promotion),
 }
 
-/// What is to be done.
+/// What a runner asks of its driver.
 #[derive(PartialEq, Eq, Debug)]
 pub enum RunnerOutput<C> {
     /// Answer this caller. Each gets exactly one reply.
     Reply(C, Reply),
-    /// Tell whoever watches.
+    /// Report this event.
     Event(ReplicaEvent),
 }
 
-/// How a chain stands at this node: what others wait for.
+/// How a chain stands at this node.
 #[derive(Clone, Debug, Default)]
 pub struct ChainReadiness {
     /// The epoch in which it is open here.
     pub open: Option<Epoch>,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
-    /// How far it has come.
+    /// Its progress, for reports.
     pub progress: ChainProgress,
 }

@@ -1,4 +1,4 @@
-//! What decides about what is received together.
+//! The order and the clock reading of inputs that are received together.
 
 use std::cell::Cell;
 
@@ -28,7 +28,7 @@ struct Rig {
     runner: ChainRunner<u64>,
     turn: Received,
     now: Cell<u64>,
-    /// What the clock shows at each reading after the first one of a turn.
+    /// The clock at each reading after the first one of a turn.
     later: Cell<u64>,
     replies: Vec<(u64, Reply)>,
     words: Vec<Word>,
@@ -100,7 +100,7 @@ impl Rig {
     }
 }
 
-/// How a strong read is served that is received when the lease is over, in the turn after one that began before.
+/// The path of a strong read that is received after the end of the lease, in the turn after one that began before it.
 fn served_after_the_lease(mut rig: Rig) -> Option<ReadPath> {
     rig.lease(100, 0);
     rig.later.set(120);
@@ -137,7 +137,7 @@ fn orders_come_before_the_requests_that_they_decide_about() {
     assert_eq!((rig.way(1), rig.words.pop()), (Some(ReadPath::Chain), Some(Word::Resigned)));
 }
 
-/// Whether a chain that has resigned and resumed acts by a lease of before.
+/// Whether a chain that has resigned and resumed serves by a lease from before.
 fn acts_by_an_old_lease(mut rig: Rig) -> bool {
     rig.turn.orders.push(ChainOrder::Resign);
     rig.take(5);
@@ -150,12 +150,12 @@ fn acts_by_an_old_lease(mut rig: Rig) -> bool {
 }
 
 #[test]
-fn a_lease_of_before_a_resignation_counts_no_more() {
+fn a_lease_from_before_a_resignation_is_ignored() {
     assert!(!acts_by_an_old_lease(Rig::new()));
 }
 
 #[test]
-fn a_lease_that_came_before_the_order_to_take_it_counts_from_then_on() {
+fn a_lease_that_came_before_the_resume_counts_from_it_on() {
     let mut rig = Rig::new();
     rig.turn.orders.push(ChainOrder::Resign);
     rig.lease(1_000, 1);
@@ -167,7 +167,7 @@ fn a_lease_that_came_before_the_order_to_take_it_counts_from_then_on() {
 }
 
 #[test]
-fn a_chain_that_gives_way_serves_nothing_and_keeps_all_until_it_proceeds() {
+fn a_chain_that_yields_refuses_and_keeps_its_data_until_it_proceeds() {
     let by = ClusterId(9);
     let mut rig = Rig::new();
     rig.lease(1_000, 0);
@@ -196,7 +196,7 @@ fn a_chain_that_gives_way_serves_nothing_and_keeps_all_until_it_proceeds() {
 }
 
 impl Rig {
-    /// Goes on under a new history with one write, and comes to the fourth.
+    /// Enters a new history, which keeps one write, and makes three more: the last one has sequence 4.
     fn recover_and_write(&mut self) {
         self.enter(1 << 20, RECOVERED);
         (0..3).for_each(|_| self.put(0, None));
@@ -228,7 +228,7 @@ fn a_session_of_another_history_writes_nothing() {
     assert!(matches!(rig.reply(), Reply::Committed(_)));
 }
 
-/// What a session reads that has seen the fourth change of one history, when its member has gone on with another.
+/// The reply to a read of a session that has seen the fourth change of one history, at a member in another history.
 fn read_behind_the_fourth_change(mut rig: Rig, before: bool) -> Reply {
     let ask = |rig: &mut Rig| {
         rig.ask(1, Some(FIRST));
@@ -257,7 +257,8 @@ fn a_session_of_another_history_reads_nothing() {
     }
 }
 
-/// What a watch hears that waits behind the third change of one history, of which the next history has only the first.
+/// The reply to a watch that waits behind the third change of one history, of which the next history has only the
+/// first.
 fn heard_of_the_fourth_change(mut rig: Rig) -> Reply {
     rig.put(0, None);
     rig.take(5);

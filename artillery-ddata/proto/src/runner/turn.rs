@@ -1,4 +1,4 @@
-//! What a chain is handed in one turn.
+//! The inputs of one turn of a chain.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub struct Lease {
     pub until: Timestamp,
     /// When it was asked for.
     pub asked: Timestamp,
-    /// How often the node had taken a resignation back when it was granted: a chain that takes leases again acts by those that
-    /// were granted since, and by none of before (trap 62).
+    /// How many resignations the node had taken back when the lease was granted. A chain that resumes uses only leases
+    /// granted since then, and none from before its resignation (trap 62).
     pub stretch: u64,
 }
 
@@ -31,40 +31,40 @@ pub enum ChainOrder {
         config: Arc<ChainConfig>,
         /// The history that it belongs to.
         history: ClusterId,
-        /// What the log comes to, of which it is a part.
+        /// The index of the configuration log at which it is the newest.
         upto: LogIndex,
     },
     /// The configuration of this epoch doesn't name this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
     Expelled {
         /// The epoch.
         epoch: Epoch,
-        /// What the log comes to, of which that configuration is a part.
+        /// The index of the configuration log at which that configuration is the newest.
         upto: LogIndex,
     },
     /// As head of this epoch, order nothing until then.
     Close {
         /// The epoch.
         epoch: Epoch,
-        /// The end of it by this node's clock.
+        /// The end of the closing by this node's clock.
         until: Timestamp,
     },
-    /// Take no lease any more, and act by none. Answered by [`Word::Resigned`](super::Word::Resigned).
+    /// Take no more leases, and serve by none. Answered by [`Word::Resigned`](super::Word::Resigned).
     Resign,
-    /// Take leases again, those of this stretch.
+    /// Take leases of this stretch again.
     Resume {
-        /// Which.
+        /// The stretch.
         stretch: u64,
     },
-    /// Another cluster succeeds this one: take in no request and act by no lease, and keep what is there.
+    /// Another cluster succeeds this one: refuse requests, serve by no lease, and keep all data.
     Yield {
-        /// Which cluster.
+        /// The succeeding cluster.
         by: ClusterId,
     },
     /// Serve again after [`ChainOrder::Yield`].
     Proceed,
 }
 
-/// What is new about the way to a peer.
+/// A change of the link to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkChange {
     /// Frames can be sent from now on; what was sent before may be lost.
@@ -73,52 +73,52 @@ pub enum LinkChange {
     Down(MemberId),
 }
 
-/// A read, and who waits for it.
+/// A read and its caller.
 #[derive(Clone, Debug)]
 pub struct ReadRequest<C> {
-    /// Of what.
+    /// The query.
     pub query: Query,
     /// How it may be served.
     pub mode: ReadMode,
-    /// The floor of its session, if it is in one.
+    /// The floor of its session, if it has one.
     pub floor: Option<Sequence>,
     /// The history that its session, or its watch, belongs to.
     pub history: Option<ClusterId>,
     /// When the caller stops waiting.
     pub deadline: Timestamp,
-    /// Who waits.
+    /// The caller.
     pub caller: C,
 }
 
-/// A write, and who waits for it.
+/// A write and its caller.
 #[derive(Clone, Debug)]
 pub struct WriteRequest<C> {
-    /// Under which request id; without one it isn't known again when it is repeated.
+    /// The request id. Without one a repetition isn't recognized.
     pub request: Option<RequestKey>,
     /// The history that its session belongs to.
     pub history: Option<ClusterId>,
-    /// What.
+    /// The write.
     pub write: Write,
     /// When the caller stops waiting.
     pub deadline: Timestamp,
-    /// Who waits.
+    /// The caller.
     pub caller: C,
 }
 
 /// Everything that was received for one turn.
 #[derive(Debug)]
 pub struct Turn<R, W> {
-    /// The newest lease, if another one than before.
+    /// The newest lease, if it has changed.
     pub lease: Option<Lease>,
-    /// What is new about the ways to peers.
+    /// Changes of the links to peers.
     pub links: Vec<LinkChange>,
-    /// What the node orders.
+    /// The node's orders.
     pub orders: Vec<ChainOrder>,
-    /// What peers said; the driver vouches for who it was.
+    /// Frames and their senders, which the driver has authenticated.
     pub frames: Vec<(MemberId, ChainFrame)>,
     /// Reads.
     pub reads: Vec<R>,
-    /// Writes, but for those of the [line](super::WriteLine) of large ones.
+    /// Writes of the [small line](super::WriteLine::Small).
     pub writes: Vec<W>,
     /// Large writes.
     pub large_writes: Vec<W>,

@@ -1,21 +1,21 @@
-//! The two lines in which writes wait for their chain: a small one isn't held up by large ones that came before it.
+//! The two lines in which writes wait for their chain, so that a small write isn't held up by large ones before it.
 
 use bytes::Bytes;
 
 use crate::{api::Write, replica::ReplicaSettings};
 
-/// In which line a write waits.
+/// The line in which a write waits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteLine {
-    /// In that of most writes.
+    /// The line of most writes.
     Small,
-    /// In that of those whose update comes to a sixteenth of the window or more.
+    /// The line of writes whose update takes up a sixteenth of the window or more.
     Large,
 }
 
 impl WriteLine {
-    /// The line of a write, where `length` tells how long the value of a key is now. It decides about nothing but the order in which
-    /// writes are taken in: the value may be another one by then.
+    /// The line of a write, where `length` gives the present length of a key's value in bytes. The value may change
+    /// until the write is taken in, so the line decides only the order in which writes are taken in.
     pub fn of(write: &Write, settings: &ReplicaSettings, length: impl Fn(&Bytes) -> usize) -> Self {
         let large = settings.large_write();
         let mut bytes = write.values().map(Bytes::len).fold(0, usize::saturating_add);
@@ -35,7 +35,7 @@ mod tests {
     use crate::api::{ScriptGroup, ScriptStep, ScriptWrite, Step};
 
     #[test]
-    fn a_write_counts_for_what_it_comes_to() {
+    fn a_write_counts_by_the_bytes_of_its_update() {
         let settings = ReplicaSettings { window: 1600, ..ReplicaSettings::default() };
         let length = |key: &Bytes| if key == "long" { 95 } else { 10 };
         let line = |write: &Write| WriteLine::of(write, &settings, length);

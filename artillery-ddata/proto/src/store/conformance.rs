@@ -1,8 +1,8 @@
-//! What every [`Store`] must do, as a test suite for implementations.
+//! The contract of a [`Store`], as a test suite for implementations.
 //!
-//! All functions panic when the store breaks its contract, with a message that says how; call them from tests.
-//! [`run`] runs the fixed cases, [`model::replay`] compares a store with a naive model over steps of your choice, for
-//! instance of a property test.
+//! Each function panics when the store breaks its contract, with a message that says how. Call them from tests. [`run`]
+//! runs the fixed cases. [`model::replay`] compares a store with a naive model over given steps, for instance those of
+//! a property test.
 
 use std::sync::{
     Arc,
@@ -24,7 +24,7 @@ pub use self::scans::{scans_are_in_order, scans_at_a_pin_are_a_cut, scans_begin_
 
 const CHAIN: ChainId = ChainId(7);
 
-/// Runs all fixed cases, each on a store of its own that `make` makes, empty.
+/// Runs all fixed cases, each on an empty store from `make`.
 pub fn run(make: impl Fn() -> Arc<dyn Store>) {
     let cases: [fn(&Arc<dyn Store>); 22] = [
         |store| nothing_is_there_at_first(&**store),
@@ -132,7 +132,7 @@ pub fn a_deleted_key_is_a_version(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"never", 4), Some(held(4, None)), "pending, so it counts");
 }
 
-/// No byte has a meaning in a key, and values come back as they were.
+/// A key may have any bytes, and values are read as they were put.
 pub fn any_bytes_are_a_key(store: &dyn Store) {
     let long = vec![0xff; crate::types::update::MAX_KEY];
     let all: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\xff", &long];
@@ -145,7 +145,7 @@ pub fn any_bytes_are_a_key(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN, b"", u64::MAX), all);
 }
 
-/// Chains share nothing: neither keys nor watermarks, pins nor dropped versions.
+/// Chains share no keys, watermarks, pins or dropped versions.
 pub fn chains_are_apart(store: &dyn Store) {
     let (one, two) = (ChainId(1), ChainId(256));
     apply(store, one, 0, [put(b"a", 1, "one")]);
@@ -161,10 +161,10 @@ pub fn chains_are_apart(store: &dyn Store) {
     store.unpin(one, Sequence(1));
     assert_eq!(read(store, one, b"a", u64::MAX), None);
     assert_eq!(keys(store, two, b"", u64::MAX), [&b"a"[..], b"b"]);
-    assert_eq!(store.bytes(), 1 + 3 + 1 + 3, "what is superseded went, whatever pins another chain has");
+    assert_eq!(store.bytes(), 1 + 3 + 1 + 3, "superseded versions went despite the pins of another chain");
 }
 
-/// The operations of one batch are made in their order.
+/// The operations of one batch are applied in their order.
 pub fn operations_of_a_batch_have_an_order(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "one"), put(b"a", 2, "two"), put(b"b", 2, "two")]);
     let again = |key: &[u8]| StoreOp::Put {
@@ -182,7 +182,7 @@ pub fn operations_of_a_batch_have_an_order(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN, b"", u64::MAX), [&b"a"[..]]);
 }
 
-/// Pruning takes what no reader at the watermark or above can find, and nothing else.
+/// Pruning drops exactly the versions that no reader at the watermark or above can find.
 pub fn pruning_keeps_what_readers_need(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"a", 3, "3"), put(b"a", 5, "5"), put(b"a", 7, "7")]);
     apply(store, CHAIN, 4, [prune(b"a")]);
@@ -195,19 +195,19 @@ pub fn pruning_keeps_what_readers_need(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 1);
 }
 
-/// What is committed already when it is put takes along what it supersedes, and nothing else; a tombstone stays.
+/// A version that is committed when it is put drops exactly the versions that it supersedes. A tombstone stays.
 pub fn puts_below_the_watermark_prune(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"b", 2, "2"), put(b"c", 3, "3")]);
     apply(store, CHAIN, 4, [put(b"a", 4, "4"), put(b"b", 5, "5")]);
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(4, Some("4"))));
-    assert_eq!(read(store, CHAIN, b"b", 4), Some(held(2, Some("2"))), "what isn't committed supersedes nothing");
+    assert_eq!(read(store, CHAIN, b"b", 4), Some(held(2, Some("2"))), "an uncommitted version supersedes none");
     assert_eq!(store.bytes(), 3 + 1 + 2 + 1);
     apply(store, CHAIN, 6, [delete(b"c", 6)]);
     assert_eq!(read(store, CHAIN, b"c", u64::MAX), Some(held(6, None)));
     assert_eq!(store.bytes(), 3 + 1 + 2);
 }
 
-/// The same while a position is pinned: what it holds back goes when it is unpinned.
+/// The same while a position is pinned: the versions that it holds back are dropped when it is unpinned.
 pub fn puts_below_the_watermark_leave_what_is_pinned(store: &dyn Store) {
     apply(store, CHAIN, 1, [put(b"a", 1, "1")]);
     store.pin(CHAIN, Sequence(1));
@@ -233,7 +233,7 @@ pub fn pruned_tombstones_vanish(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), None);
 }
 
-/// While a position is pinned, reads there find what they found; as many unpins as pins let it go.
+/// While a position is pinned, reads there find the same. As many unpins as pins release it.
 pub fn pins_hold_versions_and_are_counted(store: &dyn Store) {
     apply(store, CHAIN, 2, [put(b"a", 1, "1"), put(b"gone", 1, "1"), put(b"a", 2, "2"), delete(b"gone", 2)]);
     store.pin(CHAIN, Sequence(2));
@@ -255,7 +255,7 @@ pub fn pins_hold_versions_and_are_counted(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 1 + 1 + 1 + 4 + 1, "nothing is held for a pin that is gone");
 }
 
-/// Dropping what lies above a sequence uncovers what lies below, and newer epochs may reuse the numbers.
+/// Dropping the versions above a sequence uncovers those below, and newer epochs may reuse the sequences.
 pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"a", 3, "3"), put(b"a", 4, "4"), put(b"new", 4, "4")]);
     apply(store, CHAIN, 0, [delete(b"b", 2), put(b"c", 2, "2"), delete(b"c", 5)]);
@@ -271,7 +271,7 @@ pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(next));
 }
 
-/// Keys are dropped one by one, and only those: what is named and isn't there, or isn't above, changes nothing.
+/// Keys are dropped one by one, and only those named. An absent key, or one without versions above, changes nothing.
 pub fn a_chain_is_emptied_key_by_key(store: &dyn Store) {
     let name = |n: u64| format!("{n:04}").into_bytes();
     apply(store, CHAIN, 0, (0..300).map(|n| put(&name(n), n + 1, "v")));
@@ -293,7 +293,7 @@ pub fn a_chain_is_emptied_key_by_key(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN, b"", u64::MAX), [&b"a"[..]]);
 }
 
-/// Batches are numbered in rising order, and who asks for stable storage is told once.
+/// Batches are numbered in rising order, and each callback for stable storage is called once.
 pub fn persistence_is_told(store: &dyn Store) {
     let first = apply(store, CHAIN, 0, [put(b"a", 1, "1")]);
     let second = apply(store, ChainId(9), 0, [put(b"a", 1, "1")]);
@@ -303,7 +303,7 @@ pub fn persistence_is_told(store: &dyn Store) {
         store.persist(
             upto,
             Box::new(move |result| {
-                // The receiver waits until it is told.
+                // Can't fail: the receiver waits for it.
                 let _ = tell.send(result);
             }),
         );
@@ -311,7 +311,7 @@ pub fn persistence_is_told(store: &dyn Store) {
     }
 }
 
-/// Recovery tells the newest version held of every chain, and a watermark that isn't ahead of it.
+/// Recovery returns the newest version of every chain, and a watermark that isn't ahead of it.
 pub fn recovery_names_every_chain(store: &dyn Store) {
     apply(store, ChainId(3), 1, [put(b"a", 1, "1"), put(b"b", 2, "2")]);
     apply(store, ChainId(1), 0, [put(b"a", 4, "4"), put(b"b", 6, "6"), drop_above(b"b", 5)]);
@@ -320,10 +320,10 @@ pub fn recovery_names_every_chain(store: &dyn Store) {
     let summary: Vec<_> = found.iter().map(|found| (found.chain.0, found.last)).collect();
     assert_eq!(summary, [(1, Version::new(1, 4)), (3, Version::new(1, 2))]);
     assert!(found.iter().all(|found| found.watermark <= found.last.sequence));
-    assert!(found[0].watermark == Sequence(0) && found[1].watermark <= Sequence(1), "never ahead of what was said");
+    assert!(found[0].watermark == Sequence(0) && found[1].watermark <= Sequence(1), "never ahead of the batches'");
 }
 
-/// A key with many pending versions costs what it should, and all of them can be read.
+/// A key with many pending versions costs no more than twice their bytes, and all of them can be read.
 pub fn many_pending_versions(store: &dyn Store) {
     const MANY: u64 = 5000;
     for n in 1..=MANY {
@@ -337,10 +337,10 @@ pub fn many_pending_versions(store: &dyn Store) {
     assert_eq!(store.bytes(), 3 + 1);
 }
 
-/// Readers on other threads meet the old entry or the new one, never a part, never none, and never go back.
+/// Readers on other threads find the old entry or the new one: never a part, never none, and never an older one again.
 ///
-/// The writer replaces entries that always exist, and adds and removes others around them, so that an index has to
-/// move them about.
+/// The writer replaces entries that always exist, and adds and removes others around them, so that an index has to move
+/// entries.
 pub fn readers_meet_whole_entries(store: &dyn Store) {
     const STEADY: u64 = 8;
     const ROUNDS: u64 = 20_000;
@@ -376,7 +376,7 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
     });
 }
 
-/// Has readers end also when their writer panics.
+/// Stops the readers, also when their writer panics.
 pub(crate) struct StopsReaders<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopsReaders<'_> {

@@ -1,10 +1,11 @@
-//! The store that forgets at exit.
+//! A store in memory, lost at exit.
 //!
-//! Every key has one slot, which holds all its versions, committed and pending; a change makes new versions and
-//! exchanges them for the old ones, so a reader meets the old ones or the new ones, whole. The slots stand in a hash index that
-//! is read without locks. They are never replaced there, only added and removed: `scc::HashIndex` replaces an entry by
-//! adding the new one and marking the old one removed, and a reader that looked for the one before and looks for the
-//! other afterwards finds neither (`conformance::readers_meet_whole_entries` sees it).
+//! Every key has one slot, which holds all its versions, committed and pending. A change makes new versions and
+//! exchanges them for the old ones, so a reader sees either the old ones or the new ones, whole. A hash index that is
+//! read without locks holds the slots. Slots are only added and removed there, never replaced: `scc::HashIndex`
+//! replaces an entry by adding the new one and marking the old one removed. A reader that looks for the new entry
+//! before it is added, and for the old one after it is removed, finds neither
+//! (`conformance::readers_meet_whole_entries` detects it).
 
 mod chains;
 mod hashed;
@@ -53,7 +54,7 @@ pub struct MemoryStore {
     ordered: SortedIndex<Key>,
     hashed: SortedIndex<HashedKey>,
     position: fn(&[u8]) -> u64,
-    /// Keys put into hash order by one call at most.
+    /// The most keys that one call adds to hash order.
     fill: usize,
     guards: Guards,
     chains: Chains,
@@ -64,8 +65,8 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store whose index hashes keys under `seed`.
     ///
-    /// Nothing that can be observed depends on the seed, except that who knows it can choose keys that make the store
-    /// slow: take a random one wherever keys come from outside.
+    /// No result depends on the seed. But a client that knows it can choose keys that make the store slow: take a
+    /// random seed wherever keys come from outside.
     pub fn with_seed(seed: u64) -> Self {
         Self::in_parts(seed, PARTS)
     }
@@ -84,8 +85,8 @@ impl MemoryStore {
         }
     }
 
-    /// The same store with another order than that of [`position`], to which `fill` keys are added at a time: to meet in
-    /// tests what takes luck, or millions of keys.
+    /// The same store with another hash order than that of [`position`], to which one call adds `fill` keys. For tests
+    /// of cases that otherwise take luck, or millions of keys.
     #[cfg(any(test, feature = "mutants"))]
     #[must_use]
     pub fn with_positions(mut self, position: fn(&[u8]) -> u64, fill: usize) -> Self {
@@ -93,8 +94,8 @@ impl MemoryStore {
         self
     }
 
-    /// An empty store with one index of slots: it takes little room and time to make, and its longest steps grow with its keys. For
-    /// the model, which makes millions of stores.
+    /// An empty store with one index of slots. It takes little memory and time to make, but its longest steps grow with
+    /// its keys. For the model, which makes millions of stores.
     #[cfg(any(test, feature = "mutants"))]
     pub fn small(seed: u64) -> Self {
         Self::in_parts(seed, 1)
@@ -111,8 +112,8 @@ impl MemoryStore {
         self.slots.peek(key, |slot| slot.read(|versions| versions.at(at_most).cloned())).flatten().flatten()
     }
 
-    /// What `change` makes of a key's versions, and the slot that they are in. There is one writer at a time for each chain, so
-    /// they stay as they are until it replaces them. Readers go on meanwhile.
+    /// The result of `change` on a key's versions, and their slot. Each chain has one writer at a time, so the versions
+    /// don't change until this writer replaces them. Readers go on meanwhile.
     fn changed<T>(&self, key: KeyRef<'_>, change: impl FnOnce(&Versions) -> T) -> Option<(Arc<Slot>, T)> {
         let slot = self.slots.get(key)?;
         let made = slot.read(change)?;
@@ -138,7 +139,7 @@ impl MemoryStore {
             return Ok(());
         };
         let new = new?;
-        // But for the pins nothing older would be left.
+        // Without the pins no older version would be left.
         if floor < version.sequence && version.sequence <= keep_from {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
@@ -163,14 +164,14 @@ impl MemoryStore {
         let Some(old) = slot.replace(Some(new)) else { return };
         let before = old.weight();
         chain.count(key.bytes.len(), Some(before), Some(after));
-        // Around zero both wrap alike.
+        // A negative difference wraps, and so does the addition: the sum is right.
         let more = after.bytes.wrapping_sub(before.bytes);
         if more != 0 {
             self.bytes.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    /// The index frees what it removed at its leisure, hence the slot is emptied first.
+    /// Removes a key. The index frees removed entries late, so the slot is emptied first.
     fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot) {
         let Some(old) = slot.replace(None) else { return };
         let weight = old.weight();

@@ -1,11 +1,13 @@
-//! Where keys stand in hash order.
+//! The positions of keys in hash order.
 
 use siphasher::sip::SipHasher24;
 
-/// The position of `key` in hash order, never 0: SipHash-2-4 under the key of sixteen zero bytes, of which 0 counts as 1.
+/// The position of `key` in hash order: SipHash-2-4 under the key of sixteen zero bytes. It is never 0: a hash of 0
+/// becomes 1.
 ///
-/// Fixed for good, and the same at every node: cursors are made of it. As the hash is a known one, nobody is kept from
-/// choosing keys of similar positions; to find many of the *same* one takes work of the order of 2⁶⁴ for each.
+/// The function never changes and is the same at every node, since cursors hold positions. The hash is public, so
+/// clients can choose keys of similar positions. To find a further key of the *same* position takes work of the order
+/// of 2⁶⁴.
 pub fn position(key: &[u8]) -> u64 {
     SipHasher24::new().hash(key).max(1)
 }

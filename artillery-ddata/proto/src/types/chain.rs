@@ -1,4 +1,4 @@
-//! What the configuration log says of one chain.
+//! The configuration of one chain, as the configuration log has it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, MemberId};
 
-/// Which of a cluster's chains.
+/// The number of a chain in its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct ChainId(pub u32);
 
@@ -21,7 +21,7 @@ pub enum Mode {
     Classic,
 }
 
-/// What a member is to its chain. The list is open: learners and witnesses have their numbers already.
+/// The role of a member in its chain. The list is open: the numbers of learners and witnesses are reserved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Role {
@@ -63,19 +63,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// One entry of a configuration.
+/// One member of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ChainMember {
-    /// Who, in which life.
+    /// The node and its incarnation.
     pub id: MemberId,
-    /// As what.
+    /// Its role.
     pub role: Role,
 }
 
-/// One configuration of one chain: who, in which order, under which number.
+/// One configuration of one chain: its members, in their order, under its epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainConfig {
-    /// Which chain.
+    /// The chain.
     pub chain: ChainId,
     /// The number of this configuration.
     pub epoch: Epoch,
@@ -83,7 +83,7 @@ pub struct ChainConfig {
     pub index: u64,
     /// Where strong reads are served.
     pub mode: Mode,
-    /// The head refuses writes when fewer serve.
+    /// The head refuses writes when fewer members serve.
     pub min_members: u32,
     /// Head first; serving members before all others.
     pub members: Vec<ChainMember>,
@@ -110,12 +110,12 @@ impl ChainConfig {
         self.members.iter().find(|member| member.role == Role::Syncing).map(|member| member.id)
     }
 
-    /// The role of exactly this life of a node.
+    /// The role of exactly this incarnation of a node.
     pub fn role(&self, id: MemberId) -> Option<Role> {
         self.members.iter().find(|member| member.id == id).map(|member| member.role)
     }
 
-    /// Where exactly this life of a node stands.
+    /// The place of exactly this incarnation of a node.
     pub fn place(&self, id: MemberId) -> Place {
         match self.role(id) {
             Some(Role::Serving) if self.head() == Some(id) => Place::Head,
@@ -126,13 +126,13 @@ impl ChainConfig {
         }
     }
 
-    /// Whom `id` takes updates from: the member before it, a syncing one following the tail.
+    /// The member from which `id` gets its updates. That of a syncing member is the tail.
     pub fn predecessor(&self, id: MemberId) -> Option<MemberId> {
         let at = self.link_order().position(|member| member == id)?;
         at.checked_sub(1).and_then(|before| self.link_order().nth(before))
     }
 
-    /// Whom `id` sends updates to.
+    /// The member to which `id` sends its updates.
     pub fn successor(&self, id: MemberId) -> Option<MemberId> {
         let at = self.link_order().position(|member| member == id)?;
         self.link_order().nth(at + 1)
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_life_has_no_role() {
+    fn another_incarnation_has_no_role() {
         let config = config(&[Role::Serving]);
         let mut other = member(0);
         other.incarnation.starts += 1;

@@ -1,26 +1,26 @@
-//! The name of one request, by which its outcome can be asked for ever after.
+//! The name of one request, by which its outcome can be asked for later.
 
 use std::{fmt, str::FromStr};
 
 use super::hex::parse_hex;
 use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
 
-/// Names one write of one client. Written `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`; store it where the write must be known
-/// to have happened once, even if this process ends meanwhile.
+/// Names one write of one client. Written `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it where the write must happen
+/// exactly once even if this process ends meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId {
-    /// Which life of which cluster.
+    /// The history of the cluster.
     pub cluster: ClusterId,
-    /// Which chain orders it.
+    /// The chain that orders the write.
     pub chain: ChainId,
     /// The client's session in that chain: the version of the update that opened it.
     pub session: Version,
-    /// Which request of the session.
+    /// The number of the request in the session.
     pub number: u64,
 }
 
 impl RequestId {
-    /// As it is sent; `lowest` is the lowest unanswered number of its session, 0 to leave that unsaid.
+    /// The request's key on the wire. `lowest` is the lowest unanswered number of its session; 0: unknown.
     pub fn key(&self, lowest: u64) -> RequestKey {
         RequestKey { session: self.session, number: self.number, lowest }
     }
@@ -32,7 +32,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// A text is no request id.
+/// The text is not a request id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no request id: CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER was expected")]
 pub struct ParseRequestIdError {

@@ -1,4 +1,4 @@
-//! Sessions: what a reader has seen, and so must not see less than (docs/DESIGN.md §3).
+//! Sessions: the least that a reader must be shown, by what it has seen before (docs/DESIGN.md §3).
 
 use std::{
     collections::BTreeMap,
@@ -15,23 +15,23 @@ use crate::{ChainId, ClusterId, Sequence};
 /// Written `CLUSTER/CHAIN=SEQUENCE,…`, or `-` while it has seen nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Frontier {
-    /// The life of the cluster that the floors belong to.
+    /// The history of the cluster to which the floors belong.
     cluster: Option<ClusterId>,
     floors: BTreeMap<ChainId, Sequence>,
 }
 
 impl Frontier {
-    /// The life of the cluster that it belongs to; `None` while it has seen nothing.
+    /// The history of the cluster to which it belongs; `None` while it has seen nothing.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster
     }
 
-    /// How far it has seen in a chain.
+    /// The floor of a chain.
     pub fn floor(&self, chain: ChainId) -> Sequence {
         self.floors.get(&chain).copied().unwrap_or_default()
     }
 
-    /// Raises the floor of a chain; one of another life of the cluster is left as it is.
+    /// Raises the floor of a chain. Without effect for another history of the cluster.
     pub fn raise(&mut self, cluster: ClusterId, chain: ChainId, to: Sequence) {
         if *self.cluster.get_or_insert(cluster) == cluster {
             let floor = self.floors.entry(chain).or_default();
@@ -51,7 +51,7 @@ impl fmt::Display for Frontier {
     }
 }
 
-/// A text is no frontier.
+/// The text is not a frontier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no frontier of a session: CLUSTER/CHAIN=SEQUENCE,… or - was expected")]
 pub struct ParseFrontierError {
@@ -81,10 +81,10 @@ impl FromStr for Frontier {
     }
 }
 
-/// Reads in a session never show less than it has seen or written before, at whichever node they are served
-/// (read-your-writes and monotonic reads). Clones are the same session.
+/// Reads in a session never show less than the session has seen or written before, at any node (read-your-writes and
+/// monotonic reads). Clones are the same session.
 ///
-/// Beside a read mode, not instead of one: a session's reads are served committed versions only.
+/// A session goes with any read mode. Its reads are served committed versions only.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     frontier: Arc<Mutex<Frontier>>,
@@ -96,7 +96,7 @@ impl Session {
         Self::default()
     }
 
-    /// One that goes on from what another one, perhaps in another process, had seen.
+    /// A session that goes on from the frontier of another one, perhaps of another process.
     pub fn resume(frontier: Frontier) -> Self {
         Self { frontier: Arc::new(Mutex::new(frontier)) }
     }
@@ -112,7 +112,7 @@ impl Session {
         self.lock().clone()
     }
 
-    /// The floor for a read of `chain`; `None`: the session belongs to another life of the cluster.
+    /// The floor for a read of `chain`; `None`: the session belongs to another history of the cluster.
     #[doc(hidden)]
     pub fn floor(&self, cluster: ClusterId, chain: ChainId) -> Option<Sequence> {
         let frontier = self.lock();
@@ -126,7 +126,7 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, Frontier> {
-        // A panic leaves nothing half done in there.
+        // A panic leaves no half-made change in it.
         self.frontier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

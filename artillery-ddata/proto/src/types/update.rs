@@ -6,17 +6,17 @@ use smallvec::SmallVec;
 
 use crate::Version;
 
-/// What an update is for. The list is open on the wire, but a member that meets a kind it doesn't know stops: to skip
-/// an update would be to lose data.
+/// The kind of an update. The list is open on the wire. But a member that receives an unknown kind stops: to skip an
+/// update would lose data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct UpdateKind(pub u8);
 
 impl UpdateKind {
-    /// Changes nothing. With a request it bars that for ever: it never was applied, and never will be.
+    /// Changes nothing. With a request id it bars that request for ever: it never was applied, and never will be.
     pub const NOOP: Self = Self(0);
     /// Carries changes; none, if its condition failed.
     pub const WRITE: Self = Self(1);
-    /// Changes nothing; whoever sees it committed knows that all before it is.
+    /// Changes nothing. Once it is committed, all updates before it are, so a read behind it is linearizable.
     pub const BARRIER: Self = Self(2);
     /// Opens a client session, whose id is the version of this update (docs/DESIGN.md §9).
     pub const SESSION_OPEN: Self = Self(3);
@@ -37,48 +37,48 @@ impl UpdateKind {
     }
 }
 
-/// Which request of which client an update answers.
+/// Names the request that an update answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RequestKey {
     /// The version of the update that opened the client's session.
     pub session: Version,
     /// The request's number in that session.
     pub number: u64,
-    /// The lowest number still unanswered at the client: records below it are needed no more. 0 says nothing.
+    /// The lowest number still unanswered at the client: records below it are needed no more. 0: unknown.
     pub lowest: u64,
 }
 
-/// What came of the request, as recorded with its update.
+/// The outcome of a request, as recorded with its update.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RequestOutcome {
     /// Its changes were made.
     #[default]
     Done,
-    /// A condition failed, nothing was changed; the key's version then ([`Version::NONE`]: the key was absent).
+    /// A condition failed and nothing was changed. The key's version then ([`Version::NONE`]: the key was absent).
     Conflict(Version),
-    /// This requirement of a batch, counted from 0, failed; the version of its key then.
+    /// A requirement of a batch failed and nothing was changed.
     Unmet {
-        /// Which step.
+        /// The step, counted from 0.
         step: u32,
         /// The key's version.
         version: Version,
     },
-    /// An append; the length of the value now, in bytes.
+    /// An append was made: the length of the value afterwards, in bytes.
     Length(u64),
-    /// An increment; the number now.
+    /// An increment was made: the number afterwards.
     Number(i64),
-    /// What was there was taken away: a value of this version ([`Version::NONE`]: there was none).
+    /// A value of this version was taken away ([`Version::NONE`]: the key was absent).
     Took(Version),
-    /// It can't be done, and nothing was changed.
+    /// The write can't be done, and nothing was changed.
     Failed(RequestFailure),
-    /// It never was applied and never will be: somebody asked for its outcome before it came.
+    /// The request never was applied and never will be: its outcome was asked for before it came.
     Barred,
-    /// A script ran, and changed what it changed. What it told isn't kept.
+    /// A script ran. Its results aren't kept.
     Ran,
 }
 
-/// Why a write can't be done, whatever its conditions.
+/// Why a write can't be done, independently of its conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestFailure {
@@ -91,7 +91,7 @@ pub enum RequestFailure {
     /// The value would have become too large; its length in bytes.
     #[error("the value would have {0} bytes, which are too many")]
     TooLarge(u64),
-    /// What a script would have told is too large; its length as far as the script got, in bytes.
+    /// The results of a script are too large; their length as far as the script ran, in bytes.
     #[error("the results would have {0} bytes, which are too many")]
     ResultsTooLarge(u64),
     /// The values of all keys together would have become too large; their length in bytes.
@@ -119,23 +119,23 @@ pub const MAX_KEY: usize = 4096;
 pub struct Update {
     /// Its place in the history.
     pub version: Version,
-    /// What it is for.
+    /// Its kind.
     pub kind: UpdateKind,
-    /// Whose request it answers, when that carried an id.
+    /// The request that it answers, if that has an id.
     pub request: Option<RequestKey>,
-    /// What came of the request.
+    /// The outcome of the request.
     pub outcome: RequestOutcome,
     /// The head's stamp: milliseconds since the Unix epoch, never below that of an earlier update.
     pub chain_time: u64,
-    /// Takes effect as a whole.
+    /// Its changes, which take effect as a whole.
     pub changes: SmallVec<[KeyChange; 1]>,
 }
 
 impl Update {
-    /// What it counts for in windows and backlogs, in bytes: about what it takes in memory.
+    /// What the update counts in windows and backlogs, in bytes: about its memory.
     pub fn cost(&self) -> usize {
         const FIXED: usize = 112;
-        // The first one lies within the update itself.
+        // The first change is inline in the update.
         const FURTHER: usize = 96;
         FIXED + FURTHER * self.changes.len().saturating_sub(1) + self.bytes()
     }

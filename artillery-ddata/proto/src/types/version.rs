@@ -23,26 +23,26 @@ impl Sequence {
         Self(self.0 + 1)
     }
 
-    /// The same for a position that comes from outside: behind [`MAX`](Self::MAX), where no update ever is, lies itself.
+    /// The same for a position from outside: [`MAX`](Self::MAX), at which no update ever is, is followed by itself.
     pub const fn saturating_next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// Which update made a value: the epoch in which the head ordered it, and its sequence. Written `EPOCH.SEQUENCE`.
+/// Names an update by the epoch in which the head ordered it, and its sequence. Written `EPOCH.SEQUENCE`.
 ///
-/// A new head orders in a new epoch, so no version ever names two values; equal versions mean equal histories up to
+/// A new head orders in a new epoch, so no version ever names two values. Equal versions mean equal histories up to
 /// them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Version {
-    /// The epoch in which it was ordered.
+    /// The epoch in which the update was ordered.
     pub epoch: Epoch,
     /// Its position in the chain's history.
     pub sequence: Sequence,
 }
 
 impl Version {
-    /// The version of what was never written.
+    /// The version of a key that was never written.
     pub const NONE: Self = Self::new(0, 0);
 
     /// The version `epoch.sequence`.
@@ -50,7 +50,7 @@ impl Version {
         Self { epoch: Epoch(epoch), sequence: Sequence(sequence) }
     }
 
-    /// Whether this is the version of something that was never written.
+    /// Whether this is [`Version::NONE`].
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
@@ -80,7 +80,7 @@ impl fmt::Debug for Version {
     }
 }
 
-/// A text is no version.
+/// The text is not a version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no version: EPOCH.SEQUENCE, two numbers, was expected")]
 pub struct ParseVersionError {

@@ -1,11 +1,11 @@
-//! Which session was used longest ago.
+//! The sessions by their last use.
 
 use std::collections::BTreeSet;
 
 use crate::{Sequence, Version};
 
-/// Sessions in the order of their last use. The one that was used last stands apart: a client that writes again and again moves
-/// nothing.
+/// Sessions in the order of their last use. The newest one stands apart, so that a client that writes repeatedly moves
+/// no entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct ByUse {
     older: BTreeSet<(Sequence, Version)>,
@@ -13,7 +13,7 @@ pub(super) struct ByUse {
 }
 
 impl ByUse {
-    /// A session that was used at `before` is used at `now`, behind all others.
+    /// A session that was last used at `before` is used at `now`, later than all others.
     pub(super) fn used(&mut self, id: Version, before: Sequence, now: Sequence) {
         match &mut self.newest {
             Some((at, newest)) if *newest == id => *at = now,
@@ -24,7 +24,7 @@ impl ByUse {
         }
     }
 
-    /// A session that isn't known yet was used at some moment.
+    /// Adds an unknown session, last used at `used`.
     pub(super) fn add(&mut self, id: Version, used: Sequence) {
         match &mut self.newest {
             Some(newest) if used < newest.0 => self.older.extend([(used, id)]),
@@ -40,7 +40,7 @@ impl ByUse {
         }
     }
 
-    /// The longest unused one first.
+    /// The sessions, the longest unused one first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Version> {
         self.older.iter().chain(&self.newest).map(|&(_, id)| id)
     }

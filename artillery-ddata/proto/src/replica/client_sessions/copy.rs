@@ -1,10 +1,10 @@
-//! The table as a snapshot carries it: what committed updates say, and nothing of pending ones.
+//! The table of sessions in a snapshot: records of committed updates only.
 
 use super::{RequestRecord, SESSION_BYTES, SessionRecords, Sessions};
 use crate::message::SessionEntry;
 
 impl Sessions {
-    /// All of it, in the order in which [`add`](Self::add) wants it.
+    /// All entries, in the order that [`add`](Self::add) needs.
     pub(in super::super) fn copy(&self) -> Vec<SessionEntry> {
         let of_session = |(&id, session): (_, &SessionRecords)| {
             let SessionRecords { lowest, used, .. } = *session;
@@ -19,7 +19,7 @@ impl Sessions {
         self.committed.iter().flat_map(of_session).collect()
     }
 
-    /// Adds an entry behind those that are here.
+    /// Adds an entry behind those added before.
     pub(in super::super) fn add(&mut self, entry: SessionEntry) {
         match entry {
             SessionEntry::Session { id, lowest, used } => {

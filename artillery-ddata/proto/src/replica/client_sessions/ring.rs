@@ -1,12 +1,12 @@
-//! What is kept by the number of its request.
+//! Entries by the number of their request.
 
 use std::collections::VecDeque;
 
-/// So many entries have their memory kept for the next ones.
+/// Up to this capacity, memory is kept for further entries.
 const KEPT_CAPACITY: usize = 16;
 
-/// Entries in the order of their numbers. A client counts its requests up, so a new one goes behind all others as a rule, and
-/// the lowest ones leave together.
+/// Entries in the order of their numbers. A client counts its requests up, so a new entry is the last one as a rule,
+/// and the lowest entries leave together.
 #[derive(Clone, Debug)]
 pub(super) struct Ring<T>(VecDeque<(u64, T)>);
 
@@ -37,7 +37,7 @@ impl<T> Ring<T> {
         Some(entry)
     }
 
-    /// Puts in an entry. Another one with this number goes.
+    /// Inserts an entry. Returns the one that it replaces.
     pub(super) fn insert(&mut self, number: u64, entry: T) -> Option<T> {
         match self.find(number) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, entry)),
@@ -62,7 +62,7 @@ impl<T> Ring<T> {
         Some(entry)
     }
 
-    /// What is counted is what is in it: a client that had much under way once must not keep the memory for ever.
+    /// Returns memory. Only entries are counted as bytes, so a client that once had many must not keep their capacity.
     fn free(&mut self) {
         let (len, capacity) = (self.0.len(), self.0.capacity());
         if capacity > KEPT_CAPACITY && len < capacity / 4 {
@@ -70,7 +70,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// In the order of their numbers.
+    /// The entries in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.0.iter().map(|(number, entry)| (*number, entry))
     }

@@ -1,4 +1,4 @@
-//! What the table knows of requests, and that it stays within its bounds.
+//! The table recognizes requests, and stays within its bounds.
 
 use proptest::prelude::*;
 use smallvec::smallvec;
@@ -52,7 +52,7 @@ impl Table {
 }
 
 #[test]
-fn a_request_is_known_from_its_ordering_to_its_clients_word() {
+fn a_request_is_known_until_its_client_confirms_it() {
     let mut table = Table::default();
     let unknown = key(1, 1, 1);
     assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::NoSession);
@@ -68,14 +68,14 @@ fn a_request_is_known_from_its_ordering_to_its_clients_word() {
     table.order(UpdateKind::WRITE, Some(key(1, 2, 2)));
     assert!(
         matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(_)),
-        "the word isn't committed yet"
+        "the confirmation isn't committed yet"
     );
     table.commit();
     assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Answered);
 }
 
 #[test]
-fn what_vanishes_takes_its_record_along() {
+fn a_dropped_update_takes_its_record_along() {
     let mut table = Table::default();
     table.order(UpdateKind::SESSION_OPEN, None);
     table.commit();
@@ -88,7 +88,7 @@ fn what_vanishes_takes_its_record_along() {
 }
 
 #[test]
-fn the_longest_unused_session_goes_and_is_gone_for_good() {
+fn the_longest_unused_session_is_evicted_for_good() {
     let mut table = Table::default();
     table.order(UpdateKind::SESSION_OPEN, None);
     table.order(UpdateKind::SESSION_OPEN, None);
@@ -118,7 +118,7 @@ fn full() -> Table {
 }
 
 #[test]
-fn a_full_session_takes_in_what_lets_its_records_go() {
+fn a_full_session_admits_a_request_that_frees_records() {
     let mut table = full();
     assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 2000), KnownRequest::Full, "nothing would go");
     assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 2000), KnownRequest::Nothing);
@@ -130,7 +130,7 @@ fn a_full_session_takes_in_what_lets_its_records_go() {
 }
 
 #[test]
-fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
+fn a_full_session_admits_its_lowest_unanswered_request() {
     let mut table = full();
     assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 2000), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
@@ -141,14 +141,14 @@ fn a_full_session_takes_in_what_its_client_waits_for_before_all_others() {
         KnownRequest::Nothing,
         "its client knows them all by now"
     );
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), KnownRequest::Nothing, "what settles another one");
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "within bounds");
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), KnownRequest::Nothing, "it settles another one");
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "that is bounded too");
 }
 
 proptest! {
-    /// Bytes are those of what is there, and a cut leaves what a table would hold that never saw the rest.
+    /// The bytes are those of the entries, and a cut leaves the table that would hold without the dropped updates.
     #[test]
-    fn a_cut_table_is_one_that_never_saw_more(
+    fn a_cut_equals_never_having_seen_the_dropped_updates(
         steps in prop::collection::vec((0u8..6, 0u64..3, 1u64..6, 0u64..6), 0..60),
         commit_every in 1usize..9,
         keep in 0usize..60,
@@ -161,7 +161,7 @@ proptest! {
                 1 => (UpdateKind::SESSION_EVICT, Some(request)),
                 _ => (UpdateKind::WRITE, Some(request)),
             };
-            // As a head would: no update under a number that is known.
+            // Like a head: order no update under a known number.
             let known = request.map_or(KnownRequest::Nothing, |request| cut.sessions.look_up(request, false, 1 << 20));
             let evicts = kind == UpdateKind::SESSION_EVICT && known != KnownRequest::NoSession;
             if known != KnownRequest::Nothing && !evicts {
@@ -187,7 +187,7 @@ proptest! {
     }
 }
 
-/// 1 and 3 never came. Their client has left the session, which is full.
+/// Requests 1 and 3 never came. Their client has left the session, which is full.
 #[test]
 fn each_request_of_a_full_session_fits_once_it_is_the_lowest() {
     let mut table = Table::default();

@@ -1,4 +1,4 @@
-//! What a write makes of its keys, before it is put together: however many steps append to a value, it is copied once.
+//! Drafts of values: pieces that are put together in the end. However many steps append to a value, it is copied once.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -46,7 +46,7 @@ impl Draft {
         }
     }
 
-    /// The value as one piece, which it stays.
+    /// Joins the pieces into one, and returns the value.
     fn whole(&mut self) -> Bytes {
         if self.pieces.len() > 1 {
             let mut value = BytesMut::with_capacity(self.len);
@@ -60,13 +60,13 @@ impl Draft {
 /// How a step is undone.
 #[derive(Debug)]
 enum UndoStep {
-    /// The key held this; `None`: what the store has.
+    /// Puts the draft back that the key had; `None`: the key had none, and its value is the store's.
     Put(Bytes, Option<Option<Draft>>),
-    /// Its value was so long.
+    /// Shortens the key's value to this length.
     Shorten(Bytes, usize),
 }
 
-/// Keys as the steps so far have left them, over what the store has.
+/// The changes of the steps so far, over the store.
 #[derive(Debug)]
 pub(super) struct Drafts<R> {
     read: R,
@@ -102,7 +102,7 @@ impl<R: ReadKey> Drafts<R> {
         }
     }
 
-    /// The version of the key, `at` being that of this write; [`Version::NONE`]: it is absent.
+    /// The version of the key, where `at` is that of this write; [`Version::NONE`]: the key is absent.
     pub(super) fn version(&self, key: &Bytes, at: Version) -> Result<Version, StoreError> {
         Ok(match self.changed.get(key) {
             Some(Some(_)) => at,
@@ -118,7 +118,7 @@ impl<R: ReadKey> Drafts<R> {
         })
     }
 
-    /// What the key holds, and its version.
+    /// The key's version and value.
     pub(super) fn found(&mut self, key: &Bytes, at: Version) -> Result<Option<(Version, Bytes)>, StoreError> {
         Ok(match self.changed.get_mut(key) {
             Some(draft) => draft.as_mut().map(|draft| (at, draft.whole())),
@@ -135,7 +135,7 @@ impl<R: ReadKey> Drafts<R> {
         self.undo.push(UndoStep::Put(key, before));
     }
 
-    /// The length of the value afterwards.
+    /// Appends to a value. Returns its new length.
     pub(super) fn append(&mut self, key: Bytes, more: Bytes) -> Result<Result<u64, RequestFailure>, StoreError> {
         let len = self.length(&key)?.unwrap_or(0) + more.len();
         if len > self.limit {
@@ -154,9 +154,9 @@ impl<R: ReadKey> Drafts<R> {
         Ok(Ok(len as u64))
     }
 
-    /// The number afterwards.
+    /// Adds to a number. Returns the new one.
     pub(super) fn increment(&mut self, key: Bytes, by: i64) -> Result<Result<i64, RequestFailure>, StoreError> {
-        // What is longer than any number need not be put together to be told from one.
+        // A longer value is no number, so it isn't put together.
         const MAX_NUMBER_BYTES: usize = 20;
         let before = match self.length(&key)? {
             Some(len) if len > MAX_NUMBER_BYTES => return Ok(Err(RequestFailure::NotANumber)),
@@ -165,7 +165,7 @@ impl<R: ReadKey> Drafts<R> {
         Ok(incremented(before, by).inspect(|&number| self.set(key, Some(decimal(number)))))
     }
 
-    /// What it all comes to, unless the values together are larger than `most`: then their length.
+    /// All changes. If the values together are larger than `most` bytes, their length is the error.
     pub(super) fn finish(self, most: usize) -> Result<(SmallVec<[KeyChange; 1]>, Joins), usize> {
         let len = self.changed.values().flatten().map(|draft| draft.len).sum();
         if len > most {
@@ -180,7 +180,7 @@ impl<R: ReadKey> Drafts<R> {
     }
 }
 
-/// Values that are still to be put together, of the changes that they belong to.
+/// Values that are still to be put together, and their changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Joins(Vec<Join>);
 
@@ -199,7 +199,7 @@ impl Joins {
         (joins.add(0, draft), joins)
     }
 
-    /// The value, or one that stands in for it until it is put together.
+    /// The value, or a placeholder until it is put together.
     fn add(&mut self, change: usize, mut draft: Draft) -> Bytes {
         if draft.pieces.len() < 2 {
             return draft.whole();
@@ -213,7 +213,7 @@ impl Joins {
         self.0.is_empty()
     }
 
-    /// Copies so many bytes at most.
+    /// Copies up to `bytes` bytes.
     pub(super) fn step(&mut self, mut bytes: usize, changes: &mut [KeyChange]) {
         while let Some(join) = self.0.last_mut() {
             while let Some(piece) = join.pieces.front_mut() {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_too_much_is_told() {
+    fn values_beyond_the_limit_are_refused() {
         let mut drafts =
             Drafts::new(10, |_: &Bytes| Ok(Some(Held { version: Version::new(1, 1), value: Some("12345".into()) })));
         drafts.append("a".into(), "6".into()).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What a script comes to: its groups one after the other, each over what those before it left.
+//! Resolves a script: its groups run one after the other, each over the changes of those before it.
 
 use bytes::Bytes;
 
@@ -33,9 +33,9 @@ pub(super) fn script(script: ScriptWrite, terms: Terms, read: impl ReadKey) -> R
 /// A script under way.
 struct ScriptRun<R> {
     terms: Terms,
-    /// What its steps did so far: those of a group that fails are undone.
+    /// The changes of its steps so far. Those of a group that fails are undone.
     drafts: Drafts<R>,
-    /// Bytes of the values told so far.
+    /// Bytes of the values in the results so far.
     told: usize,
 }
 
@@ -80,7 +80,7 @@ impl<R: ReadKey> ScriptRun<R> {
             ScriptStep::Get { key } => self.found(&key)?,
             ScriptStep::Length { key } => StepOutcome::Length(self.drafts.length(&key)?.map(|len| len as u64)),
             ScriptStep::Delete { key } => {
-                // What isn't there needs no tombstone.
+                // An absent key needs no tombstone.
                 let is_there = self.drafts.length(&key)?.is_some();
                 if is_there {
                     self.drafts.set(key, None);
@@ -103,9 +103,9 @@ impl<R: ReadKey> ScriptRun<R> {
         }))
     }
 
-    /// What is told of the key. The values of a group that fails count too: they were held up to then.
+    /// The key's value for the results. Values of a group that fails count too: they were held until it failed.
     fn found(&mut self, key: &Bytes) -> Result<StepOutcome, Stop> {
-        // Counted before it is put together: what is too much is never copied.
+        // Count the value before it is put together, so that one that exceeds the limit isn't copied.
         self.told += self.drafts.length(key)?.unwrap_or(0);
         if self.told > self.terms.limit {
             return Err(Stop::TellsTooMuch);

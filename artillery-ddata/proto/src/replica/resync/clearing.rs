@@ -1,4 +1,4 @@
-//! What a joiner held before its snapshot goes a bounded way at a time: its task has other work, and other chains.
+//! A joiner clears its old data in bounded steps: its task has other work between them, and its node other chains.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::{
     types::update::Update,
 };
 
-/// A step ends behind the key, or the update, with which it has freed so many bytes.
+/// A step ends with the key, or the update, by which it has freed this many bytes.
 const STEP_BYTES: usize = 8 << 20;
 
 impl Replica {
@@ -20,7 +20,7 @@ impl Replica {
         !self.past.is_empty() || self.filling.as_ref().is_some_and(|filling| filling.clearing.is_some())
     }
 
-    /// What is of no use any more goes in steps.
+    /// Enqueues updates to be freed in steps.
     pub(in super::super) fn free_later(&mut self, mut updates: VecDeque<Update>) {
         if updates.len() > self.past.len() {
             std::mem::swap(&mut self.past, &mut updates);
@@ -28,7 +28,7 @@ impl Replica {
         self.past.append(&mut updates);
     }
 
-    /// One step. After the last one of the store the parts of the snapshot are asked for.
+    /// Does one step. When the store is cleared, the joiner asks for the parts of the snapshot.
     pub(in super::super) fn clear_some(&mut self) {
         let most = self.settings.clear_keys.max(1);
         free(&mut self.past, most);
@@ -45,7 +45,7 @@ impl Replica {
         }
     }
 
-    /// Where to go on; `None`: nothing is left.
+    /// Clears keys from `from` on. Returns the key at which to go on; `None`: no key is left.
     fn clear_from(&self, from: &[u8], most: usize) -> Result<Option<Bytes>, StoreError> {
         let (mut ops, mut bytes, mut rest) = (SmallVec::new(), 0, None);
         for record in self.store.scan(self.chain, from, Sequence::MAX) {
@@ -72,7 +72,7 @@ fn free(updates: &mut VecDeque<Update>, most: usize) {
         }
     }
     if updates.is_empty() {
-        // Else the room that they took would stay.
+        // An empty queue would keep its capacity.
         *updates = VecDeque::new();
     }
 }

@@ -1,8 +1,9 @@
-//! The joiner of a snapshot: it has no history, and no standing, until the snapshot is through.
+//! The joiner of a snapshot: it has no history, and no standing, until the snapshot is complete.
 //!
-//! What has come when the last part is here is of many moments: each key as it was committed at some time between the
-//! beginning and the highest watermark at which a part was made. It is the state at that watermark once all updates up to it
-//! have been applied over it, older ones never over newer (docs/adr/0020-a-snapshot-of-what-is-there.md).
+//! When the last part has come, the records are of many moments: each key as it was committed at some time between the
+//! beginning and the highest watermark at which a part was made. All updates up to that watermark are then applied over
+//! the records, but never an older version over a newer one. The result is the state at that watermark
+//! (docs/adr/0020-a-snapshot-of-what-is-there.md).
 
 use std::collections::VecDeque;
 
@@ -22,7 +23,7 @@ use crate::{
     types::update::Update,
 };
 
-/// A store in resync, and what waits for its end.
+/// A resync under way: the state of the snapshot, and the updates that wait for its end.
 #[derive(Clone, Debug)]
 pub(in super::super) struct SnapshotReceiver {
     /// 0: no snapshot of this epoch has begun.
@@ -30,28 +31,30 @@ pub(in super::super) struct SnapshotReceiver {
     beginning: SnapshotHeader,
     mark: SnapshotCursor,
     pub(super) again: bool,
-    /// What is here from this key on was here before the snapshot; `None`: nothing was, or is any more.
+    /// Keys from this one on are from before the snapshot and are still to be cleared; `None`: the store is cleared.
     pub(super) clearing: Option<Bytes>,
     sessions: Sessions,
     /// The history from the beginning on, as far as it has been applied over the records.
     history: UpdateHistory,
-    /// What has come of a value that comes in pieces, of which key and version.
+    /// The bytes received of a value that comes in pieces.
     value: Vec<u8>,
+    /// The key and the version of that value.
     value_of: (Bytes, Version),
-    /// The highest watermark at which a part was made that was taken in.
+    /// The highest watermark at which a received part was made.
     shown: Sequence,
-    /// The last part has come: it is whole with all updates up to here.
+    /// The last part has come. The joiner is whole once all updates up to here are applied.
     until: Option<Sequence>,
-    /// Updates behind that history, one behind the other, and their bytes.
+    /// Contiguous updates behind that history.
     buffer: VecDeque<Update>,
+    /// Bytes of the updates in the buffer.
     buffered: usize,
     hold: bool,
     come: ResyncProgress,
 }
 
-/// What comes of a part.
+/// What a received part leads to.
 enum PartOutcome {
-    /// It has come before, or something is missing before it.
+    /// Nothing is to be done: the part is known, incomplete, or not the next one.
     Nothing,
     Records(Vec<ScanRecord>),
     End,
@@ -88,7 +91,7 @@ impl SnapshotReceiver {
         SnapshotProgress { id, mark: mark.clone(), again, upto, missed: missed && !hold, hold, ended }
     }
 
-    /// The newest update that has come, kept for afterwards or applied.
+    /// The newest update received, buffered or applied.
     pub(in super::super) fn reached(&self) -> Version {
         self.buffer.back().map_or(self.history.last(), |update| update.version)
     }
@@ -97,13 +100,13 @@ impl SnapshotReceiver {
         self.reached().sequence
     }
 
-    /// Whether updates are of any use: some snapshot of this epoch has begun, and there is room.
+    /// Whether updates can be taken in: a snapshot of this epoch has begun, and there is room.
     pub(in super::super) fn takes_updates(&self) -> bool {
         self.id != 0 && !self.hold
     }
 
-    /// What comes behind an update that there was no room for is dropped too; the source's backlog holds the place. Behind
-    /// the last part updates don't stay: they are applied as they come.
+    /// Behind an update that has no room all further ones are dropped too; the source's backlog keeps them. After the
+    /// last part there is always room: updates are applied as they come.
     pub(in super::super) fn has_room(&mut self, bytes: usize, limit: usize) -> bool {
         self.hold |= self.until.is_none() && self.buffered.saturating_add(bytes) > limit;
         !self.hold
@@ -116,8 +119,8 @@ impl SnapshotReceiver {
         }
     }
 
-    /// The epoch is over, and the snapshot with it. What has come of it is of no use, and stays until the next begins; but
-    /// for the updates, which are the caller's now.
+    /// The epoch is over, and the snapshot with it. Its records stay until the next snapshot begins. Its updates are
+    /// returned to the caller, which frees them.
     pub(in super::super) fn abandon(&mut self) -> [VecDeque<Update>; 2] {
         (self.id, self.again, self.hold, self.until) = (0, false, false, None);
         self.take_updates()
@@ -133,7 +136,7 @@ impl SnapshotReceiver {
         self.until.is_some()
     }
 
-    /// The next update up to there, if it has come.
+    /// Takes the next update, up to `until`, if it has come.
     fn next(&mut self, until: Sequence) -> Option<Update> {
         if self.history.last().sequence < until { self.buffer.pop_front() } else { None }
     }
@@ -179,14 +182,14 @@ impl SnapshotReceiver {
         }
     }
 
-    /// Of a large value some pieces have come. The source doesn't have it any more: here is what is there now.
+    /// Whether the part replaces a large value of which some pieces have come: the source has another version now.
     fn begins_value_anew(&self, part: &SnapshotPart) -> bool {
         let SnapshotCursor { sessions, ref behind, bytes } = self.mark;
         if bytes == 0 || part.at != (SnapshotCursor { sessions, behind: behind.clone(), bytes: 0 }) {
             return false;
         }
         match &part.content {
-            // The first piece of it, said again, or of an older one.
+            // Not if it repeats the first piece of the same version, or brings one of an older version.
             SnapshotContent::Piece(piece) => !self.is_of_value(piece) && !self.is_older(piece),
             _ => true,
         }
@@ -196,7 +199,7 @@ impl SnapshotReceiver {
         (&piece.key, piece.version) == (&self.value_of.0, self.value_of.1)
     }
 
-    /// Of a version of the same key that was there before: it came late.
+    /// Whether the piece is of an older version of the same key, and so came late.
     fn is_older(&self, piece: &RecordPiece) -> bool {
         piece.key == self.value_of.0 && piece.version < self.value_of.1
     }
@@ -218,7 +221,7 @@ impl SnapshotReceiver {
             self.value_of = (piece.key.clone(), piece.version);
         } else if !self.is_of_value(&piece) {
             if !self.is_older(&piece) {
-                // What has come is of a version that isn't there any more.
+                // The pieces received are of a version that the source has no more.
                 (self.mark.bytes, self.again) = (0, true);
             }
             return PartOutcome::Nothing;
@@ -243,8 +246,8 @@ impl Replica {
             return;
         }
         if let SnapshotContent::Begin(beginning) = part.content {
-            // One that was heard of is under way here, or through, or overtaken; and one that is meant for another place
-            // than where we stand came late.
+            // A snapshot with a known number is under way, complete or overtaken. One for another position than ours
+            // came late.
             let is_meant = self.filling.is_some() || self.history.last() == beginning.said;
             if part.id > self.snapshot_seen && is_meant {
                 self.begin_filling(part.id, beginning);
@@ -261,7 +264,7 @@ impl Replica {
         self.due_for(Some(from));
     }
 
-    /// Nothing that is here counts any more. It is marked so before the first change.
+    /// Begins a snapshot: the data held before doesn't count any more. The member is marked so before the first change.
     fn begin_filling(&mut self, id: u64, beginning: SnapshotHeader) {
         self.gate.serve(None);
         self.make_up();
@@ -312,7 +315,7 @@ impl Replica {
         }
     }
 
-    /// The last part has come. What the joiner has isn't the state of any moment yet.
+    /// The last part has come. The records are not yet the state of one moment.
     fn end_parts(&mut self, now: Timestamp) {
         let Some(filling) = &mut self.filling else { return };
         let too_soon = allows!(self.settings.guards, WholeTooSoon);
@@ -321,8 +324,8 @@ impl Replica {
         self.catch_up(now);
     }
 
-    /// Behind the last part: applies the updates that the records may show already, as far as they have come. With the last of
-    /// them the joiner is whole.
+    /// After the last part: applies the updates that the records may already contain, as far as they have come. With
+    /// the last of them the joiner is whole.
     pub(in super::super) fn catch_up(&mut self, now: Timestamp) {
         let Some(until) = self.filling.as_ref().and_then(|filling| filling.until) else { return };
         while let Some(update) = self.filling.as_mut().and_then(|filling| filling.next(until)) {
@@ -335,12 +338,13 @@ impl Replica {
         }
     }
 
-    /// Takes in an update that the source had committed when it made the last part: what is newer here stays.
+    /// Applies an update that the source had committed when it made the last part. Newer versions here stay.
     fn apply_over_records(&mut self, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
         }
-        // What it took away may never have been here. Then nobody remembers the value, rather than another one.
+        // The value that the update took away may never have been here. Then no value is recorded, rather than a wrong
+        // one.
         let taken = self.taken_by(&update)?;
         let mut ops = SmallVec::new();
         for change in &update.changes {
@@ -361,13 +365,14 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether a key has this version here, or a newer one.
+    /// Whether the store has this version of the key, or a newer one.
     pub(in super::super) fn has_newer(&self, key: &[u8], version: Version) -> Result<bool, StoreError> {
         let newest = self.store.read(self.chain, key, Sequence::MAX)?;
         Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
     }
 
-    /// All is here: history begins behind the first part, and the updates that are left are applied as ever.
+    /// Ends the resync: the history begins at the snapshot's first watermark, and the buffered updates are applied as
+    /// usual.
     fn finish_filling(&mut self, now: Timestamp) {
         let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
         let SnapshotReceiver { beginning, history, sessions, buffer, .. } = *filling;
@@ -383,7 +388,7 @@ impl Replica {
         self.follow_chain_time();
         self.resyncs.full += 1;
         self.event(ReplicaEvent::Resynced { upto: self.history.last() });
-        // It is known to be a prefix of the source's history; the source will say that it follows.
+        // Our history is a prefix of the source's. The source will say that it follows.
         self.needs_resume = true;
         self.believe_prefix(now);
     }

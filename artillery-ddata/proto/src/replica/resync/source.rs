@@ -1,6 +1,6 @@
-//! The source of a snapshot: a tail whose joiner asks for history that is no longer kept.
+//! The source of a snapshot: a tail whose joiner needs history that is no longer kept.
 //!
-//! Nothing is pinned for it: each part shows its keys as they are committed when it is made
+//! A snapshot pins nothing in the store: each part has its keys as they are committed when the part is made
 //! (docs/adr/0020-a-snapshot-of-what-is-there.md).
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// What a record, or an entry of the table of sessions, takes up in a part beside its bytes.
+/// What a record, or an entry of the table of sessions, counts in a part beside its bytes.
 const ENTRY: usize = 96;
 
 /// A snapshot on its way.
@@ -26,18 +26,19 @@ pub(in super::super) struct SnapshotSender {
     to: MemberId,
     beginning: SnapshotHeader,
     sessions: Vec<SessionEntry>,
-    /// The value that goes in pieces, so that all of them are of one version however often the key changes meanwhile.
+    /// The value that goes in pieces. It is kept so that all pieces are of one version while the key changes.
     large: Option<LargeRecord>,
     /// The joiner has had the last part.
     ended: bool,
-    /// What to send next; `None` until the joiner has said, on this connection, where it stands.
+    /// What to send next; `None` until the joiner has told its position on this connection.
     next: Option<NextPart>,
-    /// Where it stood last; `None`: it hasn't begun.
+    /// The joiner's last position; `None`: it hasn't begun.
     mark: Option<SnapshotCursor>,
-    /// The newest update that it keeps for afterwards.
+    /// The newest update that the joiner has buffered.
     upto: Sequence,
-    /// When it last came on, or sending began anew. Updates beside it come on for themselves.
+    /// When the joiner's position last advanced, or sending began anew.
     progress: Timestamp,
+    /// The same for the updates beside the snapshot.
     kept: Timestamp,
     sent: ResyncProgress,
 }
@@ -57,7 +58,7 @@ struct LargeRecord {
     record: ScanRecord,
 }
 
-/// A part as it was made.
+/// A part, and what follows it.
 struct SentPart {
     at: SnapshotCursor,
     content: SnapshotContent,
@@ -69,7 +70,7 @@ impl SnapshotSender {
         self.sent
     }
 
-    /// Goes back to where the joiner stood last.
+    /// Goes back to the joiner's last position.
     fn rewind(&mut self) {
         self.go_to(self.mark.clone().map_or(NextPart::Begin, NextPart::At));
     }
@@ -78,7 +79,7 @@ impl SnapshotSender {
         self.next = Some(if self.ended { NextPart::Nothing } else { next });
     }
 
-    /// The large value that stands where the mark says that a part of one has come.
+    /// The large value of which the joiner has some pieces, by its mark.
     fn large_at(&self, mark: &SnapshotCursor) -> Option<&ScanRecord> {
         let large = self.large.as_ref().filter(|large| mark.bytes > 0 && large.behind == mark.behind)?;
         Some(&large.record)
@@ -86,16 +87,17 @@ impl SnapshotSender {
 }
 
 impl Replica {
-    /// The joiner says where it stands, and what follows that is gone. Or it is in the middle of a snapshot, and nowhere.
+    /// Offers a snapshot to a joiner that stands at `said`, since the history behind that is no longer kept. A joiner
+    /// in the middle of an unknown snapshot stands at [`Version::NONE`].
     pub(in super::super) fn offer_snapshot(&mut self, now: Timestamp, to: MemberId, said: Version) {
         if !self.is_open() || self.promotion.is_some() {
-            // Before it is open, its watermark may be below what was committed. And who counts as tail holds all that
-            // was: its place is kept.
+            // Before the epoch is open here, our watermark may be below what was committed. A joiner that counts as the
+            // tail holds every committed update, so the backlog has what it needs.
             return;
         }
         match &mut self.outgoing {
             None => self.begin_outgoing(now, to, said),
-            // It has moved, and won't take up what was meant for it in another place.
+            // The joiner has moved: it ignores a snapshot that was begun for another position.
             Some(outgoing) if outgoing.mark.is_none() && outgoing.beginning.said != said => {
                 self.end_outgoing();
                 self.begin_outgoing(now, to, said);
@@ -108,7 +110,7 @@ impl Replica {
     fn begin_outgoing(&mut self, now: Timestamp, to: MemberId, said: Version) {
         let at = self.watermark;
         let Some(peer) = self.peers.get_mut(&to) else { return };
-        // What it held it holds no longer.
+        // The joiner drops what it held.
         (peer.cursor, peer.cut, peer.acknowledged) = (None, None, Sequence::ZERO);
         self.snapshot_number += 1;
         let sessions = self.sessions.copy();
@@ -140,8 +142,8 @@ impl Replica {
         self.outgoing = None;
     }
 
-    /// The backlog has moved on: if the joiner will miss updates, its snapshot is of no use any more. It is told of
-    /// another one once it speaks again.
+    /// The backlog has moved on. If the joiner will miss updates, its snapshot is useless: it is offered another one
+    /// after its next control frame.
     pub(in super::super) fn end_outgoing_if_overtaken(&mut self) {
         let first = self.history.first();
         if self.outgoing.as_ref().is_some_and(|outgoing| outgoing.upto.next() < first) {
@@ -149,14 +151,14 @@ impl Replica {
         }
     }
 
-    /// What was sent last on the old connection may never have come.
+    /// The last parts on the old connection may be lost, so nothing is sent until the joiner tells its position.
     pub(in super::super) fn snapshot_link_changed(&mut self, id: MemberId) {
         if let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.to == id) {
             outgoing.next = None;
         }
     }
 
-    /// On links that lose: sends again what has brought the joiner no further for so long.
+    /// On lossy links: goes back to the joiner's position if that hasn't advanced for `after`.
     pub(in super::super) fn rewind_snapshot(&mut self, now: Timestamp, after: std::time::Duration) {
         let Some(outgoing) = &mut self.outgoing else { return };
         if now - outgoing.progress >= after {
@@ -175,7 +177,7 @@ impl Replica {
         }
     }
 
-    /// The joiner is in the middle of a snapshot.
+    /// Handles the progress of a joiner in the middle of a snapshot.
     pub(in super::super) fn hear_progress(
         &mut self,
         now: Timestamp,
@@ -185,7 +187,7 @@ impl Replica {
     ) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.id == progress.id) else {
-            // Of another one: of an epoch before this, or one that was overtaken.
+            // The joiner is in another snapshot: one of an earlier epoch, or one that was overtaken.
             peer.cursor = None;
             return self.offer_snapshot(now, from, Version::NONE);
         };
@@ -205,7 +207,7 @@ impl Replica {
         if progress.again || progress.ended || outgoing.next.is_none() {
             outgoing.go_to(NextPart::At(progress.mark.clone()));
         }
-        // The joiner's buffer begins behind the snapshot, so updates wait until it says that it has begun.
+        // The joiner's buffer begins behind the snapshot, so updates wait until the joiner has begun it.
         if progress.hold {
             peer.cursor = None;
         } else if progress.missed || peer.cursor.is_none() {
@@ -213,9 +215,9 @@ impl Replica {
         }
     }
 
-    /// The next part of a snapshot for `to`: of about `room` bytes at most, and of
-    /// [`MAX_CHUNK`](crate::message::MAX_CHUNK) and the length of two keys. To be asked for behind controls
-    /// and updates, of a link that has room.
+    /// The next part of a snapshot for `to`: at most about `room` bytes, and at most
+    /// [`MAX_CHUNK`](crate::message::MAX_CHUNK) and the length of two keys. Ask for it after controls and updates, when
+    /// the link has room.
     pub(crate) fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         self.peers.get(&to).filter(|peer| peer.connected)?;
@@ -263,8 +265,8 @@ impl Replica {
         self.records_at(mark, most).map(Some)
     }
 
-    /// What is there now behind a mark. The store keeps for every key what a reader at the watermark needs, and nothing is
-    /// committed while a part is made.
+    /// The records behind a mark, as they are committed now. The store keeps of every key what a reader at the
+    /// watermark needs, and no update is committed while a part is made.
     fn records_at(&mut self, mark: &SnapshotCursor, most: usize) -> Result<SentPart, StoreError> {
         let (mut records, mut bytes) = (Vec::new(), 0);
         let from = mark.behind.as_ref().map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
@@ -287,7 +289,7 @@ impl Replica {
             bytes += cost;
             records.push(record);
         }
-        // What has come of a large value, if anything has, is of one that isn't there any more.
+        // If the joiner has pieces of a large value here, they are of a version that is gone.
         let at = SnapshotCursor { bytes: 0, ..mark.clone() };
         let Some(last) = records.last() else {
             return Ok(SentPart { at, content: SnapshotContent::End, next: NextPart::Nothing });
@@ -296,8 +298,8 @@ impl Replica {
         Ok(SentPart { at, content: SnapshotContent::Records(records), next: NextPart::At(next) })
     }
 
-    /// The next piece of a large value; the first, if the mark is behind its end. Whether what has come is of this very
-    /// value the joiner knows.
+    /// The next piece of a large value; the first one, if the mark is behind its end. The joiner knows whether its
+    /// pieces are of the same version.
     fn piece_of_record(&self, mark: &SnapshotCursor, record: &ScanRecord) -> SentPart {
         let value = record.held.value.clone().unwrap_or_default();
         let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();
@@ -332,7 +334,7 @@ impl SnapshotSender {
     }
 }
 
-/// The first entries, of `most` bytes together, but at least one.
+/// The first entries, up to `most` bytes together, but at least one.
 fn entries_of(left: &[SessionEntry], most: usize) -> Vec<SessionEntry> {
     let taken = |entry: &SessionEntry| match entry {
         SessionEntry::Record { taken: Some(taken), .. } => taken.len(),

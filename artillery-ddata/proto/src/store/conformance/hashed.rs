@@ -1,4 +1,4 @@
-//! Scans in hash order, and what is counted of a chain.
+//! Scans in hash order, and the size of a chain.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     store::{HashedIter, Held, Size, Store},
 };
 
-/// Calls until a store knows the order: far more than any should need for what these cases hold.
+/// The most calls until a store has built the order: far more than any should need for the keys of these cases.
 const MAX_CALLS: usize = 1_000_000;
 
 fn begin(store: &dyn Store, chain: ChainId, from: u64, at_most: u64) -> HashedIter<'_> {
@@ -40,8 +40,8 @@ fn name(n: u64) -> Vec<u8> {
     format!("key/{n:05}").into_bytes()
 }
 
-/// Each key comes once, in the order of positions, then of bytes, from any position on, with what a read at the bound
-/// finds.
+/// A scan from any position gives each key once, ordered by position and then by bytes, with the version that a read at
+/// its bound finds.
 pub fn scans_are_in_order(store: &dyn Store) {
     apply(store, CHAIN, 0, (0..1000).map(|n| put(&name(n), n + 1, "old")));
     apply(store, CHAIN, 0, (0..500).map(|n| put(&name(n), 2000 + n, "new")));
@@ -61,7 +61,7 @@ pub fn scans_are_in_order(store: &dyn Store) {
     assert_eq!(scan(store, CHAIN, 0, 500).len(), 500, "keys that came later are absent");
 }
 
-/// The order follows what is written once it is known: keys that come, go and come back.
+/// Once the order is built, it follows keys that come, go and come back.
 pub fn keys_come_and_go(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN), Vec::<Bytes>::new());
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"b", 2, "2"), put(b"", 3, "3")]);
@@ -78,7 +78,7 @@ pub fn keys_come_and_go(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN), [&b""[..], b"a"]);
 }
 
-/// The order of one chain holds nothing of another, whichever was asked for first.
+/// The order of one chain has no key of another, in any order of first scans.
 pub fn chains_are_apart(store: &dyn Store) {
     let chains = [ChainId(0), ChainId(1), ChainId(u32::MAX)];
     for (chain, n) in chains.into_iter().zip(1..) {
@@ -106,7 +106,8 @@ pub fn size_is_what_is_held(store: &dyn Store) {
     assert_eq!(store.size(CHAIN), size(0, 0));
 }
 
-/// Scans on other threads meet each key that is there throughout, once, in order, while others come and go around it.
+/// Scans on other threads give each key that is there throughout, once and in order, while others come and go around
+/// it.
 pub fn what_stays_is_met(store: &dyn Store) {
     const STEADY: u64 = 300;
     const ROUNDS: u64 = 20_000;
@@ -124,7 +125,7 @@ pub fn what_stays_is_met(store: &dyn Store) {
                 }
             });
         }
-        // Ends the others also when this one panics.
+        // Ends the readers, also when this thread panics.
         let _ending = StopsReaders(&done);
         for n in STEADY + 1..ROUNDS {
             let passing = format!("passing/{}", n % 1000).into_bytes();
@@ -134,7 +135,7 @@ pub fn what_stays_is_met(store: &dyn Store) {
     });
 }
 
-/// While the order is being made, on another thread, keys come and go: then it holds what the store holds.
+/// Keys come and go while another thread builds the order. Then the order has exactly the keys of the store.
 pub fn writers_beside_the_making(store: &dyn Store) {
     const KEYS: u64 = 30_000;
     apply(store, CHAIN, 0, (0..KEYS).map(|n| put(&name(2 * n), n + 1, "v")));

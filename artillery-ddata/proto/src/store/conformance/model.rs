@@ -10,7 +10,7 @@ use crate::{
     store::{Held, Store, StoreOp},
 };
 
-/// One step of a run. Numbers are taken modulo what makes sense then, so any steps make a valid run.
+/// One step of a run. Numbers are taken modulo their valid range, so any steps make a valid run.
 #[derive(Clone, Debug)]
 pub enum ModelStep {
     /// An update of several keys.
@@ -20,11 +20,11 @@ pub enum ModelStep {
         /// Keys, and the length of each one's value; `None` deletes.
         changes: Vec<(u8, Option<u8>)>,
     },
-    /// Raises the watermark by so much, and prunes what was written up to there.
+    /// Raises the watermark, and prunes the keys that were written up to there.
     Commit {
         /// Which chain.
         chain: u8,
-        /// How many updates, at most.
+        /// By how many updates, at most.
         by: u8,
     },
     /// Drops updates above the watermark, and begins another epoch.
@@ -39,7 +39,7 @@ pub enum ModelStep {
         /// Which chain.
         chain: u8,
     },
-    /// Takes back one of the pins.
+    /// Releases one of the pins.
     Unpin {
         /// Which chain.
         chain: u8,
@@ -61,8 +61,8 @@ struct ModelChain {
     versions: BTreeMap<Bytes, BTreeMap<u64, Held>>,
 }
 
-/// Makes `steps` in `store`, which is empty, and in the model, and compares all that a reader may ask after each of
-/// them. At the end it commits all, takes back all pins and checks that only what is needed is left.
+/// Makes `steps` in the empty `store` and in the model, and compares all results that a reader may ask for after each
+/// step. At the end it commits all updates, releases all pins, and checks that only the needed versions are left.
 ///
 /// # Panics
 /// When the two differ.
@@ -180,7 +180,7 @@ impl ModelChain {
     fn compare_key(&self, key: &Bytes, at: u64, found: Option<Held>) {
         let expected = self.versions.get(key).and_then(|versions| newest(versions, at));
         match expected {
-            // Nobody can need it any more, so it may be there or not.
+            // No reader needs the tombstone any more, so it may be there or not.
             Some(tombstone) if tombstone.value.is_none() && tombstone.version.sequence.0 <= self.watermark => {
                 assert!(found.is_none() || found.as_ref() == Some(tombstone), "{key:?} at {at}: {found:?}");
             }
@@ -188,7 +188,7 @@ impl ModelChain {
         }
     }
 
-    /// Bytes of the newest values, of which no store can do with less.
+    /// Bytes of the newest values, the least that a store can hold.
     fn needed_bytes(&self) -> u64 {
         let sizes =
             self.versions.iter().filter_map(|(key, versions)| Some(key.len() + value(versions, u64::MAX)?.len()));

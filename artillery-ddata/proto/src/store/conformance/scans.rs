@@ -1,11 +1,11 @@
-//! Keys in their own order.
+//! Scans in key order.
 
 use bytes::Bytes;
 
 use super::{CHAIN, apply, delete, drop_above, hashed, held, keys, prune, put, read, scan};
 use crate::{ChainId, Sequence, store::Store};
 
-/// Scans give each key once, in byte order, from their start on, with what a read at their bound finds.
+/// A scan gives each key once, in byte order, from its start on, with the version that a read at its bound finds.
 pub fn scans_are_in_order(store: &dyn Store) {
     let name = |n: u64| format!("key/{:04}", n * 7 % 1000).into_bytes();
     for n in 0..1000 {
@@ -24,7 +24,7 @@ pub fn scans_are_in_order(store: &dyn Store) {
     assert_eq!(newer.iter().filter(|(_, held)| held.version.sequence >= Sequence(2000)).count(), 500);
 }
 
-/// A scan at a pinned position is not disturbed by what happens while it runs.
+/// Writes don't disturb a running scan at a pinned position.
 pub fn scans_at_a_pin_are_a_cut(store: &dyn Store) {
     let name = |n: u64| format!("{n:04}").into_bytes();
     apply(store, CHAIN, 0, (0..400).map(|n| put(&name(n * 2), n + 1, "old")));

@@ -1,4 +1,4 @@
-//! What writers and pins of one chain share; readers never come here.
+//! State that the writers and pins of one chain share. Readers never use it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,23 +17,23 @@ pub(super) struct Chains {
     chains: RwLock<BTreeMap<ChainId, Arc<Mutex<Chain>>>>,
 }
 
-/// One of them.
+/// The state of one chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The highest watermark that a batch brought along.
+    /// The highest watermark of a batch.
     pub(super) keep_from: Sequence,
     pins: BTreeMap<Sequence, u64>,
     /// Keys that have more versions than they would have without the pins.
     pub(super) held_back: BTreeSet<Bytes>,
     pub(super) size: Size,
-    /// How much of it stands in hash order.
+    /// How much of the chain is in hash order.
     pub(super) hashed: Filled,
 }
 
-/// How much of a chain stands in hash order.
+/// How much of a chain is in hash order.
 #[derive(Debug, Default)]
 pub(super) enum Filled {
-    /// Nothing: nobody has asked for it.
+    /// No key: the order wasn't asked for yet.
     #[default]
     Not,
     /// All keys before this bound in byte order, and some behind it.
@@ -55,7 +55,7 @@ impl Chains {
     }
 }
 
-/// Nothing in here is left half done by a panic, so a poisoned lock is as good as another.
+/// A panic leaves no half-made change in a chain's state, so a poisoned lock is used all the same.
 pub(super) fn lock(chain: &Mutex<Chain>) -> MutexGuard<'_, Chain> {
     chain.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -65,7 +65,7 @@ impl Chain {
         *self.pins.entry(at).or_default() += 1;
     }
 
-    /// Whether the lowest pin is another one now.
+    /// Releases a pin. Returns whether the lowest pin has changed.
     pub(super) fn unpin(&mut self, at: Sequence) -> bool {
         let before = self.lowest_pin();
         if let Some(count) = self.pins.get_mut(&at) {
@@ -77,12 +77,13 @@ impl Chain {
         before != self.lowest_pin()
     }
 
-    /// Readers below `keep_from` and below every pin there are none.
+    /// The lowest sequence at which readers may read: `keep_from` or the lowest pin.
     pub(super) fn floor(&self, keep_from: Sequence) -> Sequence {
         self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
     }
 
-    /// The versions of a key have become others; `None`: the key wasn't, or isn't, there.
+    /// Counts a change of a key's versions, where `key` is its length in bytes; `None`: the key is absent before, or
+    /// after.
     pub(super) fn count(&mut self, key: usize, old: Option<Weight>, new: Option<Weight>) {
         let bytes = |weight: Option<Weight>| weight.map_or(0, |weight| key as u64 + weight.bytes);
         let live = |weight: Option<Weight>| u64::from(weight.is_some_and(|weight| weight.is_live));

@@ -1,9 +1,9 @@
 //! Keys in hash order, for scans whose cursor is a position there.
 //!
-//! Nobody pays for that order who doesn't scan in it: it is made when it is first asked for, a bounded number of keys a
-//! call, and writers keep it from then on. Whoever adds a key, to this order or to the store, holds the lock of its chain.
-//! So a key that comes while the order is being made is added by its writer, wherever the making is; one that goes is
-//! removed by its writer, and the making doesn't meet it any more.
+//! The order is built when a scan first asks for it, a bounded number of keys a call. So a store without such scans
+//! pays nothing. Writers maintain it from then on. A thread that adds a key, to this order or to the store, holds the
+//! lock of the key's chain. So while the order is being built, a writer adds its new key, however far the build has
+//! come; and a writer removes a key that leaves the store, which the build then no longer finds.
 
 use std::{cmp::Ordering, ops::Bound, vec};
 
@@ -20,10 +20,10 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// Keys added to the order by one call at most.
+/// The most keys that one call adds to the order.
 pub(super) const FILL: usize = 1024;
 
-/// Keys added, or taken from the order, at a time.
+/// Keys added to the order, or read from it, at a time.
 const PAGE: usize = 128;
 
 /// A key and its place in the order.
@@ -42,7 +42,7 @@ struct PlacedRef<'a> {
     key: &'a [u8],
 }
 
-/// 0 is no position.
+/// No key has position 0.
 impl Sorted for HashedKey {
     const LOWEST: Self = Self { chain: ChainId(0), position: 0, key: KeyBytes::EMPTY };
 }
@@ -68,7 +68,7 @@ impl Comparable<HashedKey> for PlacedRef<'_> {
 }
 
 impl MemoryStore {
-    /// A key has come into the store.
+    /// Adds a key that has come into the store.
     pub(super) fn place(&self, chain: &Chain, key: &Key) {
         match chain.hashed {
             Filled::Not => {}
@@ -78,7 +78,7 @@ impl MemoryStore {
         }
     }
 
-    /// A key has left the store.
+    /// Removes a key that has left the store.
     pub(super) fn displace(&self, chain: &Chain, key: KeyRef<'_>) {
         if !matches!(chain.hashed, Filled::Not) {
             let position = (self.position)(key.bytes);
@@ -88,11 +88,12 @@ impl MemoryStore {
 
     fn add_placed(&self, key: &Key) {
         let position = (self.position)(&key.bytes);
-        // It may be there already: its writer was first.
+        // The key is there already if its writer has added it.
         self.hashed.insert(HashedKey { chain: key.chain, position, key: key.bytes.clone() });
     }
 
-    /// Adds up to [`FILL`] keys to the order; whether it is whole then. Writers wait for a [`PAGE`] of them at most.
+    /// Adds up to [`FILL`] keys to the order, and returns whether it is whole. Writers wait for at most a [`PAGE`] of
+    /// them.
     pub(super) fn fill(&self, id: ChainId) -> bool {
         let chain = self.chains.get(id);
         let mut left = self.fill;
@@ -123,7 +124,7 @@ impl MemoryStore {
     }
 }
 
-/// A scan in hash order, which is whole.
+/// A scan in hash order. The order is whole.
 pub(super) struct HashedScan<'a> {
     store: &'a MemoryStore,
     chain: ChainId,

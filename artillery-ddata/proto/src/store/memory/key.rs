@@ -1,4 +1,4 @@
-//! Keys of all chains in one index, looked up without building one.
+//! Keys of all chains in one index. A lookup allocates no key.
 
 use std::{
     cmp::Ordering,
@@ -14,10 +14,10 @@ use siphasher::sip::SipHasher13;
 use super::sorted::Sorted;
 use crate::ChainId;
 
-/// So many bytes of a key stand in its entry, without a place of their own. It takes up as much as [`Bytes`] do, on 64 bits.
+/// A key of up to this many bytes is stored in its entry itself. So an entry has the size of [`Bytes`] on 64 bits.
 const SHORT: usize = 23;
 
-/// The bytes of a key: whoever compares a short one finds it where he is.
+/// The bytes of a key. A comparison with a short one follows no pointer.
 #[derive(Clone)]
 pub(super) enum KeyBytes {
     Short(u8, [u8; SHORT]),
@@ -36,7 +36,7 @@ impl KeyBytes {
     }
 }
 
-/// Copied, so that an index never holds on to the frame or the value that a key came with.
+/// Copies the bytes, so that an index never keeps the frame alive in which a key came.
 impl From<&[u8]> for KeyBytes {
     fn from(bytes: &[u8]) -> Self {
         let mut short = [0; SHORT];
@@ -95,10 +95,10 @@ pub(super) struct Key {
     pub(super) bytes: KeyBytes,
 }
 
-/// In this order. It takes up what would be padding.
+/// The kinds in their order. This field takes up what would be padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum KeyKind {
-    /// No key, but what is below all of them.
+    /// The entry below all keys.
     Lowest,
     Key,
 }
@@ -128,7 +128,7 @@ impl Key {
 
 impl Hash for KeyRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The chain has a fixed length and the bytes run to the end: no separator is needed.
+        // No separator is needed: the chain has a fixed length, and the bytes run to the end.
         state.write_u32(self.chain.0);
         state.write(self.bytes);
     }
@@ -156,7 +156,7 @@ impl Comparable<Key> for KeyRef<'_> {
     }
 }
 
-/// Keys come from clients, who must not be able to make them collide: a keyed hash, under a seed they don't know.
+/// A keyed hash. Keys come from clients, which must not be able to make keys collide: they don't know the seed.
 #[derive(Clone, Copy)]
 pub(super) struct Seeded {
     keys: (u64, u64),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_bytes_whatever_their_length() {
+    fn keys_of_any_length_are_ordered_by_bytes() {
         let long = [b'a'; SHORT + 1];
         let keys = [&b""[..], b"a", &long[..SHORT], &long, b"ab", b"b"].map(KeyBytes::from);
         assert!(keys.is_sorted_by(|a, b| a < b));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_counts() {
+    fn another_seed_makes_another_hash() {
         let key = KeyRef { chain: ChainId(1), bytes: b"key" };
         assert_ne!(Seeded::new(1).hash_one(key), Seeded::new(2).hash_one(key));
     }

@@ -13,7 +13,7 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// Keys taken from the index at a time: between two pages a scan holds nothing that would keep memory from being freed.
+/// Keys taken from the index at a time. Between two pages a scan holds no guard, so removed entries can be freed.
 const PAGE: usize = 128;
 
 pub(super) struct MemoryScan<'a> {

@@ -1,4 +1,4 @@
-//! Where the slot of each key is.
+//! The index of slots by key.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::{
     slot::Slot,
 };
 
-/// With so many parts those of a million keys hold 4,000 each.
+/// The number of parts: of a million keys each part holds 4,000.
 pub(super) const PARTS: usize = 256;
 
 /// A hash index in parts.
 ///
-/// `scc::HashIndex` drops what it removed, or moved into a larger array, together with the old array: for a million keys in
-/// one index that keeps its writer for 0.4 s. A part is so small that this takes milliseconds
+/// `scc::HashIndex` drops removed entries, and those that it moved into a larger array, together with the old array.
+/// With a million keys in one index that takes its writer 0.4 s. A part is so small that it takes milliseconds
 /// (docs/adr/0029-bounded-steps-of-a-store.md).
 pub(super) struct Slots {
-    /// A power of two of them.
+    /// The parts; their number is a power of two.
     parts: Box<[HashIndex<Key, Arc<Slot>, Seeded>]>,
 }
 
@@ -28,27 +28,28 @@ impl Slots {
         Self { parts: std::iter::repeat_with(part).take(parts.next_power_of_two()).collect() }
     }
 
-    /// What `look` makes of a key's slot.
+    /// The result of `look` on a key's slot.
     pub(super) fn peek<T>(&self, key: KeyRef<'_>, look: impl FnOnce(&Arc<Slot>) -> T) -> Option<T> {
         self.part(key).peek_with(&key, |_, slot| look(slot))
     }
 
-    /// The same for its writer, of which there is one.
+    /// A key's slot, for its only writer.
     pub(super) fn get(&self, key: KeyRef<'_>) -> Option<Arc<Slot>> {
         self.part(key).read_sync(&key, |_, slot| slot.clone())
     }
 
-    /// Whether the key had none.
+    /// Adds a slot. Returns whether the key had none.
     pub(super) fn insert(&self, key: Key, slot: Arc<Slot>) -> bool {
         self.part(key.borrow()).insert_sync(key, slot).is_ok()
     }
 
-    /// The index frees its entry later.
+    /// Removes a slot. The index frees its entry later.
     pub(super) fn remove(&self, key: KeyRef<'_>) {
         self.part(key).remove_sync(&key);
     }
 
-    /// The mix has no secret. Chosen keys can all be in one part, which is then as slow as an index without parts.
+    /// The part of a key. The mix has no secret: a client can choose keys that are all in one part, which is then as
+    /// slow as an index without parts.
     fn part(&self, key: KeyRef<'_>) -> &HashIndex<Key, Arc<Slot>, Seeded> {
         let (words, rest) = key.bytes.as_chunks::<8>();
         let mut last = [0; 8];
@@ -56,7 +57,7 @@ impl Slots {
         let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
         let words = std::iter::once(u64::from(key.chain.0)).chain(words);
         let mix = words.fold(0_u64, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32));
-        // The highest bits of the last product, which every bit of the key has a part in.
+        // The highest bits of the last product: every bit of the key affects them.
         &self.parts[(mix >> 22) as usize & (self.parts.len() - 1)]
     }
 

@@ -4,17 +4,17 @@ use std::ops::Bound;
 
 use scc::{Comparable, Guard, TreeIndex};
 
-/// What an index holds.
+/// An entry of an index.
 pub(super) trait Sorted: Clone + Ord + 'static {
-    /// Below everything that is sought or put, the empty key too.
+    /// An entry below all others, also below the empty key.
     const LOWEST: Self;
 }
 
 /// An index that costs the same to walk from any start.
 ///
-/// `scc::TreeIndex::range` begins at an entry below its start. Where there is none it walks back from every node of the
-/// tree, to the first leaf each time: seconds for 100,000 keys, and with ten times the keys a hundred times as long. So
-/// there is always an entry below (docs/adr/0029-bounded-steps-of-a-store.md).
+/// `scc::TreeIndex::range` begins at an entry below its start. If there is none, it walks back from every node of the
+/// tree to the first leaf: that takes seconds for 100,000 keys, and a hundred times as long for ten times the keys. So
+/// an entry below all others is always there (docs/adr/0029-bounded-steps-of-a-store.md).
 pub(super) struct SortedIndex<K: Sorted>(TreeIndex<K, ()>);
 
 impl<K: Sorted> SortedIndex<K> {
@@ -25,7 +25,7 @@ impl<K: Sorted> SortedIndex<K> {
         Self(index)
     }
 
-    /// Whether the key wasn't there.
+    /// Adds a key. Returns whether it is new.
     pub(super) fn insert(&self, key: K) -> bool {
         self.0.insert_sync(key, ()).is_ok()
     }
@@ -34,7 +34,7 @@ impl<K: Sorted> SortedIndex<K> {
         self.0.remove_sync(key)
     }
 
-    /// The keys from there on.
+    /// The keys from `start` on.
     pub(super) fn from<'a, Q: Comparable<K>>(
         &'a self,
         start: Bound<Q>,

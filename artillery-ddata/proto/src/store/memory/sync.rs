@@ -1,3 +1,3 @@
-//! The lock of a [`Slot`](super::slot::Slot). `tests/slot.rs` puts loom's in its place.
+//! The lock of a [`Slot`](super::slot::Slot). `tests/slot.rs` replaces it by that of loom.
 
 pub(super) use std::sync::RwLock;

@@ -17,7 +17,7 @@ fn conforms() {
     conformance::run(|| Arc::new(MemoryStore::with_seed(1)));
 }
 
-/// What the counter should say.
+/// The bytes that the counter should show.
 fn recount(store: &MemoryStore) -> u64 {
     let mut bytes = 0;
     store.slots.for_each(|key, slot| {
@@ -48,7 +48,7 @@ proptest! {
         let bytes: u64 = store.chains.ids().into_iter().map(|id| store.size(id).bytes).sum();
         prop_assert_eq!(bytes, store.bytes());
         let held_back: usize = store.chains.ids().into_iter().map(|id| lock(&store.chains.get(id)).held_back.len()).sum();
-        prop_assert_eq!(held_back, 0, "nothing is remembered for pins that are gone");
+        prop_assert_eq!(held_back, 0, "no key is remembered for released pins");
     }
 }
 
@@ -81,7 +81,7 @@ fn an_unpinned_key_is_pruned_at_once() {
     store.apply(&StoreBatch { chain, keep_from: Sequence(3), ops }).unwrap();
     assert_eq!(store.bytes(), 11, "held back by the pin");
     store.unpin(chain, Sequence(1));
-    assert_eq!(store.bytes(), 0, "nobody asks again for keys that nobody writes");
+    assert_eq!(store.bytes(), 0, "no later prune comes for a key that isn't written again");
     assert_eq!((store.slots.len(), store.ordered.len()), (0, 0));
 }
 
@@ -107,7 +107,7 @@ fn values_are_freed_at_once() {
     apply(StoreOp::Put { key: Bytes::from_static(b"a"), held });
     assert!(!value.is_unique());
     apply(StoreOp::DropAbove { key: Bytes::from_static(b"a"), last: Sequence(0) });
-    assert!(value.is_unique(), "the index frees its entries later, but not what they pointed to");
+    assert!(value.is_unique(), "the index frees its entries later, but the values at once");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn no_superseded_version_outlives_the_pending_ones() {
     assert_eq!(store.bytes(), 1 + 1);
 }
 
-/// Few positions, so that many keys share one; and many calls until the order is known.
+/// A store with few positions, so that many keys share one, and with many calls until the order is built.
 fn coarse(seed: u64) -> MemoryStore {
     MemoryStore::with_seed(seed).with_positions(|key| key.iter().map(|&byte| u64::from(byte)).sum::<u64>() % 7 + 1, 3)
 }
@@ -139,7 +139,7 @@ fn keys_that_share_a_position_conform() {
 }
 
 #[test]
-fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
+fn hash_order_is_built_on_demand_in_bounded_steps() {
     let store = coarse(1);
     let put = |sequence: u64| StoreOp::Put {
         key: Bytes::from(format!("{sequence:03}")),
@@ -149,7 +149,7 @@ fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
         store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] }).unwrap();
     };
     (1..=100).for_each(|sequence| apply(put(sequence)));
-    assert_eq!(store.hashed.len(), 0, "nobody has asked");
+    assert_eq!(store.hashed.len(), 0, "no scan has asked for it");
     for call in 1..=33 {
         assert!(store.scan_hashed(ChainId(0), 0, Sequence::MAX).is_none());
         assert_eq!(store.hashed.len(), 3 * call);
@@ -161,8 +161,8 @@ fn hash_order_is_made_a_bounded_way_at_a_time_and_only_when_asked_for() {
     assert_eq!(store.hashed.len(), 50);
 }
 
-/// A thread that loses the processor in the middle of a read meets versions of its own key. One thread puts two keys in turn,
-/// while sleeping threads take the processor away from the readers as often as they can
+/// A reader that loses the processor in the middle of a read finds versions of its own key. One thread puts two keys in
+/// turn, while threads that wake up take the processor from the readers as often as possible
 /// (docs/adr/0025-versions-say-whose-they-are.md).
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a thread that wakes up takes the processor from another one")]

@@ -9,9 +9,9 @@ use crate::{Sequence, store::Held};
 
 /// All versions of one key, never empty.
 ///
-/// The older ones stand in shared runs, the oldest run first. A new run swallows those before it that are not longer,
-/// so that a key with many pending versions has few runs, cloning is cheap, and each version is copied a logarithmic
-/// number of times.
+/// The older versions are in shared runs, the oldest run first. A new run absorbs those before it that are not longer.
+/// So a key with many pending versions has few runs, cloning is cheap, and each version is copied a logarithmic number
+/// of times.
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     newest: Held,
@@ -19,10 +19,10 @@ pub(super) struct Versions {
     bytes: u64,
 }
 
-/// What versions add to the size of their chain, beside the key.
+/// What the versions of a key add to the size of their chain, beside the key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
-    /// Of all values.
+    /// Bytes of all values.
     pub(super) bytes: u64,
     /// Whether the newest version is a value.
     pub(super) is_live: bool,
@@ -31,7 +31,7 @@ pub(super) struct Weight {
 /// Older versions, at least one.
 #[derive(Clone, Debug)]
 enum OlderVersions {
-    /// Stands where it is: nothing is allocated for the one pending version that most written keys have.
+    /// One version, inline: most written keys have one older version for a moment, which needs no allocation.
     One(Held),
     Many(Arc<[Held]>),
 }
@@ -47,7 +47,7 @@ impl Deref for OlderVersions {
     }
 }
 
-/// Runs up to this length are cut exactly; of a longer one half must be superseded before the rest is copied.
+/// Runs up to this length are cut exactly. Of a longer run half must be superseded before the rest is copied.
 const SHORT: usize = 16;
 
 impl Versions {
@@ -73,17 +73,17 @@ impl Versions {
         Some(&run[below(run, at_most) - 1])
     }
 
-    /// Whether there is one version and that is a value: nothing can be pruned, now or later.
+    /// Whether the only version is a value: then no version can be pruned, now or later.
     pub(super) fn is_settled(&self) -> bool {
         self.older.is_empty() && self.newest.value.is_some()
     }
 
-    /// Whether a reader at `floor` or above finds only that the key is absent.
+    /// Whether every reader at `floor` or above finds the key absent.
     pub(super) fn is_gone(&self, floor: Sequence) -> bool {
         self.older.is_empty() && self.newest.value.is_none() && self.newest.version.sequence <= floor
     }
 
-    /// These and a newer version.
+    /// These versions and a newer one.
     pub(super) fn with(&self, newest: Held) -> Self {
         let bytes = self.bytes + size(&newest);
         if self.older.is_empty() {
@@ -102,8 +102,8 @@ impl Versions {
         Self { newest, older, bytes }
     }
 
-    /// Drops versions that another one at or below `floor` supersedes: all of them if there are few, else at least
-    /// enough to leave them in the minority. Tells whether there were any.
+    /// Drops versions that another one at or below `floor` supersedes: all of them in a short run, else at least so
+    /// many that those left are a minority. Returns whether any was dropped.
     pub(super) fn prune(&mut self, floor: Sequence) -> bool {
         if self.newest.version.sequence <= floor {
             let any = !self.older.is_empty();
@@ -123,7 +123,7 @@ impl Versions {
         cut || at > 0
     }
 
-    /// Drops all versions above `last`; `None` if no other is left.
+    /// The versions without those above `last`; `None`: no version is left.
     pub(super) fn without_above(&self, last: Sequence) -> Option<Self> {
         if self.newest.version.sequence <= last {
             return Some(self.clone());

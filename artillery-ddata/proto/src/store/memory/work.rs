@@ -1,4 +1,4 @@
-//! Counts comparisons of keys: what a call costs, however busy the machine is.
+//! Counts comparisons of keys: a measure of cost that doesn't depend on the machine's load.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ thread_local! {
     static COMPARISONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// One more comparison on this thread.
+/// Counts one comparison on this thread.
 pub(super) fn count() {
     COMPARISONS.set(COMPARISONS.get() + 1);
 }

@@ -48,7 +48,7 @@ fn resolved(require: impl Into<Vec<Requirement>>, groups: impl Into<Vec<ScriptGr
     resolved
 }
 
-/// Keys and values as they are afterwards, and what the groups told.
+/// Keys and values afterwards, and the outcomes of the groups.
 fn ran(groups: impl Into<Vec<ScriptGroup>>) -> (Vec<(Bytes, Option<Bytes>)>, Vec<GroupOutcome>) {
     let resolved = resolved([], groups);
     assert_eq!(resolved.outcome, RequestOutcome::Ran);
@@ -126,7 +126,7 @@ fn a_groups_requirements_see_the_groups_before_it() {
 }
 
 #[test]
-fn its_own_requirements_are_about_what_was_before() {
+fn requirements_of_a_script_see_the_versions_before_it() {
     let groups = [steps([put("text", "x")])];
     let met = [require("text", Expected::Version(Version::new(1, 2))), require("new", Expected::Absent)];
     assert_eq!(resolved(met.clone(), groups.clone()).outcome, RequestOutcome::Ran);
@@ -137,7 +137,7 @@ fn its_own_requirements_are_about_what_was_before() {
 }
 
 #[test]
-fn what_is_absent_all_along_gets_no_tombstone() {
+fn an_absent_key_gets_no_tombstone() {
     let (changes, outcomes) =
         ran([steps([ScriptStep::Delete { key: b("new") }, ScriptStep::GetDelete { key: b("newer") }])]);
     assert_eq!(changes, []);
@@ -147,7 +147,7 @@ fn what_is_absent_all_along_gets_no_tombstone() {
 }
 
 #[test]
-fn results_beyond_the_limit_stop_all_of_it() {
+fn results_beyond_the_limit_fail_the_script() {
     let told = |gets: usize| resolved([], [steps([put("new", "1")]), steps(vec![get("text"); gets])]);
     assert_eq!(told(2).outcome, RequestOutcome::Ran);
     let refused = told(3);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// So many keys in no order, at the sequences from 1 on.
+/// A store with `count` keys in scattered order, at the sequences from 1 on.
 fn scattered(count: u64) -> MemoryStore {
     let store = MemoryStore::with_seed(1).with_positions(position, 64);
     (1..=count).for_each(|n| {
@@ -29,7 +29,7 @@ fn hashed(store: &MemoryStore) -> Option<usize> {
     store.scan_hashed(ChainId(0), 0, Sequence::MAX).map(|records| records.take(100).count())
 }
 
-/// Has a call cost at most twice as much with ten times the keys: trees grow by a level or two.
+/// Asserts that a call costs at most twice as much with ten times the keys: trees grow by a level or two.
 fn assert_flat<T>(prepare: impl Fn(&MemoryStore), call: impl Fn(&MemoryStore) -> T) {
     let [few, many] = [2_000, 20_000].map(|count| {
         let store = scattered(count);
@@ -40,29 +40,29 @@ fn assert_flat<T>(prepare: impl Fn(&MemoryStore), call: impl Fn(&MemoryStore) ->
 }
 
 #[test]
-fn a_first_page() {
+fn a_first_page_costs_the_same() {
     assert_flat(|_| {}, first);
 }
 
 #[test]
-fn a_step_towards_hash_order() {
+fn a_step_of_building_hash_order_costs_the_same() {
     assert_flat(|_| {}, hashed);
 }
 
 #[test]
-fn a_first_page_in_hash_order() {
+fn a_first_page_in_hash_order_costs_the_same() {
     assert_flat(|store| while hashed(store).is_none() {}, hashed);
 }
 
 #[test]
-fn a_cut() {
+fn a_cut_costs_the_same() {
     let cut = |n| StoreOp::DropAbove { key: key(n), last: Sequence(1_990) };
     assert_flat(|_| {}, |store| apply(store, (1_991..=2_000).map(cut)));
 }
 
-/// Nothing is left of where the scan begins but what lies below all keys.
+/// All keys near the start of the scan are gone. Only the entry below all keys is left.
 #[test]
-fn a_first_page_behind_keys_that_went() {
+fn a_first_page_behind_removed_keys_costs_the_same() {
     let clear = |store: &MemoryStore| {
         for _ in 0..19 {
             apply(store, first(store).into_iter().map(|key| StoreOp::DropAbove { key, last: Sequence::ZERO }));
