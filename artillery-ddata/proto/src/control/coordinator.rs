@@ -23,13 +23,18 @@ mod grants;
 mod gray_failure;
 mod known_node;
 mod leave;
+mod leaver;
 mod plan;
+mod reason;
 mod reorder;
 mod settings;
 mod settled;
+mod suspicion;
 #[cfg(test)]
 mod tests;
+mod view;
 mod voters;
+mod wish;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -38,13 +43,13 @@ use std::{
 
 use self::{
     grants::Grants,
-    gray_failure::{Quarantine, Watched},
     known_node::KnownNode,
-    plan::View,
-    reorder::Wish,
+    suspicion::{Quarantine, Watched},
+    view::View,
+    wish::Wish,
 };
 pub use self::{
-    plan::{ChangeReason, Why},
+    reason::{ChangeReason, Why},
     settings::CoordinatorSettings,
 };
 use super::{

@@ -1,4 +1,4 @@
-//! Tests of the replica as a whole: a chain whose links the test holds in its hands.
+//! Tests of the replica as a whole: a chain whose links the test controls.
 
 mod acks;
 mod answers;

@@ -54,7 +54,6 @@ struct Probe {
 pub(super) struct ThroughputMonitor {
     hop: Probe,
     commit: Probe,
-    /// The time of the last look.
     looked: Timestamp,
     /// Something was under way at the last look.
     busy: bool,
@@ -263,7 +262,6 @@ impl Replica {
         }
     }
 
-    /// Measures after every input.
     pub(super) fn look_at_pace(&mut self, now: Timestamp) {
         let held = self.history.last().sequence;
         let successor = self.place.successor.and_then(|id| self.peers.get(&id));

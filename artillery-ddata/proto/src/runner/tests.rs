@@ -306,7 +306,7 @@ mod without {
     }
 
     #[test]
-    fn histories_that_are_mixed_show_and_take_what_is_of_another_one() {
+    fn mixed_histories_serve_requests_of_another_history() {
         assert!(matches!(written_in_another_history(without(Mutant::MixHistories)), Reply::Committed(_)));
         for before in [false, true] {
             let shown = read_behind_the_fourth_change(without(Mutant::MixHistories), before);

@@ -5,14 +5,17 @@
 //! less than before, though something was under way all the time. Then the member between two slow paths is to blame, if
 //! there is exactly one. On a machine that slows all members alike there is none.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{Coordinator, CoordinatorSettings, KnownNode, Why, plan::View};
+use super::{
+    Coordinator,
+    known_node::KnownNode,
+    reason::Why,
+    suspicion::{LastReport, Quarantine, Suspicion, Watched},
+    view::View,
+};
 use crate::{
-    ChainConfig, ChainId, Epoch, MemberId, NodeId, Sequence, Timestamp,
+    ChainConfig, ChainId, MemberId, NodeId, Sequence, Timestamp,
     control::{
         log::Configs,
         message::{PathDelay, Report},
@@ -21,12 +24,8 @@ use crate::{
 
 /// Two broken hops within so many times `slow` have one cause.
 const SAME_CAUSE_FACTOR: u32 = 4;
-/// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
-const FIRST_QUARANTINE_FACTOR: u32 = 5;
 /// The longest quarantine is so many times the first one: its chain has a copy less meanwhile (trap 49).
 const MAX_QUARANTINE_FACTOR: u32 = 4;
-/// A node that behaved for so many times its last quarantine starts afresh.
-const TRUST_FACTOR: u32 = 4;
 /// A path that takes less than this part of `slow` is not slow.
 const QUICK_DIVISOR: u32 = 40;
 /// A slow path takes so many times as long as usual.
@@ -39,77 +38,6 @@ const LONE_MIN_DELAY_DIVISOR: u32 = 200;
 const SLOWEST_DIVISOR: u32 = 4;
 /// A suspect has stood between slow paths for this part of `slow`: queues must grow for a while before they show the cause.
 const SUSPECT_DIVISOR: u32 = 2;
-
-/// The last report of a member on a chain.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LastReport {
-    pub(super) report: Report,
-    /// When the member last reported progress.
-    moved: Timestamp,
-    /// When the member first reported that this epoch is open.
-    opened: Timestamp,
-}
-
-/// What the leader has observed of one chain in one epoch.
-#[derive(Clone, Debug)]
-pub(super) struct Watched {
-    epoch: Epoch,
-    /// The member that is to be moved out.
-    pub(super) blame: Option<Suspicion>,
-    /// The member that has stood between slow paths without a break, and since when.
-    suspect: Option<(MemberId, Timestamp)>,
-    /// The ends of the hop that was broken when a member was last moved out, and when that was.
-    ends: Option<([MemberId; 2], Timestamp)>,
-}
-
-/// A member that is to be moved out, and why.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Suspicion {
-    pub(super) member: MemberId,
-    pub(super) why: Why,
-    /// The ends of the broken hop, if there is one.
-    ends: Option<[MemberId; 2]>,
-    since: Timestamp,
-}
-
-/// The quarantine of a node that was moved out as unreached or slow: no report of it can show that it is well again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Quarantine {
-    since: Timestamp,
-    until: Timestamp,
-    away: Duration,
-    /// Before `until` the node may return behind any tail but this one.
-    apart: Option<MemberId>,
-}
-
-impl Quarantine {
-    #[cfg(test)]
-    pub(super) fn for_a_test(until: Timestamp) -> Self {
-        Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
-    }
-
-    /// Whether the node may follow `tail` now.
-    pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
-        now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
-    }
-
-    fn again(
-        entry: Entry<'_, NodeId, Self>,
-        now: Timestamp,
-        settings: &CoordinatorSettings,
-        apart: Option<MemberId>,
-        longest: u32,
-    ) {
-        let first = settings.slow * FIRST_QUARANTINE_FACTOR;
-        let soon = match &entry {
-            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUST_FACTOR),
-            Entry::Vacant(_) => None,
-        };
-        let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
-        let apart = apart.filter(|_| soon.is_none());
-        entry.insert_entry(Self { since: now, until: now + away, away, apart });
-    }
-}
 
 impl KnownNode {
     /// Takes in the node's reports on its chains.

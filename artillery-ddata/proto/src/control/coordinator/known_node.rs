@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{CoordinatorSettings, gray_failure::LastReport, leave::Leaver};
+use super::{CoordinatorSettings, leaver::Leaver, suspicion::LastReport};
 use crate::{
     ChainId, Timestamp,
     control::{NodeInfo, message::Promotion},

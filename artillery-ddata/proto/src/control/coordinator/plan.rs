@@ -2,17 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
 use super::{
-    CoordinatorSettings, KnownNode,
-    gray_failure::{Quarantine, Watched},
-    reorder::Wish,
+    known_node::KnownNode,
+    reason::{ChangeReason, Why},
+    view::View,
 };
 use crate::{
-    ChainConfig, ChainId, ChainMember, MemberId, NodeId, Role, Timestamp,
+    ChainConfig, ChainMember, MemberId, NodeId, Role,
     control::{
         NodeInfo,
         log::{ChainChange, ConfigChange, Configs},
@@ -20,99 +19,6 @@ use crate::{
         placement::rank,
     },
 };
-
-/// Why a chain's configuration changes, for operators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChangeReason {
-    /// Which chain.
-    pub chain: ChainId,
-    /// The member whose place changes.
-    pub member: MemberId,
-    /// Why.
-    pub why: Why,
-}
-
-/// Why a member's place changes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Why {
-    /// Nothing was heard of the member for too long: it is removed.
-    Silent,
-    /// The member asked to leave, and has resigned: it is removed.
-    Left,
-    /// The member is heard, but hears nothing, and so has no lease: it is removed.
-    Deaf,
-    /// The predecessor's updates don't reach the member, though both live: it is removed, and may return in another place.
-    Unreached,
-    /// The member alone makes the chain slow: it is removed, and returns later.
-    Slow,
-    /// The chain has a free place: the node joins, behind the tail.
-    Joins,
-    /// The joiner has caught up: it serves.
-    Promoted,
-    /// The member is the head of an order that an operator wants.
-    Reordered,
-    /// The member stopped serving for good: it is removed, and returns in another incarnation.
-    Halted,
-}
-
-impl Why {
-    /// All reasons, in their order.
-    pub const ALL: &[Self] = &[
-        Self::Silent,
-        Self::Left,
-        Self::Deaf,
-        Self::Unreached,
-        Self::Slow,
-        Self::Joins,
-        Self::Promoted,
-        Self::Reordered,
-        Self::Halted,
-    ];
-
-    /// The reason in one stable word, for metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Silent => "silent",
-            Self::Left => "left",
-            Self::Deaf => "deaf",
-            Self::Unreached => "unreached",
-            Self::Slow => "slow",
-            Self::Joins => "joins",
-            Self::Promoted => "promoted",
-            Self::Reordered => "reordered",
-            Self::Halted => "halted",
-        }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl fmt::Display for ChangeReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "chain {}: {} {}", self.chain.0, self.member, self.why)
-    }
-}
-
-/// What the leader goes by when it decides.
-pub(super) struct View<'a> {
-    pub(super) now: Timestamp,
-    pub(super) me: MemberId,
-    /// When its term began.
-    pub(super) since: Timestamp,
-    pub(super) nodes: &'a BTreeMap<MemberId, KnownNode>,
-    pub(super) fenced: &'a BTreeMap<MemberId, u64>,
-    /// The newest round in which a quorum has confirmed that this node leads.
-    pub(super) confirmed: u64,
-    pub(super) watched: &'a BTreeMap<ChainId, Watched>,
-    pub(super) reorder: Option<&'a Wish>,
-    pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
-    pub(super) settings: &'a CoordinatorSettings,
-}
 
 impl View<'_> {
     /// The next change. Chains come first: writes may wait for them.

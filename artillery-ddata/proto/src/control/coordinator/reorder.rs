@@ -6,48 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, CoordinatorOutput, KnownNode};
+use super::{Coordinator, CoordinatorOutput, wish::Wish};
 use crate::{
-    ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
-    control::message::{Close, ReorderError, Report},
+    ChainId, Epoch, MemberId, Timestamp,
+    control::message::{Close, ReorderError},
 };
 
 /// A reorder is given up after so many times the lease.
 const REORDER_LEASES: u32 = 2;
-
-/// A reorder under way.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Wish {
-    token: u64,
-    pub(super) chain: ChainId,
-    pub(super) epoch: Epoch,
-    order: Vec<MemberId>,
-    until: Timestamp,
-    /// The first renewal of the head that was answered with this wish, and was its newest answered one then.
-    said: Option<u64>,
-    /// The head has closed: all that it ordered is committed.
-    pub(super) closed: bool,
-}
-
-impl Wish {
-    /// The members in the wished order.
-    pub(super) fn members(&self, config: &ChainConfig) -> Vec<ChainMember> {
-        let serving = self.order.iter().map(|&id| ChainMember { id, role: Role::Serving });
-        serving.chain(config.members.iter().copied().filter(|member| member.role != Role::Serving)).collect()
-    }
-
-    /// Whether the head reports that it is closed, and shows an answer with this wish. A report without one may speak of an
-    /// earlier wish's closing. That one has run out, and what the head has ordered since would be dropped (trap 55).
-    fn is_closed_by(&self, head: &KnownNode, believes_old: bool) -> bool {
-        let shows = self.said.is_some_and(|said| head.shown >= said) || believes_old;
-        let closed = |report: &Report| report.epoch == self.epoch && report.closed;
-        shows && head.told.get(&self.chain).is_some_and(|told| closed(&told.report))
-    }
-
-    pub(super) fn is_for(&self, config: &ChainConfig) -> bool {
-        (self.chain, self.epoch) == (config.chain, config.epoch)
-    }
-}
 
 impl Coordinator {
     pub(super) fn reorder(&mut self, now: Timestamp, token: u64, chain: ChainId, order: Vec<MemberId>) {
@@ -114,7 +80,7 @@ impl Coordinator {
     /// What a member is to close as the head.
     pub(super) fn to_close(&self, member: MemberId) -> Vec<Close> {
         let wish = self.leading.as_ref().and_then(|leading| leading.reorder.as_ref());
-        let heads = |wish: &&super::reorder::Wish| {
+        let heads = |wish: &&Wish| {
             self.configs.get(wish.chain).is_some_and(|config| wish.is_for(config) && config.head() == Some(member))
         };
         wish.filter(heads).map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, KnownNode, plan::View};
+use super::{Coordinator, KnownNode, view::View};
 use crate::{
     ChainConfig, MemberId, Timestamp,
     control::{

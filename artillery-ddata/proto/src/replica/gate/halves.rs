@@ -1,4 +1,5 @@
-//! Local reads in two halves, so that a simulator can have anything happen between them, and what a mutant of them needs.
+//! Local reads in two halves, so that a simulator can have anything happen between them, and what a mutant of them
+//! needs.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +14,7 @@ use crate::{
 pub struct Begun(Looked);
 
 impl Gate {
-    /// The first half of [`read`](Self::read): all but the lease and the second look at whether this member serves.
+    /// The first half of [`read`](Self::read): all but the lease and the second load of `serving`.
     ///
     /// # Errors
     /// [`NotLocal`]: ask a node.

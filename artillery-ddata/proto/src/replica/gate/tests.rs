@@ -191,7 +191,7 @@ fn the_clock_is_read_behind_the_lookup() {
     assert_eq!(gate.read(&probe, KEY, now), Ok(None));
 }
 
-/// A reader finds the pending version 1.2. While its thread isn't run the member is cut and commits 2.2.
+/// A reader finds the pending version 1.2. While its thread is paused, the member is cut and commits 2.2.
 fn dropped_meanwhile((gate, store): (Gate, MemoryStore)) -> Result<Option<Held>, NotLocal> {
     put(&store, held(1, 2, Some("dropped")));
     let (gate, store) = (Arc::new(gate), Arc::new(store));
@@ -258,7 +258,7 @@ fn a_gate_that_looks_once_serves_what_was_superseded() {
     assert_eq!(gate.read(&store, KEY, expelled_and_back), Ok(Some(held(1, 1, Some("one")))));
 }
 
-/// Ends the readers of a test, also when its writer panics.
+/// Stops the readers of a test, also when its writer panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -283,9 +283,9 @@ fn readers_beside(read: impl Fn() + Sync, write: impl FnOnce()) {
     });
 }
 
-/// What is in the store while the gate is closed is nobody's business.
+/// Versions in the store while the gate is closed are not served.
 #[test]
-fn what_changes_behind_a_closed_gate_is_never_seen() {
+fn changes_behind_a_closed_gate_are_never_served() {
     let (gate, store) = open();
     let store = Arc::new(store);
     let slow = Probe { slow: Some(store.clone()), ..Probe::default() };
@@ -309,8 +309,8 @@ fn what_changes_behind_a_closed_gate_is_never_seen() {
     );
 }
 
-/// Every update writes the key, so a read must find at least what was committed when it began, and no more than what is
-/// when it ends.
+/// Every update writes the key. So a read must find at least the watermark at its beginning, and at most the watermark
+/// at its end.
 #[test]
 fn local_reads_are_linearizable() {
     let (gate, store) = open();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::*;
 use crate::{Timestamp, replica::*};
 
-/// How many controls go from the middle to the head while `count` writes are made, one after the other.
+/// The number of controls from the middle to the head during `count` writes, one after the other.
 fn controls_of(rig: &mut Rig, count: usize) -> usize {
     let mut controls = 0;
     for _ in 0..count {
@@ -38,7 +38,7 @@ fn a_member_acknowledges_by_itself_when_no_watermark_comes() {
     rig.put(1, "k", "v");
     rig.run(1, 2);
     let at = until(&rig).unwrap();
-    assert!(at <= rig.now + Duration::from_millis(5), "no heartbeat is as soon");
+    assert!(at <= rig.now + Duration::from_millis(5), "sooner than any heartbeat");
     rig.transmit();
     assert_eq!(rig.controls(2, 1).len(), 0);
     rig.now = Timestamp::from_nanos(at.as_nanos() - 1);
@@ -48,7 +48,7 @@ fn a_member_acknowledges_by_itself_when_no_watermark_comes() {
     rig.now = at;
     rig.input(2, ReplicaInput::Tick);
     rig.run(2, 1);
-    assert_eq!(acknowledged(&rig, 1, 2), 1, "the tail has nothing of it yet");
+    assert_eq!(acknowledged(&rig, 1, 2), 1, "the tail doesn't have it yet");
     assert!(until(&rig).is_none_or(|at| at > rig.now), "once is enough");
 }
 
@@ -70,7 +70,7 @@ fn the_watermark_does_not_acknowledge_for_a_joiner() {
 }
 
 #[test]
-fn what_a_successor_withholds_does_not_make_its_hop_slow() {
+fn a_withheld_acknowledgement_does_not_make_a_hop_slow() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     controls_of(&mut rig, 3);
     let usual = rig.replicas[&1].progress().report(ChainId(0), rig.now).unwrap().hop.usual;
@@ -85,7 +85,7 @@ fn what_a_successor_withholds_does_not_make_its_hop_slow() {
     rig.committed(put);
 }
 
-/// The tail's word reaches the middle alone. Updates come further apart than a commit takes.
+/// The tail's controls reach the middle only. Updates come further apart than a commit takes.
 #[test]
 fn acknowledgements_carry_the_watermark_past_a_dead_link_while_updates_flow() {
     let mut rig = Rig::chain(&[1, 2, 3]);

@@ -1,4 +1,4 @@
-//! All that a store holds is read by scans and by watches, in answers that fit a frame.
+//! Scans and watches read the whole store, in answers that fit a frame.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::{
     wire::request::encode_response,
 };
 
-/// The largest value, and what an answer of many entries holds.
+/// The largest value, and the size of an answer of many entries.
 const LARGEST: usize = 3000;
 const ANSWER: usize = 700;
-/// The longest key that is written here, and what an answer's header has beside its entries.
+/// The longest key of these tests, and the bytes of an answer's header beside its entries.
 const KEY: usize = 40;
 const HEADER: usize = 64;
 
@@ -25,14 +25,14 @@ fn check(reply: &Reply) {
     let response = Response { number: u64::MAX, by: Some(member(1)), answer: ResponseAnswer::Reply(reply.clone()) };
     let encoded = encode_response(&response).unwrap();
     let body: usize = encoded.body.iter().map(Bytes::len).sum();
-    // A scan names the last key once more, by which to go on.
+    // A scan names the last key once more, as the position to go on from.
     assert!(body <= LARGEST.max(ANSWER) + 2 * KEY, "a body of {body} bytes");
     assert!(encoded.header.len() <= ANSWER + HEADER, "a header of {} bytes", encoded.header.len());
 }
 
 fn ask(rig: &mut Rig, query: Query) -> Reply {
     let token = rig.ask(1, query, ReadMode::Eventual, None);
-    let reply = rig.replies.remove(&token).expect("it waits");
+    let reply = rig.replies.remove(&token).expect("no reply");
     check(&reply);
     reply
 }
@@ -58,11 +58,11 @@ fn watched(rig: &mut Rig, prefix: &Bytes, upto: Sequence) -> Vec<(Version, Bytes
     while after < upto {
         let query = Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(after), shown });
         let token = rig.ask(1, query, ReadMode::Eventual, None);
-        // There is nothing more for it.
+        // No more changes.
         let Some(reply) = rig.replies.remove(&token) else { break };
         check(&reply);
         let Reply::Changes(changes) = reply else { panic!("no changes") };
-        assert!((changes.upto, changes.shown) > (after, shown), "it gets nowhere");
+        assert!((changes.upto, changes.shown) > (after, shown), "no progress");
         (after, shown) = (changes.upto, changes.shown);
         all.extend(changes.records.into_iter().map(|record| (record.held.version, record.key, record.held.value)));
     }
@@ -100,7 +100,7 @@ proptest! {
             let token = rig.write(1, Write::Batch(steps.clone()));
             let Reply::Committed(done) = &rig.replies[&token] else { panic!("{:?}", rig.replies[&token]) };
             last = done.version.sequence;
-            // One change for each key, the last one, in the order of the keys.
+            // One change for each key, its last one, in key order.
             let mut changes = BTreeMap::new();
             for step in steps {
                 match step {
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// As large as the defaults allow, and as many.
+/// Values as large, and as many, as the defaults allow.
 #[test]
 fn the_largest_value_and_the_smallest_ones_are_shown() {
     let mut rig = Rig::chain(&[1]);

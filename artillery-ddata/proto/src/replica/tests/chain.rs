@@ -101,7 +101,7 @@ fn a_full_window_refuses_and_reopens() {
     rig.enter_all(&config(1, &[1, 2]));
     rig.settle();
     let large = rig.write(1, Write::Put { key: "k".into(), value: vec![0; 5000].into() });
-    assert!(!rig.replies.contains_key(&large), "the first is let in, however large");
+    assert!(!rig.replies.contains_key(&large), "the first is let in at any size");
     assert!(!rig.replicas[&1].has_room());
     let more = rig.put(1, "k", "v");
     assert_eq!(rig.replies[&more], Reply::Refused(Refusal::Busy));
@@ -120,7 +120,7 @@ fn compare_and_swap_by_version() {
     };
     let create = rig.write(1, cas("k", Version::NONE, "a"));
     let again = rig.write(1, cas("k", Version::NONE, "b"));
-    assert!(!rig.replies.contains_key(&again), "what a failure tells of must be committed first");
+    assert!(!rig.replies.contains_key(&again), "the version that a failure names must be committed first");
     rig.settle();
     let first = rig.committed(create);
     let (at, value) = (Version::new(1, 2), Some("a".into()));
@@ -136,7 +136,7 @@ fn compare_and_swap_by_version() {
 }
 
 #[test]
-fn deletes_leave_nothing_behind() {
+fn deleted_keys_take_no_bytes() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.write(1, Write::Delete { key: "k".into() });
@@ -191,7 +191,7 @@ fn a_gap_is_seen_and_filled() {
 }
 
 #[test]
-fn what_was_lost_last_is_sent_again_on_lossy_links() {
+fn the_last_lost_update_is_sent_again_on_lossy_links() {
     let settings = ReplicaSettings { resend: Some(Duration::from_millis(200)), ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
@@ -219,7 +219,7 @@ fn a_lost_watermark_is_repeated_until_echoed() {
     rig.committed(put);
     rig.heartbeat();
     rig.settle();
-    assert!(rig.replicas.values().all(|replica| replica.next_tick().is_none()), "then all is quiet");
+    assert!(rig.replicas.values().all(|replica| replica.next_tick().is_none()), "then no member waits");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn an_unknown_kind_of_update_stops_the_member() {
 }
 
 #[test]
-fn strangers_and_other_chains_are_not_heard() {
+fn frames_of_strangers_and_other_chains_are_ignored() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "1");
     rig.transmit();
@@ -311,7 +311,7 @@ fn the_backlog_is_bounded() {
 }
 
 #[test]
-fn classic_reads_are_the_tails() {
+fn classic_reads_are_served_by_the_tail() {
     let mut rig = Rig::new(&[1, 2], &ReplicaSettings::default());
     let mut classic = (*config(1, &[1, 2])).clone();
     classic.mode = Mode::Classic;

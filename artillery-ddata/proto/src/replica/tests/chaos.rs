@@ -16,7 +16,7 @@ use crate::{ChainMember, Epoch, Role, Version, api::*, types::update::RequestKey
 const NODES: [u8; 5] = [1, 2, 3, 4, 5];
 const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-/// What went wrong.
+/// A broken promise, in words.
 type Broken = String;
 
 struct World {
@@ -29,11 +29,11 @@ struct World {
     number: u64,
     next_value: u64,
     committed: BTreeMap<Sequence, Version>,
-    /// Up to where each member was compared with that.
+    /// The sequence up to which each member was compared with that.
     agreed: BTreeMap<u8, Sequence>,
     /// The newest committed update of each key.
     newest: BTreeMap<Bytes, Sequence>,
-    /// What was known to be committed of its key when a read began.
+    /// The newest update of its key that was known to be committed when a read began.
     reads: BTreeMap<u64, (Bytes, Sequence)>,
     checked: usize,
     events: usize,
@@ -148,7 +148,7 @@ impl World {
         self.newest.get(key).copied().unwrap_or_default()
     }
 
-    /// What a read may not have found: `floor` was committed before it began.
+    /// A read must not find less than `floor`, which was committed before it began.
     fn check_read(&self, key: &Bytes, floor: Sequence, held: Option<&crate::store::Held>) -> Result<(), Broken> {
         let found = held.map_or(Sequence::ZERO, |held| held.version.sequence);
         // An absent key may have been deleted at any time since.
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// Removes a member, or moves it out to catch up, or lets another one join, or has the serving ones change places.
+    /// Removes a member, moves it out to catch up, lets another one join, or reorders the serving members.
     fn reconfigure(&mut self) {
         let mut members = self.config.members.clone();
         let serving = self.config.serving().count();
@@ -235,7 +235,7 @@ impl World {
                 let moved = members.remove(at);
                 members.push(ChainMember { role: Role::Syncing, ..moved });
                 self.settle_config(members);
-                // It is fenced first.
+                // The member is fenced first.
                 self.rig.enter(&[n_of(moved.id)], &self.config.clone());
             }
             3 if members[at].role == Role::Syncing || serving > 1 => {
@@ -254,7 +254,7 @@ impl World {
     fn observe(&mut self) -> Result<(), Broken> {
         for (n, replica) in &self.rig.replicas {
             let known = self.agreed.insert(*n, replica.watermark).unwrap_or_default();
-            // One that begins anew is looked at from the beginning.
+            // A member that begins anew is compared from its beginning.
             let from = if known > replica.watermark { 1 } else { known.0 + 1 };
             for version in (from..=replica.watermark.0).map(|sequence| replica.history.version_at(Sequence(sequence))) {
                 let Some(version) = version else { return Err(format!("{n} has a hole below its watermark")) };
@@ -308,7 +308,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever is said to have been taken away was there.
+    /// A value that is reported as taken away was there.
     fn check_taken(&self, result: &Computed) -> Result<(), Broken> {
         let Computed::Took(Some((version, value))) = result else { return Ok(()) };
         let made = |update: &Update| update.changes.iter().any(|change| change.value.as_ref() == Some(value));
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Heals everything, and compares all members with each other and with what was committed.
+    /// Heals all links, and compares all members with each other and with the committed updates.
     fn finish(&mut self) -> Result<(), Broken> {
         for (a, b) in std::mem::take(&mut self.down) {
             self.rig.join_link(a, b);
@@ -393,9 +393,9 @@ proptest! {
     }
 }
 
-/// The runs reach what they are to test.
+/// The runs reach the cases that they are to test.
 #[test]
-fn the_runs_go_through_everything() {
+fn the_runs_reach_promotions_snapshots_and_commits() {
     let (mut promotions, mut snapshots, mut committed) = (0, 0, 0);
     for seed in 0..20 {
         let world = run(seed, 700, |_| ()).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));

@@ -1,4 +1,4 @@
-//! What a cut and a wipe cost, and joiners that clear their store before they take in a snapshot.
+//! The cost of a cut and of a wipe, and joiners that clear their store before they take in a snapshot.
 
 use bytes::Bytes;
 
@@ -26,8 +26,8 @@ fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
     rig.write(n, Write::Put { key, value: value.into() });
 }
 
-/// A member that leaves with 40 keys and returns when the backlog holds its place no longer. One of the keys was deleted
-/// meanwhile, and every other one written.
+/// A member that leaves with 40 keys and returns when the backlog holds its place no longer. One of the keys was
+/// deleted meanwhile, and every other one written.
 fn returns(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { backlog: 300, ..settings.clone() });
     rig.enter_all(&config(1, &[1, 2, 3]));
@@ -44,7 +44,7 @@ fn returns(settings: &ReplicaSettings) -> Rig {
     rig
 }
 
-/// Lets what is on its way arrive, a frame of each link, until the joiner is being cleared.
+/// Delivers frames, one of each link in turn, until the joiner clears its store.
 fn begin_clearing(rig: &mut Rig) {
     for _ in 0..100 {
         if rig.replicas[&3].is_clearing() {
@@ -59,7 +59,7 @@ fn begin_clearing(rig: &mut Rig) {
     panic!("no snapshot has begun");
 }
 
-/// What the joiner was seen to hold, whenever it was cleared by one step more.
+/// The number of keys at the joiner after each step of clearing.
 fn clear(rig: &mut Rig) -> Vec<usize> {
     let mut held = vec![rig.contents(3).len()];
     while rig.replicas[&3].is_clearing() {
@@ -78,7 +78,7 @@ fn a_joiner_clears_its_store_a_few_keys_at_a_time() {
     assert_eq!(clear(&mut rig), [36, 32, 28, 24, 20, 16, 12, 8, 4, 0]);
     assert!(!rig.replicas[&3].is_behind());
     comes_in(&mut rig);
-    assert_eq!(rig.contents(3).len(), 39, "what was deleted stays so");
+    assert_eq!(rig.contents(3).len(), 39, "the deleted key stays deleted");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_source_waits_until_its_joiner_has_cleared_its_store() {
         rig.run(1, 2);
         rig.run(3, 2);
         rig.transmit();
-        assert_eq!(parts(&rig, 2, 3).len(), 0, "nothing would be taken in");
+        assert_eq!(parts(&rig, 2, 3).len(), 0, "the joiner would take in no part");
         while rig.deliver(2, 3) {}
     }
     assert!(rig.replicas[&3].is_clearing());
@@ -103,10 +103,10 @@ fn a_source_waits_until_its_joiner_has_cleared_its_store() {
 }
 
 #[test]
-fn parts_that_come_early_come_again() {
+fn early_parts_are_sent_again() {
     let mut rig = returns(&by(1));
     begin_clearing(&mut rig);
-    // On a new connection the source goes on from where the joiner says that it stands.
+    // On a new connection the source goes on from the joiner's position.
     rig.cut_link(2, 3);
     rig.join_link(2, 3);
     rig.run(3, 2);
@@ -119,7 +119,7 @@ fn parts_that_come_early_come_again() {
 }
 
 #[test]
-fn an_epoch_that_ends_while_a_joiner_clears_its_store_ends_in_the_same_state() {
+fn an_epoch_may_end_while_a_joiner_clears_its_store() {
     let mut rig = returns(&by(1));
     begin_clearing(&mut rig);
     rig.enter_all(&joining(4, &[1, 2], 3));
@@ -128,7 +128,7 @@ fn an_epoch_that_ends_while_a_joiner_clears_its_store_ends_in_the_same_state() {
 }
 
 #[test]
-fn parts_that_are_taken_in_early_would_be_cleared_too() {
+fn early_parts_would_be_cleared_without_the_guard() {
     let whole = |guards| {
         let mut rig = returns(&ReplicaSettings { guards, ..by(1) });
         begin_clearing(&mut rig);
@@ -141,7 +141,7 @@ fn parts_that_are_taken_in_early_would_be_cleared_too() {
     assert!(!whole(Guards::without(Mutant::TakeWhileClearing)));
 }
 
-/// A chain in which 2 is the head and 1 holds three updates more, of its own epoch.
+/// A chain in which 2 is the head, and 1 holds four further updates of an earlier epoch.
 fn ahead(keys: u64) -> Rig {
     let mut rig = Rig::chain_with(&[1, 2], || MemoryStore::with_seed(1));
     (0..keys).for_each(|n| put(&mut rig, 1, key(n), "old"));
@@ -156,7 +156,7 @@ fn ahead(keys: u64) -> Rig {
 }
 
 #[test]
-fn a_cut_costs_by_what_it_drops() {
+fn the_cost_of_a_cut_is_that_of_the_dropped_updates() {
     let [few, many] = [100, 2_000].map(|keys| {
         let mut rig = ahead(keys);
         let cost = work::of(|| rig.settle());

@@ -1,4 +1,4 @@
-//! Many keys at one point of the history, scans, snapshots, bounded reads and the floors of sessions.
+//! Reads of many keys at one point of the history, scans, snapshots, bounded reads and the floors of sessions.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn a_batch_is_seen_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_scan_goes_on_where_it_was() {
+fn a_scan_goes_on_behind_its_last_key() {
     let mut rig = Rig::chain(&[1, 2]);
     for key in ["x/1", "x/2", "x/3", "x/4", "y/1", "w"] {
         rig.put(1, key, "v");
@@ -82,7 +82,7 @@ fn a_scan_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_scan_meets_no_pending_version() {
+fn a_scan_shows_no_pending_version() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "a", "old");
     rig.settle();
@@ -145,11 +145,11 @@ fn snapshots_fail_before_writes_do() {
     for _ in 0..700 {
         rig.heartbeat();
     }
-    assert_eq!(rig.replicas[&1].status().snapshots, 0, "nobody came back");
+    assert_eq!(rig.replicas[&1].status().snapshots, 0, "no page was asked for in time");
     for _ in 0..65 {
         rig.ask(1, scan("", None, 1, Snapshot::Begin), ReadMode::Strong, None);
     }
-    assert_eq!(rig.replicas[&1].status().snapshots, 64, "there are only so many");
+    assert_eq!(rig.replicas[&1].status().snapshots, 64, "their number is limited");
 }
 
 /// A chain of three whose middle holds two pending versions of "k" above a committed one.
@@ -166,7 +166,7 @@ fn two_ahead() -> Rig {
 }
 
 #[test]
-fn a_bounded_read_counts_what_is_pending() {
+fn a_bounded_read_counts_pending_versions() {
     let mut rig = two_ahead();
     let age = Duration::from_secs(10);
     let enough = rig.read(2, "k", ReadMode::Bounded { versions: 2, age });
@@ -184,7 +184,7 @@ fn a_bounded_read_shows_how_far_it_may_be_behind() {
     let age = Duration::from_millis(50);
     rig.now = rig.now + Duration::from_secs(1);
     let old = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
-    assert!(!rig.replies.contains_key(&old), "nothing was heard for a second");
+    assert!(!rig.replies.contains_key(&old), "no renewal for a second");
     rig.settle();
     assert_eq!(rig.found(old).2, ReadPath::Query);
     rig.put(1, "k", "three");
@@ -198,13 +198,13 @@ fn a_bounded_read_shows_how_far_it_may_be_behind() {
 }
 
 #[test]
-fn a_session_never_sees_less_than_it_saw() {
+fn a_session_never_goes_back() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let put = rig.put(1, "k", "v");
     rig.run(1, 2);
     rig.run(2, 3);
     rig.transmit();
-    // The head hears of the commit; the middle doesn't.
+    // The head learns of the commit; the middle doesn't.
     while rig.deliver(3, 1) {}
     let floor = rig.committed(put).sequence;
     let eventual = rig.ask(2, Query::Key("k".into()), ReadMode::Eventual, Some(floor));

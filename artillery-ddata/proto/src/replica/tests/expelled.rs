@@ -1,10 +1,10 @@
-//! Out of the chain, and back.
+//! Removal from the chain, and return.
 
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*};
 
 #[test]
-fn an_expelled_member_serves_nothing_strong() {
+fn an_expelled_member_serves_no_strong_reads() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "old");
     rig.beat(1);
@@ -12,7 +12,7 @@ fn an_expelled_member_serves_nothing_strong() {
     let parked = rig.read(1, "k", ReadMode::Strong);
     rig.input(1, ReplicaInput::Expelled(Epoch(2)));
     assert_eq!(rig.local(1, "k"), Err(NotLocal::NotHere));
-    assert_eq!(rig.replies[&waiting], Reply::Expired, "nobody knows what becomes of it");
+    assert_eq!(rig.replies[&waiting], Reply::Expired, "its outcome is unknown");
     assert_eq!(rig.replies[&parked], Reply::Refused(Refusal::NoChain));
     for mode in [ReadMode::Strong, ReadMode::ThroughChain] {
         let read = rig.read(1, "k", mode);
@@ -23,13 +23,13 @@ fn an_expelled_member_serves_nothing_strong() {
     let eventual = rig.read(1, "k", ReadMode::Eventual);
     assert_eq!(rig.found(eventual), (Some("new".into()), false, ReadPath::Local));
     let floor = rig.ask(1, Query::Key("k".into()), ReadMode::Eventual, Some(Sequence(9)));
-    assert_eq!(rig.replies[&floor], Reply::Refused(Refusal::NoChain), "it will never be there");
+    assert_eq!(rig.replies[&floor], Reply::Refused(Refusal::NoChain), "the member will never reach it");
     assert_eq!(rig.status(1).expelled, Some(Epoch(2)));
     assert_eq!(rig.replicas[&1].next_tick(), None);
 }
 
 #[test]
-fn an_expelled_member_hears_nobody() {
+fn an_expelled_member_ignores_and_sends_no_frames() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.transmit();
@@ -43,7 +43,7 @@ fn an_expelled_member_hears_nobody() {
     }
     assert_eq!(rig.last(2), Version::NONE);
     rig.transmit();
-    assert!(rig.controls(2, 3).is_empty(), "nor does it speak");
+    assert!(rig.controls(2, 3).is_empty(), "and it sends none");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     rig.put(1, "k", "1");
     rig.beat(1);
     rig.put(1, "k", "2");
-    // It hears of the update and not of its commit.
+    // It gets the update, and doesn't learn of its commit.
     rig.run(1, 2);
     rig.input(2, ReplicaInput::Expelled(Epoch(2)));
     rig.enter(&[1, 3], &config(2, &[1, 3]));

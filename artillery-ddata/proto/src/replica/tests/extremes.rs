@@ -1,4 +1,5 @@
-//! Numbers of requests come from outside. By none of them does a member panic or halt, and each request is answered.
+//! Numbers in requests come from outside. Under any of them a member neither panics nor halts, and answers each
+//! request.
 
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     ]
 }
 
-/// A request to one of three members, its deadline, and whether the chain comes to rest before the next one.
+/// A request to one of three members, its deadline, and whether all frames are delivered before the next one.
 type Request = (u8, Asked, u64, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Request>> {
@@ -134,7 +135,7 @@ fn ask(rig: &mut Rig, n: u8, token: Token, asked: Asked, deadline: Timestamp) {
     rig.input(n, input);
 }
 
-/// Long after every deadline of which there is an end.
+/// Moves the time to its end, behind every deadline.
 fn end(rig: &mut Rig) {
     rig.settle();
     rig.now = Timestamp::MAX;

@@ -1,4 +1,4 @@
-//! Snapshots of keys that change while they are on their way.
+//! Snapshots of keys that change while the snapshot is sent.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// The history from before the snapshot is gone, what comes beside it isn't.
+/// A backlog without the history from before the snapshot, but with the updates beside it.
 fn settings() -> ReplicaSettings {
     ReplicaSettings { backlog: 2000, ..small() }
 }
@@ -33,7 +33,7 @@ fn delete(rig: &mut Rig, key: &'static str) {
     write(rig, Write::Delete { key: key.into() });
 }
 
-/// Some parts have come; then keys are overwritten, deleted and added, before the joiner's mark and behind it.
+/// Some parts have come. Then keys are overwritten, deleted and added, before the joiner's mark and behind it.
 fn half_way(rig: &mut Rig) {
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
@@ -47,7 +47,7 @@ fn half_way(rig: &mut Rig) {
     rig.frames = usize::MAX;
 }
 
-/// Delivers what lies between source and joiner, but updates are lost.
+/// Delivers all frames between source and joiner, except for updates, which are lost.
 fn lose_updates(rig: &mut Rig) {
     for _ in 0..100 {
         rig.transmit();
@@ -74,7 +74,7 @@ fn the_source_keeps_one_version_of_each_key() {
 }
 
 #[test]
-fn a_joiner_is_not_whole_before_it_holds_what_the_parts_show() {
+fn a_joiner_is_not_whole_before_it_holds_the_updates_of_the_parts() {
     let mut rig = filled(&settings());
     half_way(&mut rig);
     lose_updates(&mut rig);
@@ -87,13 +87,13 @@ fn a_joiner_is_not_whole_before_it_holds_what_the_parts_show() {
         assert_eq!(rig.replies[&read], Reply::Refused(Refusal::NoChain));
     }
     assert!(rig.promotions.is_empty());
-    // Then the joiner sees that it has missed something.
+    // Then the joiner detects the gap.
     put(&mut rig, "key/04", "last");
     comes_in(&mut rig);
 }
 
 #[test]
-fn whoever_is_not_whole_begins_anew_in_another_epoch() {
+fn a_joiner_that_is_not_whole_begins_anew_in_another_epoch() {
     let mut rig = filled(&settings());
     half_way(&mut rig);
     lose_updates(&mut rig);
@@ -132,8 +132,8 @@ fn large(byte: u8) -> Bytes {
     vec![byte; 5000].into()
 }
 
-/// The link breaks in the middle of the first of two large values, when the source has sent everything. Then the first one
-/// changes.
+/// The link breaks in the middle of the first of two large values, when the source has sent everything. Then the first
+/// one changes.
 fn broken_within(change: impl FnOnce(&mut Rig)) {
     let mut rig = filled(&ReplicaSettings { backlog: 12_000, ..small() });
     put(&mut rig, "key/15", large(2));
@@ -179,7 +179,7 @@ fn the_next_value_may_be_large_and_older() {
 }
 
 #[test]
-fn all_keys_behind_a_piece_may_go() {
+fn all_keys_behind_a_piece_may_be_deleted() {
     broken_within(|rig| {
         for key in [
             "key/10", "key/11", "key/12", "key/13", "key/14", "key/15", "key/16", "key/17", "key/18", "key/19",
@@ -191,8 +191,8 @@ fn all_keys_behind_a_piece_may_go() {
 }
 
 #[test]
-fn a_large_value_that_changes_all_the_time_gets_through() {
-    // Updates don't get in the way: there is no room for them.
+fn a_large_value_that_keeps_changing_is_transferred() {
+    // The joiner has no room for updates, so none come in between.
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 100, ..small() });
     for replica in rig.replicas.values_mut() {
         replica.settings.backlog = 1 << 20;
@@ -203,9 +203,9 @@ fn a_large_value_that_changes_all_the_time_gets_through() {
     let mut n = 0;
     while !has_ended(&rig) && rig.status(3).resyncs_full == 0 {
         n += 1;
-        assert!(n < 200, "it never gets through");
+        assert!(n < 200, "it is never transferred");
         put(&mut rig, "key/10", large(n));
-        // Two frames at most, and whatever is said beside them.
+        // Two frames at most, and the controls beside them.
         while rig.deliver(2, 3) {}
     }
     assert!(n > 10, "it changed while its pieces came");
@@ -214,7 +214,8 @@ fn a_large_value_that_changes_all_the_time_gets_through() {
     rig.assert_same(2, 3);
 }
 
-/// A joiner that has come through a snapshot, whose source was to take `key` away when half of it was there, and is alone then.
+/// Half-way through a snapshot, a request takes `key` away. Afterwards the joiner is alone. The replies to the request,
+/// at the source and of a retry at the joiner.
 fn taken_meanwhile(before: impl FnOnce(&mut Rig), key: &'static str, after: impl FnOnce(&mut Rig)) -> (Reply, Reply) {
     let mut rig = filled(&settings());
     let session = rig.session(1);
@@ -245,25 +246,25 @@ fn took(reply: &Reply) -> &Computed {
 }
 
 #[test]
-fn a_taken_value_that_never_came_is_forgotten_and_no_other_one() {
-    // Its part is made when it is gone.
+fn only_a_taken_value_that_never_came_is_forgotten() {
+    // The key's part is made after the value was taken away.
     let (first, again) = taken_meanwhile(|_| (), "key/20", |_| ());
     let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
     assert_eq!(*took(&again), Computed::TookForgotten(version));
-    // When there is another one.
+    // The key's part is made when it has another value.
     let (first, again) =
         taken_meanwhile(|rig| put(rig, "key/20", "taken"), "key/20", |rig| put(rig, "key/20", "another"));
     let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
     assert_eq!(*took(&again), Computed::TookForgotten(version));
-    // Its part was there before.
+    // The key's part came before.
     let (first, again) = taken_meanwhile(|_| (), "key/01", |rig| put(rig, "key/01", "another"));
     assert!(matches!(took(&first), Computed::Took(Some(_))));
     assert_eq!(took(&first), took(&again));
-    // It came as an update.
+    // The value came as an update.
     let (first, again) = taken_meanwhile(|rig| put(rig, "key/01", "taken"), "key/01", |_| ());
     assert!(matches!(took(&first), Computed::Took(Some((_, value))) if value == "taken"));
     assert_eq!(took(&first), took(&again));
-    // There was none.
+    // The key had no value.
     let (first, again) = taken_meanwhile(|rig| delete(rig, "key/20"), "key/20", |rig| put(rig, "key/20", "later"));
     assert_eq!((took(&first), took(&again)), (&Computed::Took(None), &Computed::Took(None)));
 }

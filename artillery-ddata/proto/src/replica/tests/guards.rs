@@ -1,4 +1,4 @@
-//! Guards whose absence only an unlikely course of events shows: each of them once with the guard and once without.
+//! Guards whose absence only an unlikely order of events shows. Each case runs with the guard and without it.
 
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*, guards::Mutant};
@@ -7,7 +7,7 @@ fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
     Rig::new(nodes, &ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() })
 }
 
-/// Four members, of which the last has committed an update that the second and third don't know to be. It is gone.
+/// Four members. The last one has committed an update of whose commit the second and third don't know. It is removed.
 fn tail_lost(mutant: Option<Mutant>) -> Rig {
     let mut rig = rig(&[1, 2, 3, 4, 5], mutant);
     rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
@@ -23,7 +23,7 @@ fn tail_lost(mutant: Option<Mutant>) -> Rig {
 }
 
 #[test]
-fn a_tail_that_is_not_open_would_answer_from_the_watermark_it_brought_along() {
+fn an_unopened_tail_would_answer_from_an_old_watermark() {
     let read = |mutant| {
         let mut rig = tail_lost(mutant);
         rig.enter(&[2, 3], &config(2, &[1, 2, 3]));
@@ -32,11 +32,11 @@ fn a_tail_that_is_not_open_would_answer_from_the_watermark_it_brought_along() {
         rig.replies.get(&read).map(|_| rig.found(read).0)
     };
     assert_eq!(read(None), None, "it waits for the head to enter");
-    assert_eq!(read(Some(Mutant::AnswerBeforeOpen)), Some(None), "what was committed is gone");
+    assert_eq!(read(Some(Mutant::AnswerBeforeOpen)), Some(None), "a committed update is missing");
 }
 
 #[test]
-fn a_tail_that_is_not_open_would_promote_who_lacks_what_was_committed() {
+fn an_unopened_tail_would_promote_a_joiner_without_committed_updates() {
     let asked = |mutant| {
         let mut rig = rig(&[1, 2, 3, 4, 5], mutant);
         rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
@@ -45,12 +45,12 @@ fn a_tail_that_is_not_open_would_promote_who_lacks_what_was_committed() {
         for link in [(1, 2), (2, 3), (3, 4)] {
             rig.run(link.0, link.1);
         }
-        assert_eq!(rig.watermark(4), 1, "the tail may have shown it to readers, and is gone");
-        rig.put(1, "k", "the head alone has it");
+        assert_eq!(rig.watermark(4), 1, "the removed tail may have shown it to readers");
+        rig.put(1, "k", "only the head has it");
         rig.wire.clear();
         rig.enter(&[1, 2, 3, 5], &joining(2, &[1, 2, 3], 5));
         rig.run(2, 1);
-        // The middle hears that its history is a prefix, and gets nothing of what it lacks: it isn't open.
+        // The middle learns that its history is a prefix, and gets none of the updates that it lacks: it isn't open.
         rig.transmit();
         rig.wire.get_mut(&(1, 2)).unwrap().retain(|frame| matches!(frame.message, ChainMessage::Control(_)));
         while rig.deliver(1, 2) {}
@@ -82,13 +82,13 @@ fn a_read_that_waits_on_would_be_answered_in_another_role() {
 }
 
 #[test]
-fn a_newer_epochs_watermark_would_commit_what_nobody_else_has() {
+fn a_newer_epochs_watermark_would_commit_a_lost_update() {
     let written = |mutant| {
         let mut rig = rig(&[1, 2, 3], mutant);
         rig.enter_all(&config(1, &[1, 2, 3]));
         rig.settle();
-        let lost = rig.put(1, "k", "nobody else has it");
-        // The others go on without it, and it hasn't heard of that.
+        let lost = rig.put(1, "k", "no other member has it");
+        // The others go on in an epoch without it, of which it doesn't know.
         rig.enter(&[2, 3], &joining(2, &[2, 3], 1));
         rig.wire.clear();
         rig.put(2, "k", "another");
@@ -100,7 +100,7 @@ fn a_newer_epochs_watermark_would_commit_what_nobody_else_has() {
 }
 
 #[test]
-fn an_answer_of_another_epoch_would_show_what_is_superseded() {
+fn an_answer_of_another_epoch_would_show_a_superseded_value() {
     let read = |mutant| {
         let mut rig = rig(&[1, 2, 3], mutant);
         rig.enter_all(&config(1, &[1, 2, 3]));
@@ -109,7 +109,7 @@ fn an_answer_of_another_epoch_would_show_what_is_superseded() {
         rig.beat(2);
         // Without a lease a member asks the tail before it serves a strong read.
         rig.input(2, ReplicaInput::Lease(Timestamp::ZERO));
-        // The others move it out to catch up, and it hasn't heard of that.
+        // The others move it out to catch up, of which it doesn't know.
         rig.enter(&[1, 3], &joining(2, &[1, 3], 2));
         rig.beat(1);
         let new = rig.put(1, "k", "new");
@@ -119,6 +119,6 @@ fn an_answer_of_another_epoch_would_show_what_is_superseded() {
         rig.beat(2);
         rig.replies.get(&read).map(|_| rig.found(read).0)
     };
-    assert_eq!(read(None), None, "it waits until it has heard of the new epoch");
+    assert_eq!(read(None), None, "it waits until it learns of the new epoch");
     assert_eq!(read(Some(Mutant::TakeAnyAnswer)), Some(Some("old".into())), "a newer value is committed");
 }

@@ -52,7 +52,7 @@ fn walk(rig: &mut Rig, members: &[u8], limit: u32, mut meanwhile: impl FnMut(&mu
 }
 
 #[test]
-fn any_member_goes_on_where_another_was() {
+fn any_member_goes_on_from_the_cursor_of_another() {
     let mut rig = filled(Rig::chain(&[1, 2, 3]));
     let mut expected = NAMES.map(Bytes::from);
     expected.sort_by_key(|key| position(key));
@@ -65,7 +65,7 @@ fn any_member_goes_on_where_another_was() {
 }
 
 #[test]
-fn what_stays_is_met_while_others_come_and_go() {
+fn keys_that_stay_are_shown_while_others_come_and_go() {
     let mut rig = filled(Rig::chain(&[1, 2, 3]));
     let found = walk(&mut rig, &[3, 2], 2, |rig, turn| {
         let (gone, new) = (["a", "b", "c", "d"][turn % 4], ["x", "y", "z"][turn % 3]);
@@ -76,7 +76,7 @@ fn what_stays_is_met_while_others_come_and_go() {
     assert!(NAMES[4..].iter().all(|name| found.contains(name.as_bytes())), "{found:?}");
 }
 
-/// Three positions for all keys: a page never ends between two of one, and a cursor is one of the three.
+/// All keys have three positions. A page never ends between two keys of one position, and a cursor is one of the three.
 #[test]
 fn keys_of_one_position_stay_together() {
     let coarse = || MemoryStore::with_seed(1).with_positions(|key| u64::MAX - 2 + u64::from(key[0]) % 3, 1 << 10);
@@ -91,7 +91,7 @@ fn keys_of_one_position_stay_together() {
 }
 
 #[test]
-fn a_member_that_does_not_know_the_order_yet_says_so() {
+fn a_member_without_hash_order_says_so() {
     let slow = || MemoryStore::with_seed(1).with_positions(position, 5);
     let mut rig = filled(Rig::chain_with(&[1, 2], slow));
     for (from, next) in [(0, 1), (1, 1)] {
@@ -99,11 +99,11 @@ fn a_member_that_does_not_know_the_order_yet_says_so() {
         assert_eq!((page.keys, page.next), (Vec::new(), next));
     }
     assert_eq!(ask(&mut rig, 2, 1, 9).keys.len(), 9);
-    assert_eq!(walk(&mut rig, &[1], 5, |_, _| {}).len(), 12, "the others make it for themselves");
+    assert_eq!(walk(&mut rig, &[1], 5, |_, _| {}).len(), 12, "each member builds its own order");
 }
 
 #[test]
-fn a_page_meets_no_pending_key() {
+fn a_page_shows_no_pending_key() {
     let mut rig = filled(Rig::chain(&[1, 2, 3]));
     rig.put(1, "new", "v");
     rig.write(1, Write::Delete { key: "a".into() });

@@ -1,4 +1,4 @@
-//! Writes that come to more than they look like.
+//! Writes whose updates are larger than the requests.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::{api::*, types::update::RequestKey};
 
 const VALUE: usize = 1000;
 
-/// A head, perhaps with others behind it, that puts a hundred bytes together at a time.
+/// A head, perhaps with others behind it, that puts a hundred bytes together in one step.
 fn chain(nodes: &[u8]) -> Rig {
     let settings = ReplicaSettings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..ReplicaSettings::default() };
     let mut rig = Rig::new(nodes, &settings);
@@ -28,7 +28,7 @@ fn head(rig: &mut Rig) -> &mut Replica {
     rig.replicas.get_mut(&1).unwrap()
 }
 
-/// Steps until nothing is put off.
+/// The number of steps until no work is put off.
 fn steps(rig: &mut Rig) -> usize {
     let now = rig.now;
     let mut steps = 0;
@@ -45,12 +45,12 @@ fn length(rig: &Rig, n: u8, key: &str) -> usize {
 }
 
 #[test]
-fn a_value_is_put_together_in_steps_once_however_often_it_is_appended_to() {
+fn a_value_is_put_together_once_in_steps() {
     let mut rig = chain(&[1, 2]);
     let batch = rig.write(1, Write::Batch(vec![append("a"); 64]));
     assert!(head(&mut rig).is_behind() && !head(&mut rig).has_room());
     let other = rig.put(1, "k", "v");
-    assert_eq!(rig.replies[&other], Reply::Refused(Refusal::Busy), "the place behind it isn't given away");
+    assert_eq!(rig.replies[&other], Reply::Refused(Refusal::Busy), "the next place in the history is reserved");
     let read = rig.ask(1, Query::Key("a".into()), ReadMode::Eventual, None);
     assert!(rig.replies.contains_key(&read), "reads go on");
     let steps = steps(&mut rig);
@@ -61,7 +61,7 @@ fn a_value_is_put_together_in_steps_once_however_often_it_is_appended_to() {
 }
 
 #[test]
-fn a_write_that_is_being_put_together_is_given_up_with_its_epoch() {
+fn a_write_that_is_being_put_together_ends_with_its_epoch() {
     let mut rig = chain(&[1, 2]);
     let given_up = rig.write(1, Write::Append { key: "a".into(), value: "!".into() });
     rig.enter_all(&config(2, &[1, 2]));
@@ -76,7 +76,7 @@ fn a_write_that_is_being_put_together_is_given_up_with_its_epoch() {
 }
 
 #[test]
-fn what_comes_to_too_much_is_refused_on_record() {
+fn a_too_large_update_is_refused_on_record() {
     let mut rig = chain(&[1]);
     let opened = rig.write(1, Write::OpenSession);
     let Reply::Committed(WriteReply { version: session, .. }) = rig.replies[&opened] else { panic!("no session") };
@@ -89,8 +89,8 @@ fn what_comes_to_too_much_is_refused_on_record() {
     for write in [write(Write::Batch(vec![append("a"), append("b"), append("c")])), write(Write::Resolve)] {
         rig.input(1, write);
         assert_eq!(rig.replies.remove(&70), Some(refused.clone()));
-        assert!(!head(&mut rig).is_behind(), "nothing was copied");
-        assert_eq!(head(&mut rig).history().len(), last + 1, "it has a record, and one alone");
+        assert!(!head(&mut rig).is_behind(), "no value was copied");
+        assert_eq!(head(&mut rig).history().len(), last + 1, "it has exactly one record");
     }
     assert_eq!(length(&rig, 1, "a"), VALUE);
     let two = rig.write(1, Write::Batch(vec![append("a"), append("b")]));
@@ -101,19 +101,19 @@ fn what_comes_to_too_much_is_refused_on_record() {
 }
 
 #[test]
-fn of_large_writes_there_are_few_under_way() {
+fn few_large_writes_are_under_way() {
     let mut rig = chain(&[1, 2]);
     let put = |len: usize| Write::Put { key: "k".into(), value: Bytes::from(vec![0; len]) };
     assert!(head(&mut rig).has_room_for_large());
     rig.write(1, put(VALUE / 2));
-    assert!(head(&mut rig).has_room_for_large(), "there is half a quarter left");
+    assert!(head(&mut rig).has_room_for_large(), "half of the quarter is left");
     rig.write(1, put(VALUE / 2));
     assert!(!head(&mut rig).has_room_for_large() && head(&mut rig).has_room());
     rig.settle();
     for _ in 0..6 {
         rig.write(1, put(VALUE / 10));
     }
-    assert!(head(&mut rig).has_room_for_large(), "however many small ones there are, one has its turn");
+    assert!(head(&mut rig).has_room_for_large(), "one large write may come, however many small ones there are");
     rig.write(1, put(VALUE / 2));
     assert!(!head(&mut rig).has_room_for_large() && head(&mut rig).has_room());
 }

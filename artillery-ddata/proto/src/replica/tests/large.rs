@@ -21,7 +21,7 @@ fn chain_with(nodes: &[u8], settings: ReplicaSettings) -> Rig {
     rig
 }
 
-/// A chain whose head has taken in a large value, and has sent so many pieces of it that arrived.
+/// A chain whose head has ordered a large value, and `arrived` pieces of it have come to the middle.
 fn sending(nodes: &[u8], arrived: usize) -> Rig {
     let mut rig = chain(nodes);
     rig.put(1, "k", LARGE);
@@ -42,20 +42,20 @@ fn pieces(rig: &Rig, from: u8, to: u8) -> Vec<&Chunk> {
         .collect()
 }
 
-/// Hands over frames to the next member until so many of them were pieces.
+/// Delivers frames to the next member until `count` pieces have come.
 fn deliver_pieces(rig: &mut Rig, from: u8, to: u8, count: usize) {
     let before = pieces(rig, from, to).len();
     while before - pieces(rig, from, to).len() < count {
-        assert!(rig.deliver(from, to), "there are so many");
+        assert!(rig.deliver(from, to), "there are too few pieces");
     }
 }
 
-/// What a member serves of the key.
+/// The value of the key at a member.
 fn value(rig: &Rig, n: u8) -> bytes::Bytes {
     rig.local(n, "k").unwrap().unwrap().value.unwrap()
 }
 
-/// The middle of three has two pieces of a large value and has handed them on; nothing is on its way.
+/// The middle of three has two pieces of a large value and has handed them on. No frame is on its way.
 fn halfway() -> Rig {
     let mut rig = sending(&[1, 2, 3], 2);
     rig.run(2, 3);
@@ -94,7 +94,7 @@ fn a_member_hands_on_the_first_piece_before_it_has_the_last() {
 }
 
 #[test]
-fn what_comes_behind_a_large_value_waits_for_it() {
+fn updates_behind_a_large_value_wait_for_it() {
     let mut rig = chain(&[1, 2, 3]);
     rig.put(1, "k", LARGE);
     rig.put(1, "s", "small");
@@ -105,7 +105,7 @@ fn what_comes_behind_a_large_value_waits_for_it() {
 }
 
 #[test]
-fn after_a_broken_connection_sending_goes_on_where_it_was() {
+fn a_broken_connection_resumes_at_the_last_piece() {
     let mut rig = halfway();
     for (n, other) in [(1, 2), (2, 1)] {
         rig.input(n, ReplicaInput::Disconnected(member(other)));
@@ -136,11 +136,11 @@ fn a_lost_piece_is_asked_for() {
     rig.settle();
     assert_eq!(value(&rig, 2), LARGE);
     rig.input(2, ReplicaInput::Receive { from: member(1), frame: lost });
-    assert_eq!(rig.last(2), Version::new(1, 1), "and it changes nothing when it comes late");
+    assert_eq!(rig.last(2), Version::new(1, 1), "a late piece changes nothing");
 }
 
 #[test]
-fn where_nothing_else_tells_the_last_piece_is_sent_again() {
+fn the_last_lost_piece_is_sent_again_on_lossy_links() {
     let mut rig =
         chain_with(&[1, 2], ReplicaSettings { resend: Some(Duration::from_millis(100)), ..ReplicaSettings::default() });
     rig.put(1, "k", LARGE);
@@ -153,7 +153,7 @@ fn where_nothing_else_tells_the_last_piece_is_sent_again() {
     rig.heartbeat();
     rig.transmit();
     let again: Vec<_> = pieces(&rig, 1, 2).iter().map(|piece| piece.part.clone()).collect();
-    assert_eq!(again, [ChunkPart::Behind((count as u64 - 1) * CHUNK as u64)], "only that one");
+    assert_eq!(again, [ChunkPart::Behind((count as u64 - 1) * CHUNK as u64)], "only the last piece");
     rig.settle();
     assert_eq!(rig.watermark(2), 1);
 }
@@ -163,7 +163,7 @@ fn pieces_of_another_update_are_not_mixed_in() {
     let mut rig = sending(&[1, 2], 2);
     let frame = rig.wire[&(1, 2)].front().cloned().unwrap();
     let ChainMessage::Chunk(next) = frame.message.clone() else { panic!("{frame:?} is no piece") };
-    let other = Chunk { version: Version::new(2, 1), bytes: "somebody's".into(), ..next };
+    let other = Chunk { version: Version::new(2, 1), bytes: "a stranger".into(), ..next };
     rig.input(
         2,
         ReplicaInput::Receive { from: member(1), frame: ChainFrame { message: ChainMessage::Chunk(other), ..frame } },

@@ -30,7 +30,7 @@ fn an_epoch_opens_from_head_to_tail() {
 }
 
 #[test]
-fn a_tail_that_is_not_open_commits_and_answers_nothing() {
+fn an_unopened_tail_neither_commits_nor_answers() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.run(1, 2);
@@ -61,11 +61,11 @@ fn a_tail_that_is_not_open_commits_and_answers_nothing() {
 }
 
 #[test]
-fn a_tail_commits_first_what_it_held_when_the_epoch_opened() {
+fn an_opened_tail_first_commits_what_it_held() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.run(1, 2);
-    // The tail is gone; the middle, which holds more than was committed, becomes it.
+    // The tail is removed. The middle, which holds more than was committed, becomes the tail.
     assert_eq!((rig.watermark(2), rig.last(2)), (0, Version::new(1, 1)));
     for n in [1, 2] {
         rig.input(n, ReplicaInput::Enter(config(2, &[1, 2])));
@@ -97,7 +97,7 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
     rig.settle();
     rig.committed(first);
     let lost = rig.put(1, "k", "lost");
-    // The old head has an update that nobody else has. It comes back behind the others.
+    // The old head has an update that no other member has. It comes back behind the others.
     for n in [2, 3] {
         rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
     }
@@ -114,7 +114,7 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
         rig.settle();
         rig.heartbeat();
     }
-    assert_eq!(rig.replies[&lost], Reply::Expired, "nobody can tell it what became of its update");
+    assert_eq!(rig.replies[&lost], Reply::Expired, "the outcome of its update is unknown");
     assert_eq!(rig.last(1), Version::new(2, 2));
     let held = rig.stores[&1].read(ChainId(0), b"k", Sequence::MAX).unwrap().unwrap();
     assert_eq!(held.value.unwrap(), "kept");
@@ -123,12 +123,12 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
 }
 
 #[test]
-fn nothing_committed_is_ever_dropped() {
+fn a_committed_update_is_never_dropped() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "1");
     rig.beat(1);
     rig.enter(&[2], &config(2, &[1, 2]));
-    // What a predecessor that has lost its memory would ask for, and no rule allows.
+    // The cut that a predecessor without its history would ask for. No rule allows it.
     let cut = Truncate { said: Version::new(1, 1), keep: Version::NONE };
     let message = ChainMessage::Control(Control { cut: Some(cut), ..Control::default() });
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(2), index: 2, message };
@@ -161,9 +161,9 @@ fn a_watermark_above_the_history_of_a_serving_member_halts_it() {
     assert!(rig.events.contains(&(3, ReplicaEvent::Halted(halted))));
 }
 
-/// On links that overtake themselves, a member's word of where it stands may be older than the backlog.
+/// On links that reorder frames, a member's position may be older than the backlog.
 #[test]
-fn an_overtaken_position_of_a_serving_member_is_no_news() {
+fn an_old_position_of_a_serving_member_is_ignored() {
     let settings = ReplicaSettings { backlog: 300, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*};
 
-/// A chain of 1 and 2 with one update, and 3 behind it; nobody has said anything in epoch 2.
+/// A chain of 1 and 2 with one update, and 3 behind it. No frame was sent in epoch 2 yet.
 fn joined(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
@@ -32,13 +32,13 @@ fn a_tail_asks_until_the_epoch_ends() {
 }
 
 #[test]
-fn who_is_far_behind_is_not_asked_for() {
+fn a_joiner_far_behind_is_not_promoted() {
     let mut rig = joined(&ReplicaSettings { close_behind: 150, backlog: 1 << 20, ..ReplicaSettings::default() });
     for _ in 0..3 {
         rig.put(1, "k", "more");
     }
     rig.settle_without(&[(2, 3), (3, 2)]);
-    // It says where it stands, and gets nothing yet.
+    // The joiner tells its position, and gets no updates yet.
     rig.settle_without(&[(2, 3)]);
     assert_eq!((rig.watermark(2), rig.promotions.len()), (4, 0), "it commits alone");
     rig.settle();
@@ -46,7 +46,7 @@ fn who_is_far_behind_is_not_asked_for() {
 }
 
 #[test]
-fn what_was_committed_before_comes_first() {
+fn a_joiner_needs_earlier_commits_before_promotion() {
     let mut rig = joined(&ReplicaSettings::default());
     rig.run(3, 2);
     let put = rig.put(1, "k", "2");
@@ -60,7 +60,7 @@ fn what_was_committed_before_comes_first() {
 }
 
 #[test]
-fn a_broken_link_ends_no_waiting() {
+fn a_broken_link_does_not_end_the_wait_for_the_joiner() {
     let mut rig = joined(&ReplicaSettings::default());
     rig.settle();
     rig.cut_link(2, 3);
@@ -99,18 +99,18 @@ fn a_sole_member_that_asked_reads_nothing_through_the_chain_alone() {
     rig.cut_link(1, 2);
     let through = rig.read(1, "k", ReadMode::ThroughChain);
     rig.beat(2);
-    assert!(!rig.replies.contains_key(&through), "the joiner may be tail by now");
+    assert!(!rig.replies.contains_key(&through), "the joiner may be the tail by now");
 }
 
 #[test]
-fn a_tail_that_is_not_open_sends_its_joiner_nothing() {
+fn an_unopened_tail_sends_its_joiner_no_updates() {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
     rig.enter(&[1, 2], &config(1, &[1, 2]));
     rig.put(1, "k", "1");
     rig.beat(1);
     rig.enter(&[2, 3], &joining(2, &[1, 2], 3));
     rig.beat(3);
-    assert_eq!(rig.last(3), Version::NONE, "it doesn't know yet whether its head has the same");
+    assert_eq!(rig.last(3), Version::NONE, "it doesn't know yet whether its history is a prefix of the head's");
     assert_eq!(rig.promotions, []);
     rig.enter(&[1], &joining(2, &[1, 2], 3));
     rig.beat(3);

@@ -31,7 +31,7 @@ fn clean_reads_are_local_everywhere() {
     rig.heartbeat();
     rig.settle();
     rig.transmit();
-    assert!(rig.wire.values().all(|frames| frames.is_empty()), "and nothing is sent for them");
+    assert!(rig.wire.values().all(|frames| frames.is_empty()), "no frame is sent for them");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_dirty_read_is_served_the_committed_version() {
     assert_eq!((status.reads.version_queries, status.reads.shared_queries, status.reads.dirty), (1, 0, 1));
 }
 
-/// Frames between members, the caller's question and answer aside, until a lone read at `n` is answered.
+/// The links of all frames between members until a lone read at `n` is answered.
 fn frames_for_a_read(rig: &mut Rig, n: u8) -> Vec<(u8, u8)> {
     rig.transmit();
     rig.wire.clear();
@@ -73,7 +73,7 @@ fn frames_for_a_read(rig: &mut Rig, n: u8) -> Vec<(u8, u8)> {
         frames.push(next);
     }
     rig.transmit();
-    assert!(rig.wire.values().all(|lies| lies.is_empty()), "and nothing behind it");
+    assert!(rig.wire.values().all(|lies| lies.is_empty()), "no frame follows");
     frames
 }
 
@@ -115,12 +115,12 @@ fn one_query_answers_all_that_waited_before_it() {
     assert!(rig.replies.contains_key(&late));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries), (2, 9));
-    // Ten shared the first, more than eight and no more than sixteen.
+    // Ten reads shared the first answer: more than eight, and no more than sixteen.
     assert_eq!(status.reads.readers, [1, 0, 0, 0, 1, 0, 0, 0, 0]);
 }
 
-/// Two updates of "k" lie between middle and tail, a read at the middle has seen the second; of the updates only the
-/// first gets through, and of the query nothing, after `before` was called with its frame.
+/// Two updates of "k" are on their way from middle to tail, and a read at the middle has seen the second. Of the
+/// updates only the first gets through, and of the query nothing, after `before` was called with its frame.
 fn half_of_two_committed(before: impl FnOnce(&mut Rig, Vec<ChainFrame>)) -> (Rig, u64) {
     let mut rig = dirty();
     rig.put(1, "k", "newer");
@@ -143,7 +143,7 @@ fn half_of_two_committed(before: impl FnOnce(&mut Rig, Vec<ChainFrame>)) -> (Rig
 }
 
 #[test]
-fn the_own_watermark_ends_the_wait_only_when_it_covers_what_was_seen() {
+fn the_own_watermark_ends_the_wait_only_at_the_version_seen() {
     let (mut rig, get) = half_of_two_committed(|_, _| {});
     assert!(!rig.replies.contains_key(&get), "the watermark is below the version seen (trap 29)");
     rig.input(2, ReplicaInput::Disconnected(member(3)));
@@ -200,7 +200,7 @@ fn a_member_without_a_lease_asks_even_for_clean_versions() {
     assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Query));
     rig.input(3, ReplicaInput::Lease(rig.now));
     let get = rig.read(3, "k", ReadMode::Strong);
-    assert!(!rig.replies.contains_key(&get), "the tail has nobody to ask but the chain");
+    assert!(!rig.replies.contains_key(&get), "the tail can ask only the chain");
     rig.settle();
     assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Chain));
 }
@@ -226,7 +226,7 @@ fn reads_through_the_chain_wait_for_their_barrier() {
         let gets: Vec<_> = (0..5).map(|_| rig.read(n, "k", ReadMode::ThroughChain)).collect();
         assert!(gets.iter().all(|get| !rig.replies.contains_key(get)));
         rig.settle_without(&[(2, 3)]);
-        assert!(gets.iter().all(|get| !rig.replies.contains_key(get)), "nothing passes the tail");
+        assert!(gets.iter().all(|get| !rig.replies.contains_key(get)), "no barrier passes the tail");
         rig.settle();
         for get in gets {
             assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Chain), "at node {n}");

@@ -1,4 +1,4 @@
-//! Exactly once: retries, sessions, and the table that knows them.
+//! Exactly-once: retries, sessions, and the table that records them.
 
 use bytes::Bytes;
 
@@ -28,12 +28,12 @@ fn refused(rig: &Rig, token: u64) -> Refusal {
 }
 
 #[test]
-fn a_retry_finds_what_was_done() {
+fn a_retry_finds_the_record() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
     let first = rig.request(1, key(session, 1, 1), append("a"));
     let early = rig.request(1, key(session, 1, 1), append("a"));
-    assert!(!rig.replies.contains_key(&early), "a record isn't answered from before it is committed");
+    assert!(!rig.replies.contains_key(&early), "a pending record answers no request");
     rig.settle();
     let late = rig.request(1, key(session, 1, 1), append("a"));
     let (version, replayed, result) = computed(&rig, first);
@@ -69,7 +69,7 @@ fn a_failed_swap_never_succeeds_later() {
 }
 
 #[test]
-fn what_was_taken_comes_back_to_a_retry() {
+fn a_retry_gets_the_taken_value_back() {
     let mut rig = Rig::chain(&[1, 2]);
     let session = rig.session(1);
     rig.put(1, "small", "value");
@@ -80,7 +80,7 @@ fn what_was_taken_comes_back_to_a_retry() {
     for (number, name, value) in [(1, "small", Bytes::from("value")), (2, "large", large)] {
         let first = rig.request(1, key(session, number, 1), take(name));
         rig.settle();
-        let Computed::Took(Some((version, taken))) = computed(&rig, first).2 else { panic!("it was there") };
+        let Computed::Took(Some((version, taken))) = computed(&rig, first).2 else { panic!("no value was taken") };
         assert_eq!(taken, value);
         let retry = rig.request(1, key(session, number, 1), take(name));
         let again = match name {
@@ -112,7 +112,7 @@ fn an_outcome_is_settled_for_ever() {
 }
 
 #[test]
-fn what_the_client_knows_is_forgotten() {
+fn a_record_that_its_client_knows_is_dropped() {
     let mut rig = Rig::chain(&[1]);
     let session = rig.session(1);
     rig.request(1, key(session, 1, 1), append("a"));
@@ -122,7 +122,7 @@ fn what_the_client_knows_is_forgotten() {
 }
 
 #[test]
-fn the_table_is_bounded_and_evicts_as_a_whole_chain() {
+fn the_table_is_bounded_and_all_members_evict_alike() {
     let settings = ReplicaSettings { sessions: 2000, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
@@ -145,7 +145,7 @@ fn the_table_is_bounded_and_evicts_as_a_whole_chain() {
     assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "a");
 }
 
-/// However many requests are under way before any of them is committed.
+/// Many requests are under way before any of them is committed.
 #[test]
 fn no_session_outgrows_its_quarter_of_the_table() {
     let mut rig = Rig::new(&[1, 2], &ReplicaSettings { sessions: 4000, ..ReplicaSettings::default() });
@@ -164,7 +164,7 @@ fn a_new_head_knows_the_retries_of_the_old_one() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
     let lost = rig.request(1, key(session, 1, 1), append("a"));
-    // It reaches the middle and no further; the head is gone before anybody hears of it.
+    // The update reaches the middle and no further. The head is removed before any member learns of that.
     rig.run(1, 2);
     rig.replicas.remove(&1);
     for n in [2, 3] {
@@ -185,7 +185,7 @@ fn records_vanish_with_their_updates() {
     let take = Write::GetDelete { key: "k".into() };
     rig.put(1, "k", "v");
     rig.settle();
-    // The head alone holds these when it is moved behind the others.
+    // Only the head holds these updates when it is moved behind the others.
     rig.request(1, key(session, 1, 1), append("a"));
     rig.request(1, key(session, 2, 1), take.clone());
     rig.wire.clear();

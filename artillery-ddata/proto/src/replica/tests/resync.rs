@@ -16,7 +16,7 @@ pub(super) fn small() -> ReplicaSettings {
     ReplicaSettings { backlog: 300, chunk: 256, ..ReplicaSettings::default() }
 }
 
-/// A chain of 1 and 2 with data, whose backlog is short, and 3 that knows nothing yet.
+/// A chain of 1 and 2 with data and a short backlog, and 3, which has no data yet.
 pub(super) fn filled(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
@@ -45,7 +45,7 @@ pub(super) fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
         .collect()
 }
 
-/// The joiner has heard that a snapshot begins; all of its parts lie on the link from 2 to 3.
+/// The joiner has begun a snapshot, and all of its parts are on the link from 2 to 3.
 pub(super) fn begin(rig: &mut Rig) {
     rig.settle_without(&[(2, 3)]);
     rig.heartbeat();
@@ -54,7 +54,7 @@ pub(super) fn begin(rig: &mut Rig) {
     rig.settle_without(&[(2, 3)]);
 }
 
-/// Delivers, a frame at a time, until so many parts have come.
+/// Delivers one frame at a time until `count` parts have come.
 pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
     let mut come = 0;
     for _ in 0..1000 {
@@ -73,7 +73,7 @@ pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
     panic!("only {come} parts came");
 }
 
-/// The joiner ends as its source, by one snapshot.
+/// Checks that one snapshot makes the joiner equal to its source.
 pub(super) fn comes_in(rig: &mut Rig) {
     rig.beat(2);
     rig.assert_same(2, 3);
@@ -81,7 +81,7 @@ pub(super) fn comes_in(rig: &mut Rig) {
 }
 
 #[test]
-fn a_joiner_gets_all_that_there_is() {
+fn a_joiner_gets_all_data() {
     let mut rig = filled(&small());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.settle();
@@ -94,11 +94,11 @@ fn a_joiner_gets_all_that_there_is() {
     rig.put(1, "key/01", "new");
     rig.beat(2);
     rig.assert_same(1, 3);
-    assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "nothing is kept for anybody");
+    assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "no version is kept for the joiner");
 }
 
 #[test]
-fn what_the_backlog_has_needs_no_snapshot() {
+fn a_joiner_within_the_backlog_needs_no_snapshot() {
     let mut rig = filled(&ReplicaSettings::default());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.settle();
@@ -128,7 +128,7 @@ fn updates_travel_beside_the_snapshot() {
 #[test]
 fn a_full_buffer_holds_the_source_back() {
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, backlog: 2000, ..small() });
-    // Its own history is of an epoch that never was, so no backlog has its place.
+    // Its history is of an epoch that the chain never had, so no backlog has its place.
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
     run_parts(&mut rig, 2, 3, 3);
@@ -145,7 +145,7 @@ fn a_full_buffer_holds_the_source_back() {
 }
 
 #[test]
-fn a_broken_link_goes_on_where_it_was() {
+fn a_broken_link_resumes_at_the_last_part() {
     let mut rig = filled(&small());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
@@ -192,13 +192,13 @@ fn a_lost_place_begins_a_new_snapshot() {
     rig.frames = 2;
     run_parts(&mut rig, 2, 3, 16);
     rig.cut_link(2, 3);
-    // What has come already goes, and more changes than the backlog holds.
+    // The parts received are dropped, and more changes come than the backlog holds.
     for key in ["key/01", "key/02", "key/03", "key/04"] {
         rig.write(1, Write::Delete { key: key.into() });
         rig.put(1, "key/05", "new");
         rig.settle();
     }
-    assert_eq!(rig.status(2).sending, None, "nothing is sent to nobody");
+    assert_eq!(rig.status(2).sending, None, "no snapshot is sent without a joiner");
     rig.join_link(2, 3);
     rig.beat(2);
     rig.assert_same(2, 3);
@@ -215,7 +215,7 @@ fn another_source_begins_anew() {
     run_parts(&mut rig, 2, 3, 16);
     rig.write(1, Write::Delete { key: "key/01".into() });
     rig.run_others(2, 3);
-    // The tail is gone.
+    // The tail is removed.
     rig.input(2, ReplicaInput::Expelled(Epoch(3)));
     assert_eq!(rig.status(2).sending, None);
     rig.enter(&[1, 3], &joining(3, &[1], 3));
@@ -226,12 +226,12 @@ fn another_source_begins_anew() {
 }
 
 #[test]
-fn in_the_middle_of_a_snapshot_nothing_is_served() {
+fn a_member_in_a_snapshot_serves_nothing() {
     let mut rig = filled(&small());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
     let before = rig.read(3, "key/01", ReadMode::Eventual);
-    assert_eq!(rig.found(before).0, None, "whatever it has");
+    assert_eq!(rig.found(before).0, None, "an eventual read is served from an empty store");
     run_parts(&mut rig, 2, 3, 8);
     for mode in [ReadMode::Eventual, ReadMode::Strong, ReadMode::ThroughChain] {
         let read = rig.read(3, "key/01", mode);
@@ -244,7 +244,7 @@ fn in_the_middle_of_a_snapshot_nothing_is_served() {
 }
 
 #[test]
-fn nobody_serves_in_the_middle_of_a_snapshot_whatever_the_log_says() {
+fn a_member_in_a_snapshot_that_is_named_as_serving_halts() {
     let mut rig = filled(&small());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
@@ -280,7 +280,7 @@ fn large_values_come_in_pieces() {
 }
 
 #[test]
-fn a_returning_head_loses_what_nobody_else_had() {
+fn a_returning_head_drops_updates_that_no_other_member_had() {
     let mut rig = filled(&small());
     rig.enter(&[3], &config(1, &[1, 2]));
     let lost = rig.put(1, "lost", "v");
@@ -290,7 +290,7 @@ fn a_returning_head_loses_what_nobody_else_had() {
     for _ in 0..5 {
         rig.put(2, "key/01", "new");
     }
-    // The old head's history is as long as the new one's backlog, but another one.
+    // The old head's history is as long as the new head's backlog, but a different one.
     rig.enter(&[1, 2], &joining(3, &[2], 1));
     rig.beat(2);
     rig.assert_same(2, 1);
@@ -300,7 +300,7 @@ fn a_returning_head_loses_what_nobody_else_had() {
 }
 
 #[test]
-fn a_tail_that_is_not_open_is_no_source() {
+fn an_unopened_tail_is_no_source() {
     let mut rig = filled(&small());
     rig.put(1, "key/01", "dirty");
     rig.run(1, 2);
@@ -314,14 +314,14 @@ fn a_tail_that_is_not_open_is_no_source() {
 }
 
 #[test]
-fn a_tail_that_is_not_open_goes_on_with_no_snapshot() {
+fn an_unopened_tail_continues_no_snapshot() {
     let mut rig = filled(&small());
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
     run_parts(&mut rig, 2, 3, 16);
     rig.enter(&[2, 3], &joining(3, &[1, 2], 3));
     rig.beat(2);
-    assert_eq!(rig.status(3).resyncs_full, 0, "what was committed may be above its watermark");
+    assert_eq!(rig.status(3).resyncs_full, 0, "committed updates may be above its watermark");
     rig.enter(&[1], &joining(3, &[1, 2], 3));
     rig.beat(2);
     rig.assert_same(2, 3);

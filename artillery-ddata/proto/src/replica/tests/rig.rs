@@ -45,12 +45,12 @@ pub(super) struct Rig {
     pub(super) wire: BTreeMap<(u8, u8), VecDeque<ChainFrame>>,
     pub(super) replies: BTreeMap<u64, Reply>,
     pub(super) events: Vec<(u8, ReplicaEvent)>,
-    /// All that were in some history, also for a moment.
+    /// All updates that were in some history, also for a moment only.
     pub(super) updates: BTreeMap<Version, Update>,
-    /// Who asked, in which epoch, for whom.
+    /// Requests for promotion: the tail, the epoch and the joiner.
     pub(super) promotions: Vec<(u8, Epoch, u8)>,
     pub(super) room: usize,
-    /// Frames that lie on a link at most.
+    /// The most frames on one link.
     pub(super) frames: usize,
     next_token: u64,
 }
@@ -119,7 +119,7 @@ impl Rig {
         let replica = self.replicas.get_mut(&n).unwrap();
         replica.handle(now, input);
         for update in replica.history().rev() {
-            // The first one of a version counts: no other one may have it.
+            // The first update of a version counts: no other update may have that version.
             let Entry::Vacant(place) = self.updates.entry(update.version) else { break };
             place.insert(update.clone());
         }
@@ -136,7 +136,7 @@ impl Rig {
         }
     }
 
-    /// Puts on the wire all that the replicas have to say now.
+    /// Puts on the wire all frames that the replicas have to send now.
     pub(super) fn transmit(&mut self) {
         for n in self.nodes() {
             let replica = self.replicas.get_mut(&n).unwrap();
@@ -167,13 +167,13 @@ impl Rig {
         true
     }
 
-    /// Delivers what lies between two members, and what they say on it, but nothing else.
+    /// Delivers all frames between two members, and the frames that they send in reply, but no others.
     pub(super) fn run(&mut self, from: u8, to: u8) {
         self.transmit();
         while self.deliver(from, to) {}
     }
 
-    /// Delivers what lies on all links but this one.
+    /// Delivers the frames on all links but this one.
     pub(super) fn run_others(&mut self, from: u8, to: u8) {
         let links: Vec<_> = self.wire.keys().copied().filter(|&link| link != (from, to)).collect();
         for (from, to) in links {
@@ -181,7 +181,7 @@ impl Rig {
         }
     }
 
-    /// Delivers everything until nobody has anything to say.
+    /// Delivers all frames until no member has more to send.
     pub(super) fn settle(&mut self) {
         self.settle_without(&[]);
     }
@@ -196,7 +196,7 @@ impl Rig {
                 .filter(|(link, q)| !q.is_empty() && !cut.contains(link))
                 .map(|(&link, _)| link)
                 .collect();
-            // A joiner that clears its store says nothing meanwhile.
+            // A joiner that clears its store sends nothing meanwhile.
             if busy.is_empty() && !self.replicas.values().any(Replica::is_behind) {
                 return;
             }
@@ -207,7 +207,7 @@ impl Rig {
         panic!("the chain never stops talking");
     }
 
-    /// Lets heartbeats pass, and everything be delivered between them.
+    /// Lets heartbeats pass, and delivers all frames between them.
     pub(super) fn beat(&mut self, times: usize) {
         for _ in 0..times {
             self.settle();
@@ -216,12 +216,12 @@ impl Rig {
         self.settle();
     }
 
-    /// These enter a configuration.
+    /// These members enter a configuration.
     pub(super) fn enter(&mut self, nodes: &[u8], config: &Arc<ChainConfig>) {
         nodes.iter().for_each(|&n| self.input(n, ReplicaInput::Enter(config.clone())));
     }
 
-    /// The connection between two members is lost with all that lies on it.
+    /// The connection between two members is lost, with all frames on it.
     pub(super) fn cut_link(&mut self, a: u8, b: u8) {
         self.wire.remove(&(a, b));
         self.wire.remove(&(b, a));
@@ -234,7 +234,7 @@ impl Rig {
         self.input(b, ReplicaInput::Connected(member(a)));
     }
 
-    /// All that a store shows to somebody who may see all of it.
+    /// All newest records of a store, committed or not.
     pub(super) fn contents(&self, n: u8) -> Vec<crate::store::ScanRecord> {
         self.stores[&n].scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect()
     }
@@ -248,8 +248,7 @@ impl Rig {
         self.replicas[&n].status()
     }
 
-    /// Whether two members hold the same, but for values that one of them doesn't remember to have been taken away: it was
-    /// joining then.
+    /// Asserts that two members hold the same. One may lack values that were taken away while it was a joiner.
     pub(super) fn assert_alike(&self, a: u8, b: u8) {
         assert_eq!(self.contents(a), self.contents(b));
         assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());
@@ -268,7 +267,7 @@ impl Rig {
         self.replicas[&n].sessions.copy().into_iter().map(forgets).collect()
     }
 
-    /// Whether two members hold the same, to the byte.
+    /// Asserts that two members hold the same, to the byte.
     pub(super) fn assert_same(&self, a: u8, b: u8) {
         assert_eq!(self.contents(a), self.contents(b));
         assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());

@@ -1,4 +1,4 @@
-//! Scripts: told what they found once, and only once that is committed.
+//! Scripts: their results are returned once, and only after the commit.
 
 use bytes::Bytes;
 
@@ -46,7 +46,7 @@ fn value(rig: &Rig, n: u8, key: &str) -> Option<Bytes> {
 }
 
 #[test]
-fn what_it_found_comes_with_the_commit_and_not_before() {
+fn results_come_with_the_commit_and_not_before() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let old = rig.put(1, "k", "old");
     rig.settle();
@@ -54,7 +54,7 @@ fn what_it_found_comes_with_the_commit_and_not_before() {
     let session = rig.session(1);
     let asked = rig.request(1, id(session, 1), write([vec![get("k"), put("k", "new"), increment("n")]]));
     rig.run(1, 2);
-    assert!(!rig.replies.contains_key(&asked), "it may vanish yet");
+    assert!(!rig.replies.contains_key(&asked), "the update may still vanish");
     let meanwhile = rig.request(1, id(session, 1), write([vec![get("k"), put("k", "new"), increment("n")]]));
     rig.settle();
     let (version, replayed, result) = computed(&rig, asked);
@@ -67,7 +67,7 @@ fn what_it_found_comes_with_the_commit_and_not_before() {
 }
 
 #[test]
-fn a_retry_finds_that_it_ran_and_no_more() {
+fn a_retry_learns_only_that_the_script_ran() {
     let mut rig = Rig::chain(&[1, 2]);
     let session = rig.session(1);
     let first = rig.request(1, id(session, 1), write([vec![increment("n")]]));
@@ -80,7 +80,7 @@ fn a_retry_finds_that_it_ran_and_no_more() {
 }
 
 #[test]
-fn a_new_head_knows_that_it_ran() {
+fn a_new_head_knows_that_the_script_ran() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
     let lost = rig.request(1, id(session, 1), write([vec![increment("n")]]));
@@ -98,7 +98,7 @@ fn a_new_head_knows_that_it_ran() {
 }
 
 #[test]
-fn a_group_that_fails_leaves_nothing_behind_anywhere() {
+fn a_failed_group_changes_no_member() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "text", "abc");
     let asked = rig.write(1, write([vec![put("a", "1")], vec![put("b", "1"), increment("text")], vec![put("c", "1")]]));
@@ -112,7 +112,7 @@ fn a_group_that_fails_leaves_nothing_behind_anywhere() {
 }
 
 #[test]
-fn an_unmet_requirement_stops_it_for_ever() {
+fn an_unmet_requirement_stops_the_script_for_ever() {
     let mut rig = Rig::chain(&[1, 2]);
     let watched = rig.put(1, "watched", "1");
     let now = rig.put(1, "watched", "2");
@@ -141,7 +141,7 @@ fn an_unmet_requirement_stops_it_for_ever() {
 }
 
 #[test]
-fn who_would_tell_too_much_changes_nothing_and_has_a_record() {
+fn a_script_with_too_large_results_fails_on_record() {
     let settings = ReplicaSettings { max_value: 10, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));
@@ -159,7 +159,7 @@ fn who_would_tell_too_much_changes_nothing_and_has_a_record() {
 }
 
 #[test]
-fn its_size_is_bounded() {
+fn the_size_of_a_script_is_bounded() {
     let mut rig = Rig::chain(&[1]);
     let of = |groups| Write::Script(ScriptWrite { require: Vec::new(), groups: vec![ScriptGroup::default(); groups] });
     for (groups, fits) in [(0, false), (1, true), (4096, true), (4097, false)] {
@@ -169,9 +169,9 @@ fn its_size_is_bounded() {
     }
 }
 
-/// Values that a script made and took away again stand in no update, and yet are held until it is committed.
+/// Values that a script made and took away again are in no update, and yet are held until its commit.
 #[test]
-fn what_is_to_be_told_takes_up_the_window() {
+fn results_count_in_the_window() {
     let settings = ReplicaSettings { window: 1000, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1, 2], &settings);
     rig.enter_all(&config(1, &[1, 2]));

@@ -1,4 +1,4 @@
-//! What a member has handed on, and not put into its store.
+//! Updates that a member has handed on, and not yet put into its store.
 
 use super::rig::Rig;
 use crate::{
@@ -17,7 +17,7 @@ fn stored(rig: &Rig, n: u8, key: &str) -> Option<Held> {
 }
 
 #[test]
-fn nobody_reads_at_the_gate_until_the_store_has_what_others_may_know() {
+fn the_gate_is_held_until_the_store_has_what_others_may_know() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     assert!(rig.replicas[&1].is_behind());
@@ -30,11 +30,11 @@ fn nobody_reads_at_the_gate_until_the_store_has_what_others_may_know() {
     assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "it isn't committed");
     assert_eq!(local(&rig, 1, "another"), Ok(None));
     rig.deliver(1, 2);
-    assert_eq!(local(&rig, 2, "another"), Err(NotLocal::Dirty), "the middle does the same");
+    assert_eq!(local(&rig, 2, "another"), Err(NotLocal::Dirty), "the middle's gate is held too");
 }
 
 #[test]
-fn the_tail_commits_what_it_has_not_stored_but_nobody_reads_before_it_has() {
+fn the_tail_commits_before_it_stores_with_its_gate_held() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.run(1, 2);
@@ -42,14 +42,14 @@ fn the_tail_commits_what_it_has_not_stored_but_nobody_reads_before_it_has() {
     assert_eq!(rig.watermark(3), rig.last(1).sequence.0);
     assert_eq!(stored(&rig, 3, "k"), None);
     assert_eq!(local(&rig, 3, "k"), Err(NotLocal::Dirty));
-    assert!(rig.gates[&3].watermark() < rig.last(1).sequence, "it covers what is there");
+    assert!(rig.gates[&3].watermark() < rig.last(1).sequence, "it covers only stored updates");
     rig.transmit();
     assert_eq!(rig.gates[&3].watermark(), rig.last(1).sequence);
     assert_eq!(local(&rig, 3, "k").unwrap(), stored(&rig, 1, "k"));
 }
 
 #[test]
-fn who_is_alone_stores_before_it_answers() {
+fn the_only_member_stores_before_it_answers() {
     let mut rig = Rig::chain(&[1]);
     let token = rig.put(1, "k", "v");
     let version = rig.committed(token);
@@ -58,7 +58,7 @@ fn who_is_alone_stores_before_it_answers() {
 }
 
 #[test]
-fn whoever_asks_the_replica_finds_what_it_put_off() {
+fn a_read_at_the_replica_finds_what_was_put_off() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     let (token, query) = (Token(1 << 40), Query::Key("k".into()));
@@ -70,7 +70,7 @@ fn whoever_asks_the_replica_finds_what_it_put_off() {
 }
 
 #[test]
-fn a_commit_waits_for_what_came_later() {
+fn a_deferred_commit_waits_for_later_updates() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "v");
     rig.settle();
@@ -82,14 +82,14 @@ fn a_commit_waits_for_what_came_later() {
     assert!(rig.replicas[&1].is_behind());
     while rig.deliver(2, 1) {}
     assert_eq!(rig.watermark(1), rig.watermark(2));
-    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "the second one isn't there");
+    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "the store lacks the second update");
     rig.settle();
     assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 2, "k"));
     rig.assert_same(1, 2);
 }
 
 #[test]
-fn no_more_is_put_off_than_is_done_in_a_moment() {
+fn the_work_put_off_is_bounded() {
     let mut rig = Rig::chain(&[1, 2]);
     let keys: Vec<&'static str> = (0..600).map(|n| &*format!("k{n}").leak()).collect();
     for key in &keys {

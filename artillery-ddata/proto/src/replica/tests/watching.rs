@@ -1,4 +1,4 @@
-//! Committed changes, asked for.
+//! Watches: queries for committed changes.
 
 use bytes::Bytes;
 
@@ -30,10 +30,10 @@ fn changes_come_in_order_when_they_are_committed() {
     rig.settle();
     rig.heartbeat();
     rig.settle();
-    assert!(!rig.replies.contains_key(&waits), "nothing that it asked for");
+    assert!(!rig.replies.contains_key(&waits), "no change of its prefix");
     rig.put(1, "k/1", "a");
     rig.run(1, 2);
-    assert!(!rig.replies.contains_key(&waits), "nothing committed");
+    assert!(!rig.replies.contains_key(&waits), "the change isn't committed");
     rig.settle();
     assert_eq!(changes(&rig, waits), (vec![("k/1".into(), Some("a".into()))], 2));
     rig.put(1, "k/2", "b");
@@ -50,7 +50,7 @@ fn changes_come_in_order_when_they_are_committed() {
 }
 
 #[test]
-fn who_waits_in_vain_is_told_how_far() {
+fn an_expired_watch_gets_the_position_reached() {
     let mut rig = Rig::chain(&[1]);
     let (token, deadline) = (Token(77), rig.now + std::time::Duration::from_millis(50));
     let query = Query::Changes(WatchQuery { prefix: "k/".into(), after: Some(Sequence(0)), shown: 0 });
@@ -62,7 +62,7 @@ fn who_waits_in_vain_is_told_how_far() {
 }
 
 #[test]
-fn who_falls_behind_is_told() {
+fn a_watch_behind_the_backlog_is_refused() {
     let settings = ReplicaSettings { backlog: 500, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1], &settings);
     rig.enter_all(&config(1, &[1]));
@@ -77,7 +77,7 @@ fn who_falls_behind_is_told() {
 }
 
 #[test]
-fn a_halted_member_leaves_nobody_waiting() {
+fn a_halted_member_refuses_its_watches() {
     let mut rig = Rig::chain(&[1, 2]);
     let waits = ask(&mut rig, 2, "", Some(0));
     let ahead = crate::message::Control { watermark: Sequence(9), ..Default::default() };
@@ -88,7 +88,7 @@ fn a_halted_member_leaves_nobody_waiting() {
 }
 
 #[test]
-fn questions_that_wait_are_bounded_in_bytes() {
+fn waiting_queries_are_bounded_in_bytes() {
     let settings = ReplicaSettings { watches: 3 * 300, ..ReplicaSettings::default() };
     let mut rig = Rig::new(&[1], &settings);
     rig.enter_all(&config(1, &[1]));
@@ -104,7 +104,7 @@ fn questions_that_wait_are_bounded_in_bytes() {
 }
 
 #[test]
-fn a_question_that_finds_nothing_in_a_long_history_is_answered_by_how_far_it_was_looked_at() {
+fn a_fruitless_query_of_a_long_history_gets_the_position_reached() {
     let mut rig = Rig::chain(&[1]);
     let step = |n: usize| Step::Put { key: format!("{n:04}").into(), value: "v".into() };
     for _ in 0..8 {
@@ -113,11 +113,11 @@ fn a_question_that_finds_nothing_in_a_long_history_is_answered_by_how_far_it_was
     let asked = ask(&mut rig, 1, "none", Some(0));
     assert_eq!(changes(&rig, asked), (vec![], 4));
     let asked = ask(&mut rig, 1, "none", Some(4));
-    assert!(!rig.replies.contains_key(&asked), "all of it was looked at");
+    assert!(!rig.replies.contains_key(&asked), "all of the history was examined");
 }
 
 #[test]
-fn a_position_that_cannot_be_waits_in_vain() {
+fn a_position_behind_all_sequences_waits_until_its_deadline() {
     let mut rig = Rig::chain(&[1]);
     let asked = ask(&mut rig, 1, "", Some(u64::MAX));
     rig.put(1, "k", "v");
@@ -130,7 +130,7 @@ fn a_position_that_cannot_be_waits_in_vain() {
 }
 
 #[test]
-fn a_beginning_longer_than_any_key_is_refused() {
+fn a_prefix_longer_than_any_key_is_refused() {
     let mut rig = Rig::chain(&[1]);
     let refused = Reply::Refused(Refusal::KeyTooLong { len: 4097, limit: 4096 });
     let long = Bytes::from(vec![b'k'; 4097]);
@@ -143,7 +143,7 @@ fn a_beginning_longer_than_any_key_is_refused() {
 }
 
 #[test]
-fn a_rare_change_behind_many_others_is_shown() {
+fn a_rare_change_behind_many_others_is_found() {
     let mut rig = Rig::chain(&[1]);
     let (token, deadline) = (Token(77_000_000), rig.now + std::time::Duration::from_millis(50));
     let query = Query::Changes(WatchQuery { prefix: "rare/".into(), after: Some(Sequence(0)), shown: 0 });
@@ -160,7 +160,7 @@ fn a_rare_change_behind_many_others_is_shown() {
 }
 
 #[test]
-fn a_watch_is_looked_for_once_however_many_changes_it_is_asked_of() {
+fn a_watch_is_matched_once_for_many_changes() {
     const LEN: u64 = 200;
     let mut rig = Rig::chain(&[1]);
     for len in 1..=LEN {

@@ -121,7 +121,7 @@ fn leaves(world: &mut World, n: u8) {
 #[test]
 fn a_chain_is_short_while_a_living_node_may_join() {
     let mut world = three();
-    let away = gray_failure::Quarantine::for_a_test(world.now + Duration::from_secs(30));
+    let away = suspicion::Quarantine::for_a_test(world.now + Duration::from_secs(30));
     world.coordinator.outside.insert(id(3).node, away);
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });

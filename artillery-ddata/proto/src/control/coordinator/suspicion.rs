@@ -1,0 +1,82 @@
+//! What the leader remembers of members that may hold their chain up.
+
+use std::{collections::btree_map::Entry, time::Duration};
+
+use super::{CoordinatorSettings, reason::Why};
+use crate::{Epoch, MemberId, NodeId, Timestamp, control::message::Report};
+
+/// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
+const FIRST_QUARANTINE_FACTOR: u32 = 5;
+/// A node that behaved for so many times its last quarantine starts afresh.
+const TRUST_FACTOR: u32 = 4;
+
+/// The last report of a member on a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastReport {
+    pub(super) report: Report,
+    /// When the member last reported progress.
+    pub(super) moved: Timestamp,
+    /// When the member first reported that this epoch is open.
+    pub(super) opened: Timestamp,
+}
+
+/// What the leader has observed of one chain in one epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    pub(super) epoch: Epoch,
+    /// The member that is to be moved out.
+    pub(super) blame: Option<Suspicion>,
+    /// The member that has stood between slow paths without a break, and since when.
+    pub(super) suspect: Option<(MemberId, Timestamp)>,
+    /// The ends of the hop that was broken when a member was last moved out, and when that was.
+    pub(super) ends: Option<([MemberId; 2], Timestamp)>,
+}
+
+/// A member that is to be moved out, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Suspicion {
+    pub(super) member: MemberId,
+    pub(super) why: Why,
+    /// The ends of the broken hop, if there is one.
+    pub(super) ends: Option<[MemberId; 2]>,
+    pub(super) since: Timestamp,
+}
+
+/// The quarantine of a node that was moved out as unreached or slow: no report of it can show that it is well again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quarantine {
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+    pub(super) away: Duration,
+    /// Before `until` the node may return behind any tail but this one.
+    pub(super) apart: Option<MemberId>,
+}
+
+impl Quarantine {
+    #[cfg(test)]
+    pub(super) fn for_a_test(until: Timestamp) -> Self {
+        Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
+    }
+
+    /// Whether the node may follow `tail` now.
+    pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
+        now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
+    }
+
+    pub(super) fn again(
+        entry: Entry<'_, NodeId, Self>,
+        now: Timestamp,
+        settings: &CoordinatorSettings,
+        apart: Option<MemberId>,
+        longest: u32,
+    ) {
+        let first = settings.slow * FIRST_QUARANTINE_FACTOR;
+        let soon = match &entry {
+            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUST_FACTOR),
+            Entry::Vacant(_) => None,
+        };
+        let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
+        let apart = apart.filter(|_| soon.is_none());
+        entry.insert_entry(Self { since: now, until: now + away, away, apart });
+    }
+}

@@ -1,0 +1,27 @@
+//! What the leader goes by when it decides.
+
+use std::collections::BTreeMap;
+
+use super::{
+    CoordinatorSettings,
+    known_node::KnownNode,
+    suspicion::{Quarantine, Watched},
+    wish::Wish,
+};
+use crate::{ChainId, MemberId, NodeId, Timestamp};
+
+/// What the leader goes by when it decides.
+pub(super) struct View<'a> {
+    pub(super) now: Timestamp,
+    pub(super) me: MemberId,
+    /// When its term began.
+    pub(super) since: Timestamp,
+    pub(super) nodes: &'a BTreeMap<MemberId, KnownNode>,
+    pub(super) fenced: &'a BTreeMap<MemberId, u64>,
+    /// The newest round in which a quorum has confirmed that this node leads.
+    pub(super) confirmed: u64,
+    pub(super) watched: &'a BTreeMap<ChainId, Watched>,
+    pub(super) reorder: Option<&'a Wish>,
+    pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
+    pub(super) settings: &'a CoordinatorSettings,
+}
