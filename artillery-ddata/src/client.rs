@@ -1,4 +1,4 @@
-//! A client: the data of a cluster from beside it.
+//! A client: access to a cluster's data from a process that is no node of it.
 
 pub(crate) mod builder;
 pub(crate) mod handle;

@@ -1,5 +1,5 @@
-//! Which chain, in which order, under which epoch: decisions, not suggestions. What decides stands in `artillery-proto`;
-//! here is the log on which the nodes agree.
+//! The control plane: which members form a chain, in which order and epoch. `artillery-proto` makes the decisions; here
+//! is the log on which the nodes agree.
 
 pub(crate) mod embedded;
 

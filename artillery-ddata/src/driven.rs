@@ -12,10 +12,10 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Tasks that were told to stop when the last clone went have so long for their last words to peers.
+/// After the last clone is dropped, its tasks have this long for their last messages to peers.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
 
-/// A runtime that one thread drives until the last clone is gone. It ends on that thread, so that the last clone may be
+/// A runtime that one thread drives until the last clone is dropped. It ends on that thread, so the last clone may be
 /// dropped anywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Driven {
@@ -26,8 +26,8 @@ pub(crate) struct Driven {
 impl Driven {
     /// Starts the thread, under this name.
     ///
-    /// The runtime is made there. If it were made here and there is no thread to be had, it would be dropped here, and dropping a
-    /// runtime within another one panics.
+    /// The runtime is made on the new thread. If it were made here and no thread could be started, it would be dropped
+    /// here, and dropping a runtime within another one panics.
     pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (until_dropped, dropped) = oneshot::channel::<()>();
         let (made, runtime) = mpsc::sync_channel(1);
@@ -38,12 +38,12 @@ impl Driven {
             };
             if made.send(Ok(runtime.handle().clone())).is_ok() {
                 runtime.block_on(async {
-                    // The sender says nothing; it is only dropped.
+                    // The sender sends nothing; it is only dropped.
                     let _ = dropped.await;
                     tokio::time::sleep(SHUTDOWN_GRACE).await;
                 });
             }
-            // A name that is just being looked up must not keep the thread.
+            // Don't wait for blocking tasks: a name lookup must not keep the thread.
             runtime.shutdown_background();
         };
         thread::Builder::new().name(name.to_owned()).spawn(drive)?;

@@ -1,4 +1,4 @@
-//! Runs the pure half on tokio: chain tasks, lanes to peers, formation. Nothing here decides anything.
+//! Runs the pure half on tokio: chain tasks, lanes to peers, formation. It makes no protocol decisions.
 
 pub(crate) mod chain;
 pub(crate) mod control;

@@ -1,4 +1,4 @@
-//! The way into the chains of this process: what is served here, and the requests that wait for a chain's task.
+//! The way into this process's chains: the chains served here, and the requests that wait for a chain's task.
 
 pub(crate) mod answering;
 pub(crate) mod handle;
@@ -7,5 +7,6 @@ mod served;
 
 pub(crate) use self::served::Local;
 
-/// No request waits at a node longer, even if its sender names a later deadline: no sender can make a node remember it for ever.
+/// The longest time that a request waits at a node, even if its sender names a later deadline. Otherwise a sender could
+/// make a node keep a request for ever.
 pub(crate) const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_secs(300);

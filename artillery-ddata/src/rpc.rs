@@ -1,4 +1,4 @@
-//! From a call to its answer: which node is asked, by which connection, under which request id, and for how long.
+//! From a call to its answer: the node, the connection, the request id and the time limits.
 
 mod candidates;
 pub(crate) mod channel;

@@ -144,7 +144,7 @@ async fn silently_lost_head_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_beside_the_cluster_finds_the_new_head() {
+async fn a_client_finds_the_new_head() {
     let mut cluster = TestCluster::start(3).await;
     let client = cluster.client(Spread::Sticky).await;
     let load = Load::begin(&client.kv(), 4);
@@ -165,7 +165,7 @@ async fn a_client_beside_the_cluster_finds_the_new_head() {
 
 /// Four nodes, three of which serve. The fourth takes the place of one that is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_spare_takes_the_place() {
+async fn a_spare_replaces_a_lost_tail() {
     // The backlog is so small that a joiner needs a snapshot, but large enough for it to keep up then.
     let little = |builder: NodeBuilder| builder.configure(|config| config.limits.backlog_bytes = 64 << 10);
     let mut cluster = TestCluster::start_with(3, little).await;

@@ -41,8 +41,8 @@ async fn storm(middle: &Node) {
     }
 }
 
-/// With all ways to an answer: a watermark answers most reads before a query does. How many reads meet a dirty key depends on
-/// the machine, and too few of them show nothing.
+/// With all ways to an answer: a watermark answers most reads before a query does. The number of reads that meet a
+/// dirty key depends on the machine; too few of them show nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_dirty_reads_share_one_version_query() {
     let cluster = TestCluster::start_with(3, fixed).await;
@@ -62,7 +62,8 @@ async fn many_dirty_reads_share_one_version_query() {
     panic!("hardly a read met a dirty key");
 }
 
-/// The update never reaches the tail, so no watermark answers. Each read needs a query that was sent after the read came.
+/// The update never reaches the tail, so no watermark answers. Each read needs a query that was sent after the read
+/// came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_answers_all_that_waited_for_it() {
     let cluster = TestCluster::start_with(3, fixed).await;

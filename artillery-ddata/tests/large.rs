@@ -18,10 +18,12 @@ use support::{TestCluster, within};
 
 const LARGE: usize = 64 << 20;
 
-/// Bytes of the large value that have passed before the small operations begin, and that are left when they must be done.
+/// Bytes of the large value that have passed before the small operations begin, and that are left when they must be
+/// done.
 const MARGIN: u64 = 4 << 20;
 
-/// Makes small operations one after the other while a large value passes. Returns how many of its bytes passed during each.
+/// Makes small operations one after the other while a large value passes. Returns how many of its bytes passed during
+/// each.
 async fn meanwhile(passed: impl Fn() -> u64, small: impl AsyncFn(u64)) -> Vec<u64> {
     let begin = passed();
     within(async {
@@ -48,8 +50,8 @@ fn assert_not_held_back(what: &str, mut during: Vec<u64>) {
     assert!(during[during.len() / 2] < MARGIN, "{what}: {during:?}");
 }
 
-/// One of so many packets between a client and the nodes is lost. So congestion control keeps little in flight, as on any
-/// real link. On loopback it would fill the system's buffers with tens of megabytes, which no packet can overtake.
+/// One packet in this many between a client and the nodes is lost. So congestion control keeps little in flight, as on
+/// any real link. On loopback it would fill the system's buffers with tens of megabytes, which no packet can overtake.
 const LOSS: u64 = 40;
 
 async fn start() -> (TestCluster, Client, Kv) {

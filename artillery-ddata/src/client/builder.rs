@@ -1,4 +1,4 @@
-//! How a client is made.
+//! Builds and connects a client.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     rpc::router::{LearnedRoutes, Router, Routes, ask_on, from_now},
 };
 
-/// How long one candidate may take.
+/// How long one candidate may take to answer.
 const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ pub struct ClientBuilder {
 }
 
 impl Client {
-    /// Begins to describe a client.
+    /// Starts to build a client.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
@@ -61,7 +61,7 @@ impl ClientBuilder {
         }
     }
 
-    /// The cluster's name (`artillery`); others are refused.
+    /// The cluster's name (default `artillery`); a cluster of another name is refused.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
@@ -73,13 +73,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Trusts nodes too that hold this secret, while one is replaced by another: see [`Client::set_identity`].
+    /// Also trusts nodes that hold this secret, while one secret replaces another: see [`Client::set_identity`].
     pub fn also_trust_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.also_trusted.push(secret.as_ref().to_vec());
         self
     }
 
-    /// An identity, instead of one from a secret.
+    /// An identity, instead of one made from a secret.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -97,8 +97,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A list that grows while the client looks for the cluster: it waits for it until its timeout, even if nobody
-    /// who stands there now lets it in. Seeds given before are added to it.
+    /// A list that may grow while the client looks for the cluster. With it, the client keeps looking until its
+    /// timeout, even if no listed node admits it now. Seeds given before are added to the list.
     pub fn candidates(mut self, candidates: Candidates) -> Self {
         self.candidates.all().into_iter().for_each(|addr| candidates.add(addr));
         self.candidates = candidates;
@@ -106,26 +106,27 @@ impl ClientBuilder {
         self
     }
 
-    /// How it talks.
+    /// Settings of the transport.
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Which member serves its reads ([`Spread::Sticky`]).
+    /// Which member serves the client's reads (default [`Spread::Sticky`]).
     pub fn spread(mut self, spread: Spread) -> Self {
         self.spread = spread;
         self
     }
 
-    /// Also takes a cluster whose node serves nothing, since an operator has given it up for another one: to look at it, and to
-    /// have that node go on ([`Client::recover`]). As a rule a client looks on for the other one.
+    /// Also connects to a node that serves nothing, since an operator has given its cluster up for another one: to
+    /// inspect it, and to make that node continue ([`Client::recover`]). By default a client keeps looking for the
+    /// other cluster.
     pub fn even_if_succeeded(mut self) -> Self {
         self.even_if_succeeded = true;
         self
     }
 
-    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s).
+    /// How long [`connect`](Self::connect) looks for a formed cluster (default 10 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -164,7 +165,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Asks one candidate after the other, again and again, until one of them knows the formed cluster.
+    /// Asks the candidates in turn, repeatedly, until one of them knows the formed cluster.
     async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
         let deadline = from_now(self.timeout);
         let mut added = self.candidates.watch();
@@ -203,7 +204,7 @@ async fn ask(
     ask_on(&connection, until, anyway).await
 }
 
-/// Whether asking the same address again would end the same way.
+/// Whether asking the same address again would fail in the same way.
 fn is_final(error: &ConnectError) -> bool {
     match error {
         ConnectError::Untrusted(_) | ConnectError::BadAddress { .. } | ConnectError::Rejected(_) => true,
@@ -212,7 +213,7 @@ fn is_final(error: &ConnectError) -> bool {
     }
 }
 
-/// Nobody dials a client.
+/// A client accepts no connections.
 struct RefusesPeers;
 
 impl Service for RefusesPeers {

@@ -15,13 +15,13 @@ use crate::{
     rpc::router::Router,
 };
 
-/// A connection to a cluster, without a share in it. Clones are the same client; it ends with the last of them and of
-/// the handles made from it.
+/// Access to a cluster from a process that is no node of it. Clones refer to the same client. It ends with the last
+/// clone and the last handle made from it.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) router: Arc<Router>,
     pub(super) endpoint: Endpoint,
-    /// What was learnt on connecting.
+    /// The routing learnt on connecting.
     pub(super) first: Arc<Routing>,
     pub(super) candidates: Candidates,
     pub(super) name: Arc<str>,
@@ -33,7 +33,7 @@ impl Client {
         Kv::new(self.router.clone())
     }
 
-    /// Chains, members and addresses as they are known here now: perhaps old, never invented.
+    /// Chains, members and addresses as known here: they may be outdated, but were true once.
     pub fn routing(&self) -> Arc<Routing> {
         self.router.known().unwrap_or_else(|| self.first.clone())
     }
@@ -41,12 +41,12 @@ impl Client {
     /// Asks the cluster for its chains, members and addresses.
     ///
     /// # Errors
-    /// [`Error::NotApplied`], when nobody answers in time.
+    /// [`Error::NotApplied`], when no node answers in time.
     pub async fn refresh(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
         self.router.refresh_within(timeout).await
     }
 
-    /// What a node says of itself: the JSON text that its HTTP `/status` shows.
+    /// A node's status: the JSON text of its HTTP `/status`.
     ///
     /// # Errors
     /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
@@ -54,8 +54,8 @@ impl Client {
         self.router.status(node, timeout).await
     }
 
-    /// Has one node do what an operator wants; what the inner result says was said by that node. Where the outer one is
-    /// an error it may have been done all the same: look at the configuration.
+    /// Sends an operator's command to one node. The inner result comes from that node. If the outer one is an error,
+    /// the command may have been executed all the same: look at the configuration.
     ///
     /// # Errors
     /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
@@ -68,18 +68,18 @@ impl Client {
         self.router.arrange(node, wish, timeout).await
     }
 
-    /// Where nodes may be found; add to it whatever turns up.
+    /// Addresses at which nodes may be found. Add newly found ones to it.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
 
-    /// What went over its socket so far.
+    /// Traffic counters of the client's socket.
     pub fn traffic(&self) -> Counters {
         self.endpoint.counters()
     }
 
-    /// From now on trusts whom `identity` says and appears as it says, under the name that this client has
-    /// ([`name`](Self::name)); see [`Endpoint::set_identity`] for how a secret is replaced without a stop.
+    /// Changes the client's own certificate and the trusted ones to those of `identity`. The client keeps its
+    /// [`name`](Self::name). [`Endpoint::set_identity`] explains how to replace a secret without a stop.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -87,20 +87,20 @@ impl Client {
         self.endpoint.set_identity(identity)
     }
 
-    /// The name in its certificate.
+    /// The name in the client's certificate.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost, and are not tried
-    /// again. Nodes that don't answer are waited for a second, however many there are.
+    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost, and are not
+    /// retried. It waits at most one second for nodes that don't answer, however many there are.
     pub async fn close(&self) {
         self.router.stop();
         self.endpoint.shutdown().await;
     }
 }
 
-/// Why there is no client. Nothing was sent but greetings.
+/// Why a client couldn't connect. Nothing was sent but greetings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -108,15 +108,15 @@ pub enum ClientError {
     #[error("a secret or an identity is needed")]
     NoIdentity,
     /// Neither seeds nor candidates were given.
-    #[error("no seed is given, so there is nobody to ask")]
+    #[error("no seed is given, so there is no node to ask")]
     NoSeeds,
     /// Secret or certificates can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// No socket, or settings that make no sense.
+    /// The socket can't be opened, or the settings make no sense.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Nobody was reached; each address with its reason.
+    /// No node was reached; each address with its reason.
     #[error("no node was reached: {}", reasons(.0))]
     Unreachable(Vec<(std::net::SocketAddr, ConnectError)>),
     /// Nodes were reached, but their cluster isn't formed yet.

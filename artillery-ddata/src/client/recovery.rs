@@ -1,4 +1,5 @@
-//! A cluster whose configuration log has lost its quorum for good: asked what is left of it, and told to go on.
+//! Disaster recovery of a cluster whose configuration log has lost its quorum for good: surveys what is left, and tells
+//! a node to continue.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,21 +18,21 @@ use crate::{
     rpc::router::{ask_once, from_now},
 };
 
-/// What the nodes of a cluster have.
+/// What the nodes of a cluster hold.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Survey {
-    /// What the nodes say that answered.
+    /// The standings of the nodes that answered.
     pub standings: Vec<Standing>,
-    /// Names of the nodes that didn't.
+    /// Names of the nodes that did not answer.
     pub silent: Vec<String>,
 }
 
 impl Client {
-    /// Asks every node that is known what it has; those that don't answer in time are left out.
-    /// [`recovery::plan`](crate::control::recovery::plan) says what can be made of it.
+    /// Asks every known node what it holds; nodes that don't answer in time are left out.
+    /// [`recovery::plan`](crate::control::recovery::plan) says which recovery is possible.
     pub async fn survey(&self, timeout: Duration) -> Survey {
-        // Most of those who could say it may be gone: what was heard on connecting has to do then.
+        // Most nodes that know newer routing may be dead: fall back to the routing learnt on connecting.
         let routing = self.refresh(timeout).await.unwrap_or_else(|_| self.routing());
         let mut asked = JoinSet::new();
         for (&node, address) in &routing.nodes {
@@ -41,13 +42,14 @@ impl Client {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
                     Ok(_) => Err(Some(name)),
                     Err(error) => {
-                        tracing::info!(name, %error, "a node doesn't say what it has");
+                        tracing::info!(name, %error, "a node doesn't say what it holds");
                         Err(Some(name))
                     }
                 }
             });
         }
-        // A node that no leader has taken in since it started isn't known to the others' configuration.
+        // Ask the candidates too: a node that no leader has admitted since its start is missing in the others'
+        // configuration.
         for addr in self.candidates.all() {
             let client = self.clone();
             asked.spawn(async move {
@@ -72,13 +74,13 @@ impl Client {
         survey
     }
 
-    /// Has a node go on alone, with what it has, under a new history: what others have acknowledged since it lost touch
-    /// with them is lost. It makes sure by itself that the others can't go on, and that no node that answers has a better
-    /// history.
+    /// Makes a node continue alone with what it holds, under a new history. Writes that other nodes acknowledged since
+    /// it lost contact with them are lost. The node itself checks that the others can't continue, and that no node that
+    /// answers has a better history.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: then it may do it all the same. Inside it:
-    /// why it refuses.
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
+    /// error says why the node refuses.
     pub async fn recover(
         &self,
         node: NodeId,
@@ -92,14 +94,14 @@ impl Client {
         }
     }
 
-    /// Has a node give its cluster up for one that succeeds it, which it founds, or joins: all that the former held is lost, and
-    /// so are sessions and request ids of it. The node makes sure by itself that no life that ever served is there.
-    /// [`succession::found`](crate::control::succession::found) says which node it is to be. The nodes of the cluster that
-    /// answered it are named, itself first: each of them is to join the other one.
+    /// Makes a node give its cluster up for one that succeeds it: the node founds that, or joins it. All data of the
+    /// former cluster is lost, with its sessions and request ids. The node itself checks that no incarnation that ever
+    /// served is alive. [`succession::found`](crate::control::succession::found) names the node to send this to.
+    /// Returns the nodes of the cluster that answered it, itself first: each of them must join the new cluster.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: then it may do it all the same. Inside it:
-    /// why it refuses.
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
+    /// error says why the node refuses.
     pub async fn found(
         &self,
         by: &NodeInfo,
@@ -113,7 +115,7 @@ impl Client {
         }
     }
 
-    /// Asks the first node that is reached at one of these addresses; with `only`, no other life of a node than that.
+    /// Asks the first node reached at one of these addresses. With `only`, exactly that incarnation.
     async fn ask_at(
         &self,
         addrs: &[SocketAddr],

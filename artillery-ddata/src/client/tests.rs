@@ -30,11 +30,11 @@ use crate::{
 };
 
 async fn connect(cluster: &str, node: &FakeNode) -> Client {
-    Client::builder().cluster(cluster).secret(SECRET).seed(node.addr()).connect().await.expect("a client")
+    Client::builder().cluster(cluster).secret(SECRET).seed(node.addr()).connect().await.expect("no client")
 }
 
 #[tokio::test]
-async fn all_calls_from_beside_the_cluster() {
+async fn a_client_makes_all_calls() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let client = connect(&cluster, &node).await;
@@ -73,9 +73,9 @@ async fn all_calls_from_beside_the_cluster() {
     assert!(kv.put("k", "v").await.unwrap_err().is_not_applied());
 }
 
-/// More than may be outstanding on a stream at a time, large values between small ones.
+/// More calls than may be outstanding on a stream at a time; large values between small ones.
 #[tokio::test]
-async fn many_at_a_time() {
+async fn many_calls_at_a_time_are_answered() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(60));
@@ -95,18 +95,18 @@ async fn many_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_spare_hands_on_and_counts() {
+async fn a_spare_forwards_and_counts() {
     let cluster = unique("client");
     let (head, spare) = (FakeNode::start(&cluster, "head"), FakeNode::start(&cluster, "spare"));
     let routing = routing(config(&[head.me()], 1), &[&head, &spare]);
     head.form(&routing);
     spare.form(&routing);
-    // From inside the spare.
+    // Calls from inside the spare.
     spare.kv().put("k", "v").await.unwrap();
     let seen = spare.kv().get("k").await.unwrap();
     assert_eq!((seen.served.node, seen.served.place), (head.me().node, Place::Head));
-    assert_eq!(spare.local.forwarded(), 3, "the opening of its session too");
-    // From a client that takes the spare for the head.
+    assert_eq!(spare.local.forwarded(), 3, "the opening of its session counts too");
+    // Calls from a client that takes the spare for the head.
     let lies = fake::routing(config(&[spare.me()], 1), &[&head, &spare]);
     let liar = FakeNode::start(&cluster, "liar");
     liar.local.form(lies, vec![None]);
@@ -114,14 +114,14 @@ async fn a_spare_hands_on_and_counts() {
     client.kv().put("k", "w").await.unwrap();
     let seen = client.kv().get("k").await.unwrap();
     assert_eq!(seen.value(), Some(&Bytes::from("w")));
-    assert_eq!(seen.served.node, head.me().node, "the result names who served it");
+    assert_eq!(seen.served.node, head.me().node, "the result names the member that served it");
     assert_eq!(spare.local.forwarded(), 6);
     assert_eq!(head.local.forwarded(), 0);
 }
 
-/// A node that takes itself for a spare and one that takes the first for the head: the request stops there.
+/// `a` takes `b` for the head, and `b` takes `a` for it: the request stops at `a`.
 #[tokio::test]
-async fn a_request_is_handed_on_once() {
+async fn a_request_is_forwarded_once() {
     let cluster = unique("client");
     let (a, b) = (FakeNode::start(&cluster, "a"), FakeNode::start(&cluster, "b"));
     a.form(&routing(config(&[member("b")], 2), &[&a, &b]));
@@ -132,7 +132,7 @@ async fn a_request_is_handed_on_once() {
     let error = client.kv().get("k").timeout(Duration::from_millis(400)).await.unwrap_err();
     assert!(error.is_not_applied(), "{error:?}");
     assert!(b.local.forwarded() > 0);
-    assert_eq!(a.local.forwarded(), 0, "what was handed on already went on again");
+    assert_eq!(a.local.forwarded(), 0, "a forwarded request was forwarded again");
 }
 
 #[tokio::test]
@@ -148,16 +148,16 @@ async fn a_moved_head_is_found() {
     old.endpoint.shutdown().await;
     client.candidates().add(new.addr());
     let put = client.kv().put("k", "w").await.unwrap();
-    assert_eq!(put.version, Version::new(2, 2), "behind the opening of a new session: the old head took its own along");
+    assert_eq!(put.version, Version::new(2, 2), "a new session was opened first: the old one was lost with its head");
     assert_eq!(client.routing().chains[0].head(), Some(new.me()));
 }
 
-/// None of its calls has the time to find out that the whole chain is elsewhere, all together do.
+/// No single call has the time to find out that the whole chain has moved; all together do.
 #[tokio::test]
 async fn callers_with_little_time_find_a_moved_chain() {
     let cluster = unique("client");
     let (seed, new) = (FakeNode::start(&cluster, "seed"), FakeNode::start(&cluster, "new"));
-    // Where the chain was nobody says so much as that nobody is there.
+    // The chain's old address is silent: no message says that the node is gone.
     let silence = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()] };
     let mut before = routing(config(&[member("gone")], 1), &[]);
@@ -175,9 +175,9 @@ async fn callers_with_little_time_find_a_moved_chain() {
     }
 }
 
-/// What a client makes whose routing is of before a recovery, when the chain has gone on in a new history.
+/// Calls of clients whose routing is older than a recovery, after the chain has continued in a new history.
 #[tokio::test]
-async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
+async fn a_session_that_saw_nothing_adopts_the_new_history() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let mut routing = routing(config(&[node.me()], 2), &[&node]);
@@ -200,7 +200,7 @@ async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
             _ => {
                 let mut watch = kv.watch("");
                 let none = tokio::time::timeout(Duration::from_millis(500), watch.next()).await;
-                assert!(none.is_err(), "it waits for the first change: {none:?}");
+                assert!(none.is_err(), "the watch waits for the first change: {none:?}");
                 kv.put("watched", "new").await.unwrap();
                 assert_eq!(watch.next().await.unwrap().unwrap().key, "watched");
                 Ok(watch.position().unwrap().cluster())
@@ -212,7 +212,7 @@ async fn what_has_seen_nothing_goes_on_in_the_history_that_there_is() {
     }
 }
 
-/// A node whose requests go nowhere: the test gets their streams.
+/// A node that answers no request: the test gets the streams.
 fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
     let (sender, streams) = mpsc::channel(16);
     let node = FakeNode::start_with(cluster, "silent", move |stream| drop(sender.try_send(stream)));
@@ -227,7 +227,8 @@ enum Wanted {
     Write(RequestKey),
 }
 
-/// The first of a stream says what all of it are: reads and questions go beside the writes.
+/// The next write of a stream; `None` on a stream of reads. A stream's first request shows its kind, since reads and
+/// queries don't share the stream of writes.
 async fn next_write(reader: &mut FrameReader) -> Option<Wanted> {
     let request = decode_request(&reader.next().await.unwrap().unwrap()).unwrap();
     match request.operation {
@@ -244,7 +245,7 @@ async fn open(number: u64, writer: &mut FrameWriter) {
     writer.send(&response.header, &response.body).await.unwrap();
 }
 
-/// Answers as a head would until a session is asked for, and opens it.
+/// Serves the stream until a session is asked for, and opens it.
 async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) {
     loop {
         if let Some(Wanted::Session { number }) = next_write(reader).await {
@@ -254,7 +255,7 @@ async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) {
 }
 
 #[tokio::test]
-async fn a_head_that_is_not_there_leaves_nothing_behind() {
+async fn a_write_to_an_unreachable_head_is_not_applied() {
     let cluster = unique("client");
     let (gone, seed) = (FakeNode::start(&cluster, "gone"), FakeNode::start(&cluster, "seed"));
     seed.form(&routing(config(&[gone.me(), seed.me()], 1), &[&gone, &seed]));
@@ -266,7 +267,7 @@ async fn a_head_that_is_not_there_leaves_nothing_behind() {
     assert_eq!(node, NodeId::from_name("gone"));
 }
 
-/// A call isn't tried any longer than its client lives, however long it may take, and also when its node doesn't answer.
+/// A closed client ends its calls, however much time they have left, and also when their node doesn't answer.
 #[tokio::test]
 async fn calls_end_with_their_client() {
     let cluster = unique("client");
@@ -282,20 +283,20 @@ async fn calls_end_with_their_client() {
         if head.me() == silent.me() {
             streams.recv().await.unwrap();
         } else {
-            // It has been tried by then.
+            // By then the first write has been tried, too.
             client.kv().put("k", "v").timeout(Duration::from_millis(600)).await.unwrap_err();
         }
         let ended = async {
             client.close().await;
             put.await.unwrap().unwrap_err()
         };
-        let error = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("a call goes on");
-        assert!(error.is_not_applied(), "nothing of the caller's was sent: {error:?}");
+        let error = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the call goes on");
+        assert!(error.is_not_applied(), "the write itself was never sent: {error:?}");
     }
 }
 
 #[tokio::test]
-async fn nonsense_closes_its_connection_and_no_other() {
+async fn a_malformed_request_closes_only_its_connection() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let client = connect(&cluster, &node).await;
@@ -312,7 +313,7 @@ async fn nonsense_closes_its_connection_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_node_says_which_limit() {
+async fn a_refused_value_names_the_limit() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let kv = connect(&cluster, &node).await.kv();
@@ -327,7 +328,7 @@ async fn the_node_says_which_limit() {
 }
 
 #[tokio::test]
-async fn who_cannot_connect_hears_why() {
+async fn a_failed_connect_names_its_reason() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let builder = || Client::builder().cluster(&cluster).timeout(Duration::from_secs(20));
@@ -348,7 +349,7 @@ async fn who_cannot_connect_hears_why() {
 }
 
 #[tokio::test]
-async fn candidates_may_turn_up_later() {
+async fn candidates_may_be_added_later() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let candidates = Candidates::new();

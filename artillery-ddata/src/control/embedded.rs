@@ -1,25 +1,25 @@
-//! The configuration log kept by the cluster's own nodes: openraft among up to five of them, in memory.
+//! The configuration log, kept in memory by the cluster's own nodes: openraft among up to five of them.
 //!
-//! # Who is who
+//! # Identity
 //!
-//! A node of the group is one *life* of a node ([`RaftId`]): a memory node that restarts has forgotten its votes and its
-//! log, so it comes as somebody new, and messages name the life that they mean. It waits, without a log, until the
-//! leader has made it a voter ([`ConfigLog::set_voters`]), and only lives that the founding names begin the log: who
-//! comes back never founds it again. The leader has the log sent to every node of the cluster ([`Configs::nodes`]), so that each
-//! can follow it.
+//! A node of the group is one *incarnation* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes
+//! and its log: so it joins the group as another node, and messages name the incarnation that they are for. It waits
+//! without a log until the leader has made it a voter ([`ConfigLog::set_voters`]). Only incarnations named in the
+//! founding begin the log: a restarted node never founds it again. The leader sends the log to every node of the
+//! cluster ([`Configs::nodes`]), so that each can follow it.
 //!
 //! # Two logs in one
 //!
-//! The group's log also holds what is no change: the first entry of each leader, and who keeps the log. A change names
-//! its place and its term; applied, it takes that place if it is the next one and if the term is the one of the leader
-//! that appended it, and is nothing otherwise. So [`LogIndex`] counts only entries that count, and a proposal never
-//! outlives its term (trap 35).
+//! The group's log also holds entries that change no configuration: the first entry of each leader, and changes of the
+//! voters. A configuration change names its place and its term. When applied, it takes that place only if it is the
+//! next one and the term is that of the leader that appended it; else it has no effect. So [`LogIndex`] counts only
+//! entries that took a place, and a proposal never outlives its term (trap 35).
 //!
-//! # Who leads
+//! # Leadership
 //!
-//! Terms have one leader each (openraft's `single-term-leader`). A node says that it leads only when an entry of its own
-//! term has been applied here, hence all that was committed before (trap 14); what it reads then is confirmed by asking a
-//! majority, in the same term.
+//! Terms have one leader each (openraft's `single-term-leader`). A node says that it leads only once an entry of its
+//! own term has been applied here, hence everything committed before (trap 14). Its reads are then confirmed by a
+//! majority in the same term.
 
 mod follow;
 mod histories;
@@ -78,9 +78,9 @@ struct EmbeddedInner {
     raft: Raft,
     metrics: watch::Receiver<Metrics>,
     applied: Arc<AppliedConfigs>,
-    /// One change of who keeps the log, or gets it, at a time.
+    /// Held during a change of the voters or learners: one at a time.
     changing: tokio::sync::Mutex<()>,
-    /// The next confirmation panics.
+    /// Whether the next confirmation panics.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
 }
@@ -88,11 +88,11 @@ struct EmbeddedInner {
 type Metrics = RaftServerMetrics<RaftId, RaftNode>;
 
 impl Embedded {
-    /// Takes part in keeping the log of the cluster that `founding` made: as one of its first voters if it names exactly
-    /// this life among them, else as one who waits to be made a voter.
+    /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if that names exactly
+    /// this incarnation among them, else as a node that waits to become a voter.
     ///
     /// # Errors
-    /// [`ConfigLogError::Failed`]: settings make no sense.
+    /// [`ConfigLogError::Failed`]: the settings make no sense.
     pub(crate) async fn start(
         me: NodeInfo,
         founding: &Bootstrap,
@@ -117,12 +117,12 @@ impl Embedded {
             peers,
             histories: Histories::new(history),
         };
-        // The others wait for it as long as for a leader that fell silent.
+        // The other voters wait for the first one as long as for a leader that fell silent.
         part.begin(store, applied, first).await
     }
 
-    /// Keeps the log alone from now on, from `configs` of another history on; what this was ends. No term of the new
-    /// group is one of the old one.
+    /// Continues the log alone, from `configs` in another history; this part in the old group ends. No term of the new
+    /// group equals one of the old group.
     ///
     /// # Errors
     /// [`ConfigLogError::Failed`].
@@ -149,28 +149,28 @@ impl Embedded {
         part.begin(LogStore::behind(last, *me), Arc::new(applied), true).await
     }
 
-    /// The history that this is the log of.
+    /// The history of this log.
     pub(crate) fn histories(&self) -> &Histories {
         &self.0.histories
     }
 
-    /// Where this node's copy of the group's log ends.
+    /// The end of this node's copy of the group's log.
     pub(crate) fn end(&self) -> Option<LogEnd> {
         let last = self.0.store.last();
         last.map(|last| LogEnd { term: Term(last.leader_id.term), index: last.index })
     }
 
-    /// Those who keep the log, as far as is known here: two sets while others take their place.
+    /// The voters, as known here: two sets during a change of the voters.
     pub(crate) fn voter_sets(&self) -> Vec<BTreeSet<MemberId>> {
         let metrics = self.0.metrics.borrow();
         let sets = metrics.membership_config.membership().get_joint_config();
         sets.iter().map(|set| set.iter().map(|&RaftId(id)| id).collect()).collect()
     }
 
-    /// Takes in what `from` sent by [`Peers::call`]; what is to be sent back.
+    /// Handles a message that `from` sent by [`LogTransport::call`]; returns the answer.
     ///
     /// # Errors
-    /// [`CallError`]: nothing was changed by it.
+    /// [`CallError`]: the message changed nothing.
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
         let EmbeddedInner { me, cluster, settings, raft, histories, .. } = &*self.0;
         let envelope: Envelope = messages::decode(&message)?;
@@ -192,32 +192,32 @@ impl Embedded {
         messages::encode(&answer)
     }
 
-    /// Whether its part in the group ended though it wasn't told to: by a fatal error, or a panic.
+    /// Whether this part in the group ended without being stopped: by a fatal error or a panic.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.applied.progress().failed
     }
 
-    /// Has what keeps the log end as if by a fatal error.
+    /// Ends the log as a fatal error would.
     #[cfg(test)]
     pub(crate) async fn break_core(&self) {
         self.0.raft.shutdown().await.unwrap();
     }
 
-    /// Has the next confirmation panic.
+    /// Makes the next confirmation panic.
     #[cfg(test)]
     pub(crate) fn panic_at_confirmation(&self) {
         self.0.panics.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Takes no part any more.
+    /// Ends this part in the group.
     pub(crate) async fn stop(&self) {
         self.0.applied.end();
-        // It fails only if it has stopped already.
+        // Shutdown fails only if the log has stopped already.
         let _ = self.0.raft.shutdown().await;
     }
 }
 
-/// What a part in the group is made of, whatever it begins with.
+/// The constant parts of a node's part in the group.
 struct GroupParts {
     me: RaftId,
     cluster: ClusterId,
@@ -268,7 +268,7 @@ impl GroupParts {
     }
 }
 
-/// The first voters, if this node is one of them; else nobody.
+/// The first voters, if this node is one of them; else none.
 fn first_voters(me: &NodeInfo, founding: &Bootstrap, settings: &EmbeddedSettings) -> Vec<NodeInfo> {
     let mut voters = types::first_voters(founding, settings.max_voters).to_vec();
     if allows!(settings.guards, InitialiseAgain) {
@@ -292,7 +292,7 @@ fn stopped(error: impl fmt::Display) -> CallError {
     CallError::Stopped(error.to_string())
 }
 
-/// Tells those who wait when it changes who leads and who keeps the log; ends with the group's part here.
+/// Notifies waiters of changes of the leader or the voters; ends with the group's part here.
 async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<AppliedConfigs>) {
     let mut known = None;
     while metrics.changed().await.is_ok() {
@@ -340,7 +340,7 @@ impl EmbeddedInner {
             return Err(failed(format!("a change of {size} bytes, at most {MAX_PROPOSAL} are possible")).into());
         }
         let write = self.while_leading(term, self.settings.patience, self.raft.client_write(proposal)).await?;
-        // Whether the entry was appended before the leadership went, openraft doesn't say.
+        // openraft doesn't say whether the entry was appended before the leadership ended.
         let written = write.map_err(|error| AppendError::OutcomeUnknown(error.to_string()))?;
         match written.data {
             EntryOutcome::Placed => Ok(()),
@@ -356,7 +356,7 @@ impl EmbeddedInner {
             return Err(not_leading());
         }
         #[cfg(test)]
-        assert!(!self.panics.load(std::sync::atomic::Ordering::Relaxed), "as wanted");
+        assert!(!self.panics.load(std::sync::atomic::Ordering::Relaxed), "a test wants this panic");
         if allows!(self.settings.guards, ConfirmWithoutQuorum) {
             return Ok(self.applied.progress().last);
         }
@@ -366,7 +366,8 @@ impl EmbeddedInner {
             RaftError::APIError(CheckIsLeaderError::ForwardToLeader(_)) => not_leading(),
             RaftError::Fatal(fatal) => failed(fatal),
         })?;
-        // At least the first entry of the leader that a majority confirmed: so its term is the one that they did.
+        // The log id is at least the first entry of the leader that a majority confirmed: so its term is the confirmed
+        // one.
         let read = read.filter(|read| read.leader_id.term == term.0).ok_or_else(not_leading)?;
         let mut progress = self.applied.watch();
         let applied = progress.wait_for(|now| now.ended || now.raft.is_some_and(|last| last.index >= read.index));
@@ -378,7 +379,7 @@ impl EmbeddedInner {
         if self.leads() == Some(term) { Ok(last) } else { Err(not_leading()) }
     }
 
-    /// The outcome of `future`, unless this node stops leading in `term`, or the time is up.
+    /// The output of `future`, unless this node stops leading in `term` or the time is up.
     async fn while_leading<T>(
         &self,
         term: Term,
@@ -451,7 +452,7 @@ impl ConfigLog for Embedded {
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {
         Box::pin(async move {
             let mut progress = self.0.applied.watch();
-            // The sender is a part of `self`: it isn't dropped before.
+            // The sender is a part of `self`, so it lives on.
             let _ = progress.wait_for(|progress| progress.changes > seen).await;
             self.0.applied.progress().changes
         })

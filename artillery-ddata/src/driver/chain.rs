@@ -1,4 +1,4 @@
-//! One task per chain: has its runner take in what comes, and moves what that says into lanes and to callers.
+//! One task per chain. It feeds input to the chain's runner, and moves the runner's output into lanes and to callers.
 
 mod parts;
 #[cfg(test)]
@@ -25,15 +25,15 @@ use crate::{
     replica::{Gate, ReplicaEvent, Status},
 };
 
-/// Frames from peers that wait for the task; each is of about [`UPDATES_ROOM`] bytes at most.
+/// Frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
-/// Orders of the node that wait for the task. It never has more than four of them under way, but for those to close.
+/// Orders of the node that wait for the task. The node has at most four under way, not counting those to close.
 const ORDERS: usize = 16;
-/// Reads, and writes, that wait for the task; [`Parts::queue_bytes`] bounds their bytes.
+/// Reads, and writes, that wait for the task; [`ChainParts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
-/// Of each kind of input, how many are taken in before something is sent.
+/// How many inputs of each kind are taken before output is sent.
 const BATCH: usize = 256;
-/// What was put off waits so long for others that work for the same update.
+/// Deferred work waits this long while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
 
 /// Starts the task in `runtime`; it ends when its inlets are gone.
@@ -68,7 +68,7 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
     };
     match rule {
         Rule::Fixed { config, history, lanes } => {
-            // In a configuration that never changes no member is ever fenced, so the lease never ends.
+            // A fixed configuration never fences a member, so the lease never ends.
             task.turn.lease = Some(Lease { until: Timestamp::MAX, asked: clock::now(), stretch: 0 });
             task.ordered(Ordered { order: ChainOrder::Enter { config, history, upto: LogIndex::default() }, lanes });
         }
@@ -81,7 +81,7 @@ struct PeerLanes {
     lanes: Lanes,
     updates: mpsc::Sender<ChainFrame>,
     snapshots: mpsc::Sender<ChainFrame>,
-    /// The state of its link that the runner was told.
+    /// The state of the link that the runner knows.
     seen: LaneState,
 }
 
@@ -96,7 +96,7 @@ struct ChainTask {
     chain: ChainId,
     runner: ChainRunner<Responder>,
     peers: BTreeMap<MemberId, PeerLanes>,
-    /// What has been received and is to be taken in.
+    /// Input received for the runner's next turn.
     turn: Turn<Queued<ReadRequest>, Queued<WriteRequest>>,
     askers: Vec<oneshot::Sender<Status>>,
     commands: mpsc::Receiver<ChainCommand>,
@@ -105,9 +105,9 @@ struct ChainTask {
     writes: WriteQueues,
     wake: Arc<Notify>,
     standing: watch::Sender<ChainReadiness>,
-    /// `None`: the lease doesn't change.
+    /// `None`: the lease never changes.
     leases: Option<watch::Receiver<Lease>>,
-    /// `None`: no node wants to hear of it.
+    /// `None`: no node receives the words.
     words: Option<mpsc::Sender<(ChainId, Word)>>,
 }
 
@@ -127,7 +127,8 @@ impl ChainTask {
             let tick = self.runner.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
-                // Of whatever is ready something is taken in below: nothing is starved, and a run can be made again.
+                // The code below takes some of every ready input, so nothing is starved; a fixed order keeps runs
+                // reproducible.
                 biased;
                 taken = self.orders.recv_many(&mut orders, ORDERS) => if taken == 0 { return },
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
@@ -147,7 +148,7 @@ impl ChainTask {
                 }
             }
             if self.runner.waiting() > 1 {
-                // Others wait already: a caller that is about to hand something in may share what is sent next.
+                // Callers wait already: a caller that is about to send may share the next frames.
                 tokio::task::yield_now().await;
             }
             orders.drain(..).for_each(|order| self.ordered(order));
@@ -157,7 +158,7 @@ impl ChainTask {
         }
     }
 
-    /// Whatever has come meanwhile shares the frames that are sent next.
+    /// Takes the input that has come meanwhile, so that it shares the next frames.
     fn receive_what_is_ready(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
@@ -199,7 +200,7 @@ impl ChainTask {
         self.turn.orders.push(order);
     }
 
-    /// Peers that stay keep their lanes; all others are forgotten.
+    /// Peers that stay keep their lanes; all others are removed.
     fn change_peers(&mut self, lanes: BTreeMap<MemberId, Lanes>) {
         let gone: Vec<_> = self.peers.keys().filter(|id| !lanes.contains_key(id)).copied().collect();
         let gone = gone.into_iter().filter_map(|id| self.peers.remove(&id)?.seen.up);
@@ -225,7 +226,8 @@ impl ChainTask {
         }
     }
 
-    /// Replies first, then controls, then updates, as far as there is room; where there is none, the lane wakes us.
+    /// Sends replies first, then control frames, then updates, as far as lanes have room. A full lane wakes the task
+    /// later.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -262,7 +264,7 @@ impl ChainTask {
         }
     }
 
-    /// Tells the node what the chain has to say, as far as there is room.
+    /// Sends the chain's words to the node, as far as there is room.
     fn say(&mut self) {
         let Some(words) = &self.words else {
             while self.runner.poll_word().is_some() {}
@@ -277,7 +279,8 @@ impl ChainTask {
     }
 }
 
-/// Returns when what was said has left, and, if another task is at work for it, has had time to get there.
+/// Returns when the output has left; with `is_between`, after a moment for another member that works on the same
+/// update.
 async fn until_said(is_between: bool) {
     if is_between {
         tokio::time::sleep(DEFERRAL).await;
@@ -286,7 +289,7 @@ async fn until_said(is_between: bool) {
     }
 }
 
-/// Returns when the node takes another word; when it takes none any more, never.
+/// Returns when the node has room for another word; never, once the node takes no more.
 async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     match words {
         Some(words) if words.reserve().await.is_ok() => {}
@@ -294,7 +297,7 @@ async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     }
 }
 
-/// The next lease; waits for ever where there are no more.
+/// Waits for the next lease; for ever, if there are no more.
 async fn renewed(leases: &mut Option<watch::Receiver<Lease>>) -> Lease {
     if let Some(leases) = leases
         && leases.changed().await.is_ok()

@@ -1,5 +1,5 @@
-//! The task that keeps a node's configuration: it hands calls, the log's news and the chains' words to [`Node`], which
-//! decides, and does what that says. Here are clocks, calls and queues.
+//! The task that keeps a node's configuration. It feeds calls, log changes and the chains' words to [`NodeMachine`],
+//! which decides, and executes the outputs. Clocks, calls and queues are here.
 
 mod calls;
 mod events;
@@ -43,24 +43,24 @@ use crate::{
     message::control::{ControlAnswer, ControlCall},
 };
 
-/// Renewals of others that wait for theirs; those given up are forgotten first.
+/// Renewals of other nodes that wait for their answers. When this many wait, those that were given up are dropped.
 const MAX_PENDING_RENEWALS: usize = 4096;
-/// Commands, and words of chains, that wait for the task.
+/// Commands that wait for the task; the same for the chains' words.
 pub(crate) const COMMAND_QUEUE: usize = 256;
 
-/// What the task is told.
+/// Commands to the task.
 pub(crate) enum ControlCommand {
-    /// A node renews.
+    /// A node renews its lease.
     Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<Renewed> },
-    /// Have the members of a chain stand in this order, if this node decides on that.
+    /// Put the members of a chain into this order, if this node decides on that.
     Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
-    /// Leave the chains, as soon as a leader agrees; `done` is told once the node may end.
+    /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
     Leave {
-        /// A node that couldn't leave until then stays; `None`: it is to stop, and asks on until then.
+        /// A node that couldn't leave by then stays. `None`: the node is to stop, and keeps asking until it may.
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
-    /// A node of a cluster was met that succeeds this one.
+    /// A node was met whose cluster succeeds this one.
     Succeeded { by: ClusterId },
 }
 
@@ -75,24 +75,24 @@ pub(crate) struct ControlParts {
     pub(crate) hub: Arc<Hub>,
     pub(crate) local: Arc<Local>,
     pub(crate) chains: Arc<ChainInlets>,
-    /// How each chain stands here.
+    /// The readiness of each chain here.
     pub(crate) standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
     pub(crate) words: mpsc::Receiver<(ChainId, Word)>,
     pub(crate) events: MemberEvents,
     pub(crate) commands: mpsc::Receiver<ControlCommand>,
     pub(crate) leases: watch::Sender<Lease>,
     pub(crate) state: watch::Sender<NodeState>,
-    /// Told once that the node is ready.
+    /// Notified once the node is ready.
     pub(crate) ready: Option<oneshot::Sender<()>>,
     /// How long a call may take.
     pub(crate) patience: Duration,
 }
 
-/// What has come to its end.
+/// The result of a finished subtask.
 enum Done {
-    /// The log has changed so many times.
+    /// The log has changed this many times.
     Log(u64),
-    /// Something that the node is to hear of.
+    /// An input for the node.
     Input(Box<NodeInput>),
 }
 
@@ -100,15 +100,15 @@ pub(crate) struct ControlTask {
     parts: ControlParts,
     tasks: JoinSet<Done>,
     waiting: BTreeMap<(MemberId, u64), oneshot::Sender<Renewed>>,
-    /// The callers that want a reorder, by token, and the newest of these.
+    /// The callers that wait for a reorder, by token; and the newest token.
     reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
     reorder: u64,
     leaving: Vec<oneshot::Sender<()>>,
     /// A chain's task has ended, as all do when the node stops.
     stopped: bool,
-    /// The log, or a question to it, has failed: nothing would ever be decided here any more.
+    /// The log, or a call to it, has failed: this node would never decide anything again.
     failed: bool,
-    /// Another cluster succeeds this one, of which the node held nothing.
+    /// Another cluster succeeds this one, of which the node holds nothing.
     succeeded: bool,
 }
 
@@ -137,7 +137,7 @@ impl ControlTask {
         }
     }
 
-    /// Runs until the node stops, or has to.
+    /// Runs until the node stops or must stop.
     pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>) -> ControlEnd {
         self.look_around();
         self.hear_of_log();
@@ -185,7 +185,7 @@ impl ControlTask {
                 self.follow_log(changes);
             }
             Ok(Done::Input(input)) => self.handle(*input),
-            // The node waits for its answer, and would for ever.
+            // The node waits for the call's answer, and would for ever.
             Err(error) => {
                 tracing::error!(%error, "a call to the configuration log failed");
                 self.failed = true;
@@ -222,7 +222,7 @@ impl ControlTask {
         }
     }
 
-    /// Does what the node says, and sends its renewals.
+    /// Sends the node's renewals and executes its outputs.
     fn flush(&mut self) {
         self.renew();
         while let Some(output) = self.parts.node.poll_output() {
@@ -231,7 +231,7 @@ impl ControlTask {
         let stands = self.parts.node.state();
         self.parts.local.set_yields(stands.successor.is_some_and(|successor| successor.yields));
         self.parts.state.send_if_modified(|state| {
-            // When a leader was heard last isn't worth waking anybody.
+            // The time of the leader's last message alone wakes no receiver.
             let seen = |state: &NodeState| {
                 (
                     state.lease,
@@ -282,8 +282,8 @@ impl ControlTask {
         }
     }
 
-    /// A node never has more orders under way than the queue of a chain takes, but for those to close, which the leader
-    /// repeats.
+    /// Sends an order to a chain. The node never has more orders under way than a chain's queue holds, except those to
+    /// close, which the leader repeats.
     fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {
             ChainOrder::Enter { config, .. } => self.lanes(config),
@@ -339,14 +339,14 @@ impl ControlTask {
         self.tasks.spawn(async move {
             let renewed = match calls.ask(to, &addrs, &ControlCall::Renewal(histories.mine(), renewal), patience).await
             {
-                // A lease counts in one history alone.
+                // A lease is valid in one history only.
                 Ok(ControlAnswer::Renewed(theirs, renewed))
                     if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) =>
                 {
                     Some(*renewed)
                 }
                 Ok(ControlAnswer::OtherHistory(theirs)) => {
-                    // It says so to a node that it has left behind.
+                    // The peer says so to a node that it has left behind.
                     let _ = histories.meet(theirs);
                     None
                 }

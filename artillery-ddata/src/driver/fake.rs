@@ -1,4 +1,4 @@
-//! A node for tests of what stands around a chain: one endpoint on loopback, and chains of one member each.
+//! A node for tests of the code around a chain: one endpoint on loopback, and chains of one member each.
 
 use std::{
     net::SocketAddr,
@@ -37,7 +37,7 @@ use crate::{
 
 pub(crate) const SECRET: &[u8] = b"a secret that is only used in tests";
 
-/// No two tests, and no two processes, share a cluster.
+/// A cluster name that no other test or process uses.
 pub(crate) fn unique(what: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{what}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -58,10 +58,10 @@ pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
     }
 }
 
-/// Whether the answer of a write gets lost.
+/// Whether the answer to a write is lost.
 type Loses = fn(&WriteRequest) -> bool;
 
-/// A chain that is told of `config`, and has no peers to talk to.
+/// A chain that acts by `config`, and has no connection to peers.
 fn chain(me: MemberId, config: ChainConfig, life: ClusterId, loses: Loses) -> ChainHandle {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
@@ -117,13 +117,13 @@ pub(crate) struct FakeNode {
     pub(crate) local: Arc<Local>,
     pub(crate) router: Arc<Router>,
     pub(crate) endpoint: Endpoint,
-    /// Serves its requests, if anything else than a test does.
+    /// Serves the node's requests, unless a test does.
     pub(crate) server: Option<Arc<Server>>,
-    /// So many streams of requests it serves now.
+    /// The number of request streams served now.
     pub(crate) serving: Arc<AtomicUsize>,
 }
 
-/// What a fake node does with the streams of requests that come.
+/// What a fake node does with incoming request streams.
 type Serve = Arc<dyn Fn(IncomingStream) + Send + Sync>;
 
 struct Streams(std::sync::OnceLock<Serve>);
@@ -146,7 +146,7 @@ impl FakeNode {
         Self::start_with_room(cluster, name, QUEUE_BYTES)
     }
 
-    /// A node with room for so many bytes of each kind of requests.
+    /// A node with room for `bytes` bytes of each kind of request.
     pub(crate) fn start_with_room(cluster: &str, name: &str, bytes: usize) -> Self {
         let (mut node, streams) = Self::bind(cluster, name);
         let sizes = Sizes::new(bytes, &TransportConfig::default());
@@ -166,7 +166,7 @@ impl FakeNode {
         node
     }
 
-    /// A node that does something else with requests.
+    /// A node that hands its request streams to `serve`.
     pub(crate) fn start_with(
         cluster: &str,
         name: &str,
@@ -200,26 +200,26 @@ impl FakeNode {
         Kv::new(self.router.clone())
     }
 
-    /// Tells the node what the chain is; a member gets a chain of its own that holds nothing.
+    /// Gives the node a routing of one chain; a member gets an empty chain of its own.
     pub(crate) fn form(&self, routing: &Routing) {
         self.form_losing(routing, |_| false);
     }
 
-    /// The same with a chain whose answers to some writes get lost.
+    /// As [`form`](Self::form), with a chain that loses the answers to some writes.
     pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
         let config = routing.chains[0].clone();
         let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.history_id(), loses));
         self.local.form(routing.clone(), vec![handle]);
     }
 
-    /// Tells the node what all chains are: it gets the first one alone.
+    /// Gives the node a routing; it serves the first chain alone.
     pub(crate) fn form_first(&self, routing: &Routing) {
         let chain = chain(self.me(), routing.chains[0].clone(), routing.history_id(), |_| false);
         let others = routing.chains.iter().skip(1).map(|_| None);
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
 
-    /// Tells the node what all chains are: it gets those of which it is a member.
+    /// Gives the node a routing; it serves the chains of which it is a member.
     pub(crate) fn form_all(&self, routing: &Routing) {
         let of = |config: &ChainConfig| {
             config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), |_| false))
@@ -236,7 +236,7 @@ pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
     Routing::new(ClusterId(1), history, vec![config], nodes.iter().map(address).collect())
 }
 
-/// A node that is a chain of one.
+/// A node that serves a chain alone.
 pub(crate) fn alone(cluster: &str) -> FakeNode {
     let node = FakeNode::start(cluster, "alone");
     node.form(&routing(config(&[node.me()], 1), &[&node]));

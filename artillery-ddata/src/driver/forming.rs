@@ -1,4 +1,4 @@
-//! The task that finds a cluster or founds one, and then tells latecomers of it.
+//! The task that finds a cluster or founds one, and then tells later nodes of it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,14 +20,14 @@ pub(crate) struct Forming {
     pub(crate) messages: mpsc::Receiver<(MemberId, FormationMessage)>,
     pub(crate) events: MemberEvents,
     pub(crate) hub: Arc<Hub>,
-    /// The newest life of each node met: an older one is over.
+    /// The newest incarnation of each node met; older ones are over.
     pub(crate) lives: BTreeMap<NodeId, MemberId>,
-    /// Whether the node gives way to a cluster that succeeds its own.
+    /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
 }
 
 impl Forming {
-    /// Runs until the node stops; calls `settled` once, when it is known to which cluster the node belongs.
+    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known.
     pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>, settled: impl FnOnce(Arc<Bootstrap>)) {
         let mut settled = Some(settled);
         self.look_around();
@@ -74,14 +74,14 @@ impl Forming {
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
                 self.formation.handle(clock::now(), FormationInput::Gone(member.id));
             }
-            // A later life of this very node: what this one accepted is over.
+            // A later incarnation of this very node exists: what this one accepted is void.
             MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), FormationInput::Replaced(self.me)),
             MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}
         }
     }
 
-    /// The membership below tells of a node's newest life last; what it told of before is over.
+    /// Handles a seen member. Membership reports a node's newest incarnation last, so an earlier one is over.
     fn seen(&mut self, member: &Member) {
         let now = clock::now();
         if let Some(before) = self.lives.insert(member.id.node, member.id)
@@ -99,7 +99,7 @@ impl Forming {
             match output {
                 FormationOutput::Send { to, message } => {
                     let addrs = self.formation.addrs(to).unwrap_or_default();
-                    // Said again if it is lost: what is queued is cumulative.
+                    // Formation repeats a lost message: each is cumulative.
                     drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
                 }
                 FormationOutput::Formed(founding) | FormationOutput::Joined(founding) => settled = Some(founding),

@@ -1,8 +1,8 @@
-//! Lanes: what goes to one peer, in bounded queues, over the streams of whatever connection there is.
+//! Lanes: bounded queues of frames to one peer, sent over the streams of the present connection.
 //!
-//! Each lane is a stream of its own, so that a watermark never stands behind a megabyte, and the history of each chain
-//! has one too, so that chains don't wait for each other's values; where there are very many chains, a few share one. All
-//! lanes of a peer live and die with one connection, so what a replica queues after it saw that connection isn't lost
+//! Each lane is a stream of its own, so that a watermark never waits behind a megabyte. The history of each chain has a
+//! lane too, so that chains don't wait for each other's values; with very many chains, a few share one. All lanes of a
+//! peer live and die with one connection. So a frame that a replica queues after it saw that connection isn't lost
 //! while it lasts.
 
 #[cfg(test)]
@@ -33,34 +33,33 @@ use crate::{
     },
 };
 
-/// Control frames waiting for one peer: cumulative, so there is one a chain at a time, hardly ever more.
+/// Control frames that wait for one peer. They are cumulative: each chain seldom has more than one.
 const CONTROL_QUEUE: usize = 64;
 /// Update frames of one chain that wait for one peer, each of about [`UPDATES_ROOM`] bytes at most.
 const UPDATES_QUEUE: usize = 4;
 /// Parts of snapshots of one chain that wait for one peer.
 const SNAPSHOTS_QUEUE: usize = 2;
-/// How much history goes into one frame.
+/// Bytes of history in one frame.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
-/// There are as many lanes of one kind as this part of the streams that a peer lets be open
-/// (`max_streams_per_connection`). Beyond that limit a stream is waited for as long as the others last, so further
-/// chains share the lanes that there are.
+/// The number of lanes of one kind is the peer's limit on open streams (`max_streams_per_connection`) divided by this.
+/// Beyond that limit a new stream would wait as long as the others last, so further chains share lanes.
 const LANES_SHARE_DIVISOR: usize = 4;
 const FORMATION_QUEUE: usize = 16;
 /// Frames handed to a stream in one write.
 const BATCH: usize = 32;
 
-/// Streams with data: higher ones go first.
+/// Priorities of streams with data; higher ones go first.
 const CONTROL_PRIORITY: i32 = 10;
 const UPDATES_PRIORITY: i32 = 0;
-/// Behind all that somebody waits for.
+/// Below all streams that a caller waits for.
 const SNAPSHOTS_PRIORITY: i32 = -2;
 
-/// Whether there is a connection to the peer now.
+/// Whether the peer is connected now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LaneState {
-    /// Rises with each connection: two that differ are two connections, whatever was missed between them.
+    /// Rises with each connection. Two different values mean two connections, even if the states between were missed.
     pub(crate) generation: u64,
-    /// Who is there. What is queued once this was seen arrives in order, until the state changes.
+    /// The connected member. Frames queued once this was seen arrive in order, until the state changes.
     pub(crate) up: Option<MemberId>,
 }
 
@@ -74,9 +73,9 @@ pub(crate) struct Lanes {
     wake: Arc<Wake>,
 }
 
-/// The lanes of all chains that have history for one peer: updates, and snapshots.
+/// The lanes of all chains that have history for one peer: for updates, and for snapshots.
 struct HistoryLanes {
-    /// Lanes of one kind.
+    /// The most lanes of one kind.
     most: usize,
     lanes: Mutex<Vec<HistoryLane>>,
     added: Notify,
@@ -87,11 +86,11 @@ struct HistoryLane {
     kind: u8,
     priority: i32,
     queue: Arc<FrameQueue>,
-    /// Counts those that use it.
+    /// Counts the chains that use the lane.
     frames: mpsc::WeakSender<ChainFrame>,
 }
 
-/// Used by one pump at a time: that of the connection which there is.
+/// Used by one pump at a time: that of the present connection.
 type FrameQueue = tokio::sync::Mutex<mpsc::Receiver<ChainFrame>>;
 
 impl HistoryLanes {
@@ -114,7 +113,8 @@ impl HistoryLanes {
         frames
     }
 
-    /// Queued in the belief that what went before arrives: cursors begin anew. Nobody pumps now.
+    /// Drops all queued frames. They were queued on the assumption that earlier frames arrive; on the next connection
+    /// cursors begin anew. No pump runs now.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {
@@ -126,7 +126,7 @@ impl HistoryLanes {
     }
 }
 
-/// Whom to wake when a lane has room again or its link has changed.
+/// Tasks to wake when a lane has room again or its link has changed.
 type Wake = RwLock<Vec<Arc<Notify>>>;
 
 fn wake_all(wake: &Wake) {
@@ -139,20 +139,20 @@ impl Lanes {
         *self.state.borrow()
     }
 
-    /// A lane for the history of one chain more.
+    /// A lane for the history of one more chain.
     pub(crate) fn add_updates(&self) -> mpsc::Sender<ChainFrame> {
         self.history.add(streams::CHAIN_UPDATES, UPDATES_PRIORITY, UPDATES_QUEUE)
     }
 
-    /// A lane for the snapshots of one chain more.
+    /// A lane for the snapshots of one more chain.
     pub(crate) fn add_snapshots(&self) -> mpsc::Sender<ChainFrame> {
         self.history.add(streams::CHAIN_SNAPSHOTS, SNAPSHOTS_PRIORITY, SNAPSHOTS_QUEUE)
     }
 
-    /// Has `sleeper` notified when there is room again or the state has changed.
+    /// Notifies `sleeper` when there is room again or the state has changed.
     pub(crate) fn wake(&self, sleeper: &Arc<Notify>) {
         let mut all = self.wake.write().unwrap_or_else(PoisonError::into_inner);
-        // Those that only this list still knows have stopped.
+        // Sleepers known to this list alone have stopped.
         all.retain(|other| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, sleeper));
         all.push(sleeper.clone());
         drop(all);
@@ -160,7 +160,7 @@ impl Lanes {
     }
 }
 
-/// All lanes of a node, made when they are first wanted.
+/// All lanes of a node, each made when first needed.
 pub(crate) struct Hub {
     endpoint: Endpoint,
     peers: Mutex<BTreeMap<NodeId, Lanes>>,
@@ -171,7 +171,7 @@ impl Hub {
         Self { endpoint, peers: Mutex::default() }
     }
 
-    /// The lanes to `peer`, which is dialled at `addrs` from now on; where it was before, if none are given.
+    /// The lanes to `peer`, which is dialled at `addrs` from now on; at its known addresses, if `addrs` is empty.
     pub(crate) fn lanes(&self, peer: NodeId, addrs: &[SocketAddr]) -> Lanes {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let link = self.endpoint.link(peer, addrs.to_vec());
@@ -179,18 +179,18 @@ impl Hub {
         peers.entry(peer).or_insert_with(|| spawn(link, streams)).clone()
     }
 
-    /// Lets go of the lanes to all other nodes than those: they end with the last who uses them.
+    /// Drops the lanes to all nodes but those to keep. Each lane ends with its last user.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|&node, _| keep(node));
     }
 
-    /// Gives up all lanes; what is queued may be lost.
+    /// Drops all lanes; queued frames may be lost.
     pub(crate) fn close(&self) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// Peers are taken to allow as many `streams` as this node does.
+/// Assumes that the peer allows as many `streams` as this node does.
 fn spawn(link: Link, streams: u32) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
     let most = (streams as usize / LANES_SHARE_DIVISOR).max(1);
@@ -220,7 +220,7 @@ struct FrameLaneTask {
 }
 
 impl FrameLaneTask {
-    /// Ends when the hub and all who sent have let go of the lanes, or the endpoint has stopped.
+    /// Runs until the hub and all senders have dropped the lanes, or the endpoint has stopped.
     async fn run(mut self) {
         while let Some(connection) = self.connect().await {
             let outcome = self.serve(&connection).await;
@@ -229,13 +229,13 @@ impl FrameLaneTask {
             wake_all(&self.wake);
             match outcome {
                 Ok(()) => return,
-                // A peer that takes no more of a stream, or a frame that can't be sent: a fresh start is all there is.
+                // The peer refused a stream, or a frame can't be sent: only a new connection helps.
                 Err(error) => connection.close(CloseCode::REPLACED, &error.to_string()),
             }
         }
     }
 
-    /// The next connection; `None` once nobody holds the lanes any more.
+    /// Waits for the next connection; `None` once all users have dropped the lanes.
     async fn connect(&mut self) -> Option<Connection> {
         tokio::select! {
             biased;
@@ -266,7 +266,7 @@ impl FrameLaneTask {
     }
 }
 
-/// Keeps a pump at work for each chain; ends when one of them can't go on.
+/// Runs a pump for each history lane; ends when one of them fails.
 async fn pump_history(
     pumps: &mut JoinSet<Result<(), WriteError>>,
     lanes: &HistoryLanes,
@@ -281,7 +281,7 @@ async fn pump_history(
             let (connection, wake) = (connection.clone(), wake.clone());
             pumps.spawn(async move {
                 let mut queue = queue.lock().await;
-                // An idle lane, as most of those for snapshots are, has no stream.
+                // An idle lane opens no stream; most snapshot lanes are idle.
                 let mut first = Vec::new();
                 if queue.recv_many(&mut first, BATCH).await == 0 {
                     return Ok(());
@@ -294,7 +294,7 @@ async fn pump_history(
             biased;
             () = lanes.added.notified() => {}
             Some(ended) = pumps.join_next() => {
-                // Else it belonged to a chain that is there no more.
+                // A pump that ended without error belonged to a chain that has left.
                 if let Ok(Err(error)) = ended {
                     return Err(error);
                 }
@@ -323,7 +323,7 @@ fn encode_formation(message: &FormationMessage) -> Option<Encoded> {
     }
 }
 
-/// Moves what was taken, and then the queue, into a stream, as much at once as there is.
+/// Moves the taken frames, then the queue, into a stream, in batches.
 async fn pump<T>(
     mut taken: Vec<T>,
     queue: &mut mpsc::Receiver<T>,

@@ -1,26 +1,26 @@
-//! How far a node has come.
+//! The phases of a node's life cycle.
 
 use artillery_core::{ClusterId, SeedState, SeedStatus};
 
 use crate::Place;
 
-/// What to do about it, too.
+/// These texts say what to do, too.
 const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member";
 
-const FOUNDS: &str = "an operator gave the cluster up: the next life of this node founds the one that succeeds it";
+const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
 
 const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
 
-const LOG_FAILED: &str = "what keeps the configuration log failed: start the node again";
+const LOG_FAILED: &str = "the configuration log of this node failed: start the node again";
 
 #[derive(Debug, Clone)]
 pub(crate) enum NodePhase {
-    /// It belongs to no cluster yet.
+    /// The node belongs to no cluster yet.
     Seeking,
-    /// It belongs to one, but can't answer yet.
+    /// The node belongs to a cluster, but can't answer yet.
     Formed,
     Ready(Ready),
-    /// It will never belong to one.
+    /// The node will never be ready.
     Failed(NeverReady),
     Stopped(Stopped),
 }
@@ -39,9 +39,9 @@ impl NodePhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ready {
-    /// What it is, in the first chain that it serves.
+    /// The node's place in the first chain that it serves.
     pub role: Place,
-    /// The formation that it belongs to.
+    /// The cluster that it belongs to.
     pub cluster: ClusterId,
 }
 
@@ -55,25 +55,25 @@ impl Ready {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeverReady {
-    /// Every seed that it was given refused it, and it never was a member.
+    /// Every seed that the node was given refused it, and it never was a member.
     #[error("every seed refused this node: {0}")]
     Refused(String),
-    /// It was stopped first.
+    /// The node was stopped first.
     #[error("the node was stopped")]
     Stopped,
     /// The cluster was recovered without it.
     #[error("{LEFT_BEHIND}")]
     LeftBehind,
-    /// What keeps the configuration log here failed.
+    /// The local part of the configuration log failed.
     #[error("{LOG_FAILED}")]
     LogFailed,
-    /// An operator gave its cluster up, and the next life of this node founds the one that succeeds it.
+    /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it.
     #[error("{FOUNDS}")]
     Founds,
-    /// Another cluster succeeds its own, and it held nothing.
+    /// Another cluster succeeds the node's own, of which it held nothing.
     #[error("{SUCCEEDED}")]
     Succeeded,
-    /// Its replica stopped serving.
+    /// A replica of the node stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
 }
@@ -92,22 +92,22 @@ impl NeverReady {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// It was asked to leave.
+    /// The node was asked to leave.
     Left,
-    /// It was asked to stop.
+    /// The node was asked to stop.
     ShutDown,
-    /// Its last handle was dropped.
+    /// The node's last handle was dropped.
     Dropped,
-    /// A later life of the same node was met.
+    /// A later incarnation of the same node was met.
     Superseded,
-    /// The cluster was recovered without this node, whose history is over: its next life joins as a new member.
+    /// The cluster was recovered without this node, whose history is over. The next incarnation joins as a new member.
     LeftBehind,
-    /// What keeps the configuration log here has failed: the node can't take part in its cluster any more.
+    /// The local part of the configuration log failed: the node can't take part in its cluster any more.
     LogFailed,
-    /// An operator gave its cluster up: its next life is to found the one that succeeds it
+    /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
-    /// Another cluster succeeds its own, of which it held nothing: its next life is to join that
+    /// Another cluster succeeds the node's own, of which it held nothing. The node's next incarnation joins that
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
 }
@@ -118,7 +118,7 @@ impl std::fmt::Display for Stopped {
             Self::Left => "it left its cluster",
             Self::ShutDown => "it was shut down",
             Self::Dropped => "its last handle was dropped",
-            Self::Superseded => "a later life of this node was met",
+            Self::Superseded => "a later incarnation of this node was met",
             Self::LeftBehind => LEFT_BEHIND,
             Self::LogFailed => LOG_FAILED,
             Self::Founds => FOUNDS,

@@ -1,4 +1,4 @@
-//! Streams that peers opened: frames of chains and messages of formation.
+//! Streams that peers opened: chain frames and formation messages.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::{
     wire::{chain, formation},
 };
 
-/// Where frames of each chain go.
+/// The inlets of each chain's task.
 #[derive(Default)]
 pub(crate) struct ChainInlets {
     inlets: RwLock<BTreeMap<ChainId, Inlets>>,
@@ -38,13 +38,13 @@ impl ChainInlets {
         self.inlets.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Lets go of all chains, whose tasks end then.
+    /// Drops all inlets, which ends the chains' tasks.
     pub(crate) fn close(&self) {
         self.inlets.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// Why a peer's stream was given up.
+/// Why a peer's stream was closed.
 #[derive(Debug, thiserror::Error)]
 enum Violation {
     #[error(transparent)]
@@ -55,7 +55,7 @@ enum Violation {
     Formation(#[from] formation::FormationDecodeError),
 }
 
-/// Reads a stream of chain frames to its end. It waits only for the chain's task, which never waits for anybody.
+/// Reads a stream of chain frames to its end. It waits only for the chain's task, which itself waits for no peer.
 pub(crate) async fn chain_stream(from: MemberId, mut stream: IncomingStream, chains: Arc<ChainInlets>) {
     let mut present = None;
     let outcome: Result<(), Violation> = async {
@@ -83,7 +83,8 @@ async fn chain_frame(
     if present.as_ref().is_none_or(|&(chain, _)| chain != id) {
         *present = chains.get(id).map(|inlets| (id, inlets.commands));
     }
-    // Of a chain that isn't here: the sender is ahead of us, or behind. It will say it again.
+    // Frames of a chain that isn't here are dropped: the sender is ahead of this node or behind it, and will repeat
+    // them.
     if let Some((_, commands)) = present
         && commands.send(ChainCommand::Frame { from, frame }).await.is_err()
     {
@@ -100,7 +101,7 @@ pub(crate) async fn formation_stream(
 ) {
     let outcome: Result<(), Violation> = async {
         while let Some(frame) = stream.reader.next().await? {
-            // Once the node is stopped nobody listens.
+            // The receiver is gone once the node has stopped.
             if messages.send((from, formation::decode(&frame)?)).await.is_err() {
                 break;
             }
@@ -116,7 +117,7 @@ fn conclude(from: MemberId, stream: &IncomingStream, outcome: Result<(), Violati
         Ok(()) => {}
         Err(Violation::Read(ReadError::Lost(reason))) => tracing::debug!(peer = %from, %reason, "a stream ended"),
         Err(violation) => {
-            tracing::warn!(peer = %from, %violation, "a peer broke the rules");
+            tracing::warn!(peer = %from, %violation, "a peer violated the protocol");
             stream.connection.close(CloseCode::VIOLATION, &violation.to_string());
         }
     }

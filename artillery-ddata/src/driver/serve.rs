@@ -1,4 +1,4 @@
-//! Serves the requests of one stream: of clients, and of nodes that hand requests on.
+//! Serves the requests of one stream, sent by a client or forwarded by a node.
 
 mod operators;
 mod ready;
@@ -41,28 +41,29 @@ use crate::{
     wire::request::decode_request,
 };
 
-/// A watch is told after so long that nothing was committed, and asks again. The questions of a client that is gone take up their
-/// room no longer than that.
+/// After this long without a commit, a watch is answered and its client asks again. So the queries of a dead client
+/// take up room no longer than this.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
-/// Says, as JSON, how this node stands.
+/// Returns this node's status as JSON.
 pub(crate) type StatusSource = Box<dyn Fn() -> BoxFuture<Bytes> + Send + Sync>;
 
-/// Does what an operator wants.
+/// Executes an operator's command.
 pub(crate) type Arranger = Box<dyn Fn(AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
-/// Says what a node has, and has it go on alone, when the others are lost for good.
+/// Disaster recovery of a node: reports what it holds, and continues without members that are lost for good.
 pub(crate) trait Recovery: Send + Sync {
-    /// What it has; `None`: it belongs to no cluster whose configuration may change.
+    /// What this node holds; `None` if it belongs to no cluster with a changeable configuration.
     fn standing(&self) -> BoxFuture<Option<Standing>>;
 
-    /// Goes on alone, if the named cluster was in this history and can't go on otherwise.
+    /// Continues alone, if the named cluster was in this history and can't continue otherwise.
     fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
 
-    /// Stops, to found a cluster that succeeds this one or to join that, if no life that ever served is there.
+    /// Stops this node, to found a cluster that succeeds this one or to join such a cluster. Refused if any incarnation
+    /// that ever served is still alive.
     fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>>;
 }
 
-/// What answers the requests that come to a node.
+/// Answers the requests that come to a node.
 pub(crate) struct Server {
     local: Arc<Local>,
     router: Arc<Router>,
@@ -86,23 +87,23 @@ impl Server {
         Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms }
     }
 
-    /// Lets operators have this node do something.
+    /// Lets operators command this node.
     pub(crate) fn with_arranger(self, arrange: Arranger) -> Self {
         Self { arrange: Some(arrange), ..self }
     }
 
-    /// One whose node can be recovered.
+    /// Lets operators recover this node.
     pub(crate) fn with_recovery(self, recovery: Box<dyn Recovery>) -> Self {
         Self { recovery: Some(recovery), ..self }
     }
 
-    /// Bytes taken by the requests of all connections and by their answers, by what they wait for.
+    /// Bytes of all connections' requests and answers, by the kind of room that holds them.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         self.rooms.taken_bytes()
     }
 
-    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. Whoever breaks the rules
-    /// loses the connection.
+    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. A peer that violates the
+    /// protocol loses the connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
         let IncomingStream { mut reader, writer, connection, .. } = stream;
         let Some(writer) = writer else {
@@ -112,8 +113,8 @@ impl Server {
         let room = self.rooms.of(&connection);
         let outstanding = Semaphore::new(MAX_OUTSTANDING);
         let (answers, waiting) = Answers::new(room.clone());
-        // Lent, not given: a reader dropped before the connection is closed leaves a frame to send, and quinn then holds
-        // the farewell back whenever the congestion window is full, a probe of the path's packet size being enough.
+        // Lend the reader: it must outlive the close. Dropping it earlier queues a frame, and quinn then holds the
+        // farewell back whenever the congestion window is full; a probe of the path's packet size is enough for that.
         let ready = ReadyAnswers::new(room.clone());
         let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
         let writing = writer::write(writer, waiting, &ready, &outstanding, &room, &connection);
@@ -122,7 +123,7 @@ impl Server {
             tokio::select! {
                 biased;
                 read = &mut reading => match read {
-                    // The sender has no more requests, and still wants its answers.
+                    // The sender is done, and still wants its answers.
                     Ok(()) => writing.await,
                     Err(violation) => connection.close(CloseCode::VIOLATION, &violation),
                 },
@@ -132,12 +133,12 @@ impl Server {
         tokio::select! {
             biased;
             () = serving => {}
-            // While it waits for room, or for answers, nothing else would notice.
+            // While serving waits for room or answers, only this notices that the connection closed.
             _ = connection.closed() => {}
         }
     }
 
-    /// Takes requests in, no more than there is room for them and for their answers, until the sender has no more.
+    /// Reads requests until the sender has no more, but no more than there is room for, with their answers.
     async fn read(
         self: &Arc<Self>,
         reader: &mut FrameReader,
@@ -147,13 +148,13 @@ impl Server {
         room: &Arc<ConnectionRoom>,
     ) -> Result<(), String> {
         loop {
-            // A lost connection is no fault of the requests.
+            // A lost connection violates no rule.
             let Ok(Some(len)) = reader.next_len().await else { return Ok(()) };
             let mut share = match len {
                 len if len > SMALL => room.of(RoomKind::LargeRequests).take(len).await,
                 _ => Share::none(),
             };
-            // A request that doesn't come keeps no room for ever.
+            // An unfinished request must not keep room for ever.
             let Ok(frame) = timeout(LONGEST_WAIT, reader.next()).await else { return Err("half a request".to_owned()) };
             let Ok(Some(frame)) = frame else { return Ok(()) };
             let mut next = Some(frame);
@@ -173,7 +174,7 @@ impl Server {
         }
     }
 
-    /// The answer of a read that needs nothing but what is here, if it is one.
+    /// The answer, if the request is a read that this node can answer from local state alone.
     fn known_here(&self, request: &Request) -> Option<Reply> {
         match &request.operation {
             Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, history, .. } => {
@@ -193,13 +194,13 @@ impl Server {
         }
     }
 
-    /// A strong read that this node can serve from its own state needs no other node. One of another history's session goes to
-    /// the chain, which refuses it.
+    /// A strong read from this node's own state. `None` sends the read to the chain, also if its session belongs to
+    /// another history: the chain refuses that.
     fn local_read(&self, chain: ChainId, key: &[u8], history: Option<ClusterId>) -> Option<Reply> {
         if !self.belongs(key, chain) {
             return None;
         }
-        // The watermark is loaded after the lookup: whatever that found is covered by it.
+        // Load the watermark after the lookup: then it covers the version found.
         let read = |handle: &ChainHandle| handle.local(key).map(|held| (held, handle.gate.watermark()));
         let (held, as_of) = self.local.with_chain(chain, read)?.ok()?;
         if history.is_some() && history != self.local.history_id() {
@@ -227,14 +228,14 @@ impl Server {
         let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
         let (share, answering) = match &request.operation {
             Operation::Read { query, .. } => match room.of_read(query, share, deadline).await {
-                // For as long as it waits, here or elsewhere.
+                // The answer holds the read's room while the read waits, here or at another node.
                 Ok(share) => (Share::none(), answering.holding(share)),
                 Err(reply) => return answering.reply(reply),
             },
             _ => (share, answering),
         };
         let handed = match self.place(&request) {
-            // One that is large came in a task of its own, and has its room already.
+            // A large write came on a stream of its own and has its room already: only a small one waits in line.
             Ok(For::Here(handle)) if is_write && share.is_none() => {
                 timeout_at(deadline, write_here(handle, request, deadline, answering, answers, room)).await
             }
@@ -246,12 +247,12 @@ impl Server {
             }
         };
         if handed.is_err() {
-            // Nobody ever saw it.
+            // Timed out before the hand-over: the request was never applied.
             answers.brief(number, timing, if is_write { Reply::Refused(Refusal::Busy) } else { Reply::Expired });
         }
     }
 
-    /// Has the right node answer, in a task of its own, as soon as there is room for one more request that is handed on.
+    /// Forwards the request in a task of its own, as soon as there is room for one more forwarded request.
     async fn forward(
         self: &Arc<Self>,
         request: Request,
@@ -261,7 +262,7 @@ impl Server {
         room: &ConnectionRoom,
     ) {
         let Request { chain, operation, .. } = request;
-        // A large one has its room already, and so has a read.
+        // A large write has its room already, and so has a read.
         let share = match operation.is_write() && share.is_none() {
             true => room.of(RoomKind::Forwards).take(budget::of_operation(&operation)).await,
             false => share,
@@ -289,7 +290,7 @@ fn longest_wait(operation: &Operation) -> Duration {
     }
 }
 
-/// What a forwarded request came to, for its sender: refusals only where nothing was applied.
+/// The outcome of a forwarded request, as a reply to its sender. It is a refusal only where nothing was applied.
 fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     match error {
         Error::Refused { reason, .. } => Reply::Refused(*reason),
@@ -299,8 +300,9 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     }
 }
 
-/// Hands a small write to the chain's task. While that has no room it stands in line by itself, as a large one does: were
-/// only the first of a stream in line, all others of the stream would be overtaken by whatever large comes later.
+/// Hands a small write to the chain's task. While the task has no room, the write waits in line by itself, as a large
+/// one does. If only the first write of a stream stood in line, later large writes would overtake the rest of the
+/// stream.
 async fn write_here(
     handle: ChainHandle,
     request: Request,
@@ -314,7 +316,7 @@ async fn write_here(
     let responder = Responder::Stream(answering);
     let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
-    // Without room for one more that waits, nothing more is read from the stream.
+    // While there is no room for one more waiting write, read no more from the stream.
     let share = room.of(RoomKind::Writes).take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
     let answers = answers.clone();
@@ -324,14 +326,15 @@ async fn write_here(
             biased;
             () = answers.gone() => {}
             handed = timeout_at(deadline, waiting) => if handed.is_err() {
-                // Nobody ever saw it.
+                // Timed out before the hand-over: the write was never applied.
                 answers.brief(number, timing, Reply::Refused(Refusal::Busy));
             }
         }
     });
 }
 
-/// Hands the request to the chain's task, and waits while that has no room: then nothing more is read from the stream.
+/// Hands the request to the chain's task, waiting while that has no room. Meanwhile nothing more is read from the
+/// stream.
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
     match request.operation {

@@ -1,4 +1,4 @@
-//! The way back of one stream's requests.
+//! Answers to the requests of one stream.
 
 use std::sync::Arc;
 
@@ -13,11 +13,10 @@ use crate::{
     metrics::OperationTimer,
 };
 
-/// What is reserved for the answer of a read that has to wait, or of a write that has something to tell, in bytes: more than most of
-/// them need.
+/// Bytes reserved for the answer to a read that has to wait, or to a write with a result. Most answers need less.
 const RESERVED: usize = 8 << 10;
 
-/// Where the answers to one stream's requests go. There is room for as many as are let in.
+/// Where the answers to one stream's requests go. The queue has a slot for each admitted request.
 #[derive(Clone)]
 pub(crate) struct Answers {
     queue: mpsc::Sender<Answered>,
@@ -30,19 +29,19 @@ pub(crate) struct Answered {
     pub(crate) shares: [Share; 2],
 }
 
-/// The answers that wait to be written.
+/// Answers that wait to be written.
 pub(crate) struct PendingAnswers(pub(crate) mpsc::Receiver<Answered>);
 
-/// Gives the answer to one request, or is dropped if there will be none.
+/// Answers one request. Dropped, it leaves the request unanswered.
 pub(crate) struct Answering {
     number: u64,
     is_write: bool,
-    /// `None`: it is counted elsewhere.
+    /// `None` if this node doesn't count the request.
     pub(crate) timing: Option<OperationTimer>,
     answers: Answers,
-    /// What is reserved for the answer.
+    /// Room reserved for the answer.
     share: Share,
-    /// The room of the request, for as long as it waits.
+    /// Room of the request, held while it waits.
     request: Share,
 }
 
@@ -52,22 +51,22 @@ impl Answers {
         (Self { queue, room }, PendingAnswers(waiting))
     }
 
-    /// Waits for room for the answer of a request.
+    /// Waits for room for the answer to a request.
     pub(crate) async fn expect(&self, request: &Request) -> Answering {
         let Request { number, operation, forwarded, .. } = request;
         let timing = if *forwarded { None } else { OperationTimer::of(operation) };
         let is_write = operation.is_write();
         let bytes = reserved(operation);
         let share = match is_write {
-            // A few words say what came of it, in any case.
+            // At least one unit, so that the outcome of a write can always be reported.
             true => self.room.of(RoomKind::WriteAnswers).reserve_with_unit(bytes).await,
             false => self.room.of(RoomKind::Answers).reserve(bytes).await,
         };
         Answering { number: *number, is_write, timing, answers: self.clone(), share, request: Share::none() }
     }
 
-    /// Answers at once what was read here, as soon as there is room. What is large waits for none: it would hold up
-    /// whatever comes behind it.
+    /// Answers a local read as soon as there is room. A large answer doesn't wait for room: it would block the answers
+    /// behind it.
     pub(crate) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         if bytes <= SMALL {
@@ -79,13 +78,13 @@ impl Answers {
         Answering { number, is_write: false, timing: None, answers: self.clone(), share, request }.reply(reply);
     }
 
-    /// Answers with a few words, for which there always is room.
+    /// Answers with a reply so short that it needs no room.
     pub(crate) fn brief(&self, number: u64, timing: Option<OperationTimer>, reply: Reply) {
         self.count(timing, &reply);
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [Share::none(), Share::none()]);
     }
 
-    /// Until the stream is gone, so that nobody can be answered any more.
+    /// Returns once the stream is gone and can carry no more answers.
     pub(crate) async fn gone(&self) {
         self.queue.closed().await;
     }
@@ -97,13 +96,13 @@ impl Answers {
     }
 
     fn send(&self, response: Response, shares: [Share; 2]) {
-        // Nobody is there to read it: the stream is gone.
+        // Sending fails only if the stream is gone: no peer reads the answer.
         drop(self.queue.try_send(Answered { response, shares }));
     }
 }
 
-/// What the answer of an operation may take while it is small. Most of those that change something have nothing to show,
-/// and a watch may wait for long.
+/// Bytes to reserve for a small answer. Most writes have no result to return. A watch may wait long, so it reserves
+/// little.
 fn reserved(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query: Query::Changes(_), .. } => 1,
@@ -127,17 +126,17 @@ fn reserved(operation: &Operation) -> usize {
 }
 
 impl Answering {
-    /// Keeps the room of the request until it is answered.
+    /// Holds the request's room until the answer.
     pub(crate) fn holding(self, request: Share) -> Self {
         Self { request, ..self }
     }
 
-    /// Never waits.
+    /// Answers without waiting.
     pub(crate) fn reply(self, reply: Reply) {
         self.reply_by(None, reply);
     }
 
-    /// The same for what another member has answered.
+    /// As [`reply`](Self::reply), for an answer that came from the member `by`.
     pub(crate) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         let kind = match self.is_write {
@@ -146,11 +145,11 @@ impl Answering {
             false => RoomKind::Answers,
         };
         let room = self.answers.room.of(kind);
-        // What was reserved is for a small answer.
+        // The reserved share is for a small answer only.
         let mut large = Share::none();
         let is_large = bytes > SMALL;
         let fits = room.try_fill(if is_large { &mut large } else { &mut self.share }, bytes);
-        // A few words keep the room that was reserved, and that of the request.
+        // A short reply needs no more than the reserved room and the room of the request.
         let reply = if fits || bytes <= UNIT { reply } else { self.without_room() };
         let shares = match (fits, is_large) {
             (true, true) => [large, Share::none()],
@@ -162,12 +161,12 @@ impl Answering {
         self.answers.send(response, shares);
     }
 
-    /// What is said instead of an answer for which there is no room. It is asked for again: a write finds what it did on record.
+    /// The reply when the answer finds no room. The client retries: a repeated write finds its recorded result.
     fn without_room(&self) -> Reply {
         if self.is_write { Reply::Expired } else { Reply::Refused(Refusal::Busy) }
     }
 
-    /// Answers what is no read and no write.
+    /// Answers an operation that is neither a read nor a write.
     pub(crate) fn respond(self, answer: ResponseAnswer) {
         self.answers.send(Response { number: self.number, by: None, answer }, [self.share, self.request]);
     }

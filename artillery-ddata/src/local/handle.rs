@@ -24,7 +24,7 @@ use crate::{
     store::{Held, Store},
 };
 
-/// Takes the reply of one request. It never waits: whoever makes one sees to it that there is room for the reply.
+/// Takes the reply of one request, without waiting: the side that creates a responder reserves room for the reply.
 pub(crate) enum Responder {
     /// A caller in this process.
     Caller(oneshot::Sender<Reply>),
@@ -35,7 +35,7 @@ pub(crate) enum Responder {
 impl Responder {
     pub(crate) fn reply(self, reply: Reply) {
         match self {
-            // A receiver that is gone doesn't want to know.
+            // The caller has given up if its receiver is gone: the reply is dropped.
             Self::Caller(caller) => drop(caller.send(reply)),
             Self::Stream(answering) => answering.reply(reply),
         }
@@ -48,10 +48,10 @@ pub(crate) type ReadRequest = runner::ReadRequest<Responder>;
 /// A write for a chain's task.
 pub(crate) type WriteRequest = runner::WriteRequest<Responder>;
 
-/// A write that stands in line; dropped, it has applied nothing.
+/// A write that waits in line. Dropped before it is handed over, it has applied nothing.
 pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One chain of which this node is a member. Clones are the same chain.
+/// One chain of which this node is a member. Clones refer to the same chain.
 #[derive(Clone)]
 pub(crate) struct ChainHandle {
     pub(crate) chain: ChainId,
@@ -66,12 +66,12 @@ pub(crate) struct ChainHandle {
 pub(crate) struct Lines {
     pub(crate) small: RequestQueue<WriteRequest>,
     pub(crate) large: RequestQueue<WriteRequest>,
-    /// By which it is told how large a write is.
+    /// Decides whether a write is small or large.
     pub(crate) settings: Arc<ReplicaSettings>,
 }
 
 impl Lines {
-    /// Two queues, each for so many requests, of so many bytes together.
+    /// Two queues, each of at most `requests` requests and `bytes` bytes.
     pub(crate) fn new(requests: usize, bytes: usize, settings: &ReplicaSettings) -> (Self, WriteQueues) {
         let (small, small_queue) = RequestQueue::new(requests, bytes);
         let (large, large_queue) = RequestQueue::new(requests, bytes);
@@ -81,21 +81,21 @@ impl Lines {
         )
     }
 
-    /// Bytes that wait in them.
+    /// Bytes of the writes that wait in both lines.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.small.waiting_bytes() + self.large.waiting_bytes()
     }
 }
 
-/// Their other ends.
+/// The receiving ends of [`Lines`].
 pub(crate) struct WriteQueues {
     pub(crate) small: mpsc::Receiver<Queued<WriteRequest>>,
     pub(crate) large: mpsc::Receiver<Queued<WriteRequest>>,
 }
 
 impl WriteQueues {
-    /// The next write, of the first line that has one, of the large ones if there is room for one; `None`: all callers have let go. May
-    /// be cancelled.
+    /// The next write: from `lines[0]` if it has one, else from the other line. The large line counts only if
+    /// `room_for_large`. `None` once all senders are dropped. Cancel-safe.
     pub(crate) async fn next(
         &mut self,
         lines: [WriteLine; 2],
@@ -114,7 +114,7 @@ impl WriteQueues {
         }
     }
 
-    /// The next write of a line, if one is there.
+    /// The next write of a line, if one waits there.
     pub(crate) fn try_next(&mut self, line: WriteLine) -> Option<Queued<WriteRequest>> {
         match line {
             WriteLine::Small => self.small.try_recv().ok(),
@@ -129,7 +129,7 @@ pub(crate) struct RequestQueue<T> {
     room: Budget,
 }
 
-/// A request that waits, and the room that it takes.
+/// A waiting request and the room that it takes.
 pub(crate) struct Queued<T> {
     pub(crate) request: T,
     _share: Share,
@@ -154,18 +154,18 @@ impl<T> Clone for RequestQueue<T> {
 }
 
 impl<T> RequestQueue<T> {
-    /// A queue for so many requests, of so many bytes together.
+    /// A queue of at most `requests` requests and `bytes` bytes.
     pub(crate) fn new(requests: usize, bytes: usize) -> (Self, mpsc::Receiver<Queued<T>>) {
         let (sender, receiver) = mpsc::channel(requests);
         (Self { sender, room: Budget::new(bytes) }, receiver)
     }
 
-    /// Bytes that wait in it.
+    /// Bytes of the requests that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.room.taken()
     }
 
-    /// Hands the request in if there is room now and nobody waits for it; gives it back otherwise.
+    /// Queues the request if there is room now and no earlier request waits for room; else returns it.
     fn try_send(&self, request: T, bytes: usize) -> Result<(), T> {
         let Some(_share) = self.room.try_take(bytes) else { return Err(request) };
         self.sender.try_send(Queued { request, _share }).map_err(|error| match error {
@@ -173,7 +173,8 @@ impl<T> RequestQueue<T> {
         })
     }
 
-    /// Waits for room; gives the request back if nobody takes any. Cancelled, it has left nothing behind.
+    /// Waits for room, then queues the request. Returns it if the receiver is gone. A cancelled wait has queued
+    /// nothing.
     async fn send(&self, request: T, bytes: usize) -> Result<(), T> {
         let _share = self.room.take(bytes).await;
         self.sender.send(Queued { request, _share }).await.map_err(|error| error.0.request)
@@ -186,14 +187,14 @@ impl ChainHandle {
         self.gate.read(&*self.store, key, clock::now)
     }
 
-    /// Hands a read to the chain's task if there is room now; gives back what would have to wait.
+    /// Hands a read to the chain's task if there is room now; else returns the request.
     pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
         let bytes = budget::of_query(&request.query);
         self.reads.try_send(request, bytes).err()
     }
 
-    /// Hands a read to the chain's task, waiting while its queue is full. Whoever calls bounds the wait; a call given
-    /// up has left nothing behind. The responder gets exactly one reply, or is dropped if the node stops.
+    /// Hands a read to the chain's task, waiting while its queue is full. The caller bounds the wait; a cancelled call
+    /// has queued nothing. The responder gets exactly one reply, or is dropped if the node stops.
     pub(crate) async fn read(&self, request: ReadRequest) {
         let bytes = budget::of_query(&request.query);
         if let Err(request) = self.reads.send(request, bytes).await {
@@ -201,8 +202,8 @@ impl ChainHandle {
         }
     }
 
-    /// Hands a write to the chain's task, which takes it while the window has room: otherwise this waits. As
-    /// [`read`](Self::read) otherwise: a call given up has applied nothing.
+    /// Hands a write to the chain's task, waiting while the window has no room. Otherwise as [`read`](Self::read): a
+    /// cancelled call has applied nothing.
     pub(crate) async fn write(&self, request: WriteRequest) {
         let bytes = budget::of_write(&request.write);
         if let Err(request) = self.line(&request.write).send(request, bytes).await {
@@ -210,7 +211,7 @@ impl ChainHandle {
         }
     }
 
-    /// The same as [`write`](Self::write) for what there is room for now; gives back what would have to wait.
+    /// As [`write`](Self::write) if there is room now; else returns the request.
     pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
         let bytes = budget::of_write(&request.write);
         self.line(&request.write).try_send(request, bytes).err()
@@ -226,12 +227,12 @@ impl ChainHandle {
         }
     }
 
-    /// Has a write stand in its line for room: behind those that wait there already, and in front of those that come later. What is
-    /// returned is to be awaited; `None`: it was handed over.
+    /// Queues a write for room in its line, behind those that wait there already. The caller awaits the returned
+    /// future. `None` if the write was handed over at once.
     pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
         let handle = self.clone();
         let mut waiting: InLine = Box::pin(async move { handle.write(request).await });
-        // Whoever waits has his place from the first time on that he is polled.
+        // Poll once now: a future takes its place in line at its first poll.
         let ready = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_ready())).await;
         (!ready).then_some(waiting)
     }
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A chain whose window is so large that nothing is large.
+    /// A chain with a window so large that a write of [`ROOM`] bytes is small.
     fn chain() -> (ChainHandle, WriteQueues) {
         let chain = ChainId(0);
         let (reads, _) = RequestQueue::new(16, ROOM);
@@ -274,28 +275,28 @@ mod tests {
     }
 
     async fn next(queue: &mut mpsc::Receiver<Queued<WriteRequest>>) -> String {
-        let queued = timeout(Duration::from_secs(30), queue.recv()).await.expect("nothing comes").unwrap();
+        let queued = timeout(Duration::from_secs(30), queue.recv()).await.expect("no write arrives").unwrap();
         queued.request.write.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
     }
 
     #[tokio::test]
-    async fn who_came_first_is_served_first_whatever_its_size() {
+    async fn writes_of_any_size_are_served_in_order() {
         let (handle, queues) = chain();
         let mut queue = queues.small;
         assert!(handle.try_write(write("full", ROOM)).is_none());
         let mut waiting = Vec::new();
         for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
             let back = handle.try_write(write(key, bytes)).expect("there is no room");
-            waiting.push(handle.line_up(back).await.expect("there is still none"));
+            waiting.push(handle.line_up(back).await.expect("there is still no room"));
         }
-        // In whatever order their tasks begin.
+        // The order in which the tasks start must not matter.
         waiting.into_iter().rev().for_each(|waiting| drop(tokio::spawn(waiting)));
         tokio::task::yield_now().await;
         let mut order = Vec::new();
         while order.len() < 7 {
             order.push(next(&mut queue).await);
             tokio::task::yield_now().await;
-            // Room that is too little for the first in line is nobody else's.
+            // Room too small for the first in line must not go to a later write.
             if order.len() < 4 {
                 assert!(handle.try_write(write("jumps the queue", 1)).is_some(), "after {order:?}");
             }
@@ -325,14 +326,14 @@ mod tests {
             ..write(key, 0)
         };
         assert!(handle.try_write(append("long")).is_none());
-        assert!(handle.try_write(append("long")).is_some(), "that line is full");
-        assert!(handle.try_write(append("short")).is_none(), "the other one isn't");
+        assert!(handle.try_write(append("long")).is_some(), "the large line is full");
+        assert!(handle.try_write(append("short")).is_none(), "the small line isn't full");
         assert_eq!(next(&mut queues.large).await, "long");
         assert_eq!(next(&mut queues.small).await, "short");
     }
 
     #[tokio::test]
-    async fn who_gives_up_in_line_leaves_nothing_behind() {
+    async fn a_cancelled_wait_leaves_nothing_behind() {
         let (handle, queues) = chain();
         let mut queue = queues.small;
         assert!(handle.try_write(write("full", ROOM)).is_none());

@@ -1,4 +1,4 @@
-//! What requests and their answers may take up here: those of all connections, and of each.
+//! Bounds on the bytes of requests and answers at this node: of all connections together, and of each.
 
 use std::{
     collections::BTreeMap,
@@ -22,22 +22,22 @@ use crate::{
     },
 };
 
-/// Bytes that requests from all connections, and their answers, may take up.
+/// Bounds, in bytes, for the requests and answers of all connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Each kind of requests, and small answers.
+    /// For each kind of request, and for small answers.
     queue: usize,
     /// The longest frame that is sent.
     frame: usize,
-    /// Large answers of one connection that are handed to QUIC and not received yet: what is small must find room in the
-    /// connection's window.
+    /// For large answers of one connection that QUIC has and the peer hasn't received: small answers must still find
+    /// room in the connection's window.
     sent: usize,
 }
 
-/// One connection may have this part of what all of them together may have.
+/// One connection may use the total divided by this.
 const CONNECTION_SHARE_DIVISOR: usize = 4;
 
-/// Large answers may be so many of the largest.
+/// Room for large answers, in frames of the largest size.
 const LARGE_ANSWERS: usize = 4;
 
 impl Sizes {
@@ -46,12 +46,12 @@ impl Sizes {
     }
 }
 
-/// The rooms of all connections from which there are requests.
+/// The rooms of all connections that send requests.
 pub(crate) struct Rooms {
     sizes: Sizes,
     tally: Arc<Tally>,
-    /// What those of clients may take up together, and those of nodes. What nodes hand on has room of its own: two nodes that hand
-    /// requests on to each other would wait for each other otherwise.
+    /// Totals for client connections and for node connections. Forwarded requests need room of their own: two nodes
+    /// that forward to each other could otherwise wait for each other for ever.
     clients: Kinds,
     nodes: Kinds,
     by_connection: Mutex<BTreeMap<u64, Weak<ConnectionRoom>>>,
@@ -63,9 +63,9 @@ impl Rooms {
         Self { sizes, tally, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
     }
 
-    /// The room that all streams of a connection share, as long as one of them has it, or one of its requests.
+    /// The room that all streams of a connection share. It lives while one of its streams or requests does.
     pub(crate) fn of(&self, connection: &Connection) -> Arc<ConnectionRoom> {
-        // A panic leaves nothing half done in there.
+        // No code that holds the lock can panic halfway through a change.
         let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(room) = rooms.get(&connection.id()).and_then(Weak::upgrade) {
             return room;
@@ -77,7 +77,7 @@ impl Rooms {
         room
     }
 
-    /// What all connections together have taken.
+    /// Bytes that all connections together have taken, by kind.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
@@ -89,10 +89,10 @@ impl Rooms {
     }
 }
 
-/// A kind of requests or answers that has a room of its own.
+/// A kind of request or answer with a room of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RoomKind {
-    /// Small writes that are handed on.
+    /// Small writes that are forwarded.
     Forwards,
     /// Reads until they are answered.
     Reads,
@@ -100,9 +100,9 @@ pub(crate) enum RoomKind {
     Watches,
     /// Small writes that wait for their chain.
     Writes,
-    /// Small answers to reads that wait to be written.
+    /// Small answers to reads, waiting to be written.
     Answers,
-    /// The same to writes: reads that wait hold up no write.
+    /// Small answers to writes: waiting reads must not block them.
     WriteAnswers,
     /// Large requests.
     LargeRequests,
@@ -111,7 +111,7 @@ pub(crate) enum RoomKind {
 }
 
 impl RoomKind {
-    /// All of them, in their order, with their names for metrics.
+    /// All kinds in declaration order, with their names in metrics.
     const ALL: [(Self, &str); 8] = [
         (Self::Forwards, "forwards"),
         (Self::Reads, "reads"),
@@ -147,13 +147,13 @@ impl Kinds {
     }
 }
 
-/// The room of one connection, a part of that of all.
+/// The room of one connection, drawn from the total of all connections.
 pub(crate) struct ConnectionRoom {
     kinds: Kinds,
     sent: Budget,
     /// The longest frame that is sent, in bytes.
     pub(crate) frame: usize,
-    /// Where its requests are counted.
+    /// Counts the connection's requests.
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -172,8 +172,8 @@ impl ConnectionRoom {
         self.kinds.of(kind)
     }
 
-    /// The room that a read takes until it is answered: a large one came with it. A watch may wait for long: it doesn't wait for
-    /// room, which other watches have.
+    /// The room that a read holds until its answer. A large read brought its own. A watch holds room for long, so a new
+    /// watch is refused instead of waiting for the room of others.
     pub(crate) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
         let bytes = budget::of_query(query);
         match query {
@@ -183,7 +183,7 @@ impl ConnectionRoom {
         }
     }
 
-    /// Sends an answer on a stream of its own, in a task of its own: there are no more of them than their bytes have room.
+    /// Sends an answer on a stream of its own, in a task of its own. Room in bytes bounds the number of these tasks.
     pub(crate) fn send_apart(
         self: &Arc<Self>,
         connection: &Connection,
@@ -197,7 +197,7 @@ impl ConnectionRoom {
             let sent = async {
                 let _sent = room.sent.take(bytes).await;
                 let mut writer = connection.open_uni(StreamKind(ANSWERS), APART_PRIORITY).await?;
-                // Whoever doesn't want it any more can say so before the rest comes.
+                // Announce the number first: a peer that has given up can stop the stream before the body comes.
                 writer.send(&encode_answer_to(number), &[]).await?;
                 writer.send(&answer.header, &answer.body).await?;
                 writer.finish();
@@ -206,9 +206,9 @@ impl ConnectionRoom {
             };
             match timeout(LONGEST_WAIT, sent).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, number, "a large answer was not wanted any more"),
-                // Its room is wanted by others.
-                Err(_) => tracing::debug!(number, "a large answer was not taken in"),
+                Ok(Err(error)) => tracing::debug!(%error, number, "the peer stopped a large answer"),
+                // Give up, since other answers need its room.
+                Err(_) => tracing::debug!(number, "the peer did not receive a large answer in time"),
             }
             drop(shares);
         });

@@ -1,4 +1,4 @@
-//! What a node's handles and its request server share: which chains are served here, and the way to the others.
+//! State that a node's handles and its request server share: the chains served here, and the routing to the others.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -12,27 +12,28 @@ use super::handle::ChainHandle;
 use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, metrics::Tally};
 
 pub(crate) struct Local {
-    /// This node, in this life.
+    /// This node, with its incarnation.
     pub(crate) me: MemberId,
     /// Its name.
     pub(crate) name: String,
-    /// All chains that are served here, or may come to be, by chain id.
+    /// All chains that are served here or may be later, by chain id.
     handles: Mutex<Vec<Option<ChainHandle>>>,
-    /// By chain id; `None` where other nodes serve, empty until the cluster is formed.
+    /// By chain id; `None` for chains that only other nodes serve. Empty until the cluster is formed.
     ///
-    /// Every local read locks its thread's shard, so reading threads share no cache line for it. A change locks all shards.
+    /// Every local read locks its thread's shard, so reading threads share no cache line for it. A change locks all
+    /// shards.
     chains: ShardedLock<Vec<Option<Here>>>,
     /// `None` until the cluster is formed.
     routing: watch::Sender<Option<Arc<Routing>>>,
-    /// Another cluster succeeds this node's, which serves nothing.
+    /// Whether another cluster succeeds this node's; then this node serves nothing.
     yields: watch::Sender<bool>,
-    /// Requests that were handed on to another node.
+    /// Requests forwarded to other nodes.
     forwarded: AtomicU64,
-    /// What callers asked here, and what came of it.
+    /// Counts the calls made here and their outcomes.
     pub(crate) tally: Arc<Tally>,
 }
 
-/// A chain of which this node is a member, and its place there: local reads say it, and look nothing up for it.
+/// A chain of which this node is a member. Its place is stored here so that local reads report it without a lookup.
 struct Here {
     handle: ChainHandle,
     place: Place,
@@ -58,44 +59,45 @@ impl Local {
         self.chains().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
     }
 
-    /// Calls `f` with the chain, without a clone: for the path of local reads. `f` must not ask for chains here again: a
-    /// change that waits for this read would keep that request waiting, and both would wait for ever.
+    /// Calls `f` with the chain, without a clone, for local reads. `f` must not call back into this type's chain
+    /// getters. Deadlock otherwise: a pending change waits for this read, and the inner call would wait for that
+    /// change.
     pub(crate) fn with_chain<T>(&self, chain: ChainId, f: impl FnOnce(&ChainHandle) -> T) -> Option<T> {
         self.chains().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
     }
 
-    /// Calls `f` with the chain that holds `key` and with the place of this node in it; `None`: it is no member. For `f` the same
-    /// holds as in [`with_chain`](Self::with_chain).
+    /// Calls `f` with the chain that holds `key` and this node's place in it; `None` if this node is no member. `f` is
+    /// bound as in [`with_chain`](Self::with_chain).
     pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&ChainHandle, Place) -> T) -> Option<T> {
         let chains = self.chains();
         let chain = chain_of(key, chains.len() as u32);
         chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
     }
 
-    /// Until when this node has a lease of a chain.
+    /// The end of this node's lease of a chain.
     pub(crate) fn lease(&self, chain: ChainId) -> Timestamp {
         self.with_chain(chain, |handle| handle.gate.lease_until()).unwrap_or_default()
     }
 
-    /// Where this node stands in a chain.
+    /// This node's place in a chain.
     pub(crate) fn place(&self, chain: ChainId) -> Place {
         self.chains().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
     }
 
-    /// The history that its chains show, once the cluster is formed.
+    /// The history id of this node's chains, once the cluster is formed.
     ///
-    /// It changes before the chains enter the new history. So a local reader that asks here *after* its lookup, and is told
-    /// the old history, has seen nothing of the new one (trap 58).
+    /// It changes before the chains enter the new history. So a local reader that calls this *after* its lookup, and
+    /// gets the old history, has seen nothing of the new one (trap 58).
     pub(crate) fn history_id(&self) -> Option<crate::ClusterId> {
         self.routing.borrow().as_ref().map(|routing| routing.history_id())
     }
 
-    /// Which cluster it is, once that is formed.
+    /// The cluster id, once the cluster is formed.
     pub(crate) fn cluster(&self) -> Option<crate::ClusterId> {
         self.routing.borrow().as_ref().map(|routing| routing.cluster)
     }
 
-    /// How many chains there are; 0 until the cluster is formed.
+    /// The number of chains; 0 until the cluster is formed.
     pub(crate) fn chain_count(&self) -> u32 {
         self.chains().len() as u32
     }
@@ -117,7 +119,7 @@ impl Local {
         self.routing.subscribe()
     }
 
-    /// The cluster is formed; these chains are served here, or may come to be. To be called once.
+    /// Sets the routing and the chains that are served here, or may be later. Called once, when the cluster is formed.
     pub(crate) fn form(&self, routing: Routing, chains: Vec<Option<ChainHandle>>) {
         *self.handles() = chains;
         self.update(routing);
@@ -134,13 +136,14 @@ impl Local {
 
     fn set_chains(&self, chains: Vec<Option<Here>>) {
         let replaced = std::mem::replace(&mut *self.chains.write().unwrap_or_else(PoisonError::into_inner), chains);
-        // The last handle of a chain ends its task, which no local read has to wait for.
+        // Drop after the lock is released. Dropping a chain's last handle ends its task; local reads must not wait for
+        // that.
         drop(replaced);
     }
 
-    /// Chains, members or addresses may be others than before.
+    /// Applies a new routing: chains, members or addresses may have changed.
     pub(crate) fn update(&self, routing: Routing) {
-        // Held to the end: of two updates, or of this and a close, one comes wholly after the other.
+        // Hold the lock to the end, so that updates and a close exclude each other.
         let handles = self.handles();
         if self.routing.borrow().as_deref() == Some(&routing) {
             return;
@@ -154,19 +157,19 @@ impl Local {
         self.routing.send_replace(Some(Arc::new(routing)));
     }
 
-    /// Lets go of all chains, whose tasks end then.
+    /// Drops all chain handles, which ends the chains' tasks.
     pub(crate) fn close(&self) {
         let mut handles = self.handles();
         handles.clear();
         self.set_chains(Vec::new());
     }
 
-    /// Local clean reads so far, of all chains.
+    /// Local clean reads of all chains so far.
     pub(crate) fn clean_reads(&self) -> u64 {
         self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
     }
 
-    /// Bytes of reads, and of writes, that wait for the tasks of all chains.
+    /// Bytes of reads and of writes that wait for the tasks of all chains.
     pub(crate) fn queued_bytes(&self) -> (usize, usize) {
         let handles = self.handles();
         let sum = |of: fn(&ChainHandle) -> usize| handles.iter().flatten().map(of).sum();

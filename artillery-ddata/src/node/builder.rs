@@ -1,4 +1,4 @@
-//! Settings and components of a node, then the node.
+//! Builds a node from its settings and components.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     store::MemoryStore,
 };
 
-/// Begins a node: settings are data ([`Config`]), components are given here.
+/// Builds a node from settings ([`Config`], plain data) and components.
 #[derive(Default)]
 pub struct NodeBuilder {
     config: Config,
@@ -34,7 +34,7 @@ pub struct NodeBuilder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Settings make no sense: all problems.
+    /// The settings make no sense; all problems are listed.
     #[error("{}", list(.0))]
     Config(Vec<ConfigProblem>),
     /// Neither a secret nor certificates were given.
@@ -46,10 +46,10 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidSettings),
-    /// The threads that the node is to have can't be started.
+    /// The node's threads can't be started.
     #[error("no thread for the node: {0}")]
     Threads(io::Error),
-    /// The membership below can't be started.
+    /// The membership layer can't be started.
     #[error(transparent)]
     Cluster(#[from] error::StartError),
 }
@@ -65,12 +65,12 @@ impl From<Config> for NodeBuilder {
 }
 
 impl Node {
-    /// Begins a node with default settings.
+    /// Starts to build a node with default settings.
     pub fn builder() -> NodeBuilder {
         NodeBuilder::default()
     }
 
-    /// Begins a node with these settings.
+    /// Starts to build a node with these settings.
     pub fn from_config(config: Config) -> NodeBuilder {
         NodeBuilder::from(config)
     }
@@ -83,13 +83,13 @@ impl NodeBuilder {
         self
     }
 
-    /// The cluster's secret, at least 16 bytes of it: whoever holds it may join.
+    /// The cluster's secret, at least 16 bytes. Every process that holds it may join.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// Lets those in too who hold this secret, while one is replaced by another: see [`Node::set_identity`].
+    /// Also admits peers that hold this secret, while one secret replaces another: see [`Node::set_identity`].
     pub fn also_trust_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.also_trusted.push(secret.into());
         self
@@ -107,7 +107,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Form the cluster once so many nodes see each other.
+    /// Forms the cluster once this many nodes see each other.
     pub fn expect(mut self, nodes: u32) -> Self {
         self.config.expect = nodes;
         self
@@ -119,25 +119,25 @@ impl NodeBuilder {
         self
     }
 
-    /// What others dial, where that differs.
+    /// The address that other nodes dial, if it differs from the one to listen on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.config.transport.advertise = Some(addr);
         self
     }
 
-    /// One more place to look for other nodes: `HOST:PORT`.
+    /// Adds an address at which to look for other nodes: `HOST:PORT`.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.config.discovery.seeds.push(seed.into());
         self
     }
 
-    /// Whether to find others by multicast DNS.
+    /// Whether to find other nodes by multicast DNS.
     pub fn mdns(mut self, on: bool) -> Self {
         self.config.discovery.mdns = on;
         self
     }
 
-    /// The UDP port of multicast DNS: tests keep to themselves by another one.
+    /// The UDP port of multicast DNS. Tests choose another one to stay isolated.
     pub fn mdns_port(mut self, port: u16) -> Self {
         self.config.discovery.mdns_port = Some(port);
         self
@@ -155,13 +155,13 @@ impl NodeBuilder {
         self
     }
 
-    /// On which threads the node works.
+    /// The threads that the node works on.
     pub fn threads(mut self, threads: Threads) -> Self {
         self.config.threads = threads;
         self
     }
 
-    /// How long calls wait unless they say otherwise.
+    /// The default time limit of calls.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.config.timeout = time;
         self
@@ -173,28 +173,30 @@ impl NodeBuilder {
         self
     }
 
-    /// The cluster of an earlier life of this node was given up ([`Stopped::Founds`](super::Stopped::Founds)): this one founds,
-    /// by itself, a cluster that succeeds it. `lineage` is what [`Node::lineage`] said.
+    /// For a node whose earlier incarnation stopped because its cluster was given up
+    /// ([`Stopped::Founds`](super::Stopped::Founds)): by itself it founds a cluster that succeeds the former one.
+    /// `lineage` is the result of [`Node::lineage`].
     pub fn found_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
     }
 
-    /// The cluster of an earlier life of this node was given up ([`Stopped::Succeeded`](super::Stopped::Succeeded)): this one
-    /// joins the cluster that succeeds it, and founds none. `lineage` is what [`Node::lineage`] said.
+    /// For a node whose earlier incarnation stopped because its cluster was given up
+    /// ([`Stopped::Succeeded`](super::Stopped::Succeeded)): it joins the cluster that succeeds the former one, and
+    /// founds none. `lineage` is the result of [`Node::lineage`].
     pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: false });
         self
     }
 
-    /// Drops packets: for tests, which cut links with it.
+    /// Drops packets, for tests that cut links.
     #[doc(hidden)]
     pub fn link_filter(mut self, filter: LinkFilter) -> Self {
         self.filter = Some(filter);
         self
     }
 
-    /// Checks the settings, binds the sockets and begins to look for others. Call it within a tokio runtime.
+    /// Checks the settings, binds the sockets and starts to look for other nodes. Call it within a tokio runtime.
     ///
     /// # Errors
     /// [`StartError`].
@@ -245,7 +247,7 @@ impl NodeBuilder {
     }
 }
 
-/// A memory node forgets at exit, so each start is the first of a new store.
+/// A memory node forgets everything at exit, so each start is the first of a new store.
 fn new_life() -> Incarnation {
     Incarnation { store: random::wide(), starts: 1 }
 }

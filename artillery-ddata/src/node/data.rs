@@ -1,4 +1,4 @@
-//! The data half of a node: what it shares between its handles, its streams and its tasks.
+//! The data half of a node: the state that its handles, streams and tasks share.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ use crate::{
     store::Store,
 };
 
-/// Messages of formation that wait for their task.
+/// Formation messages that wait for their task.
 const FORMATION_QUEUE: usize = 64;
 
 enum MembershipEnd {
@@ -57,18 +57,18 @@ pub(crate) struct Data {
     pub(super) door: Arc<OnceLock<Arc<ControlEndpoint>>>,
     /// The cluster, once it is known.
     pub(super) founding: OnceLock<Arc<Bootstrap>>,
-    /// The node has been told to leave and end.
+    /// Whether the node has been told to leave and end.
     pub(super) is_leaving: AtomicBool,
     /// What this node does after its former cluster was given up.
     after: Option<After>,
-    /// How the configuration stands, once there is one that may change.
+    /// The configuration log; set once the node has a configuration that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
     pub(super) recovery: OnceLock<RecoveryAccess>,
     pub(super) state: OnceLock<watch::Receiver<control::NodeState>>,
-    /// How each chain stands that is served here, once there are any.
+    /// The readiness of each chain served here; set once there are any.
     pub(super) standings: OnceLock<Vec<watch::Receiver<ChainReadiness>>>,
     store: Arc<dyn Store>,
-    /// Where the tasks of chains run, in turns; at least one.
+    /// The runtimes of chain tasks, used in turn; at least one.
     chain_threads: Vec<Handle>,
     phase: watch::Sender<NodePhase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
@@ -110,7 +110,7 @@ impl Data {
         })
     }
 
-    /// What takes in the streams of peers.
+    /// The service that receives peers' streams.
     pub(crate) fn service(&self) -> Arc<dyn Service> {
         Arc::new(DataService {
             chains: self.chains.clone(),
@@ -145,14 +145,14 @@ impl Data {
         Arc::new(server)
     }
 
-    /// Begins to look for the cluster, or to found it.
+    /// Starts to look for the cluster, or to found it.
     pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidSettings> {
         let endpoint = cluster.endpoint().clone();
         let is_driven = self.config.threads != Threads::Shared;
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
         let router = Router::of_node(self.local.clone(), endpoint.clone(), max_value_bytes, is_driven);
         let hub = Arc::new(Hub::new(endpoint));
-        // Set once, here: nobody else holds this yet.
+        // Set once, here: no other task has this node yet.
         let _ = (self.router.set(router.clone()), self.hub.set(hub.clone()), self.cluster.set(cluster.clone()));
         let _ = self.server.set(self.server(router.clone()));
         let messages = self.formation.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -201,7 +201,7 @@ impl Data {
         Ok(())
     }
 
-    /// Ends the node when nobody wants it: refused by every seed, or replaced by a later life of its own.
+    /// Ends the node when every seed has refused it, or when a later incarnation replaces it.
     fn watch(self: &Arc<Self>, cluster: &Cluster) {
         let (data, cluster) = (Arc::downgrade(self), cluster.clone());
         let mut phases = self.phases();
@@ -220,7 +220,7 @@ impl Data {
             let end = tokio::select! {
                 () = ended => return,
                 () = superseded => MembershipEnd::Superseded,
-                // The nodes that its seeds name may still belong to what was given up.
+                // A node that founds isn't ended by refusals: its seeds may still belong to the former cluster.
                 seeds = cluster.refused_by_all_seeds(), if !founds => MembershipEnd::Refused(seeds),
             };
             if let Some(data) = data.upgrade() {
@@ -254,12 +254,12 @@ impl Data {
         });
     }
 
-    /// This node will never belong to a cluster.
+    /// Marks this node as one that will never be ready.
     pub(crate) fn fail(&self, why: NeverReady) {
         self.advance(NodePhase::Failed(why));
     }
 
-    /// Ends all tasks; the first reason stays.
+    /// Ends all tasks. Only the first reason is kept.
     pub(crate) fn stop(&self, why: Stopped) {
         self.phase.send_if_modified(|present| {
             let moves = !matches!(present, NodePhase::Stopped(_));
@@ -278,7 +278,7 @@ impl Data {
         }
     }
 
-    /// The cluster is settled, with this node or without: serve what is ours.
+    /// Called once the cluster is known: starts to serve this node's part of it.
     fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>) {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
@@ -292,29 +292,29 @@ impl Data {
         }
     }
 
-    /// From now on the node goes by the times of its cluster, before it asks for a lease or grants one (trap 63).
+    /// Adopts the timing of the cluster before this node asks for a lease or grants one (trap 63).
     fn adopt(&self, founding: &Arc<Bootstrap>) {
         // Set once, here: a node belongs to one cluster.
         let _ = self.founding.set(founding.clone());
         let (own, timing) = (self.config.timing(), founding.timing);
         if own != timing {
             tracing::warn!(
-                "this node was started with other times than its cluster's ({own}): it goes on by the cluster's ({timing})"
+                "this node was started with other times than its cluster's ({own}): it uses the cluster's ({timing})"
             );
         }
     }
 
-    /// The times that the cluster goes by, once it is known to which one the node belongs.
+    /// The cluster's timing; `None` until the node's cluster is known.
     pub(crate) fn timing(&self) -> Option<Timing> {
         self.founding.get().map(|founding| founding.timing)
     }
 
-    /// How long the cluster's leases run; before there is a cluster nothing is leased.
+    /// The length of the cluster's leases; zero until the cluster is known.
     pub(super) fn lease(&self) -> Duration {
         self.timing().map_or(Duration::ZERO, |timing| timing.lease)
     }
 
-    /// The configuration is the one that the founding made.
+    /// Serves by the founding's configuration, which never changes.
     fn serve_for_good(self: &Arc<Self>, founding: &Bootstrap, hub: &Hub) {
         let configs = Configs::of(founding);
         let mut here = Vec::new();
@@ -331,7 +331,7 @@ impl Data {
             here.push(handle);
         }
         self.local.form(Routing::of(founding.cluster, &configs), here);
-        // Set once, here or where the log is followed.
+        // Set once, here or in `follow_log`.
         let _ = self.standings.set(standings.clone());
         self.advance(NodePhase::Formed);
         tokio::spawn(self.clone().become_ready(Ready::new(self.role(), founding.cluster), standings));
@@ -343,7 +343,7 @@ impl Data {
         others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect()
     }
 
-    /// Begins to serve a chain.
+    /// Starts to serve a chain.
     pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<ChainReadiness>) {
         let settings = replica::ReplicaSettings {
             window: self.config.limits.window_bytes,
@@ -351,8 +351,8 @@ impl Data {
             backlog: self.config.limits.backlog_bytes,
             sessions: self.config.limits.sessions_bytes,
             watches: self.config.limits.queue_bytes,
-            // What was written since a snapshot began may keep as much of the past at its source: with the backlog no more
-            // than a window and a backlog, whatever the joiner does.
+            // Writes since a snapshot began may keep as many bytes of old versions at its source. With the backlog that
+            // makes at most a window and a backlog, for any joiner.
             joiner_buffer: self.config.limits.window_bytes / 2,
             ..replica::ReplicaSettings::default()
         };
@@ -369,14 +369,14 @@ impl Data {
         self.local.routing().borrow().clone()
     }
 
-    /// What this node is, in the first chain that it serves.
+    /// This node's place in the first chain that it serves.
     pub(crate) fn role(&self) -> Place {
         let routing = self.routing();
         let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
         places.into_iter().find(|&place| place != Place::Spare).unwrap_or(Place::Spare)
     }
 
-    /// The state of each chain that is served here.
+    /// The status of each chain served here.
     pub(super) async fn chain_states(&self) -> Vec<replica::Status> {
         let mut states = Vec::new();
         for inlets in self.chains.all() {

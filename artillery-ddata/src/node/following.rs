@@ -1,4 +1,4 @@
-//! A node whose configuration may change: it keeps the log with others, or follows it.
+//! A node with a changeable configuration: it keeps the configuration log with others, or follows it.
 
 use std::{
     collections::BTreeMap,
@@ -33,13 +33,13 @@ use crate::{
     },
 };
 
-/// A node that an operator drains stays if it couldn't leave in so many times the lease.
+/// A drained node that couldn't leave within this many leases stays.
 const DRAIN_LEASES: u32 = 10;
 
-/// A spare that no leader has answered for so many leases may not reach the members either.
+/// A spare without a leader's answer for this many leases may be cut off from the members, too.
 const UNHEARD_LEASES: u32 = 3;
 
-/// What the task of the configuration is made of, but for the log.
+/// The parts of the configuration's task, without the log.
 struct ControlStart {
     me: NodeInfo,
     founding: Arc<Bootstrap>,
@@ -56,7 +56,7 @@ struct ControlStart {
 }
 
 impl Data {
-    /// Serves what the log says, from what the founding says on.
+    /// Serves by the configuration log, beginning with the founding's configuration.
     pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Bootstrap>, cluster: &Cluster, hub: &Arc<Hub>) {
         let configs = Arc::new(Configs::of(founding));
         let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
@@ -70,7 +70,7 @@ impl Data {
             Some(handle)
         });
         let handles = handles.collect();
-        // Set once, here or where nothing changes.
+        // Set once, here or in `serve_for_good`.
         let _ = self.standings.set(standings.clone());
         self.local.form(Routing::of(founding.cluster, &configs), handles);
         let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
@@ -141,22 +141,22 @@ impl Data {
             ready: Some(ready),
             patience,
         });
-        // The task must not keep the socket open when the node is gone.
+        // The task must not keep the socket open after the node has ended.
         drop(cluster);
         let end = control.run(self.phases()).await;
         log.stop().await;
         match end {
             ControlEnd::Stopped => {}
             ControlEnd::Failed => {
-                tracing::error!("what keeps the configuration log has failed: this node stops");
+                tracing::error!("the configuration log of this node has failed: this node stops");
                 self.stop(Stopped::LogFailed);
             }
             ControlEnd::Succeeded => self.stop(Stopped::Succeeded),
         }
     }
 
-    /// A leader is missed for `election_max`, and an election is called up to as long again after that: over in half of a
-    /// lease, so that the leases of living members outlast it.
+    /// Followers wait `election_max` for a silent leader, and an election begins within as long again. Together that is
+    /// half a lease, so the leases of living members outlast an election.
     fn log_settings(founding: &Bootstrap) -> EmbeddedSettings {
         let lease = founding.timing.lease;
         EmbeddedSettings {
@@ -181,7 +181,7 @@ impl Data {
         }
     }
 
-    /// Waits until the node that decides says that it is ready, and a spare also until a member answers it.
+    /// Waits until the deciding node calls this one ready; a spare waits also until a member answers it.
     async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
@@ -198,7 +198,7 @@ impl Data {
                 tokio::select! {
                     biased;
                     () = any_changed(&mut standings) => {}
-                    // Without one the node has stopped, which ends this.
+                    // The sender is gone only if the node has stopped, which ends this wait.
                     told = &mut ready => match told {
                         Ok(()) => break,
                         Err(_) => std::future::pending().await,
@@ -207,7 +207,8 @@ impl Data {
             }
             if !state.borrow().configs.names(self.id()) {
                 self.reach_a_member().await;
-                // That may have taken long. Meanwhile this node may have become a joiner, or another node may have gone.
+                // That may have taken long: meanwhile this node may have become a joiner, or another node may have
+                // died.
                 if state.wait_for(|state| state.unready.is_none()).await.is_err() {
                     return;
                 }
@@ -217,8 +218,8 @@ impl Data {
         self.unless_stopped(became).await;
     }
 
-    /// Whether this node may serve now: it has been ready, and nothing keeps it from what it became. A member has a lease
-    /// and its chains are open; a spare heard lately of members that it can ask.
+    /// Whether this node may serve now. It must have been ready, and now a member needs a lease and open chains, and a
+    /// spare must have heard recently from members that it can ask.
     pub(super) fn may_serve(&self) -> bool {
         let Some(standings) = self.standings.get().filter(|_| self.phases().borrow().is_ready()) else { return false };
         if standings.iter().any(|standing| standing.borrow().halted.is_some()) {
@@ -231,13 +232,13 @@ impl Data {
         let now = clock::now();
         let heard = now - known.heard < self.lease() * UNHEARD_LEASES;
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
-        // Whoever resigned has given its lease up before that is out.
+        // Ask the gate too: a member that resigned has given its lease up before that expires.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
         self.serves(&known, standings)
             && known.configs.iter().all(|config| if is_serving(config) { is_leased(config) } else { heard })
     }
 
-    /// Whether this node can do what its place in each chain is for.
+    /// Whether this node can fulfil its place in each chain.
     fn serves(&self, known: &NodeState, standings: &[watch::Receiver<ChainReadiness>]) -> bool {
         let leased = known.lease > clock::now();
         let mut chains = known.configs.iter().zip(standings);
@@ -247,11 +248,11 @@ impl Data {
             Some(_) => false,
             None => known.answered,
         };
-        // Nothing is known before the chains have acted for the first time.
+        // Until the chains have acted for the first time, no configuration is known.
         known.configs.iter().next().is_some() && chains.all(serves)
     }
 
-    /// Does what an operator wants of this node.
+    /// Executes an operator's command at this node.
     pub(super) async fn arrange(&self, wish: AdminCommand) -> Result<Option<Epoch>, ArrangeError> {
         let (Some(door), Some(state)) = (self.door.get(), self.state.get()) else { return Err(ArrangeError::Fixed) };
         match wish {
@@ -262,7 +263,7 @@ impl Data {
                 if let Some(config) = configs.iter().find(last) {
                     return Err(ArrangeError::Last { chain: config.chain });
                 }
-                // Whoever asked looks at the configuration for the end of it.
+                // The operator watches the configuration for the end of this.
                 let (done, _) = oneshot::channel();
                 let until = Some(clock::now() + self.lease() * DRAIN_LEASES);
                 door.commands.send(ControlCommand::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
@@ -277,7 +278,7 @@ impl Data {
         }
     }
 
-    /// Leaves the chains, and waits until this node may end: a last member until another one holds what it does.
+    /// Leaves the chains, and waits until this node may end. A last member waits until another one holds its data.
     pub(crate) async fn resign(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
         let Some(door) = self.door.get() else { return };
@@ -287,12 +288,13 @@ impl Data {
                 drop(left.await);
             }
         };
-        // The task that takes commands ends when this node stops. A command sent at that moment may stay in its queue, unanswered.
+        // The task that takes commands ends when this node stops: a command sent at that moment may stay in the queue
+        // without an answer.
         self.unless_stopped(leave).await;
     }
 }
 
-/// Waits until one of these has something new; if all are gone, for ever.
+/// Waits until one of these changes; for ever, if all senders are gone.
 async fn any_changed(standings: &mut [watch::Receiver<ChainReadiness>]) {
     let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
     poll_fn(|cx| {

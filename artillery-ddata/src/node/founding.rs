@@ -1,4 +1,5 @@
-//! A cluster of which no life is left that ever served: what has this node found the next one (docs/DESIGN.md §5.13).
+//! An operator's order after a cluster has lost every incarnation that ever served: this node founds the next cluster,
+//! or joins it (docs/DESIGN.md §5.13).
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -18,25 +19,25 @@ use crate::{
     driver::phase::Stopped,
 };
 
-/// If an answer is lost, the operator doesn't hear what became of the order.
+/// The time in which the order's answer must reach the operator before the node stops.
 const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
-    /// Stops, to found the cluster that succeeds the named one or to join that, if no life that ever served is there. The nodes
-    /// that answered, this one first.
+    /// Decides whether this node may stop, to found or join the cluster that succeeds the named one. Refused if an
+    /// incarnation that ever served is alive. Returns the nodes that answered, this one first.
     pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
         let access = self.recovery.get().ok_or(NotFounded::Static)?;
         let _turn = access.turn().await;
         let begun = clock::now();
         self.may_give_up(access, cluster, founds, begun).await?;
-        // Nodes that hear a member say so by then; and what that one was granted before is out.
+        // By then every node that hears a member has said so, and that member's old leases have expired.
         self.outlast_leases(begun).await;
         let answered = self.may_give_up(access, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
         Ok(answered)
     }
 
-    /// Ends for another cluster, once the operator's client has had time to hear the answer.
+    /// Stops the node in favour of another cluster, once the operator's client has had time to receive the answer.
     pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
         let data = self.clone();
         tokio::spawn(async move {
@@ -54,7 +55,7 @@ impl Data {
     ) -> Result<Vec<NodeInfo>, NotFounded> {
         let standings = self.survey(access).await;
         let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
-        // A node that is about to end founds nothing, and leads no node to where it doesn't go.
+        // A node that is about to end founds nothing, and must not direct other nodes to a cluster that it won't join.
         if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotFounded::Stopped);
         }
@@ -67,7 +68,8 @@ impl Data {
         Ok(answered)
     }
 
-    /// The clusters that one is to name that succeeds this node's, the oldest first; empty: it belongs to none yet.
+    /// The lineage that a successor of this node's cluster must name, oldest first; empty until the node belongs to a
+    /// cluster.
     pub(crate) fn lineage(&self) -> Vec<ClusterId> {
         self.founding.get().map(|founding| founding.lineage()).unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use crate::{
     status::NodeStatus,
 };
 
-/// A member of a cluster, or a spare, in this process. Clones are the same node; dropping the last one is a crash.
+/// A member of a cluster, or a spare, in this process. Clones refer to the same node; dropping the last one is a crash.
 #[derive(Clone)]
 pub struct Node {
     pub(super) inner: Arc<NodeInner>,
@@ -23,7 +23,7 @@ pub(super) struct NodeInner {
     pub(super) cluster: Cluster,
     pub(super) data: Arc<Data>,
     pub(super) kv: Kv,
-    /// They end with the node.
+    /// The node's threads; they end with it.
     pub(super) _threads: Workers,
 }
 
@@ -40,10 +40,10 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Waits until the node can answer a strong read: as a member of an open chain, or, a spare, by asking one.
+    /// Waits until the node can answer a strong read: as a member of an open chain, or, as a spare, by asking one.
     ///
     /// # Errors
-    /// Why it never will.
+    /// The reason why the node will never be ready.
     pub async fn ready(&self) -> Result<Ready, NeverReady> {
         let mut phases = self.inner.data.phases();
         loop {
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// The data, by raw bytes.
+    /// The data, as raw bytes.
     pub fn kv(&self) -> Kv {
         self.inner.kv.clone()
     }
@@ -73,47 +73,48 @@ impl Node {
         self.inner.data.name()
     }
 
-    /// The node in this life.
+    /// The node's id, with its incarnation.
     pub fn id(&self) -> MemberId {
         self.inner.data.id()
     }
 
-    /// Where others reach it.
+    /// The address that other nodes dial.
     pub fn addr(&self) -> SocketAddr {
         self.inner.cluster.endpoint().advertised_addr()
     }
 
-    /// What it is, in the first chain that it serves.
+    /// The node's place in the first chain that it serves.
     pub fn role(&self) -> Place {
         self.inner.data.role()
     }
 
-    /// Chains, members and addresses as they are known here now, by a spare too: perhaps old, never invented. `None`: no
-    /// cluster has formed yet.
+    /// Chains, members and addresses as known here, at a spare too: they may be outdated, but were true once. `None`
+    /// until a cluster has formed.
     pub fn routing(&self) -> Option<Arc<Routing>> {
         self.inner.data.routing()
     }
 
-    /// The times that its cluster settled when it was formed. This node goes by them, not by those that it was started with.
-    /// `None`: no cluster has formed yet.
+    /// The timing that the cluster settled at its formation. This node uses it instead of its own settings. `None`
+    /// until a cluster has formed.
     pub fn timing(&self) -> Option<Timing> {
         self.inner.data.timing()
     }
 
-    /// What a cluster in the place of this node's names as those that it succeeds, the oldest first: what
-    /// [`NodeBuilder::found_after`](crate::NodeBuilder::found_after) and [`NodeBuilder::join_after`](crate::NodeBuilder::join_after) are given. Empty: the node belongs to no cluster yet.
+    /// The clusters that a successor of this node's cluster must name, oldest first: the argument of
+    /// [`NodeBuilder::found_after`](crate::NodeBuilder::found_after) and
+    /// [`NodeBuilder::join_after`](crate::NodeBuilder::join_after). Empty until the node belongs to a cluster.
     pub fn lineage(&self) -> Vec<ClusterId> {
         self.inner.data.lineage()
     }
 
-    /// The membership below the data: who seems to be there.
+    /// The membership layer below the data: the nodes that seem to be alive.
     pub fn cluster(&self) -> &Cluster {
         &self.inner.cluster
     }
 
-    /// From now on appears as, and trusts whom, `identity` says; see
-    /// [`Endpoint::set_identity`](artillery_core::transport::Endpoint::set_identity) for how a secret is replaced without a stop.
-    /// Calls under way by connections that are closed for it are asked again.
+    /// Changes the node's own certificate and the trusted ones to those of `identity`.
+    /// [`Endpoint::set_identity`](artillery_core::transport::Endpoint::set_identity) explains how to replace a secret
+    /// without a stop. Calls on connections that this closes are retried.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -121,28 +122,29 @@ impl Node {
         self.inner.cluster.endpoint().set_identity(identity)
     }
 
-    /// How it stands. It asks the tasks of its chains, which answer as soon as they come to it.
+    /// The node's status. It queries the tasks of the node's chains, which answer in their next turn.
     pub async fn status(&self) -> NodeStatus {
         self.inner.data.status().await
     }
 
-    /// Everything that it counts and measures. As [`status`](Self::status), it asks the tasks of its chains.
+    /// The node's metrics. As [`status`](Self::status), it queries the tasks of the node's chains.
     pub async fn metrics(&self) -> NodeMetrics {
         self.inner.data.metrics().await
     }
 
-    /// Whether it may serve now: it has been [`ready`](Self::ready), and as a member it has a lease and its chains are open,
-    /// as a spare it has heard of members lately. It asks nobody. A moment later it may be otherwise.
+    /// Whether the node may serve now: it has been [`ready`](Self::ready), and now a member has a lease and open
+    /// chains, or a spare has heard recently from members. The answer comes from local state, and may be outdated a
+    /// moment later.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
     }
 
-    /// What went over its socket so far.
+    /// Traffic counters of the node's socket.
     pub fn traffic(&self) -> Counters {
         self.inner.cluster.endpoint().counters()
     }
 
-    /// Waits until the node has stopped, and says why.
+    /// Waits until the node has stopped; returns the reason.
     pub async fn stopped(&self) -> Stopped {
         let mut phases = self.inner.data.phases();
         loop {
@@ -155,8 +157,8 @@ impl Node {
         }
     }
 
-    /// Tells the others that it goes, waits a little until its chains go on without it, then stops. With a fixed
-    /// configuration they miss it from then on.
+    /// Leaves: tells the other nodes, waits until the node's chains continue without it, then stops. With a fixed
+    /// configuration the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;
@@ -164,7 +166,7 @@ impl Node {
         self.inner.cluster.shutdown().await;
     }
 
-    /// Stops without a word: to the others it looks like a node that is gone.
+    /// Stops without a message: other nodes see it as dead.
     pub async fn shutdown(&self) {
         self.inner.data.stop(Stopped::ShutDown);
         self.inner.cluster.shutdown().await;

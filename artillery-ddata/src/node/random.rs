@@ -1,11 +1,11 @@
-//! Names and ids of nodes: the one place where a node draws at random.
+//! Random names and ids: the one place where a node draws randomness.
 
 #[allow(clippy::disallowed_methods, reason = "ids of nodes must differ from all others")]
 pub(super) fn random() -> u64 {
     rand::random()
 }
 
-/// Twice as long.
+/// A random number of 128 bits.
 pub(super) fn wide() -> u128 {
     (u128::from(random()) << 64) | u128::from(random())
 }

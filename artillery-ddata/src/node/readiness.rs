@@ -1,4 +1,4 @@
-//! When a node with a configuration that never changes is ready, and when any node has reached a member.
+//! Readiness of a node with a fixed configuration, and the wait until any node has reached a member.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Data {
-    /// A member is ready when its chains are open, a spare when a member has answered it.
+    /// A member is ready once its chains are open; a spare, once a member has answered it.
     pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainReadiness>>) {
         let became = async {
             if chains.is_empty() {
@@ -34,7 +34,7 @@ impl Data {
         self.unless_stopped(became).await;
     }
 
-    /// Until the node stops, at most.
+    /// Runs `what`, at most until the node stops.
     pub(super) async fn unless_stopped(&self, what: impl Future<Output = ()>) {
         let mut phases = self.phases();
         tokio::select! {
@@ -58,7 +58,7 @@ async fn opened(standing: &mut watch::Receiver<ChainReadiness>) -> Result<(), Ha
     match settled.map(|standing| standing.halted.clone()) {
         Ok(None) => Ok(()),
         Ok(Some(why)) => Err(why),
-        // The chain's task ends when the node stops.
+        // The sender is gone only if the node has stopped.
         Err(_) => std::future::pending().await,
     }
 }

@@ -1,5 +1,5 @@
-//! A node whose cluster has lost the quorum of its configuration log for good: what it has, and how it goes on alone
-//! (docs/DESIGN.md §5.12).
+//! Recovery of a node whose cluster has lost the quorum of its configuration log for good: what the node holds, and how
+//! it continues alone (docs/DESIGN.md §5.12).
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ use crate::{
     replica::Status,
 };
 
-/// How long a chain may take to serve again when its node has gone on alone, in leases.
+/// How long a chain may take to serve again after its node continued alone, in leases.
 const RECOVERY_LEASES: u32 = 5;
 
 impl Recovery for Weak<Data> {
@@ -69,14 +69,14 @@ impl Recovery for Weak<Data> {
 }
 
 impl Data {
-    /// For whoever asks as a node.
+    /// Reports this node's standing to other nodes.
     pub(super) fn standing_source(self: &Arc<Self>) -> Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync> {
         let data = Arc::downgrade(self);
         Box::new(move || data.standing())
     }
 
-    /// Stops when the cluster turns out to have been recovered without this node: what was acknowledged here since may not
-    /// be part of it.
+    /// Stops when the cluster turns out to have been recovered without this node: writes acknowledged here since may be
+    /// missing there.
     pub(super) async fn notice_recoveries(self: Arc<Self>, histories: Histories) {
         let mut phases = self.phases();
         tokio::select! {
@@ -89,7 +89,7 @@ impl Data {
         }
     }
 
-    /// What this node has; `None`: it belongs to no cluster whose configuration may change.
+    /// What this node holds; `None` if it belongs to no cluster with a changeable configuration.
     async fn standing(&self) -> Option<Standing> {
         let (access, state) = (self.recovery.get()?, self.state.get()?);
         let log = access.seat.log();
@@ -98,7 +98,7 @@ impl Data {
             None => false,
         };
         let states = self.chain_states().await;
-        // Behind all that takes time: what has come meanwhile is proof as well.
+        // Read the state last, after all slow steps: messages that came meanwhile are evidence too.
         let (acted, now) = (state.borrow().clone(), clock::now());
         let configs = access.configs(&acted.configs);
         let of_chain = |config: &ChainConfig| {
@@ -115,13 +115,13 @@ impl Data {
         known.unwrap_or_else(|| NodeInfo { id: self.id(), name: self.name().to_owned(), addrs })
     }
 
-    /// Goes on alone, if the named cluster can't go on otherwise and nobody who answers has a better history.
+    /// Continues alone, if the named cluster can't continue otherwise and no node that answers has a better history.
     async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
         let (access, state) = self.recovery.get().zip(self.state.get()).ok_or(NotRecovered::Static)?;
         let _turn = access.turn().await;
         let begun = clock::now();
         self.plan(access, cluster, history, begun).await?;
-        // Whoever had been granted a lease before has none any more; and whoever can answer has had its time.
+        // Plan again after lease + drift: by then old leases have expired, and every live node has had time to answer.
         self.outlast_leases(begun).await;
         let plan = self.plan(access, cluster, history, begun).await?;
         let configs = access.configs(&state.borrow().configs);
@@ -137,7 +137,7 @@ impl Data {
         }
     }
 
-    /// Waits until every lease that was granted before `begun` is out.
+    /// Waits until every lease granted before `begun` has expired.
     pub(super) async fn outlast_leases(&self, begun: Timestamp) {
         let until = begun + self.timing().unwrap_or_default().lease_and_drift();
         sleep(until - clock::now()).await;
@@ -161,7 +161,8 @@ impl Data {
         Ok(plan)
     }
 
-    /// The standings of this node and of all that answer, each as of the end of the survey: a silent node takes a lease.
+    /// The standings of this node and of all that answer, each as of the end of the survey. A silent node takes one
+    /// lease.
     pub(super) async fn survey(&self, access: &RecoveryAccess) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for (id, addrs) in self.others(access) {
@@ -171,7 +172,7 @@ impl Data {
                     Ok(control::ControlAnswer::Surveyed(standing)) => Some(*standing),
                     Ok(_) => None,
                     Err(error) => {
-                        tracing::info!(peer = %id, %error, "no answer to what it has");
+                        tracing::info!(peer = %id, %error, "the survey got no answer");
                         None
                     }
                 }
@@ -181,13 +182,14 @@ impl Data {
         while let Some(answer) = asked.join_next().await {
             standings.extend(answer.ok().flatten().map(|standing| (standing, clock::now())));
         }
-        // Last: it says what has come meanwhile.
+        // This node's own standing last: it shows messages that came meanwhile.
         let mine = self.standing().await;
         let now = clock::now();
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
-    /// Whoever the log or the membership knows of, and where: in the lives that the log knows, which may keep it.
+    /// All other nodes known to the log or the membership, with their addresses. Incarnations named in the log are
+    /// included: they may keep it.
     fn others(&self, access: &RecoveryAccess) -> BTreeMap<MemberId, Vec<SocketAddr>> {
         let configs = access.seat.configs();
         let acted = self.state.get().map(|state| state.borrow().configs.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an operator's orders need of a node that has a configuration log.
+//! What an operator's recovery commands need of a node that has a configuration log.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::{
     driver::control::ControlCalls,
 };
 
-/// What a recovery needs.
+/// Access to the log and to the other nodes.
 pub(crate) struct RecoveryAccess {
     pub(super) seat: LogHandle,
     pub(super) calls: Arc<ControlCalls>,
-    /// One at a time.
+    /// Held by the operator's command under way: one at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -20,12 +20,12 @@ impl RecoveryAccess {
         Self { seat, calls, turn: tokio::sync::Mutex::default() }
     }
 
-    /// Waits until no other order of an operator is under way.
+    /// Waits until no other operator's command is under way.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
-    /// The newest that this node knows of the configuration.
+    /// The newest configuration that this node knows.
     pub(super) fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
         let logged = self.seat.configs();
         if logged.applied() > acted.applied() { logged } else { acted.clone() }

@@ -1,4 +1,4 @@
-//! The status of a node, put together.
+//! Assembles the status and metrics of a node.
 
 use artillery_core::{Cluster, Member, MemberId, MemberState, Timestamp, internal::clock, transport::Endpoint};
 use artillery_proto::node::{Successor, Unready};
@@ -12,12 +12,12 @@ use crate::{
 };
 
 impl Data {
-    /// How the node stands; its chains answer as soon as they come to it.
+    /// The node's status. Its chains answer in their next turn.
     pub(crate) async fn status(&self) -> NodeStatus {
         self.status_of(&self.chain_states().await)
     }
 
-    /// The same with everything that it counts.
+    /// The node's metrics, which include its status.
     pub(crate) async fn metrics(&self) -> NodeMetrics {
         let states = self.chain_states().await;
         let endpoint = self.cluster.get().map(Cluster::endpoint);
@@ -132,7 +132,7 @@ impl Data {
         })
     }
 
-    /// Why the node isn't ready, with the command to give if there is one.
+    /// Why the node isn't ready, with the operator's command if there is one.
     fn explained(&self, why: Unready) -> String {
         match (why, self.local.cluster()) {
             (Unready::Orphaned, Some(cluster)) => {
@@ -171,7 +171,7 @@ fn readers_per_query(states: &[Status]) -> Histogram {
     }
 }
 
-/// Milliseconds until then.
+/// Milliseconds from now until `until`.
 fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }

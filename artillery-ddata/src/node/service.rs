@@ -1,4 +1,4 @@
-//! Takes in what peers open: streams of chains, of formation, and of requests.
+//! Accepts peers' streams: of chains, of formation, and of requests.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,10 +20,10 @@ use crate::{
 
 pub(crate) struct DataService {
     pub(crate) chains: Arc<ChainInlets>,
-    /// Set once the node has started; requests that come before are not taken.
+    /// Set once the node has started; earlier requests are dropped.
     pub(crate) server: Arc<OnceLock<Arc<Server>>>,
     pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
-    /// Set once the node belongs to a cluster whose configuration may change; calls that come before are not answered.
+    /// Set once the node belongs to a cluster with a changeable configuration; earlier calls get no answer.
     pub(crate) control: Arc<OnceLock<Arc<ControlEndpoint>>>,
 }
 
@@ -48,14 +48,14 @@ impl Service for DataService {
                     tokio::spawn(server.clone().serve(stream));
                 }
             }
-            // Dropping it tells the peer that nobody here knows what it wants.
+            // Dropping the stream tells the peer that its kind is unknown here.
             kind => tracing::debug!(peer = %peer.id, kind, "a stream of an unknown kind"),
         }
     }
 
     fn succeeded(&self, by: ClusterId) {
         if let Some(door) = self.control.get() {
-            // Without room it is said again when that cluster is met once more.
+            // Without room this is dropped: the next contact with that cluster reports it again.
             drop(door.commands.try_send(ControlCommand::Succeeded { by }));
         }
     }

@@ -1,4 +1,4 @@
-//! A node whose own part in the configuration log fails stops, and says so.
+//! A node stops, and says so, when its own part in the configuration log fails.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,11 +15,11 @@ async fn alone() -> (Node, Embedded) {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("timed out")
 }
 
 #[tokio::test]
-async fn a_node_whose_log_has_ended_stops() {
+async fn a_node_whose_log_ended_stops() {
     let (node, log) = alone().await;
     log.break_core().await;
     assert_eq!(within(node.stopped()).await, Stopped::LogFailed);
@@ -34,16 +34,16 @@ async fn a_node_whose_confirmation_panics_stops() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_shut_down_does_not_call_its_log_failed() {
+async fn a_shutdown_is_not_reported_as_a_failed_log() {
     let (node, log) = alone().await;
     node.shutdown().await;
     assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
     assert!(!log.has_failed());
 }
 
-/// A command that is sent while the task that takes them ends may stay in its queue, which lives as long as a sender does.
+/// A command sent while its receiving task ends may stay in the queue, which lives as long as a sender does.
 #[tokio::test]
-async fn a_node_that_stops_meanwhile_has_left() {
+async fn leaving_ends_when_the_node_stops() {
     let (node, _) = alone().await;
     let (commands, queue) = tokio::sync::mpsc::channel(1);
     let builder = Node::builder().cluster("other").name("b").secret("of one node that is alone").mdns(false);

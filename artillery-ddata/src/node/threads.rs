@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::{config::Threads, driven::Driven};
 
-/// The runtimes of one node. Those of its own end when this is dropped, and all tasks in them.
+/// The runtimes of one node. Dropping this ends those that the node owns, with all their tasks.
 pub(super) struct Workers {
     sockets: Handle,
     chains: Vec<Handle>,
@@ -14,7 +14,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// To be called within a runtime, which may be the one to use.
+    /// Starts the threads. Call it within a runtime, which [`Threads::Shared`] uses.
     pub(super) fn start(threads: Threads, chains: u32) -> io::Result<Self> {
         let count = match threads {
             Threads::Shared => {
@@ -35,12 +35,12 @@ impl Workers {
         })
     }
 
-    /// Where everything runs that isn't a chain.
+    /// The runtime of everything but the chains.
     pub(super) fn sockets(&self) -> Handle {
         self.sockets.clone()
     }
 
-    /// Where the tasks of chains run; at least one.
+    /// The runtimes of the chains' tasks; at least one.
     pub(super) fn chains(&self) -> Vec<Handle> {
         self.chains.clone()
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_runs_on_threads_of_a_node_ends_with_it() {
+    async fn tasks_on_own_threads_end_with_the_node() {
         let workers = Workers::start(Threads::Own { chains: 2 }, 9).unwrap();
         let all = [workers.chains(), vec![workers.sockets()]].concat();
         let tasks: Vec<_> = all.iter().map(|thread| thread.spawn(std::future::pending::<()>())).collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_are_no_more_threads_than_chains() {
+    async fn chain_threads_are_at_most_as_many_as_chains() {
         assert_eq!(Workers::start(Threads::Own { chains: 7 }, 1).unwrap().chains().len(), 1);
         let shared = Workers::start(Threads::Own { chains: 0 }, 7).unwrap();
         assert_eq!(shared.chains().iter().map(Handle::id).collect::<Vec<_>>(), [shared.sockets().id()]);

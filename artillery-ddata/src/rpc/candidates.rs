@@ -4,14 +4,15 @@ use std::{net::SocketAddr, sync::Arc};
 
 use tokio::sync::watch;
 
-/// Addresses that may lead into the cluster: seeds, and what turns up while the client runs. Clones are the same list.
-/// None of them is trusted: who answers there must prove who it is.
+/// Addresses that may lead into the cluster: seeds, and those found while the client runs. Clones share one list. None
+/// of them is trusted: a node that answers there must prove its identity.
 #[derive(Debug, Clone)]
 pub struct Candidates {
     list: Arc<watch::Sender<Vec<SocketAddr>>>,
 }
 
-/// More than any sensible list has: discovery is never trusted, not even to end.
+/// The most addresses in a list, far above any sensible use: discovery is untrusted and could add addresses without
+/// end.
 const MAX: usize = 1024;
 
 impl Default for Candidates {
@@ -21,12 +22,12 @@ impl Default for Candidates {
 }
 
 impl Candidates {
-    /// No address.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an address; nothing happens if it is there, or if there are more than a thousand.
+    /// Adds an address. Does nothing if it is in the list already, or if the list has 1,024 addresses.
     pub fn add(&self, addr: SocketAddr) {
         self.list.send_if_modified(|list| {
             let new = list.len() < MAX && !list.contains(&addr);
@@ -37,7 +38,7 @@ impl Candidates {
         });
     }
 
-    /// All of them, in the order in which they were added.
+    /// All addresses, in the order in which they were added.
     pub fn all(&self) -> Vec<SocketAddr> {
         self.list.borrow().clone()
     }

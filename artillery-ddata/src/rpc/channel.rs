@@ -1,8 +1,8 @@
 //! Requests to one node: many at a time on one connection, each waiting for its own response.
 //!
-//! Small ones share two streams, one for reads and one for writes. A large one has a stream to itself, and so has a large
-//! answer, so that nothing small stands behind either of them. Numbers are unique on the connection, so that any answer
-//! finds its request.
+//! Small requests share two streams, one for reads and one for writes. A large request or answer has a stream to
+//! itself, so that nothing small waits behind it. Request numbers are unique on the connection: they match answers to
+//! requests.
 
 mod apart;
 mod calls;
@@ -32,33 +32,33 @@ use crate::{
     message::request::{Operation, Response, SMALL},
 };
 
-/// What is asked of a node.
+/// A request to a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) chain: ChainId,
     pub(crate) forwarded: bool,
-    /// Nobody else will do.
+    /// If set, only this member may answer.
     pub(crate) only: Option<MemberId>,
     pub(crate) operation: Operation,
 }
 
-/// What came of a question.
+/// The outcome of a [`Question`].
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Answered(Response),
-    /// It was never handed to a connection.
+    /// The question was never handed to a connection.
     NotSent(NotSent),
-    /// It was, and there is no answer.
+    /// The question was sent, and no answer came.
     Unanswered(Unknown),
 }
 
-/// Why nobody can have taken a question in.
+/// Why no node can have received a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotSent {
     TimedOut,
-    /// The time was up while too much was under way to the node.
+    /// The time was up while too many requests were under way to the node.
     Busy,
-    /// The connection was lost before all of it was handed over.
+    /// The connection was lost before the whole request was handed over.
     Lost,
     /// The endpoint is closed.
     Stopped,
@@ -69,29 +69,29 @@ pub(crate) enum NotSent {
     },
 }
 
-/// What carries the requests of a node or client.
+/// The runtime that carries the requests of a node or client.
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
     pub(crate) runtime: Handle,
-    /// A thread of its own drives it, even if its callers' runtimes are not driven any more.
+    /// Whether a thread of its own drives the runtime, even if its callers' runtimes are no longer driven.
     pub(crate) is_driven: bool,
 }
 
 impl Carrier {
-    /// Whether its tasks keep the time of this caller. If they run in another runtime than the caller, that runtime may not be driven any
-    /// more, so the caller has to keep the time by itself.
+    /// Whether the runtime's tasks keep this caller's time. If they run in another runtime than the caller, that may no
+    /// longer be driven, so the caller keeps its time itself.
     pub(crate) fn keeps_time(&self) -> bool {
         self.is_driven || Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
     }
 }
 
-/// The way to one node. Reads have a stream of their own, so that they needn't stand behind writes.
+/// The way to one node. Reads have a stream of their own, so that they never wait behind writes.
 pub(crate) struct Channel {
     link: Link,
     reads: Lane,
     writes: Lane,
     apart: LargeCalls,
-    /// Takes in large answers; ends with the channel.
+    /// Receives large answers; ends with the channel.
     _returns: JoinSet<()>,
 }
 
@@ -115,7 +115,7 @@ impl Channel {
         self.link.is_up()
     }
 
-    /// Why there is no connection, as far as is known.
+    /// Why there is no connection, if known.
     pub(crate) fn failure(&self) -> Option<Arc<ConnectError>> {
         match self.link.watch().current() {
             LinkState::Down(reason) => reason,
@@ -123,8 +123,8 @@ impl Channel {
         }
     }
 
-    /// Asks, and waits for the answer until `deadline`. Once there has been none for as long as `doubts` say, the end of what
-    /// they do ends it too. Dropped, it leaves nothing behind but the request itself, if that was sent.
+    /// Asks, and waits for the answer until `deadline`. After the time in `doubts` without an answer, its future
+    /// starts; the call ends when that ends. A dropped call leaves only the request behind, if that was sent.
     pub(crate) async fn ask<'a>(
         &self,
         question: &Question,
@@ -133,14 +133,14 @@ impl Channel {
     ) -> CallOutcome {
         let bytes = budget::of_operation(&question.operation);
         if bytes > SMALL {
-            // Boxed: the future of a small call would have room for it, too.
+            // Boxed, or the future of a small call would have room for it, too.
             return Box::pin(self.apart.ask(question, bytes, deadline, doubts)).await;
         }
         let lane = self.lane(&question.operation);
         lane.ask(question, budget::on_the_wire(&question.operation), deadline, doubts).await
     }
 
-    /// Room for a small question that can be asked now; `None`: it is large, or would have to wait.
+    /// Room for a small question that can be asked now; `None` if it is large or would have to wait.
     pub(crate) fn room_now(&self, operation: &Operation) -> Option<CallRoom> {
         if budget::of_operation(operation) > SMALL || !self.is_connected() {
             return None;
@@ -148,8 +148,8 @@ impl Channel {
         self.lane(operation).room_now(budget::on_the_wire(operation))
     }
 
-    /// Begins to ask, for a caller that polls the call in place, and whose time the [carrier](Carrier::keeps_time) keeps. The node is told
-    /// of `deadline`; time is up at `until`. `None`: nothing is asked here any more.
+    /// Begins a call that the caller polls in place, where the [carrier](Carrier::keeps_time) keeps the caller's time.
+    /// The node gets `deadline`; the call's time is up at `until`. `None` if the channel is closed.
     pub(crate) fn begin(
         &self,
         room: CallRoom,
@@ -160,7 +160,7 @@ impl Channel {
         self.lane(&question.operation).calls().begin(question, deadline, until, room)
     }
 
-    /// What comes of a call that was begun for this question, as [`ask`](Self::ask) says it.
+    /// Waits for the outcome of a begun call, as [`ask`](Self::ask) does.
     pub(crate) async fn outcome<'a>(
         &self,
         question: &Question,
@@ -176,8 +176,8 @@ impl Channel {
     }
 }
 
-/// What is done when there is no answer for some time. Boxed: few calls come so far.
+/// The future that starts after a long wait for an answer. Boxed, since few calls wait that long.
 pub(crate) type Doubts<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Without doubts: that node is waited for until the deadline.
+/// No doubts: the node is awaited until the deadline.
 pub(crate) const NO_DOUBTS: Option<(Duration, fn() -> Doubts<'static>)> = None;

@@ -1,4 +1,4 @@
-//! Stands beside every handle of a test's cluster: writes down what is asked and answered, and loses answers.
+//! Observes every handle of a test's cluster: records calls and answers, and drops answers.
 
 pub(crate) mod book;
 
@@ -25,31 +25,32 @@ use crate::{
     store::Held,
 };
 
-/// What becomes of a write whose outcome its caller is not told.
+/// The fate of a write whose caller gets no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It is applied by then: the answer was lost.
+    /// It was applied, and its answer was lost.
     Applied,
-    /// It isn't yet, and will be afterwards, unless its request id was settled by then: the request was held up on its way.
+    /// It isn't applied yet, and will be afterwards, unless its request id is settled first: the request was held up on
+    /// its way.
     Late,
-    /// It never is: the request was lost.
+    /// It is never applied: the request was lost.
     Lost,
 }
 
-/// How long after its caller gave up a late request arrives, at most.
+/// The latest arrival of a late request, after its caller gave up.
 const MAX_LATENESS: Duration = Duration::from_secs(2);
 
-/// Makes a request, until a deadline; the answer goes nowhere.
+/// Makes a request, until a deadline; its answer is dropped.
 pub(crate) type Courier = Arc<dyn Fn(Question, Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// One for all handles of a cluster.
+/// Shared by all handles of a cluster.
 pub(crate) struct Witness {
     state: Mutex<WitnessState>,
     network: Network,
-    /// Something stands still no more, or is late no more.
+    /// Notified when a node resumes, or when a late request was delivered.
     changed: Notify,
-    /// Brings late and doubled requests.
+    /// Delivers late and doubled requests.
     courier: OnceLock<Courier>,
 }
 
@@ -57,12 +58,12 @@ pub(crate) struct Witness {
 struct WitnessState {
     book: Book,
     fates: VecDeque<Fate>,
-    /// Chances that an answer is lost, and that a request is doubled.
+    /// Probabilities that an answer is lost, and that a request is doubled.
     losses: f64,
     doubles: f64,
-    /// Nodes that stand still.
+    /// Paused nodes.
     paused: BTreeSet<NodeId>,
-    /// Requests that the courier has still to bring.
+    /// Requests that the courier still has to deliver.
     to_bring: usize,
 }
 
@@ -72,7 +73,7 @@ impl Witness {
     }
 
     fn lock(&self) -> MutexGuard<'_, WitnessState> {
-        // No code that holds it can panic halfway through a change.
+        // No code that holds the lock can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,7 +82,7 @@ impl Witness {
     }
 
     pub(crate) fn employ(&self, courier: Courier) {
-        // Once, when the cluster is made.
+        // Set once, when the cluster is made.
         let _ = self.courier.set(courier);
     }
 
@@ -111,16 +112,16 @@ impl Witness {
         self.changed.notify_waiters();
     }
 
-    /// Waits until nothing is late any more.
+    /// Waits until all late requests were delivered.
     pub(crate) async fn all_brought(&self) {
         self.until(|state| state.to_bring == 0).await;
     }
 
-    /// Waits until something is so. Who waits is woken in order, unlike by a `watch`: a run is to be made again.
+    /// Waits until `wanted` holds. Waiters are woken in order, unlike those of a `watch`: a run must be reproducible.
     async fn until(&self, wanted: impl Fn(&WitnessState) -> bool) {
         loop {
             let mut changed = pin!(self.changed.notified());
-            // From here on nothing is missed.
+            // From here on, no notification is missed.
             changed.as_mut().enable();
             if wanted(&self.lock()) {
                 return;
@@ -129,7 +130,7 @@ impl Witness {
         }
     }
 
-    /// Which fate a write that is to be sent now has, if any; one that is applied stays the next one.
+    /// The fate of a write that is about to be sent, if it has one. `Applied` stays queued until the answer comes.
     fn fate(&self) -> Option<Fate> {
         let mut state = self.lock();
         self.draw(&mut state);
@@ -139,7 +140,7 @@ impl Witness {
         }
     }
 
-    /// Whether a write that is to be sent now is late or lost. It stays the next one.
+    /// Whether a write that is about to be sent will be late or lost. Its fate stays queued.
     fn holds_up(&self) -> bool {
         let mut state = self.lock();
         self.draw(&mut state);
@@ -171,14 +172,14 @@ impl Witness {
         chance > 0.0 && self.network.chance() < chance
     }
 
-    /// Has a request brought once more.
+    /// Delivers a request once more, at `at`.
     fn bring(self: &Arc<Self>, question: Question, at: Instant) {
         let Some(courier) = self.courier.get().cloned() else { return };
         self.lock().to_bring += 1;
         let witness = self.clone();
         tokio::spawn(async move {
             sleep_until(at).await;
-            // Whatever comes of it is told to nobody.
+            // The outcome is dropped.
             courier(question, Instant::now() + Duration::from_secs(5)).await;
             witness.lock().to_bring -= 1;
             witness.changed.notify_waiters();
@@ -195,7 +196,7 @@ impl Witness {
 pub(crate) struct Observer {
     witness: Arc<Witness>,
     client: u32,
-    /// The node inside which it is.
+    /// The node that the handle is inside of.
     home: Option<NodeId>,
 }
 
@@ -217,10 +218,10 @@ impl Observer {
         LocalRead { observer: self.clone(), key: Bytes::copy_from_slice(key) }
     }
 
-    /// Before a try: whether it is to end without an answer, when its time is up.
+    /// Called before an attempt; returns whether the attempt ends without an answer, after its time is up.
     pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
         if self.is_paused() {
-            // Its process stands still: nothing is asked meanwhile.
+            // The process is paused: wait, and ask nothing meanwhile.
             let is_awake = |state: &WitnessState| self.home.is_none_or(|home| !state.paused.contains(&home));
             let _ = timeout_at(deadline, self.witness.until(is_awake)).await;
         }
@@ -235,12 +236,13 @@ impl Observer {
         true
     }
 
-    /// Before a write that is polled in place: whether it has to wait, or is not to be sent.
+    /// Called before a write that is polled in place; returns whether it must wait or is never sent.
     pub(crate) fn holds_up(&self) -> bool {
         self.is_paused() || self.witness.holds_up()
     }
 
-    /// After an answer to a try: whether it is lost, and the time of the call with it.
+    /// Called after an answer to an attempt; returns whether the answer is lost, and with it the rest of the call's
+    /// time.
     pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
         let lost = self.takes_away(question, reply);
         if lost {
@@ -249,7 +251,7 @@ impl Observer {
         lost
     }
 
-    /// The same for one that is polled in place, whose call waits by itself.
+    /// As [`after`](Self::after), for a call that is polled in place and waits by itself.
     pub(crate) fn takes_away(&self, question: &Question, reply: &Reply) -> bool {
         if !is_numbered(question) || !matches!(reply, Reply::Committed(_) | Reply::Conflict { .. }) {
             return false;
@@ -261,7 +263,8 @@ impl Observer {
     }
 }
 
-/// Writes that have a request id: of others nobody is told an unknown outcome. To settle one is no write of its own.
+/// Whether the request is a write with a request id: only its callers can get an unknown outcome. Settling an id
+/// doesn't count as a write.
 fn is_numbered(question: &Question) -> bool {
     match &question.operation {
         Operation::Write { request: Some(_), write, .. } => *write != Write::Resolve,
@@ -269,7 +272,7 @@ fn is_numbered(question: &Question) -> bool {
     }
 }
 
-/// A call under way. Dropped, nobody knows its outcome.
+/// A call under way. If it is dropped, its outcome stays unknown.
 #[derive(Debug)]
 pub(crate) struct ObservedCall {
     witness: Arc<Witness>,
@@ -282,7 +285,7 @@ impl ObservedCall {
     }
 }
 
-/// A local read, written down if it served.
+/// A local read, recorded if it was served.
 pub(crate) struct LocalRead {
     observer: Observer,
     key: Bytes,

@@ -1,21 +1,23 @@
-//! The numbers of one client session's requests: which are under way, and below which nobody asks any more.
+//! The request numbers of one client session: which are under way, and the lowest that may still be asked for.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Requests of one session that are under way at a time. The nodes keep a record of each until a later request says that it was
-/// answered, which takes as long as another one is under way. Twice as many fit a session of a node with default limits.
+/// The most requests of one session under way at a time. A node keeps a record of each request until a later one says
+/// that it was answered; that takes as long as a lower number is under way. A session of a node with default limits has
+/// room for twice as many.
 pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
-/// Unknown outcomes that stay askable, at most.
+/// The most unknown outcomes that can still be asked for.
 const MAX_UNKNOWN: usize = 1024;
 
-/// And no longer than until so many further requests were made: the nodes keep records of all that come after one.
+/// After this many further requests, an unknown outcome can't be asked for any more: nodes keep the records of all
+/// later requests until then.
 const MAX_UNKNOWN_SPAN: u64 = 8192;
 
-/// So many answered requests are held back by each that isn't, and no more, where nothing is stuck.
+/// Each open request holds back at most this many answered ones, unless a request is stuck.
 const HELD_BACK_PER_OPEN: u64 = 4;
 
-/// Nor are more than these, however many are under way: a node has room for a third more in a session by default.
+/// The same bound in total, for any number of open requests. By default a node has room for a third more in a session.
 const MAX_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 
 /// Gives out numbers from 1 on.
@@ -24,12 +26,12 @@ pub(super) struct Numbers {
     last: u64,
     /// Given out, and neither answered nor given up.
     open: BTreeSet<u64>,
-    /// Those of them whose outcome is unknown, oldest first.
+    /// Open numbers with unknown outcomes, oldest first.
     kept: VecDeque<u64>,
 }
 
 impl Numbers {
-    /// The next number, and the lowest one that is still open.
+    /// The next number, and the lowest open one.
     pub(super) fn begin(&mut self) -> (u64, u64) {
         self.last += 1;
         self.open.insert(self.last);
@@ -39,17 +41,17 @@ impl Numbers {
         (self.last, self.lowest().unwrap_or(self.last))
     }
 
-    /// The lowest number that is still open.
+    /// The lowest open number.
     pub(super) fn lowest(&self) -> Option<u64> {
         self.open.first().copied()
     }
 
-    /// It was answered, or nobody will ask for it.
+    /// The request was answered, or its caller will never ask for the outcome.
     pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
     }
 
-    /// Its outcome is unknown, and may be asked for.
+    /// The request's outcome is unknown, and may be asked for.
     pub(super) fn keep(&mut self, number: u64) {
         self.kept.push_back(number);
         if self.kept.len() > MAX_UNKNOWN {
@@ -57,21 +59,22 @@ impl Numbers {
         }
     }
 
-    /// Its outcome, which was unknown, is known by now.
+    /// An unknown outcome has become known.
     pub(super) fn settle(&mut self, number: u64) {
         self.kept.retain(|&kept| kept != number);
         self.end(number);
     }
 
-    /// Whether a few requests without an outcome hold back what this client says to be answered: then the records of many others stay
-    /// for them, and more room comes when they have one. Where most are under way it comes by itself; unknown outcomes may stay so.
+    /// Whether a few requests without an outcome hold back the lowest unanswered number. Nodes then keep the records of
+    /// many answered requests until those few have outcomes. If most requests are under way, waiting is enough; an
+    /// unknown outcome may stay unknown.
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());
         since > (HELD_BACK_PER_OPEN * under_way as u64).min(MAX_HELD_BACK)
     }
 
-    /// Whether none are under way.
+    /// Whether no request is under way.
     pub(super) fn are_over(&self) -> bool {
         self.open.len() == self.kept.len()
     }
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_is_what_is_still_open() {
+    fn the_lowest_open_number_is_reported() {
         let mut numbers = Numbers::default();
         assert_eq!([numbers.begin(), numbers.begin(), numbers.begin()], [(1, 1), (2, 1), (3, 1)]);
         numbers.end(2);
@@ -98,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_holds_nothing_back() {
+    fn settled_requests_hold_nothing_back() {
         let mut numbers = Numbers::default();
         let (unknown, _) = numbers.begin();
         numbers.keep(unknown);
-        assert!(!numbers.are_stuck(), "it is the only one");
+        assert!(!numbers.are_stuck(), "no other request was made");
         let under_way: Vec<_> = (0..10).map(|_| numbers.begin().0).collect();
         assert!(!numbers.are_stuck(), "most are under way");
         under_way.into_iter().for_each(|number| numbers.end(number));
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_holds_up_a_full_session_is_noticed_however_many_are_under_way() {
+    fn one_slow_request_makes_a_full_session_stuck() {
         let mut numbers = Numbers::default();
         let mut open: VecDeque<u64> = (0..MAX_UNDER_WAY).map(|_| numbers.begin().0).collect();
         let slow = open.pop_front();
@@ -121,7 +124,7 @@ mod tests {
             open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
             open.push_back(numbers.begin().0);
         }
-        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "there is room");
+        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "the session still has room");
         for _ in 0..10_000 {
             open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
             open.push_back(numbers.begin().0);
@@ -145,6 +148,6 @@ mod tests {
             numbers.keep(number);
         }
         numbers.end(MAX_UNKNOWN_SPAN + 2);
-        assert_eq!(numbers.begin().1, MAX_UNKNOWN_SPAN + 4, "there are only so many");
+        assert_eq!(numbers.begin().1, MAX_UNKNOWN_SPAN + 4, "the oldest unknown outcomes are dropped");
     }
 }

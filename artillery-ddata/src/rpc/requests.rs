@@ -16,18 +16,18 @@ pub(super) struct Requests {
     by_chain: Mutex<BTreeMap<ChainId, ChainSessions>>,
 }
 
-/// Those in one chain.
+/// The client's sessions in one chain.
 #[derive(Debug, Default)]
 struct ChainSessions {
     now: Arc<ClientSession>,
-    /// The one before it, in which requests may be under way still.
+    /// The previous session, which may still have requests under way.
     former: Option<Arc<ClientSession>>,
 }
 
-/// One of them.
+/// One client session.
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    /// Its id, once it is open.
+    /// The session's id, once it is open.
     pub(super) id: OnceCell<Version>,
     numbers: Mutex<Numbers>,
     places: Arc<Semaphore>,
@@ -40,7 +40,7 @@ impl Default for ClientSession {
     }
 }
 
-/// A request that is under way. Dropped, it counts as answered: nobody will ask for it.
+/// A request under way. Dropped, it counts as answered: its caller will never ask for the outcome.
 #[derive(Debug)]
 pub(super) struct Numbered {
     session: Arc<ClientSession>,
@@ -48,16 +48,16 @@ pub(super) struct Numbered {
     _place: RequestSlot,
 }
 
-/// A place among the requests of a session that are under way. Dropped, it is given back.
+/// A slot for a request under way in a session. Dropping it frees the slot.
 pub(super) type RequestSlot = OwnedSemaphorePermit;
 
 impl Requests {
-    /// The session in a chain; the caller sees to its being opened.
+    /// The session in a chain. The caller opens it if necessary.
     pub(super) fn session(&self, chain: ChainId) -> Arc<ClientSession> {
         lock(&self.by_chain).entry(chain).or_default().now.clone()
     }
 
-    /// Lets go of a session that the chain has evicted: the next write opens another one.
+    /// Drops a session that the chain has evicted: the next write opens another one.
     pub(super) fn forget(&self, chain: ChainId, session: Version) {
         if let Some(sessions) = lock(&self.by_chain).get_mut(&chain)
             && sessions.now.is(session)
@@ -66,9 +66,11 @@ impl Requests {
         }
     }
 
-    /// The session is full: whether a request may be made in another one, as it was left now or before. One is left that few requests
-    /// hold up; they are settled there. It isn't while any are under way in the one before it: a third session could drive out the
-    /// records that those need.
+    /// Called when a session is full. Returns whether requests may use another session: this one was left now or
+    /// before.
+    ///
+    /// A session is left if few requests hold it up; they are settled in it. But not while requests are under way in
+    /// the previous session: a third session could evict the records that those need.
     pub(super) fn leave(&self, chain: ChainId, session: Version) -> bool {
         let mut by_chain = lock(&self.by_chain);
         let Some(sessions) = by_chain.get_mut(&chain) else { return false };
@@ -83,14 +85,14 @@ impl Requests {
         leaves
     }
 
-    /// The outcome of a request, which was unknown, is known by now.
+    /// An unknown outcome of a request has become known.
     pub(super) fn settled(&self, chain: ChainId, session: Version, number: u64) {
         if let Some(session) = self.known(chain, session) {
             lock(&session.numbers).settle(number);
         }
     }
 
-    /// The lowest number of that session's requests that is unanswered; 0: it isn't known here.
+    /// The lowest unanswered number of a session; 0 if the session isn't known here.
     pub(super) fn lowest(&self, chain: ChainId, session: Version) -> u64 {
         let lowest = self.known(chain, session).and_then(|session| lock(&session.numbers).lowest());
         lowest.unwrap_or(0)
@@ -108,17 +110,17 @@ impl ClientSession {
         self.id.get() == Some(&id)
     }
 
-    /// A place for one more request, if there is one now.
+    /// A slot for one more request, if one is free.
     pub(super) fn try_place(&self) -> Option<RequestSlot> {
         self.places.clone().try_acquire_owned().ok()
     }
 
-    /// Waits for a place, in the order of the calls. `None`: there never will be one.
+    /// Waits for a slot, in the order of the calls. `None` if there never will be one.
     pub(super) async fn place(&self) -> Option<RequestSlot> {
         self.places.clone().acquire_owned().await.ok()
     }
 
-    /// The next request.
+    /// Begins the session's next request.
     pub(super) fn begin(self: &Arc<Self>, id: Version, place: RequestSlot) -> Numbered {
         let (number, lowest) = lock(&self.numbers).begin();
         Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest }, _place: place }
@@ -126,16 +128,16 @@ impl ClientSession {
 }
 
 impl Numbered {
-    /// Its key, with what is unanswered by now.
+    /// The request's key, with the lowest number that is unanswered now.
     pub(super) fn renewed(&self) -> RequestKey {
         let lowest = lock(&self.session.numbers).lowest().unwrap_or(self.key.number);
         RequestKey { lowest, ..self.key }
     }
 
-    /// Its outcome is unknown, and its id is told to the caller: it stays askable for a while.
+    /// The request's outcome is unknown and its caller got its id: the outcome can be asked for until it is too old.
     pub(super) fn keep(self) {
         lock(&self.session.numbers).keep(self.key.number);
-        // The number stays open, so this isn't its end.
+        // Clear the number: dropping this must not end the request.
         let mut this = self;
         this.key.number = 0;
     }
@@ -147,7 +149,7 @@ impl Drop for Numbered {
     }
 }
 
-/// A panic leaves nothing half done in there.
+/// No code that holds the lock can panic halfway through a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_waits_for_holds_nothing_back() {
+    fn a_dropped_request_holds_nothing_back() {
         let (requests, id) = (Requests::default(), Version::new(1, 7));
         let session = requests.session(ChainId(3));
         let (dropped, unknown) = (begin(&session, id), begin(&session, id));
@@ -171,14 +173,14 @@ mod tests {
         assert_eq!(begin(&session, id).key, RequestKey { session: id, number: 3, lowest: 2 });
         assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))));
         requests.forget(ChainId(3), Version::new(1, 8));
-        assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))), "another one was meant");
+        assert!(Arc::ptr_eq(&session, &requests.session(ChainId(3))), "another session was forgotten");
         session.id.set(id).unwrap();
         requests.forget(ChainId(3), id);
         assert!(!Arc::ptr_eq(&session, &requests.session(ChainId(3))));
     }
 
     #[test]
-    fn a_session_is_left_when_few_requests_hold_it_up_and_those_of_the_last_one_are_over() {
+    fn a_stuck_session_is_left_once_the_previous_one_is_over() {
         let (requests, chain) = (Requests::default(), ChainId(0));
         let opened = |sequence| {
             let (session, id) = (requests.session(chain), Version::new(1, sequence));
@@ -187,16 +189,16 @@ mod tests {
         };
         let use_up = |session: &Arc<ClientSession>, id| (0..20).for_each(|_| drop(begin(session, id)));
         let (session, first) = opened(7);
-        assert!(!requests.leave(chain, first), "nothing is held up");
+        assert!(!requests.leave(chain, first), "no request holds it up");
         let slow = begin(&session, first);
         use_up(&session, first);
         assert!(requests.leave(chain, first) && requests.leave(chain, first), "it was left already");
         let (session, second) = opened(8);
         let unknown = begin(&session, second);
         use_up(&session, second);
-        assert!(!requests.leave(chain, second), "one is under way in the first still");
+        assert!(!requests.leave(chain, second), "a request is still under way in the first session");
         slow.keep();
-        assert!(requests.leave(chain, second), "its outcome is its caller's business now");
+        assert!(requests.leave(chain, second), "the caller may ask for its outcome now");
         let (session, third) = opened(9);
         use_up(&session, third);
         assert!(!requests.leave(chain, third));
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_of_a_session_that_was_left_counts_there() {
+    fn requests_of_a_left_session_are_settled_there() {
         let (requests, chain, id) = (Requests::default(), ChainId(0), Version::new(1, 7));
         let session = requests.session(chain);
         session.id.set(id).unwrap();
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_are_under_way_than_a_node_keeps_records_of() {
+    async fn requests_under_way_are_bounded() {
         let (session, id) = (Arc::new(ClientSession::default()), Version::new(1, 7));
         let mut all: Vec<_> = (0..MAX_UNDER_WAY).map(|_| begin(&session, id)).collect();
         assert!(session.try_place().is_none());

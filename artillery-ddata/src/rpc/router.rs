@@ -1,4 +1,4 @@
-//! Finds who is to be asked, and asks until the answer is certain or the time is up.
+//! Picks the node that a request goes to, and retries until the outcome is certain or the time is up.
 
 mod account;
 mod doubts;
@@ -47,10 +47,10 @@ use crate::{
     types::update::MAX_KEY,
 };
 
-/// With less time left nothing is tried any more: the outcome would rather be unknown than good.
+/// No attempt begins with less time left: it would more likely end with an unknown outcome than with an answer.
 const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(10);
 
-/// A reply and who gave it.
+/// A reply and the member that gave it.
 #[derive(Debug, Clone)]
 pub(crate) struct CallAnswer {
     pub(crate) reply: Reply,
@@ -58,12 +58,12 @@ pub(crate) struct CallAnswer {
     pub(crate) place: Place,
 }
 
-/// One per node and per client: the way from a key to those who answer for it.
+/// The way from a key to the members that serve it. Each node and each client has one router.
 pub(crate) struct Router {
-    /// For what goes on when a call is over.
+    /// For tasks that outlive their call.
     me: Weak<Self>,
     routes: Routes,
-    /// The largest value that is taken, in bytes, where that is known here.
+    /// The largest value, in bytes, that is accepted; `None` if unknown here.
     max_value_bytes: Option<u64>,
     carrier: Carrier,
     /// Looked up at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
@@ -72,32 +72,32 @@ pub(crate) struct Router {
     order: pick::ReadOrder,
     requests: Requests,
     doubts: DoubtfulCalls,
-    /// Who writes down what is asked and answered, in a test.
+    /// Records calls and their answers in a test.
     #[cfg(feature = "testing")]
     pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
 
-/// What is known of a request when its attempts begin.
+/// What is known of a request before this call.
 enum Earlier {
-    /// There was none.
+    /// No attempt was made.
     None,
-    /// The first one was begun.
+    /// The first attempt is under way.
     First(Box<First>),
-    /// There were some, of which nothing is known.
+    /// Attempts may have been made; their outcomes are unknown.
     Unremembered,
 }
 
-/// How a call ended that has no answer.
+/// How a call ended without an answer.
 #[derive(Debug)]
 pub(crate) enum RequestError {
     /// Nothing was applied, and nothing will be.
     Certainly(Error),
-    /// It may have been.
+    /// Something may have been applied.
     Perhaps(Unknown),
 }
 
 impl RequestError {
-    /// Of a read, which applies nothing whatever comes of it.
+    /// The error of a read: a read applies nothing, so its outcome is never unknown.
     fn of_read(self) -> Error {
         match self {
             Self::Certainly(error) => error,
@@ -107,13 +107,13 @@ impl RequestError {
 }
 
 impl Router {
-    /// The router of a node: what is here is asked here, and the routing comes from `local`. To be called within the
-    /// runtime whose tasks are to carry its requests, and which a thread of its own drives or not.
+    /// The router of a node: it serves from `local` where it can, and takes the routing from there. Called within the
+    /// runtime that carries its requests' tasks; `is_driven` says whether a thread of its own drives that runtime.
     pub(crate) fn of_node(local: Arc<Local>, endpoint: Endpoint, max_value_bytes: u64, is_driven: bool) -> Arc<Self> {
         Self::made(Routes::Node(local), endpoint, Some(max_value_bytes), Spread::Sticky, is_driven)
     }
 
-    /// The router of a client, in the runtime whose tasks are to carry its requests.
+    /// The router of a client. Called within the runtime that carries its requests' tasks.
     pub(crate) fn of_client(routes: Routes, endpoint: Endpoint, spread: Spread) -> Arc<Self> {
         Self::made(routes, endpoint, None, spread, false)
     }
@@ -147,22 +147,22 @@ impl Router {
         &self.carrier.runtime
     }
 
-    /// Whether nothing is asked any more.
+    /// Whether the router was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.peers().endpoint.is_none()
     }
 
-    /// What is served in this process.
+    /// The chains served in this process, if it is a node.
     pub(crate) fn local(&self) -> Option<&Local> {
         self.routes.local()
     }
 
-    /// The routing as it is known here.
+    /// The routing known here.
     pub(crate) fn known(&self) -> Option<Arc<Routing>> {
         self.routes.known()
     }
 
-    /// Asks nobody any more, and lets go of the endpoint and its links.
+    /// Ends all requests, and drops the endpoint and its links.
     pub(crate) fn stop(&self) {
         self.change_peers(|peers| {
             peers.endpoint = None;
@@ -170,15 +170,16 @@ impl Router {
         });
     }
 
-    /// Asks until the answer is certain. What was certainly not applied is tried again until `deadline`; so is a read, and
-    /// a write that has a request id, whatever became of it. What is handed on for others is tried once: they can try
-    /// again, and know best whether they want to.
+    /// Retries until the outcome is certain or `deadline` has passed. An attempt that certainly applied nothing is
+    /// retried; so is any attempt of a read, or of a write with a request id. A forwarded request gets one attempt: its
+    /// sender knows best whether to retry.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, RequestError> {
         self.call_again(question, deadline, Earlier::None, |_, _| false).await
     }
 
-    /// The same for a request of which something is known or under way already. `leaves` is asked when its session is full, with the
-    /// attempts so far: whether it is to be made in another one rather than here again.
+    /// As [`call`](Self::call), for a request that may have had attempts before. When the session is full, `leaves`
+    /// gets the attempts so far and decides: `true` ends the call, so that the request can move to another session;
+    /// `false` retries here.
     async fn call_again(
         &self,
         mut question: Question,
@@ -199,7 +200,7 @@ impl Router {
                 None => self.attempt(&question, &attempts, deadline).await,
             };
             let mut refusal = None;
-            // What is said if this was the last attempt.
+            // The error to report if this was the last attempt.
             let (verdict, error) = match tried {
                 Tried::Answered(answer) => {
                     let verdict = tries.replied(&answer.reply);
@@ -228,8 +229,8 @@ impl Router {
                 }
             };
             if refusal == Some(Refusal::OtherHistory) && !question.forwarded {
-                // The next request is to go by newer routing. Boxed, since it is rare: a call's future has room for all that the
-                // call may await.
+                // The next request should use newer routing. Boxed, since it is rare: a call's future has room for
+                // everything that the call may await.
                 Box::pin(self.refresh_routing(deadline)).await;
             }
             let ending = match verdict {
@@ -263,7 +264,8 @@ impl Router {
         tried
     }
 
-    /// Waits a little, growing from try to try, or until there is another routing. Whether there is time for a try.
+    /// Waits before the next attempt, longer each time, or until the routing changes. Returns whether there is time for
+    /// an attempt.
     async fn pause(&self, attempts: &mut Attempts, deadline: Instant) -> bool {
         if Instant::now() >= deadline || self.is_stopped() {
             return false;
@@ -288,7 +290,7 @@ pub(crate) fn check_value(value: &Bytes, limit: u64) -> Result<(), Refusal> {
     if len <= limit { Ok(()) } else { Err(Refusal::ValueTooLarge { len, limit }) }
 }
 
-/// What it does to ask for an operation twice.
+/// The effect of repeating an operation.
 fn repeat(operation: &Operation) -> Repeat {
     match operation {
         Operation::Write { request: Some(_), .. } => Repeat::Recorded,
@@ -305,7 +307,7 @@ fn repeat(operation: &Operation) -> Repeat {
     }
 }
 
-/// When so much time will have passed; of what no clock can hold, in thirty years.
+/// The instant `timeout` from now, at most thirty years ahead.
 pub(crate) fn from_now(timeout: Duration) -> Instant {
     after(Instant::now(), timeout)
 }

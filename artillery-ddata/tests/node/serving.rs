@@ -28,7 +28,7 @@ async fn three_nodes_form_a_chain_that_works_at_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn operations_mean_what_they_say() {
+async fn each_operation_has_its_documented_effect() {
     let cluster = TestCluster::start(3).await;
     let kv = cluster.node(Place::Middle).kv();
     let created = within(kv.compare_and_swap("k", Version::NONE, "1")).await.unwrap().unwrap();
@@ -89,10 +89,10 @@ async fn lost_member_makes_writes_unknown_and_spares_clean_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_spreads_reads_everywhere() {
+async fn round_robin_reads_reach_every_member() {
     let cluster = TestCluster::start(3).await;
     let client = cluster.client(Spread::RoundRobin).await;
-    // Connected to the head first of all.
+    // At first the client is connected to the head alone.
     within(client.kv().put("k", "v")).await.unwrap();
     let mut served = std::collections::BTreeSet::new();
     within(async {
@@ -104,7 +104,7 @@ async fn a_client_that_spreads_reads_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_from_none_to_the_largest() {
+async fn values_of_all_sizes_are_stored() {
     let cluster = TestCluster::start(3).await;
     let limit = 64 << 20;
     let kv = cluster.node(Place::Middle).kv().with_timeout(Duration::from_secs(25));

@@ -9,7 +9,7 @@ use artillery_ddata::{
 use super::support::{TestCluster, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_hops_between_nodes() {
+async fn a_session_is_monotonic_across_nodes() {
     let cluster = TestCluster::start(3).await;
     let session = Session::new();
     for n in 0..300u32 {
@@ -31,7 +31,7 @@ async fn session_table_stays_within_its_setting() {
     let kv = cluster.node(Place::Middle).kv();
     let first = within(kv.append("log", "a")).await.unwrap().request_id;
     let again = within(kv.append("log", "a").request_id(first)).await.unwrap();
-    assert!(again.replayed, "its session is still there");
+    assert!(again.replayed, "the session is still in the table");
     // No session takes less than a hundred bytes.
     for _ in 0..TABLE / 100 {
         within(kv.new_request_id("log")).await.unwrap();

@@ -25,7 +25,7 @@ async fn many_writers_are_pipelined_and_none_is_lost() {
 
 /// All operations, in flight together from all nodes. Each is applied once, and a batch is seen whole or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_in_flight_together() {
+async fn operations_in_flight_together_apply_once() {
     let cluster = TestCluster::start(3).await;
     let mut calls = tokio::task::JoinSet::new();
     for n in 0..600u32 {

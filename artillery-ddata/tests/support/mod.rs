@@ -86,7 +86,7 @@ impl TestCluster {
         }
     }
 
-    /// A client beside the cluster.
+    /// A client of the cluster.
     #[allow(dead_code, reason = "not every binary of tests has one")]
     pub async fn client(&self, spread: Spread) -> Client {
         let builder = Client::builder().cluster(&self.name).secret(SECRET).seed(self.nodes[0].addr());

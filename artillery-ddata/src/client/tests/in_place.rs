@@ -1,4 +1,4 @@
-//! Calls whose first attempt is polled in place, and those that can't begin so.
+//! Calls whose first attempt is polled in place, and calls that can't begin in place.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use super::*;
 use crate::client::Spread;
 
-/// Callers in another runtime than the client's ask as any others do: the member that was picked for them is the one they ask.
+/// Callers in another runtime than the client's ask the picked member, as all others do.
 #[test]
 fn reads_from_another_runtime_are_spread_too() {
     let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -30,13 +30,13 @@ fn reads_from_another_runtime_are_spread_too() {
         }
         served.into_values().collect::<Vec<_>>()
     };
-    // At first there is no connection to one of them.
+    // At first one of the nodes isn't connected yet.
     assert!((0..20).any(|_| here.block_on(count()) == [50, 50]));
     assert_eq!(other.block_on(count()), [50, 50]);
 }
 
 #[tokio::test]
-async fn writes_take_one_number_each_however_they_begin() {
+async fn each_write_takes_one_number() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let client = connect(&cluster, &node).await;
@@ -48,7 +48,8 @@ async fn writes_take_one_number_each_however_they_begin() {
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
 }
 
-/// The only member, which says what the test has it say. Its client has a session and a connection: all that it asks begins in place.
+/// The only member; the test writes its answers. Its client has a session and a connection, so that all its calls begin
+/// in place.
 struct Head {
     client: Client,
     reader: FrameReader,
@@ -78,7 +79,7 @@ impl Head {
         head
     }
 
-    /// The next write that it is asked for.
+    /// The next write that the head receives.
     async fn next(&mut self) -> (u64, RequestKey) {
         let request = decode_request(&self.reader.next().await.unwrap().unwrap()).unwrap();
         let Operation::Write { request: Some(key), .. } = request.operation else { panic!("{request:?}") };
@@ -97,7 +98,7 @@ fn committed() -> Reply {
 }
 
 #[tokio::test]
-async fn a_first_answer_that_is_a_refusal_is_not_the_last() {
+async fn a_refused_first_attempt_is_retried() {
     let mut head = Head::start().await;
     let put = tokio::spawn(head.client.kv().put("k", "w").into_future());
     let (number, key) = head.next().await;
@@ -109,9 +110,9 @@ async fn a_first_answer_that_is_a_refusal_is_not_the_last() {
     assert_eq!((done.request_id.session, done.request_id.number), (key.session, key.number));
 }
 
-/// What is said of later attempts doesn't speak of the first one.
+/// Answers to later attempts say nothing about the first one.
 #[tokio::test]
-async fn a_first_attempt_without_an_answer_leaves_the_outcome_unknown() {
+async fn an_unanswered_first_attempt_leaves_the_outcome_unknown() {
     let mut head = Head::start().await;
     let kv = head.client.kv();
     let put = tokio::spawn(kv.put("k", "w").timeout(Duration::from_millis(600)).into_future());
@@ -134,19 +135,19 @@ async fn a_first_attempt_without_an_answer_leaves_the_outcome_unknown() {
 }
 
 #[tokio::test]
-async fn a_write_that_began_in_place_hears_of_the_next_head() {
+async fn a_write_begun_in_place_moves_to_the_next_head() {
     let mut head = Head::start().await;
     let put = tokio::spawn(head.client.kv().put("k", "w").timeout(Duration::from_secs(20)).into_future());
     head.next().await;
     head.seed.form(&routing(config(&[head.seed.me()], 2), &[&head.node, &head.seed]));
-    // It knows nothing of the session.
+    // The next head doesn't know the session.
     let outcome = put.await.unwrap();
     let is_heard = matches!(&outcome, Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }));
     assert!(is_heard, "{outcome:?}");
 }
 
 #[tokio::test]
-async fn writes_that_begin_in_place_take_no_more_room_than_there_is() {
+async fn writes_begun_in_place_are_bounded_by_room() {
     let head = Head::start().await;
     let mut puts = JoinSet::new();
     for n in 0..12_u32 {

@@ -1,4 +1,4 @@
-//! What is large has streams of its own; what is too much waits, and hears that it was too much.
+//! Large requests and answers have streams of their own; requests beyond the room wait, and are refused as busy.
 
 use artillery_core::{
     error::{ReadError, WriteError},
@@ -15,13 +15,13 @@ use crate::{
 
 const LARGE: usize = 300_000;
 
-/// The stream of one large request, and what came on it.
+/// The stream of one large request, and the length of its frame.
 async fn large_request(streams: &mut mpsc::Receiver<IncomingStream>) -> (IncomingStream, usize) {
     loop {
         let mut stream = streams.recv().await.unwrap();
         match stream.reader.next_len().await {
             Ok(Some(len)) if len > SMALL => return (stream, len),
-            // That of the small ones.
+            // The stream of small requests.
             Ok(_) => {
                 let IncomingStream { mut reader, writer, .. } = stream;
                 let mut writer = writer.unwrap();
@@ -36,7 +36,7 @@ async fn large_request(streams: &mut mpsc::Receiver<IncomingStream>) -> (Incomin
     }
 }
 
-/// A client of a node that says nothing by itself.
+/// A client of a silent node.
 async fn client_of_silence(cluster: &str) -> (Client, FakeNode, FakeNode, mpsc::Receiver<IncomingStream>) {
     let (silent, streams) = silent(cluster);
     let seed = FakeNode::start(cluster, "seed");
@@ -46,7 +46,7 @@ async fn client_of_silence(cluster: &str) -> (Client, FakeNode, FakeNode, mpsc::
 }
 
 #[tokio::test]
-async fn large_ones_are_handed_on_too() {
+async fn large_requests_are_forwarded_too() {
     let cluster = unique("client");
     let (head, spare) = (FakeNode::start(&cluster, "head"), FakeNode::start(&cluster, "spare"));
     let routing = routing(config(&[head.me()], 1), &[&head, &spare]);
@@ -64,11 +64,11 @@ async fn large_ones_are_handed_on_too() {
     assert_eq!(conflict.current.unwrap().1, value);
     let taken = kv.get_delete("k").await.unwrap().result;
     assert_eq!(taken.into_value(), Some(value));
-    assert_eq!(spare.local.forwarded(), 5, "the opening of a session too");
+    assert_eq!(spare.local.forwarded(), 5, "the opening of a session counts too");
 }
 
 #[tokio::test]
-async fn who_gives_a_large_write_up_stops_its_stream() {
+async fn a_cancelled_large_write_stops_its_stream() {
     let cluster = unique("client");
     let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
     let put = tokio::spawn(client.kv().put("k", vec![7; LARGE]).into_future());
@@ -76,7 +76,7 @@ async fn who_gives_a_large_write_up_stops_its_stream() {
     assert!(len > LARGE);
     put.abort();
     assert!(put.await.unwrap_err().is_cancelled());
-    // What the node hasn't read yet doesn't come any more, and the way back is closed.
+    // The rest of the request doesn't come any more, and the way back is closed.
     assert!(matches!(stream.reader.next().await, Err(ReadError::Reset(_))));
     let mut writer = stream.writer.unwrap();
     let refused = loop {
@@ -88,7 +88,7 @@ async fn who_gives_a_large_write_up_stops_its_stream() {
     assert!(matches!(refused, WriteError::Stopped(_)), "{refused:?}");
     assert_eq!(stream.connection.close_reason(), None);
 
-    // More than QUIC takes without the node's reading: nobody can have seen all of it, so the outcome is certain.
+    // More than QUIC buffers before the node reads: the node can't have seen all of it, so the outcome is certain.
     let put = tokio::spawn(client.kv().put("k", vec![7; 40 << 20]).timeout(Duration::from_millis(500)).into_future());
     let (mut stream, _) = large_request(&mut streams).await;
     let error = put.await.unwrap().unwrap_err();
@@ -97,7 +97,7 @@ async fn who_gives_a_large_write_up_stops_its_stream() {
 }
 
 #[tokio::test]
-async fn too_much_to_one_node_waits_and_hears_so() {
+async fn too_many_requests_to_one_node_are_refused_as_busy() {
     let cluster = unique("client");
     let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
     let mut puts = JoinSet::new();
@@ -119,7 +119,7 @@ async fn too_much_to_one_node_waits_and_hears_so() {
     assert!(busy > 300 && unknown > 100, "{busy} busy, {unknown} unknown");
 }
 
-/// A read of a large value that waits for its answer, and the connection by which that must come.
+/// A read of a large value that waits for its answer, and the stream with the connection on which that must come.
 async fn waiting_read(
     client: &Client,
     streams: &mut mpsc::Receiver<IncomingStream>,
@@ -129,7 +129,7 @@ async fn waiting_read(
     loop {
         let mut stream = streams.recv().await.unwrap();
         let request = decode_request(&stream.reader.next().await.unwrap().unwrap()).unwrap();
-        // A client in doubt asks for the routing too.
+        // A client in doubt also asks for the routing.
         if matches!(request.operation, Operation::Read { .. }) {
             return (get, request.number, stream);
         }
@@ -153,7 +153,7 @@ async fn a_large_answer_finds_its_request() {
     let cluster = unique("client");
     let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
     let (get, number, stream) = waiting_read(&client, &mut streams).await;
-    // One that nobody waits for isn't wanted; that breaks no rule.
+    // An answer without a waiting caller is stopped; that breaks no rule.
     let mut unwanted = answer_apart(&stream.connection, &encode_answer_to(number + 1)).await;
     unwanted.stopped().await;
     assert!(matches!(unwanted.send(b"more", &[]).await, Err(WriteError::Stopped(_))));
@@ -165,7 +165,7 @@ async fn a_large_answer_finds_its_request() {
 }
 
 #[tokio::test]
-async fn a_large_answer_that_nobody_waits_for_any_more_is_stopped() {
+async fn a_large_answer_whose_caller_is_gone_is_stopped() {
     let cluster = unique("client");
     let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
     let (get, number, stream) = waiting_read(&client, &mut streams).await;
@@ -176,7 +176,7 @@ async fn a_large_answer_that_nobody_waits_for_any_more_is_stopped() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_closes_the_connection() {
+async fn a_malformed_large_answer_closes_the_connection() {
     for nonsense in ["no number", "another number", "no response"] {
         let (client, _silent, _seed, mut streams) = client_of_silence(&unique("client")).await;
         let (get, number, stream) = waiting_read(&client, &mut streams).await;
@@ -192,9 +192,10 @@ async fn an_answer_that_is_none_closes_the_connection() {
     }
 }
 
-/// Two nodes that hand large requests on to each other: each has its room taken by what waits for room at the other one.
+/// Two nodes that forward large requests to each other: requests that wait for room at the other node fill the room of
+/// each.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_hand_large_writes_on_to_each_other_go_on() {
+async fn nodes_that_forward_large_writes_to_each_other_never_block() {
     let cluster = unique("client");
     let nodes = ["a", "b", "liar"].map(|name| FakeNode::start(&cluster, name));
     let [a, b, liar] = &nodes;
@@ -206,7 +207,7 @@ async fn nodes_that_hand_large_writes_on_to_each_other_go_on() {
     };
     a.form_all(&of([a, b]));
     b.form_all(&of([a, b]));
-    // As clients know it whose routing is from before the heads changed places.
+    // The routing as clients knew it before the heads changed places.
     liar.form_all(&of([b, a]));
     let client = connect(&cluster, liar).await;
     let kv = client.kv().with_timeout(Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! Clients that take no answers in have a part of the room, and what they take is given back.
+//! Clients that don't read their answers use only a part of the room, and give it back when they leave.
 
 use artillery_core::{
     config::TransportConfig,
@@ -16,7 +16,7 @@ use crate::{
     wire::request::{decode_response, encode_request},
 };
 
-/// More than the parts into which a node divides its room.
+/// More clients than the parts into which a node divides its room.
 const DEAF: usize = 5;
 
 struct NoStreams;
@@ -25,7 +25,7 @@ impl Service for NoStreams {
     fn stream(&self, _: &Arc<PeerInfo>, _: IncomingStream) {}
 }
 
-/// A client that asks, and takes no answer in.
+/// A client that sends requests and doesn't read the answers.
 struct Deaf {
     endpoint: Endpoint,
     connection: Connection,
@@ -65,7 +65,7 @@ fn request(number: u64, query: Query, mode: ReadMode) -> Request {
     Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation }
 }
 
-/// So many clients, each of which asks more than it has room for.
+/// [`DEAF`] clients, each of which asks more than it has room for.
 async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: u64) -> Vec<Deaf> {
     let mut all = Vec::new();
     for _ in 0..DEAF {
@@ -78,7 +78,7 @@ async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: 
     all
 }
 
-/// What all connections to a node have taken of a kind of room, in bytes.
+/// Bytes of one kind of room that all connections to a node have taken.
 fn taken(node: &FakeNode, kind: &str) -> usize {
     let mut taken = node.server.as_ref().unwrap().taken_bytes();
     taken.find(|(name, _)| *name == kind).unwrap().1
@@ -94,7 +94,7 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_are_not_taken_in_keep_no_writes_from_their_answers() {
+async fn unread_answers_to_reads_block_no_answers_to_writes() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let client = connect(&cluster, &node).await;
@@ -109,14 +109,14 @@ async fn answers_that_are_not_taken_in_keep_no_writes_from_their_answers() {
         let key = format!("taken/{n}");
         kv.put(&key, value.clone()).await.unwrap();
         let taken = kv.get_delete(&key).timeout(Duration::from_secs(2)).await;
-        assert!(taken.unwrap().result.into_value().as_ref() == Some(&value), "what number {n} held is told");
+        assert!(taken.unwrap().result.into_value().as_ref() == Some(&value), "the value of number {n} is returned");
     }
     all.into_iter().for_each(Deaf::leave);
     assert_eq!(kv.get("k").timeout(Duration::from_secs(20)).await.unwrap().into_value(), Some(value));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_of_others_that_fill_the_room_end_none() {
+async fn a_room_full_of_other_watches_ends_no_watch() {
     let cluster = unique("client");
     let node = FakeNode::start(&cluster, "alone");
     let mut routing = routing(config(&[node.me()], 1), &[&node]);
@@ -130,7 +130,7 @@ async fn watches_of_others_that_fill_the_room_end_none() {
     }
     let position = first.position().unwrap();
     drop(first);
-    // Its last question may wait there for a moment.
+    // The watch's last query may wait there for a moment.
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
@@ -139,7 +139,7 @@ async fn watches_of_others_that_fill_the_room_end_none() {
     let mut last = Deaf::connect(&cluster, &node).await;
     for number in 0.. {
         last.ask(number, watch()).await;
-        // A question that finds room waits for changes.
+        // A query that finds room waits for changes.
         if let Ok(answer) = tokio::time::timeout(Duration::from_millis(100), last.answers.next()).await {
             let answer = decode_response(&answer.unwrap().unwrap()).unwrap().answer;
             assert_eq!(answer, ResponseAnswer::Reply(Reply::Refused(Refusal::Busy)));
@@ -161,7 +161,7 @@ async fn watches_of_others_that_fill_the_room_end_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_of_a_few_words_count_in_the_room_of_all() {
+async fn short_answers_count_in_the_total_room() {
     let cluster = unique("client");
     let node = alone(&cluster);
     node.kv().put("k", vec![7; 700]).await.unwrap();
@@ -173,15 +173,15 @@ async fn answers_of_a_few_words_count_in_the_room_of_all() {
         }
         all.push(deaf);
     }
-    // Each of the clients leaves more unread than an eighth of it.
+    // Each client leaves more than an eighth of it unread.
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == fake::QUEUE_BYTES).await;
     all.into_iter().for_each(Deaf::leave);
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == 0).await;
 }
 
-/// Its stream waits for room, and one of its questions for changes.
+/// Each client's stream waits for room, and one of its queries for changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_gone_is_let_go() {
+async fn a_lost_connection_is_dropped() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let before = node.serving.load(Ordering::Relaxed);
@@ -194,7 +194,7 @@ async fn a_connection_that_is_gone_is_let_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
+async fn a_watch_reports_a_chain_that_refuses_for_good() {
     let cluster = unique("client");
     let node = FakeNode::start(&cluster, "alone");
     let mut routing = routing(config(&[node.me()], 1), &[&node]);
@@ -220,18 +220,18 @@ async fn a_watch_says_that_one_of_its_chains_refuses_for_good() {
                 return error;
             }
         }
-        unreachable!("a watch goes on")
+        unreachable!("the watch ended")
     };
     tokio::select! {
         error = refused => assert!(matches!(error, Error::Refused { reason: Refusal::NoChain, .. }), "{error:?}"),
         () = writes => {}
-        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("nothing was said"),
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("the watch reported nothing"),
     }
 }
 
-/// A read that has to wait for others comes behind many that don't, and more of those come for each answer.
+/// A read that isn't ready comes behind many that are, and each answer brings one more of those.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_known_at_once_has_its_turn() {
+async fn a_read_that_is_not_ready_has_its_turn() {
     let cluster = unique("client");
     let node = FakeNode::start_with_room(&cluster, "alone", 64 << 20);
     node.form(&routing(config(&[node.me()], 1), &[&node]));
@@ -269,9 +269,9 @@ async fn wait_behind_others(cluster: &str, node: &FakeNode) {
     panic!("3,000 others came first");
 }
 
-/// As those of `join!`, or of a stream that is buffered: none of them is looked at while their task waits for another call.
+/// As in `join!` or a buffered stream: none of the calls is polled while their task waits for another call.
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_are_not_looked_at_hold_up_no_others() {
+async fn unpolled_calls_block_no_others() {
     let cluster = unique("client");
     let node = alone(&cluster);
     let client = connect(&cluster, &node).await;
@@ -285,7 +285,7 @@ async fn calls_that_are_not_looked_at_hold_up_no_others() {
     kv.put("k", value).timeout(Duration::from_secs(8)).await.unwrap();
 }
 
-/// A client whose runtime carries nothing any more: it is gone, or nothing drives it.
+/// A client whose runtime runs nothing any more: it was shut down, or no thread drives it.
 fn abandoned(runtime: tokio::runtime::Runtime, shuts_down: bool) {
     let here = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let cluster = unique("client");
@@ -322,11 +322,11 @@ fn abandoned(runtime: tokio::runtime::Runtime, shuts_down: bool) {
 }
 
 #[test]
-fn calls_end_in_time_though_the_runtime_of_their_client_is_gone() {
+fn calls_end_in_time_after_their_runtime_shut_down() {
     abandoned(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(), true);
 }
 
 #[test]
-fn calls_end_in_time_though_nothing_drives_the_runtime_of_their_client() {
+fn calls_end_in_time_in_an_undriven_runtime() {
     abandoned(tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), false);
 }

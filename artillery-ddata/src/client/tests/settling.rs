@@ -1,28 +1,28 @@
-//! Clients some of whose outcomes are unknown.
+//! Clients with some unknown outcomes.
 
 use std::{collections::BTreeSet, sync::Mutex};
 
 use super::*;
 use crate::{Kv, error::Unknown, kv::Resolution, local::handle::WriteRequest};
 
-/// As large as what is kept for a retry.
+/// The size of the largest result kept for a retry.
 const VALUE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// So short that what happens meanwhile fits the table of sessions, however fast that is.
+/// So short that the writes made meanwhile fit the table of sessions on any machine.
 const HASTE: Duration = Duration::from_millis(10);
 
-/// One of a hundred.
+/// One key of a hundred is unlucky.
 fn is_unlucky(n: usize) -> bool {
     n % 100 == 7
 }
 
-/// The get-and-deletes of these.
+/// Whether the write is a get-and-delete of an unlucky key.
 fn takes_unlucky(request: &WriteRequest) -> bool {
     let Write::GetDelete { key } = &request.write else { return false };
     key[..].try_into().is_ok_and(|key| is_unlucky(usize::from_be_bytes(key)))
 }
 
-/// A chain whose answers to these get lost: however often they are asked for, or the first one.
+/// A chain that loses its answers to get-and-deletes of unlucky keys: `always`, or only the first answer to each.
 fn lossy(cluster: &str, always: bool) -> FakeNode {
     static LOST: Mutex<BTreeSet<(Version, u64)>> = Mutex::new(BTreeSet::new());
     let node = FakeNode::start(cluster, "alone");
@@ -41,7 +41,8 @@ fn value(n: usize) -> Bytes {
     n.to_be_bytes().repeat(VALUE / 8).into()
 }
 
-/// Puts a value and takes it away, perhaps in a haste where answers get lost; whether the outcome of the latter was unknown. It is settled at once, unless that is left.
+/// Puts a value and takes it away, with little time for unlucky keys if `hastes`. Returns whether the outcome of the
+/// latter was unknown. If `settles`, settles it at once.
 async fn take(kv: &Kv, n: usize, hastes: bool, settles: bool) -> bool {
     let key = n.to_be_bytes();
     kv.put(key, value(n)).timeout(PATIENCE).await.unwrap();
@@ -69,13 +70,13 @@ async fn settled(kv: &Kv, n: usize, resolution: Resolution) {
             let Computed::Took(Some((_, taken))) = record.result else { panic!("{:?}", record.result) };
             assert_eq!(taken, value(n));
         }
-        // Its session was full when it came.
+        // The session was full when the write came.
         Resolution::NeverApplied => assert_eq!(kv.get(&n.to_be_bytes()).await.unwrap().into_value().unwrap(), value(n)),
         other => panic!("{n}: {other:?}"),
     }
 }
 
-/// So many, 64 at a time; how many outcomes were unknown.
+/// Takes `count` keys, 64 at a time; returns the number of unknown outcomes.
 async fn take_many(kv: &Kv, count: usize, hastes: bool, settles: bool) -> usize {
     let (mut calls, mut unknown) = (JoinSet::new(), 0);
     for n in 0..count {
@@ -89,21 +90,21 @@ async fn take_many(kv: &Kv, count: usize, hastes: bool, settles: bool) -> usize 
 }
 
 #[tokio::test]
-async fn outcomes_that_are_settled_hold_nothing_back() {
+async fn settled_outcomes_hold_nothing_back() {
     let node = lossy(&unique("settling"), true);
     let unknown = take_many(&node.kv(), 6_000, true, true).await;
     assert_eq!(unknown, 60);
 }
 
 #[tokio::test]
-async fn a_client_goes_on_beside_outcomes_that_are_never_settled() {
+async fn unsettled_outcomes_do_not_stop_a_client() {
     let node = lossy(&unique("settling"), true);
     let unknown = take_many(&node.kv(), 6_000, true, false).await;
     assert_eq!(unknown, 60);
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_are_taken_though_answers_get_lost() {
+async fn lost_answers_are_recovered_in_a_hundred_thousand_writes() {
     let node = lossy(&unique("settling"), false);
-    assert_eq!(take_many(&node.kv(), 100_000, false, true).await, 0, "each is known in the end");
+    assert_eq!(take_many(&node.kv(), 100_000, false, true).await, 0, "each outcome is known in the end");
 }

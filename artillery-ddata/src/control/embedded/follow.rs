@@ -1,4 +1,4 @@
-//! Reading the entries one after the other, those to come too.
+//! Reads log entries in order, also those to come.
 
 use std::{
     pin::Pin,
@@ -20,7 +20,7 @@ impl Follower {
         Self { applied, next: from.max(LogIndex(1)), wait: None }
     }
 
-    /// Until the next entry is there: false if it never will.
+    /// Waits for the next entry; `false` if there never will be one.
     fn wait(&self) -> BoxFuture<'static, bool> {
         let (mut progress, next) = (self.applied.watch(), self.next);
         Box::pin(async move {

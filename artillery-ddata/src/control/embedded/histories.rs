@@ -1,4 +1,4 @@
-//! Of which history a node is: what it says and hears of another one doesn't count.
+//! The history of a node: messages of another history don't count.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::control::{History, Met};
 
-/// The history that a life of a node has taken part in; none yet, if it came after the founding and was told nothing.
+/// The history that an incarnation has taken part in; none yet, if it came after the founding and has met no member.
 /// Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Histories {
@@ -19,8 +19,7 @@ impl Histories {
         Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None) }
     }
 
-    /// What this node goes on with when it has recovered another history: what still speaks for the one before stays
-    /// apart.
+    /// The history for a node that has recovered `next`. Messages still sent for the former history stay apart.
     pub(crate) fn followed_by(&self, next: History) -> Self {
         Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone() }
     }
@@ -33,12 +32,12 @@ impl Histories {
         *self.lock()
     }
 
-    /// Whether somebody of history `theirs` may be listened to. Who belongs to none yet belongs to that one from now on.
+    /// Whether messages of the history `theirs` may be handled. A node without a history adopts that one.
     ///
     /// # Errors
-    /// What they are to be told: that theirs is over, if it is.
+    /// The answer to the peer: this node's history, if the peer's is over.
     pub(crate) fn meet(&self, theirs: History) -> Result<(), Option<History>> {
-        // Let go of the lock before anything else happens.
+        // Release the lock before anything else happens.
         let met = History::meet(&mut self.lock(), theirs);
         match met {
             Met::Same => Ok(()),
@@ -55,7 +54,7 @@ impl Histories {
         }
     }
 
-    /// Waits until it is known that the cluster was recovered without this node.
+    /// Waits until this node learns that the cluster was recovered without it.
     pub(crate) async fn left_behind(&self) -> History {
         let mut newer = self.newer.subscribe();
         match newer.wait_for(Option::is_some).await.map(|newer| *newer) {
@@ -78,14 +77,14 @@ mod tests {
         let node = Histories::new(Some(first));
         assert_eq!((node.meet(first), *node.newer.borrow()), (Ok(()), None));
         assert_eq!((node.meet(one), *node.newer.borrow()), (Err(None), Some(one)));
-        assert_eq!(node.mine(), Some(first), "this life stays what it is");
+        assert_eq!(node.mine(), Some(first), "this incarnation keeps its history");
         let recovered = Histories::new(Some(first)).followed_by(one);
         assert_eq!((recovered.meet(first), *recovered.newer.borrow()), (Err(Some(one)), None));
-        assert_eq!((recovered.meet(other), *recovered.newer.borrow()), (Err(None), None), "neither gives way");
+        assert_eq!((recovered.meet(other), *recovered.newer.borrow()), (Err(None), None), "neither history yields");
     }
 
     #[test]
-    fn who_came_later_belongs_to_the_first_history_that_it_meets() {
+    fn a_late_node_adopts_the_first_history_that_it_meets() {
         let first = History::first(ClusterId(1));
         let node = Histories::new(None);
         assert_eq!(node.meet(first.next(1)), Ok(()));

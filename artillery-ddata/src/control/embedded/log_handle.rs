@@ -1,4 +1,4 @@
-//! A node's part in keeping the log, which may begin anew when all others are lost.
+//! A node's handle to the log, which begins anew after a recovery.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The log as a node uses it. Clones share it.
+/// A handle to the node's current log. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct LogHandle(Arc<watch::Sender<Embedded>>);
 
@@ -36,7 +36,7 @@ impl LogHandle {
         self.log().serve(from, message).await
     }
 
-    /// Keeps the log alone from now on, from these configurations of another history on.
+    /// Continues the log alone, from these configurations of another history.
     ///
     /// # Errors
     /// [`ConfigLogError::Failed`]: then this node has no part in any log.
@@ -46,7 +46,7 @@ impl LogHandle {
         Ok(())
     }
 
-    /// Takes no part any more.
+    /// Ends this node's part in the group.
     pub(crate) async fn stop(&self) {
         self.log().stop().await;
     }
@@ -58,7 +58,7 @@ impl ConfigLog for LogHandle {
         Box::pin(async move { log.append(term, at, change).await })
     }
 
-    /// Of one history: another one is read anew.
+    /// Follows one history. Another one is followed anew.
     fn follow(&self, from: LogIndex) -> LogStream {
         self.log().follow(from)
     }

@@ -1,4 +1,4 @@
-//! What the entries of the group's log come to, and the window of them that followers read.
+//! The state made by the entries of the group's log, and the window of entries that followers read.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// What has been applied on this node, for all who read it.
+/// The state applied on this node, for all readers.
 #[derive(Debug)]
 pub(super) struct AppliedConfigs {
     state: Mutex<MachineState>,
@@ -31,18 +31,18 @@ pub(super) struct AppliedConfigs {
     window: usize,
 }
 
-/// What waiters wait for.
+/// The progress that waiters watch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct ApplyProgress {
-    /// How often anything changed that can be seen from outside.
+    /// Counts visible changes.
     pub(super) changes: u64,
     /// The last entry that took a place.
     pub(super) last: LogIndex,
     /// The last entry of the group's log.
     pub(super) raft: Option<RaftLogId>,
-    /// Nothing more comes.
+    /// Nothing further will be applied.
     pub(super) ended: bool,
-    /// It ended though nobody had it end.
+    /// The log ended without being stopped.
     pub(super) failed: bool,
 }
 
@@ -51,20 +51,20 @@ struct MachineState {
     raft: Option<RaftLogId>,
     membership: Membership,
     configs: Arc<Configs>,
-    /// The last entries, none missing between them.
+    /// The last entries, without gaps.
     entries: VecDeque<LogEntry>,
     snapshot: Option<Built>,
     snapshots: u64,
 }
 
-/// A snapshot as it travels.
+/// A snapshot as it is sent.
 #[derive(Clone, Debug)]
 struct Built {
     meta: SnapshotMeta<RaftId, RaftNode>,
     bytes: Arc<Vec<u8>>,
 }
 
-/// What stands in a snapshot.
+/// The content of a snapshot.
 #[derive(Serialize)]
 struct SnapshotData<'a> {
     configs: &'a Configs,
@@ -102,7 +102,8 @@ impl AppliedConfigs {
         Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
     }
 
-    /// What was recovered, by whom alone, at `raft` of the group's log. Those who waited for `changes` see a change.
+    /// The state of a recovered log, kept by `by` alone, at `raft` of the group's log. Waiters for `changes` see a
+    /// change.
     pub(super) fn recovered(
         configs: Configs,
         raft: RaftLogId,
@@ -134,7 +135,7 @@ impl AppliedConfigs {
         self.lock().configs.clone()
     }
 
-    /// The entry at `index`, or the first that is still there if that one is gone.
+    /// The entry at `index`; if that was dropped, the index of the first one kept.
     pub(super) fn entry(&self, index: LogIndex) -> Result<Option<LogEntry>, LogIndex> {
         let state = self.lock();
         let first = state.entries.front().map_or(state.configs.applied().next(), |entry| entry.index);
@@ -152,12 +153,12 @@ impl AppliedConfigs {
         self.progress.subscribe()
     }
 
-    /// Something changed that isn't applied here: who leads, or who keeps the log.
+    /// Counts a change that no entry makes: of the leader, or of the voters.
     pub(super) fn touch(&self) {
         self.progress.send_modify(|progress| progress.changes += 1);
     }
 
-    /// What keeps the log has ended: by itself, unless it was told to.
+    /// Marks the end of the raft core; a failure, unless it was stopped.
     pub(super) fn end_of_core(&self) {
         self.progress.send_modify(|progress| {
             progress.changes += 1;
@@ -166,7 +167,7 @@ impl AppliedConfigs {
         });
     }
 
-    /// Nothing more will be applied.
+    /// Ends the log: nothing further will be applied.
     pub(super) fn end(&self) {
         self.progress.send_modify(|progress| {
             progress.changes += 1;
@@ -208,7 +209,7 @@ impl MachineState {
     }
 }
 
-/// The group's side of [`Applied`].
+/// The group's side of [`AppliedConfigs`].
 #[derive(Clone, Debug)]
 pub(super) struct Machine(pub(super) Arc<AppliedConfigs>);
 

@@ -1,4 +1,4 @@
-//! What the nodes of the group say to each other.
+//! Messages between the nodes of the log's group.
 
 use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
@@ -20,27 +20,27 @@ pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
 pub(super) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE / 2;
 /// The largest proposal, in bytes: with the rest of a message it stays below [`MAX_MESSAGE`].
 pub(super) const MAX_PROPOSAL: usize = MAX_MESSAGE / 2;
-/// The largest snapshot that is taken in, in bytes.
+/// The largest snapshot accepted, in bytes.
 const MAX_SNAPSHOT: u64 = 256 << 20;
-/// Counters of the group that are larger come from nowhere; none of ours will overflow.
+/// Larger counters are refused: no correct node sends them, and honest counters never overflow.
 const MAX_COUNTER: u64 = 1 << 60;
 
-/// A message of the log's group came to nothing.
+/// Why a message of the log's group failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// It didn't get there, or its answer not back.
+    /// The message or its answer was lost.
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The bytes are no message.
     #[error("no message of the configuration log: {0}")]
     Malformed(#[from] CodecError),
-    /// The message is none that its sender could have sent.
+    /// The sender can't have sent this message.
     #[error("a message of the configuration log, but {0}")]
     Senseless(&'static str),
-    /// Another node was meant, another life of this one, or another cluster.
+    /// The message was for another node, another incarnation of this one, or another cluster.
     #[error("{0} was meant")]
     NotMe(MemberId),
-    /// Whoever asks or is asked belongs to another history.
+    /// The two nodes belong to different histories.
     #[error("the cluster was recovered, and this is of another history")]
     OtherHistory,
     /// This node keeps no log any more.
@@ -48,14 +48,14 @@ pub(crate) enum CallError {
     Stopped(String),
 }
 
-/// A question, and to whom it is put.
+/// A request and its addressee.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Envelope {
-    /// The cluster: another one's group has nothing to say here.
+    /// The cluster. Messages of another cluster's group are refused.
     pub(super) cluster: ClusterId,
-    /// The history: what was recovered doesn't listen to what was left behind, nor the other way round.
+    /// The history. Nodes of a recovered history and nodes left behind ignore each other.
     pub(super) history: History,
-    /// Which life of the node is meant. The next one has forgotten what this one promised (trap 21).
+    /// The incarnation that is addressed. The next one has forgotten this one's promises (trap 21).
     pub(super) to: RaftId,
     pub(super) question: LogQuestion,
 }
@@ -72,9 +72,9 @@ pub(super) enum LogAnswer {
     Append(AppendEntriesResponse<RaftId>),
     Vote(VoteResponse<RaftId>),
     Snapshot(InstallSnapshotResponse<RaftId>),
-    /// Another part of the snapshot, or of another one, was expected.
+    /// Another part of the snapshot, or another snapshot, was expected.
     Mismatch(InstallSnapshotError),
-    /// The asker's history is over: the cluster was recovered as this one.
+    /// The sender's history is over: the cluster was recovered with this one.
     OtherHistory(History),
 }
 
@@ -87,8 +87,8 @@ pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {
     Ok(bytes.into())
 }
 
-/// As a value and not as a header: what a header may claim depends on its types, and a message that fits and is not
-/// taken in would stop the log for ever.
+/// Decodes as a value, not as a header: a header's size limit depends on its types. If a message that fits a frame were
+/// refused here, the log would stop for ever.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> {
     if bytes.len() > MAX_MESSAGE {
         return Err(CallError::Malformed(CodecError::TooLarge(bytes.len())));
@@ -97,13 +97,13 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> 
 }
 
 impl Envelope {
-    /// A question that makes sense, from whom it says that it is.
+    /// Checks that the message is plausible and that its sender is `from`.
     pub(super) fn check(&self, cluster: ClusterId, me: RaftId, from: RaftId) -> Result<(), CallError> {
         if self.cluster != cluster || self.to != me {
             return Err(CallError::NotMe(self.to.0));
         }
         if self.question.asker() != Some(from) {
-            return Err(CallError::Senseless("it speaks for somebody else"));
+            return Err(CallError::Senseless("it speaks for another node"));
         }
         self.question.check()
     }

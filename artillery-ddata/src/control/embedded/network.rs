@@ -1,4 +1,4 @@
-//! How questions get to other nodes, and what comes of it.
+//! Sends requests to other nodes of the group, and returns their answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,9 +25,9 @@ use crate::{
 
 /// Carries one message of the log's group to a node, and its answer back.
 ///
-/// A call that takes too long is dropped. What it carried may arrive late, never, or more than once.
+/// A call that takes too long is dropped. Its message may arrive late, never, or more than once.
 pub(crate) trait LogTransport: Send + Sync + 'static {
-    /// Asks exactly this life of a node.
+    /// Calls exactly this incarnation of a node.
     fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>>;
 }
 
@@ -48,7 +48,7 @@ impl RaftNetworkFactory<TypeConfig> for LogNetwork {
     }
 }
 
-/// The way to one node.
+/// The connection to one node.
 pub(super) struct NodeConnection {
     network: LogNetwork,
     to: RaftId,
@@ -66,7 +66,7 @@ impl NodeConnection {
             let bytes = peers.call(&self.peer.0, message).await?;
             match messages::decode(&bytes)? {
                 LogAnswer::OtherHistory(theirs) => {
-                    // It says so to whom it has left behind.
+                    // The peer says so to a node that it has left behind.
                     let _ = histories.meet(theirs);
                     Err(CallError::OtherHistory)
                 }
@@ -75,7 +75,7 @@ impl NodeConnection {
         };
         answer.await.map_err(|error: CallError| match error {
             CallError::Malformed(_) | CallError::Senseless(_) => NetworkError::new(&error).into(),
-            // Asked again after a while, and not at once.
+            // openraft retries after a pause, instead of immediately.
             _ => Unreachable::new(&error).into(),
         })
     }

@@ -15,16 +15,16 @@ use rand_core::{RngCore, impls};
 type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 tokio::task_local! {
-    /// Of the node on whose behalf a task runs; tasks hand it on to those that they start.
+    /// Random numbers of the node for which a task runs; tasks pass them on to tasks that they start.
     static RANDOM: Random;
 }
 
-/// Runs `future`, and what it starts, by random numbers that depend on `seed` alone.
+/// Runs `future`, and the tasks that it starts, with random numbers that depend on `seed` alone.
 pub(super) async fn seeded<F: Future>(seed: u64, future: F) -> F::Output {
     RANDOM.scope(Random(Arc::new(AtomicU64::new(seed))), future).await
 }
 
-/// What openraft runs on.
+/// The runtime of openraft.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runtime;
 
@@ -55,8 +55,8 @@ impl AsyncRuntime for Runtime {
         tokio::time::sleep(duration)
     }
 
-    /// A quarter of the time at most is added: only at the ticks that wait like this does openraft look whether an
-    /// election is due, and two candidates whose ticks fall together would split the votes again and again.
+    /// Adds up to a quarter of the time. Only at the ticks that wait like this does openraft check for a due election:
+    /// two candidates with simultaneous ticks would split the votes again and again.
     fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
         let most = deadline.saturating_duration_since(tokio::time::Instant::now()) / 4;
         tokio::time::sleep_until(deadline + Self::thread_rng().up_to(most))

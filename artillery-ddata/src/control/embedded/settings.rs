@@ -6,27 +6,27 @@ use artillery_proto::guards::Guards;
 
 use crate::control::log::ConfigLogError;
 
-/// How the group that keeps the log behaves. All of its nodes should have the same.
+/// Settings of the group that keeps the log. All its nodes should have the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct EmbeddedSettings {
-    /// How often a leader says that it leads.
+    /// The interval of a leader's heartbeats.
     pub(crate) heartbeat: Duration,
-    /// A follower that hears of no leader calls an election after `election_max`, the time for which it believes in the
-    /// last one, and between this and `election_max` more. Longer than `heartbeat`.
+    /// A follower believes in a silent leader for `election_max`. Then it calls an election after a further random time
+    /// between `election_min` and `election_max`. Longer than `heartbeat`.
     pub(crate) election_min: Duration,
     /// See `election_min`; longer than that.
     pub(crate) election_max: Duration,
-    /// How long an append or a confirmation waits for a majority before it says that there is none.
+    /// How long an append or a confirmation waits for a majority before it fails.
     pub(crate) patience: Duration,
-    /// How long a new voter may take to get the log before it becomes one.
+    /// How long a new voter may take to receive the log.
     pub(crate) catch_up: Duration,
-    /// The most nodes that keep the log.
+    /// The most voters.
     pub(crate) max_voters: usize,
-    /// After how many entries a snapshot is made, and what lies before it dropped; at least 1.
+    /// A snapshot is made after this many entries, and entries before it are dropped; at least 1.
     pub(crate) snapshot_every: u64,
     /// How many of the last entries followers can read.
     pub(crate) window: usize,
-    /// What elections are randomised by.
+    /// The seed of random election times.
     pub(crate) seed: u64,
     /// The guards that stand.
     pub(crate) guards: Guards,
@@ -50,10 +50,10 @@ impl Default for EmbeddedSettings {
 }
 
 impl EmbeddedSettings {
-    /// For openraft.
+    /// The settings in openraft's form.
     ///
     /// # Errors
-    /// [`ConfigLogError::Failed`]: times that make no sense.
+    /// [`ConfigLogError::Failed`]: the times make no sense.
     pub(super) fn config(&self, cluster: String) -> Result<openraft::Config, ConfigLogError> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         openraft::Config {

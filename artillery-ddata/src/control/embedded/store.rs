@@ -1,7 +1,7 @@
 //! The group's log and this node's vote, in memory.
 //!
-//! They end with the process. So does the life of the node: the next one is another node of the group, and no promise
-//! is forgotten that anybody relies on.
+//! They end with the process. So does the node's incarnation: the next one is another node of the group. So no promise
+//! is forgotten that another node relies on.
 
 use std::{
     collections::BTreeMap,
@@ -41,15 +41,15 @@ struct Sized {
 impl Sized {
     fn new(entry: Entry<TypeConfig>) -> Self {
         let mut encoded = Vec::new();
-        // What can't be encoded travels alone, and fails there.
+        // An entry that can't be encoded is sent alone, and fails there.
         let bytes = codec::encode(&entry, &mut encoded).map_or(MAX_MESSAGE, |()| encoded.len());
         Self { entry, bytes }
     }
 }
 
 impl LogStore {
-    /// A log whose first entry says who keeps it: the same at each of them, and what openraft's `initialize` writes,
-    /// but for the election that it calls at once, which would have all of them vote for themselves.
+    /// A log whose first entry names the voters: the same at each of them. openraft's `initialize` writes the same, but
+    /// also calls an election at once, so that every voter would vote for itself.
     pub(super) fn kept_by(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Self {
         let nodes: BTreeMap<_, _> = voters.into_iter().collect();
         let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);
@@ -59,8 +59,7 @@ impl LogStore {
         store
     }
 
-    /// A log whose entries up to `last` are gone, and what they made stands in a snapshot; `me` has voted for nobody but
-    /// itself.
+    /// A log whose entries up to `last` are replaced by a snapshot. `me` has voted for itself alone.
     pub(super) fn behind(last: RaftLogId, me: RaftId) -> Self {
         let store = Self::default();
         {
@@ -70,7 +69,7 @@ impl LogStore {
         store
     }
 
-    /// Where it ends.
+    /// The log's end.
     pub(super) fn last(&self) -> Option<RaftLogId> {
         let log = self.lock();
         log.entries.last_key_value().map(|(_, sized)| sized.entry.log_id).or(log.purged)
@@ -89,7 +88,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
         Ok(self.lock().entries.range(range).map(|(_, sized)| sized.entry.clone()).collect())
     }
 
-    /// As many as fit into a message, and at least one.
+    /// As many entries as fit into a message, and at least one.
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry<TypeConfig>>, StorageError> {
         let log = self.lock();
         let mut bytes = 0;

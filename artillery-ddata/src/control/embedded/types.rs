@@ -1,4 +1,4 @@
-//! What openraft is told of this log: who its nodes are, and what its entries carry.
+//! The types that openraft uses for this log: its nodes, and the content of its entries.
 
 use std::{fmt, io::Cursor};
 
@@ -31,7 +31,8 @@ pub(super) type RaftLogId = LogId<RaftId>;
 pub(super) type Membership = openraft::StoredMembership<RaftId, RaftNode>;
 pub(super) type StorageError = openraft::StorageError<RaftId>;
 
-/// A node of the group is one life of a node: who forgot its votes is somebody else (docs/DESIGN.md §5.3, trap 21).
+/// A node of the group is one incarnation of a node: a process that forgot its votes counts as another node
+/// (docs/DESIGN.md §5.3, trap 21).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RaftId(pub(super) MemberId);
@@ -55,7 +56,7 @@ impl fmt::Debug for RaftId {
     }
 }
 
-/// How a node of the group is reached.
+/// The address of a node of the group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RaftNode(pub(super) NodeInfo);
@@ -66,7 +67,7 @@ impl Default for RaftNode {
     }
 }
 
-/// What an entry of the group's log carries. It takes a place only if it was appended in the term that it names, and
+/// The proposal in an entry of the group's log. It takes a place only if it was appended in the term that it names and
 /// the place that it names is the next one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct LogProposal {
@@ -75,23 +76,23 @@ pub(crate) struct LogProposal {
     pub(super) change: ConfigChange,
 }
 
-/// What became of an entry.
+/// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum EntryOutcome {
-    /// It carried no proposal.
+    /// The entry carried no proposal.
     Nothing,
-    /// It has its place.
+    /// The proposal has its place.
     Placed,
-    /// Its place was not the next one: this is the last.
+    /// The proposal's place was not the next one. The last place taken.
     Taken(LogIndex),
-    /// It was proposed in another term.
+    /// The entry was proposed in another term.
     WrongTerm,
 }
 
-/// Who keeps the log at first: an odd number of founders, in their order, at most `most`.
+/// The first voters: an odd number of founders, in their order, at most `most`.
 ///
-/// Of two founders only the first does: with both, the death of either would stop the log. Likewise a fourth would add
-/// a member that can fail, and not one failure more that is survived.
+/// Of two founders only the first votes: with both, the death of either would stop the log. Likewise a fourth voter
+/// would add a node that can fail, without one more failure survived.
 pub(super) fn first_voters(founding: &Bootstrap, most: usize) -> &[NodeInfo] {
     let voters = founding.members.len().min(most);
     &founding.members[..if voters.is_multiple_of(2) { voters.saturating_sub(1) } else { voters }]

@@ -1,4 +1,4 @@
-//! Who keeps the log: from these nodes to those, without a moment in which a majority of either could decide alone.
+//! Changes the voters, with no moment in which a majority of the old or of the new ones could decide alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,15 +23,15 @@ use crate::{
     control::log::{AppendError, ConfigLogError, Term},
 };
 
-/// While this node leads, has the log sent to whoever belongs to the cluster; ends with its part in the group.
+/// While this node leads, has the log sent to all nodes of the cluster; ends with its part in the group.
 pub(super) async fn teach(inner: Weak<EmbeddedInner>, mut progress: watch::Receiver<ApplyProgress>) {
     while !progress.borrow_and_update().ended {
         let Some(inner) = inner.upgrade() else { return };
         if let Some(term) = inner.leads() {
             let taught = inner.while_leading(term, inner.settings.catch_up, inner.teach(term)).await;
             if let Err(error) = taught.and_then(|taught| taught) {
-                // Whatever is applied next begins it anew.
-                tracing::debug!(%error, "who gets the configuration log was not changed");
+                // The next applied entry starts another attempt.
+                tracing::debug!(%error, "the receivers of the configuration log were not changed");
             }
         }
         drop(inner);
@@ -56,7 +56,7 @@ impl EmbeddedInner {
         self.while_leading(term, self.settings.catch_up, self.replace(term, voters)).await?
     }
 
-    /// How the voters are reached: as the log says, or the founding, or the group itself.
+    /// The voters' addresses: from the log, else the founding, else the group itself.
     fn peers(&self, voters: BTreeSet<MemberId>) -> Result<BTreeMap<RaftId, RaftNode>, ConfigLogError> {
         let configs = self.applied.configs();
         let metrics = self.metrics.borrow();
@@ -70,7 +70,7 @@ impl EmbeddedInner {
         voters.into_iter().map(peer).collect()
     }
 
-    /// Each step can be repeated, and whoever leads next can go on with another set.
+    /// Replaces the voters. Each step can be repeated, and the next leader can continue with another set.
     async fn replace(&self, term: Term, voters: BTreeMap<RaftId, RaftNode>) -> Result<(), AppendError> {
         let _one = self.alone(term).await?;
         let known = self.known();
@@ -82,8 +82,8 @@ impl EmbeddedInner {
         done(term, self.raft.change_membership(ChangeMembers::ReplaceAllVoters(ids), false).await)
     }
 
-    /// Keeps other changes of the group out; for a leader that votes alone. One that was voted out goes on taking changes
-    /// until its next tick, and openraft 0.9 panics when one of the group itself is among them.
+    /// Takes the lock for a change of the group; only for a leader that is a voter itself. A leader that was voted out
+    /// accepts changes until its next tick, and openraft 0.9 panics if one of them is a change of the group.
     async fn alone(&self, term: Term) -> Result<MutexGuard<'_, ()>, AppendError> {
         let (one, me) = (self.changing.lock().await, self.me);
         let leads = self.raft.with_raft_state(move |state| {
@@ -93,8 +93,8 @@ impl EmbeddedInner {
         if leads.await.map_err(failed)? { Ok(one) } else { Err(AppendError::NotLeading) }
     }
 
-    /// Lets every node of the cluster have the log, and nobody else but those who keep it; and ends a change of voters
-    /// that somebody left half done.
+    /// Makes exactly the cluster's nodes and the voters receive the log; and finishes a change of the voters that an
+    /// earlier leader left half done.
     async fn teach(&self, term: Term) -> Result<(), AppendError> {
         let _one = self.alone(term).await?;
         let (configs, known) = (self.applied.configs(), self.known());
@@ -122,7 +122,7 @@ impl EmbeddedInner {
         self.metrics.borrow().membership_config.membership().nodes().map(|(&id, _)| id).collect()
     }
 
-    /// Waits until each has the log: a voter that lacks it holds up every entry that needs it for a majority.
+    /// Waits until each voter has the log: a voter that lacks it holds up every entry that needs it for a majority.
     async fn caught_up(&self, ids: &BTreeSet<RaftId>) {
         let mut metrics = self.raft.metrics();
         let all = metrics.wait_for(|metrics| {
@@ -133,7 +133,8 @@ impl EmbeddedInner {
                 matched.is_some_and(|matched| matched.index + MAX_VOTER_LAG >= last)
             })
         });
-        // It fails if the group's part here has ended: then so has the leadership, and with it this change.
+        // The wait fails if the group's part here has ended: then the leadership has ended too, and with it this
+        // change.
         let _ = all.await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the task of a chain is made of, and what it is told.
+//! The parts of a chain's task, and the commands to it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,20 +14,20 @@ use crate::{
     store::Store,
 };
 
-/// A peer's frame, or a question.
+/// A peer's frame, or a query.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are frames; a box would be one more allocation each")]
 pub(crate) enum ChainCommand {
     Frame { from: MemberId, frame: ChainFrame },
     Status(oneshot::Sender<Status>),
 }
 
-/// An order of the node, and the lanes to all other members of the configuration that the chain is to enter.
+/// An order of the node, and the lanes to all other members of the configuration that the chain enters.
 pub(crate) struct Ordered {
     pub(crate) order: ChainOrder,
     pub(crate) lanes: BTreeMap<MemberId, Lanes>,
 }
 
-/// The ways into a chain's task, which ends when all of them are gone.
+/// The senders to a chain's task, which ends when all of them are dropped.
 #[derive(Clone)]
 pub(crate) struct Inlets {
     pub(crate) commands: mpsc::Sender<ChainCommand>,
@@ -36,13 +36,13 @@ pub(crate) struct Inlets {
 
 /// Where the chain's configuration comes from.
 pub(crate) enum Rule {
-    /// It never changes: all its other members, and the lanes to them.
+    /// The configuration never changes; the lanes lead to all its other members.
     Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
-    /// The configuration log does.
+    /// The configuration comes from the configuration log.
     Log {
         /// The newest lease.
         leases: watch::Receiver<Lease>,
-        /// Takes what the chain says to its node.
+        /// Takes the chain's words to its node.
         words: mpsc::Sender<(ChainId, Word)>,
     },
 }
@@ -54,8 +54,8 @@ pub(crate) struct ChainParts {
     pub(crate) rule: Rule,
     pub(crate) settings: ReplicaSettings,
     pub(crate) store: Arc<dyn Store>,
-    /// Bytes of reads, and of writes, that wait for the task.
+    /// Bytes of reads that may wait for the task; the same for writes.
     pub(crate) queue_bytes: usize,
-    /// Shown how the chain stands. Receivers are not woken when only its progress changes.
+    /// Gets the chain's readiness. Receivers are not woken when only its progress changes.
     pub(crate) standing: watch::Sender<ChainReadiness>,
 }

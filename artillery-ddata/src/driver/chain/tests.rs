@@ -1,4 +1,4 @@
-//! What decides about requests that come while the task of a chain is at work.
+//! Requests that come while a chain's task is in the middle of a turn.
 
 use std::{
     pin::pin,
@@ -17,7 +17,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The task of a chain that has these members, and acts by leases.
+/// The task of a chain with given members and leases.
 struct Rig {
     handle: ChainHandle,
     inlets: Inlets,
@@ -53,7 +53,7 @@ impl Rig {
         }
     }
 
-    /// Has the task of the chain call `meanwhile` itself, in the middle of a turn.
+    /// Makes the chain's task itself call `meanwhile` in the middle of a turn.
     async fn in_the_middle_of_a_turn<T: Send + Sync + 'static>(
         &self,
         meanwhile: impl Fn() -> T + Send + Sync + 'static,
@@ -84,16 +84,16 @@ impl<T: Send, F: Fn() -> T + Send + Sync> Wake for Meanwhile<F, T> {
     }
 }
 
-/// Hands in a read, for which there is room.
+/// Hands a read to the chain's task, which has room.
 fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
     let (deadline, caller) = (clock::now() + MINUTE, Responder::Caller(caller));
     let request = ReadRequest { query: Query::Key("k".into()), mode, floor: None, history: None, deadline, caller };
-    assert!(handle.try_read(request).is_none(), "there is room");
+    assert!(handle.try_read(request).is_none(), "there is no room");
     reply
 }
 
-/// The reply to a read that comes in the middle of a turn, `from` this moment on.
+/// The reply to a read that comes in the middle of a turn, no earlier than `from`.
 async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Receiver<Reply> {
     let handle = rig.handle.clone();
     let ask_late = move || {
@@ -105,7 +105,7 @@ async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Rece
     rig.in_the_middle_of_a_turn(ask_late).await
 }
 
-/// How a strong read is served that comes in the middle of a turn, when the lease is over.
+/// How the chain serves a strong read that comes in the middle of a turn, after the lease ended.
 async fn served_after_the_lease() -> ReadPath {
     let rig = Rig::start(&[member("alone")]).await;
     let now = clock::now();
@@ -118,12 +118,12 @@ async fn served_after_the_lease() -> ReadPath {
 }
 
 #[tokio::test]
-async fn a_strong_read_that_comes_after_the_end_of_the_lease_is_not_served_by_it() {
+async fn a_strong_read_after_the_lease_ended_is_not_served_by_it() {
     assert_eq!(served_after_the_lease().await, ReadPath::Chain);
 }
 
 #[tokio::test]
-async fn a_bounded_read_that_comes_when_the_member_has_heard_nothing_for_longer_is_not_served_as_it_is() {
+async fn a_bounded_read_beyond_its_age_waits_for_the_tail() {
     let rig = Rig::start(&[member("head"), member("tail")]).await;
     let (now, age) = (clock::now(), Duration::from_millis(100));
     // The lease is over already, so that only the age decides.
@@ -132,15 +132,15 @@ async fn a_bounded_read_that_comes_when_the_member_has_heard_nothing_for_longer_
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
-    assert!(reply.try_recv().is_err(), "it waits for the tail");
+    assert!(reply.try_recv().is_err(), "the read was answered without the tail");
 }
 
-/// Asks again as soon as it has a reply.
+/// Sends another read as soon as it has a reply.
 struct Reader {
     handle: ChainHandle,
     leases: watch::Sender<Lease>,
     reply: Mutex<Reading>,
-    /// Told after how many reads the chain acted by the lease.
+    /// Set to the number of reads after which the chain acted by the lease.
     taken: OnceLock<Option<usize>>,
 }
 
@@ -151,7 +151,7 @@ struct Reading {
 }
 
 const LEASE: Lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
-/// Reads before the lease comes, and in all.
+/// Reads before the lease comes, and in total.
 const BEFORE: usize = 10;
 const IN_ALL: usize = 5_000;
 
@@ -173,7 +173,7 @@ impl Wake for Reader {
     }
 }
 
-/// After how many reads the lease is taken, if it is, when there always is another one.
+/// The number of reads after which the chain takes the lease, if it does, while there always is another read.
 async fn reads_until_the_lease_is_taken() -> Option<usize> {
     let rig = Rig::start(&[member("alone")]).await;
     let reader = Arc::new(Reader {
@@ -192,6 +192,6 @@ async fn reads_until_the_lease_is_taken() -> Option<usize> {
 }
 
 #[tokio::test]
-async fn a_chain_that_always_has_a_read_takes_its_lease() {
+async fn a_chain_that_always_has_reads_takes_its_lease() {
     assert_eq!(reads_until_the_lease_is_taken().await, Some(BEFORE + 1));
 }

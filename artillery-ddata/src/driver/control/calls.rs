@@ -1,4 +1,4 @@
-//! Calls to other nodes about the configuration: a stream of its own for each, over the links that there are anyway.
+//! Calls to other nodes about the configuration, each on a stream of its own, over the existing links.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +27,10 @@ use crate::{
     },
 };
 
-/// Before all data: a lease waits for it.
+/// Above all data: a lease waits for it.
 const PRIORITY: i32 = 20;
 
-/// The way to every node.
+/// The links to all nodes.
 pub(crate) struct ControlCalls(Mutex<Option<Open>>);
 
 struct Open {
@@ -38,18 +38,18 @@ struct Open {
     links: BTreeMap<NodeId, Link>,
 }
 
-/// A call that came to nothing.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallFailure {
     #[error(transparent)]
     Unreached(#[from] ConnectError),
-    #[error("{found} is there instead")]
+    #[error("{found} answered instead")]
     OtherLife { found: MemberId },
     #[error(transparent)]
     NotSent(#[from] WriteError),
     #[error(transparent)]
     NotHeard(#[from] ReadError),
-    #[error("it has no answer")]
+    #[error("the node gave no answer")]
     NoAnswer,
     #[error("no answer: {0}")]
     Malformed(#[from] ControlDecodeError),
@@ -65,11 +65,11 @@ impl ControlCalls {
     }
 
     fn open(&self) -> MutexGuard<'_, Option<Open>> {
-        // No code that holds it can panic halfway through a change.
+        // No code that holds the lock can panic halfway through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks exactly this life of a node. Dropped, it leaves nothing behind but what was sent.
+    /// Calls exactly this incarnation of a node. A dropped call leaves nothing behind but what was sent.
     pub(crate) async fn ask(
         &self,
         to: MemberId,
@@ -89,7 +89,7 @@ impl ControlCalls {
         tokio::time::timeout(patience, asked).await.unwrap_or(Err(CallFailure::TimedOut(patience)))
     }
 
-    /// The link to a node; it is kept, so that the next call finds it connected.
+    /// The link to a node. It is kept, so that the next call finds it connected.
     fn link(&self, node: NodeId, addrs: &[SocketAddr]) -> Option<Link> {
         let mut open = self.open();
         let Open { endpoint, links } = open.as_mut()?;
@@ -98,14 +98,14 @@ impl ControlCalls {
         Some(link)
     }
 
-    /// Lets go of the links to all other nodes than those.
+    /// Drops the links to all nodes but those to keep.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         if let Some(open) = &mut *self.open() {
             open.links.retain(|&node, _| keep(node));
         }
     }
 
-    /// Calls nobody any more, and lets go of the endpoint.
+    /// Ends all calls, and drops the endpoint.
     pub(crate) fn close(&self) {
         self.open().take();
     }
@@ -123,10 +123,10 @@ async fn ask_on(connection: &Connection, call: &ControlCall) -> Result<ControlAn
     })
 }
 
-/// Messages of the group that keeps the log.
+/// Carries the messages of the configuration log's group.
 pub(crate) struct LogPeers {
     pub(crate) calls: Arc<ControlCalls>,
-    /// The group itself gives up earlier, as a rule.
+    /// The group itself usually gives up earlier.
     pub(crate) patience: Duration,
 }
 

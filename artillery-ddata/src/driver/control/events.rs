@@ -1,4 +1,4 @@
-//! What people read in the log of a node about what it decided.
+//! Log messages about the decisions of a node.
 
 use artillery_proto::{ClusterId, node::NodeEvent};
 

@@ -1,4 +1,4 @@
-//! Questions to the log, and what is new about it.
+//! Calls to the log, and its changes.
 
 use artillery_proto::node::{ChangeReason, NodeInput, NodeOutput, ProposalFate};
 
@@ -6,20 +6,20 @@ use super::{ControlTask, Done};
 use crate::control::log::{AppendError, LogIndex, Term};
 
 impl ControlTask {
-    /// Waits for news beside everything else; one at a time.
+    /// Waits for a change of the log in a task of its own; one at a time.
     pub(super) fn follow_log(&mut self, seen: u64) {
         let log = self.parts.log.clone();
         self.tasks.spawn(async move { Done::Log(log.changed(seen).await) });
     }
 
-    /// Takes in what is known of the log here.
+    /// Passes the known state of the log to the node.
     pub(super) fn hear_of_log(&mut self) {
         let log = &self.parts.log;
         let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
         self.handle(NodeInput::Log { leads, leader, configs, voters });
     }
 
-    /// The node has one question of each kind under way at most.
+    /// Starts a call to the log. The node has at most one of each kind under way.
     pub(super) fn ask_log(&mut self, question: NodeOutput) {
         let log = self.parts.log.clone();
         match question {
@@ -58,7 +58,7 @@ impl ControlTask {
     }
 }
 
-/// Every change of a configuration, once, where it was decided on.
+/// Logs every change of a configuration once, where it was decided.
 fn tell(term: Term, at: LogIndex, why: &[ChangeReason]) {
     for ChangeReason { chain, member, why } in why {
         tracing::info!(chain = chain.0, %member, %why, %term, %at, "the configuration of a chain changes");

@@ -1,4 +1,4 @@
-//! Calls that come: one on each stream.
+//! Serves incoming calls: one on each stream.
 
 use std::time::Duration;
 
@@ -19,41 +19,41 @@ use crate::{
     wire::control::{decode_call, encode_answer},
 };
 
-/// Where calls go in.
+/// The entry for calls.
 pub(crate) struct ControlEndpoint {
     pub(crate) commands: mpsc::Sender<ControlCommand>,
     pub(crate) log: LogHandle,
-    /// What this node has.
+    /// Reports what this node holds.
     pub(crate) standing: Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync>,
-    /// Nobody waits longer for an answer.
+    /// The longest time that a peer waits for an answer.
     pub(crate) patience: Duration,
 }
 
-/// Answers one call; a stream that ends without an answer says that there is none.
+/// Answers one call. A stream that ends without an answer tells the peer that there is none.
 pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
         stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
         return;
     };
     let answered = async {
-        // Whoever has no more to say, or is gone, wants no answer.
+        // The peer ended the stream or is gone: it wants no answer.
         let Ok(Some(frame)) = stream.reader.next().await else { return };
         let call = match decode_call(&frame) {
             Ok(call) => call,
             Err(error) => {
-                tracing::warn!(peer = %from, %error, "a peer broke the rules");
+                tracing::warn!(peer = %from, %error, "a peer violated the protocol");
                 return stream.connection.close(CloseCode::VIOLATION, &error.to_string());
             }
         };
         let Some(answer) = door.answer(from, call).await else { return };
         match encode_answer(&answer) {
-            // Lost with its connection, it is asked for again.
+            // If the answer is lost with its connection, the peer calls again.
             Ok(encoded) => drop(writer.send(&encoded.header, &[encoded.body]).await),
             Err(error) => tracing::error!(%error, "an answer can't be encoded"),
         }
         writer.finish();
     };
-    // A peer that doesn't read is as good as gone.
+    // A peer that doesn't read is treated as dead.
     drop(timeout(door.patience, answered).await);
 }
 
@@ -66,7 +66,7 @@ impl ControlEndpoint {
                     return over.map(ControlAnswer::OtherHistory);
                 }
                 let (answer, renewed) = oneshot::channel();
-                // Without room there is no answer: it is asked for again.
+                // Without room there is no answer: the peer calls again.
                 self.commands.try_send(ControlCommand::Renewal { from, renewal, answer }).ok()?;
                 renewed.await.ok().map(|renewed| ControlAnswer::Renewed(histories.mine(), Box::new(renewed)))
             }

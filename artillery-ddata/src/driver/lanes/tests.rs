@@ -17,10 +17,10 @@ use crate::{
     message::{ChainMessage, Control},
 };
 
-/// They have four times as many lanes as streams may be open.
+/// Their lanes are four times as many as streams may be open.
 const CHAINS: u32 = 2_000;
 
-/// Tells of which chains there are frames.
+/// Reports the chains of the received frames.
 struct Frames(mpsc::UnboundedSender<ChainId>);
 
 impl Service for Frames {

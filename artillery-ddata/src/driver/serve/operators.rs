@@ -1,4 +1,4 @@
-//! What a node is asked about itself and its cluster, rather than about data.
+//! Operations about the node and its cluster, rather than about data.
 
 use super::Server;
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
 };
 
 impl Server {
-    /// Answers what is no read and no write, in a task of its own where that takes time.
+    /// Answers an operation that is neither a read nor a write. One that takes time gets a task of its own.
     pub(super) fn tell(&self, operation: Operation, answering: Answering) {
         match operation {
-            // They go to a chain.
+            // Chains answer these.
             Operation::Read { .. } | Operation::Write { .. } => {}
             Operation::Routing | Operation::RoutingAnyway => {
-                // A node that looks for a cluster is to find the one that succeeds this.
+                // A yielding node hides its routing: a node that looks for a cluster must find the successor.
                 let is_shown = !self.local.yields() || operation == Operation::RoutingAnyway;
                 let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
                 let routing = routing.map(Box::new);

@@ -1,4 +1,5 @@
-//! Answers that are there as soon as their requests are read: they are encoded at once, and written together by the same task.
+//! Answers that are known when their requests are read. The reading task encodes them at once, and the same task writes
+//! them together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,16 +17,16 @@ use crate::{
     wire::request::encode_response,
 };
 
-/// So many bytes of them wait at most; beyond that the others wait for their turn, as all that isn't ready does.
+/// The most bytes that wait here. Beyond that, answers take the ordinary queue.
 const MAX_READY_BYTES: usize = SMALL;
 
-/// The answers of one stream that are ready.
+/// Ready answers of one stream.
 pub(super) struct ReadyAnswers {
     waiting: Mutex<ReadyBatch>,
     room: Arc<ConnectionRoom>,
 }
 
-/// What is to be written, and the room that it takes.
+/// Encoded answers and the room that they take.
 #[derive(Default)]
 pub(super) struct ReadyBatch {
     pub(super) batch: FrameBatch,
@@ -37,10 +38,10 @@ impl ReadyAnswers {
         Self { waiting: Mutex::default(), room }
     }
 
-    /// Answers what is known, with others that are if there is room, and by the way of all others if there isn't.
+    /// Adds a known answer to the batch; if the batch has no room, sends it through the ordinary queue.
     pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
         let Err(reply) = self.push(number, reply) else { return };
-        // What is ready is written now, if it can be, which makes room.
+        // Yield: writing the batch now makes room.
         tokio::task::yield_now().await;
         let Err(reply) = self.push(number, reply) else { return };
         let Ok(permit) = outstanding.acquire().await else { return };
@@ -48,7 +49,7 @@ impl ReadyAnswers {
         answers.local(number, reply).await;
     }
 
-    /// Takes in the answer of a read; gives it back if there is no room for it now.
+    /// Adds an answer to the batch; returns it if there is no room.
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,18 +72,18 @@ impl ReadyAnswers {
         }
     }
 
-    /// All that is ready, if anything is.
+    /// Takes the batch, if it holds any answers.
     pub(super) fn take(&self) -> Option<ReadyBatch> {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         (!waiting.batch.is_empty()).then(|| {
             let mut taken = std::mem::take(waiting);
-            // No more than it needs, while it waits to be written.
+            // Keep only the room that the batch needs while it waits to be written.
             taken.share.iter_mut().for_each(|share| share.shrink(taken.batch.bytes()));
             taken
         })
     }
 
-    /// Gives the memory of what was written back, to be used again.
+    /// Returns the memory of a written batch for reuse.
     pub(super) fn give_back(&self, batch: FrameBatch) {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.batch.is_empty() {

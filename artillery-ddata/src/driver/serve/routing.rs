@@ -1,4 +1,4 @@
-//! Which node is to answer a request.
+//! Decides which node answers a request.
 
 use bytes::Bytes;
 
@@ -11,15 +11,15 @@ use crate::{
     rpc::router::{check_key, check_value},
 };
 
-/// Which node is to answer a request.
+/// The node that answers a request.
 pub(super) enum For {
     Here(ChainHandle),
     AnotherNode,
 }
 
 impl Server {
-    /// Whether this node is the one to answer. What it isn't, it hands on, unless another node has done so already:
-    /// then its chain refuses, and says who to ask.
+    /// Whether this node answers the request or forwards it. A request that was forwarded before isn't forwarded again:
+    /// this node's chain refuses it and names the member to ask.
     pub(super) fn place(&self, request: &Request) -> Result<For, Refusal> {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
@@ -39,7 +39,7 @@ impl Server {
         }
     }
 
-    /// Whether all keys and values may be that long, and belong to that chain.
+    /// Checks that all keys belong to the chain, and that keys and values keep their length limits.
     fn check<'a>(
         &self,
         chain: ChainId,
@@ -58,7 +58,7 @@ impl Server {
         values.try_for_each(|value| check_value(value, self.max_value_bytes))
     }
 
-    /// Whether this node's place in the chain is the right one for the request.
+    /// Whether this node's place in the chain lets it answer the request.
     fn answers(&self, request: &Request) -> bool {
         let place = self.local.place(request.chain);
         match &request.operation {

@@ -21,11 +21,11 @@ use crate::{
     wire::request::{EncodeError, Encoded, encode_response},
 };
 
-/// Responses that are written together at most.
+/// The most responses in one write.
 const BATCH: usize = 256;
 
-/// Writes what has been answered, many responses at a time, until nobody answers any more or the stream is lost. What is
-/// large goes another way.
+/// Writes responses in batches, until all answering sides are dropped or the stream is lost. Large responses go on
+/// streams of their own.
 pub(super) async fn write(
     mut writer: FrameWriter,
     mut waiting: PendingAnswers,
@@ -36,10 +36,10 @@ pub(super) async fn write(
 ) {
     let mut batch = FrameBatch::new();
     let mut answered = Vec::with_capacity(BATCH);
-    // They take turns: what is ready could go on for ever.
+    // Alternate the two sources: ready answers alone could go on for ever.
     let mut others_first = false;
     loop {
-        // What is ready comes from this very task, which needs no waking for it.
+        // Ready answers come from this very task, which needs no waking for them.
         let next = poll_fn(|context| {
             let ready = || ready.take().map(|ready| Poll::Ready(Ok(ready)));
             if !others_first && let Some(ready) = ready() {
@@ -84,15 +84,15 @@ pub(super) async fn write(
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            // What waits for it has room that others want.
+            // Waiting responses hold room that others need.
             Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
         }
     }
     writer.finish();
 }
 
-/// As a frame of at most `limit` bytes. What is longer than any answer should be is a fault of this node's; it must not end the stream
-/// of all others.
+/// Encodes a frame of at most `limit` bytes. A longer answer is a fault of this node; it becomes an error reply, so
+/// that the stream's other answers go on.
 fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     let len = match encode_response(response) {
         Ok(encoded) => {
@@ -108,14 +108,15 @@ fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     let &Response { number, by, ref answer } = response;
     tracing::error!(len, number, "a response can't be sent");
     let reply = match answer {
-        // It was applied, which isn't to be denied.
+        // The write was applied: a refusal would deny that.
         ResponseAnswer::Reply(Reply::Committed(_) | Reply::Conflict { .. }) => Reply::Expired,
         _ => Reply::Refused(Refusal::ResultsTooLarge { len, limit: limit as u64 }),
     };
     encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
 }
 
-/// Whoever asks for the routing or the status may not take in streams yet.
+/// Whether the response goes on a stream of its own. Only replies do: a peer that asks for routing or status may not
+/// accept streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
     is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_no_frame_holds_is_refused_and_ends_no_stream() {
+    fn an_answer_longer_than_a_frame_is_refused() {
         let (version, value) = (Version::new(1, 1), Bytes::from(vec![0; 1000]));
         let held = Some(Held { version, value: Some(value.clone()) });
         let read = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of: version.sequence });
@@ -149,6 +150,6 @@ mod tests {
         assert!(refused.number == 7 && is_refused(&refused.answer), "{refused:?}");
         let result = Computed::Took(Some((version, value)));
         let done = Reply::Committed(WriteReply { version, copies: 1, replayed: false, result });
-        assert_eq!(sent(done, 1000).answer, ResponseAnswer::Reply(Reply::Expired), "it was applied");
+        assert_eq!(sent(done, 1000).answer, ResponseAnswer::Reply(Reply::Expired), "the write was applied");
     }
 }

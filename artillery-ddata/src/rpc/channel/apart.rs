@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Tells a node that nobody wants to know any more.
+/// Tells a node that the answer isn't wanted any more.
 const UNWANTED_CODE: u32 = 3;
 
 /// Large requests to one node.
@@ -45,7 +45,7 @@ pub(super) struct LargeCalls {
     max_frame: usize,
     numbers: Arc<AtomicU64>,
     waiting: Arc<LargeCallers>,
-    /// Bytes of those that aren't answered yet: what the node doesn't take in must not fill the connection's window.
+    /// Bytes of unanswered requests. Bounded, since what the node doesn't read must not fill the connection's window.
     outstanding: Budget,
 }
 
@@ -64,7 +64,7 @@ impl LargeCalls {
         &self.waiting
     }
 
-    /// Runs in the caller's task: dropped, it gives its stream up.
+    /// Asks in the caller's task: dropping the call gives its stream up.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,
@@ -111,10 +111,10 @@ impl LargeCalls {
         let _entry = self.waiting.enter(number, answer);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
             Ok((writer, reader)) => (GivenUp(writer), reader),
-            // The next try finds another connection, or none.
+            // The next attempt finds another connection, or none.
             Err(_) => return CallOutcome::NotSent(NotSent::Lost),
         };
-        // Before all of it was handed over, nobody can have taken it for a request.
+        // Until the whole request was handed over, the node can't have decoded it.
         if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
             return CallOutcome::NotSent(NotSent::Lost);
         }
@@ -129,8 +129,8 @@ impl LargeCalls {
     }
 }
 
-/// The stream of a request. Dropped, it is given up: what the node hasn't read by then needn't be kept for it. Behind an
-/// answer there is nothing left to be given up.
+/// The stream of a request. Dropping it resets the stream, so that QUIC need not keep what the node hasn't read. After
+/// an answer the reset has no effect.
 struct GivenUp(FrameWriter);
 
 impl Drop for GivenUp {
@@ -139,18 +139,18 @@ impl Drop for GivenUp {
     }
 }
 
-/// The answer that comes back on the request's own stream, unless it comes apart.
+/// Waits for the answer on the request's own stream. If the answer comes on another stream, this never returns.
 async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> CallOutcome {
     let frame = match reader.next().await {
         Ok(Some(frame)) => frame,
-        // Its answer is on its way, on another stream.
+        // The answer is on its way on another stream.
         Ok(None) => std::future::pending().await,
         Err(error) => return CallOutcome::Unanswered(lost(error)),
     };
     answer(&frame, number).unwrap_or_else(|reason| CallOutcome::Unanswered(violation(connection, reason)))
 }
 
-/// The answer to the request of this number.
+/// Decodes the answer to the request `number`.
 fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     let response = response(frame)?;
     if response.number != number {
@@ -159,17 +159,17 @@ fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     Ok(CallOutcome::Answered(response))
 }
 
-/// The callers of large requests that haven't been answered, by the requests' numbers.
+/// The callers of unanswered large requests, by request number.
 #[derive(Default)]
 pub(super) struct LargeCallers(Mutex<BTreeMap<u64, oneshot::Sender<CallOutcome>>>);
 
 impl LargeCallers {
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<CallOutcome>>) -> T) -> T {
-        // Nothing is left half done in there by a panic.
+        // No code that holds the lock can panic halfway through a change.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Enters one; dropped, the entry is gone.
+    /// Adds a caller. Dropping the result removes it.
     fn enter(&self, number: u64, answer: oneshot::Sender<CallOutcome>) -> ExpectedAnswer<'_> {
         self.with(|all| all.insert(number, answer));
         ExpectedAnswer { number, waiting: self }
@@ -191,20 +191,20 @@ impl Drop for ExpectedAnswer<'_> {
     }
 }
 
-/// Takes in the streams on which a node sends large answers.
+/// Accepts the streams on which a node sends large answers.
 pub(super) struct Returns {
     link: Link,
     callers: Arc<Callers>,
 }
 
-/// All that may have asked.
+/// All callers that may wait for a large answer.
 struct Callers {
     calls: [Arc<LaneTable>; 2],
     waiting: Arc<LargeCallers>,
 }
 
 impl Callers {
-    /// The one that waits for the answer of this number, and the room that its call takes until that has come.
+    /// The caller that waits for this answer, and the room that its call holds until the answer has come.
     fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let taken = self.calls.iter().find_map(|calls| calls.take(number));
         taken.or_else(|| Some((self.waiting.take(number)?, None)))
@@ -216,30 +216,30 @@ impl Returns {
         Self { link, callers: Arc::new(Callers { calls, waiting }) }
     }
 
-    /// Over one connection after the other, until the endpoint is closed.
+    /// Serves one connection after the other, until the endpoint is closed.
     pub(super) async fn run(self) {
         while let Ok(connection) = self.link.connected().await {
-            // There are no more of them than streams that a node may open at a time.
+            // Bounded by the number of streams that a node may open at a time.
             let mut streams = JoinSet::new();
             while let Ok((kind, reader)) = connection.accept_uni().await {
                 while streams.try_join_next().is_some() {}
-                // Another kind is dropped, which tells the node that nobody here knows it.
+                // Dropping a stream of another kind tells the node that its kind is unknown here.
                 if kind.0 == ANSWERS {
                     streams.spawn(on_answer_stream(connection.clone(), reader, self.callers.clone()));
                 }
             }
-            // Those that are under way see that the connection is lost.
+            // The tasks under way notice that the connection is lost.
             while streams.join_next().await.is_some() {}
         }
     }
 }
 
-/// Takes in one large answer, as long as somebody wants it.
+/// Receives one large answer while its caller waits.
 async fn on_answer_stream(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
     let number = match reader.next().await {
         Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
-        // Whoever waits sees it too, or isn't known.
+        // Without a number the caller is unknown. It notices the lost connection by itself.
         Err(_) => return,
     };
     let number = match number {

@@ -1,7 +1,7 @@
-//! The calls of one lane: which wait to be sent, which for their answers, and until when.
+//! The calls of one lane: those that wait to be sent, those that wait for answers, and their time limits.
 //!
-//! A call has one entry here from its beginning to its end. All of them share a lock, which nothing is waited for under, and one
-//! timer.
+//! A call has one entry here from its beginning to its end. All entries share one timer, and one lock that is never
+//! held while waiting.
 
 mod call;
 #[cfg(test)]
@@ -31,31 +31,31 @@ use crate::{
     message::request::Response,
 };
 
-/// What a call takes up: a place among those that may be outstanding, and its bytes.
+/// What a call takes up: a slot among the outstanding calls, and its bytes.
 pub(crate) type CallRoom = (OwnedSemaphorePermit, Share);
 
 /// The calls of one lane.
 #[derive(Default)]
 pub(super) struct LaneTable {
     state: Mutex<LaneCalls>,
-    /// For the one that sends.
+    /// Wakes the sending task.
     queued: Notify,
-    /// For the one that keeps time.
+    /// Wakes the task that keeps time.
     sooner: Notify,
 }
 
 #[derive(Default)]
 struct LaneCalls {
     calls: Slab<CallEntry>,
-    /// Those that wait to be sent, in the order of their beginning.
+    /// Calls that wait to be sent, in the order of their beginning.
     queue: VecDeque<usize>,
-    /// So many of them are given up. They go when their turn comes, or when they are the greater part.
+    /// How many of the queue were given up. They leave it at their turn, or when they are more than half of it.
     given_up: usize,
-    /// Those that were sent, by the numbers of their requests.
+    /// Calls that were sent, by request number.
     by_number: BTreeMap<u64, usize>,
-    /// When time is looked at next. It may be too early: an answer doesn't put it off.
+    /// When the timer next looks for expired calls. It may be too early, since an answer doesn't postpone it.
     wakes_at: Option<Instant>,
-    /// The one that sends has found nothing to send.
+    /// The sending task has found nothing to send.
     is_idle: bool,
     is_closed: bool,
 }
@@ -65,30 +65,31 @@ struct CallEntry {
     until: Instant,
     is_late: bool,
     caller: Caller,
-    /// It is kept until the node has answered, or the connection is lost, even if the caller has gone before: a caller that
-    /// gives up again and again gets no more of the room than others. And no longer: the caller may look much later.
+    /// Held until the node has answered or the connection is lost, even if the caller has gone before: otherwise a
+    /// caller that gives up again and again would get more than its share. It is freed then, even before the caller
+    /// looks.
     room: Option<CallRoom>,
 }
 
 enum CallStage {
-    /// Its node is told until when it may take.
+    /// With the deadline that the node gets.
     Queued(Question, Instant),
-    /// It was given up while it was queued.
+    /// Given up while it was queued.
     GivenUp,
     Sent,
-    /// Its answer comes on a stream of its own.
+    /// The answer comes on a stream of its own.
     Apart(oneshot::Receiver<CallOutcome>),
     Over(CallOutcome),
 }
 
 enum Caller {
-    /// Woken when there is something to be seen.
+    /// Waits; the waker is called when the call has changed.
     Waits(Option<Waker>),
     Gone,
 }
 
 impl CallEntry {
-    /// It stays in the queue, and takes up nothing else.
+    /// The entry stays in the queue, and holds nothing else.
     fn give_up(&mut self) {
         (self.stage, self.caller, self.room) = (CallStage::GivenUp, Caller::Gone, None);
     }
@@ -102,7 +103,7 @@ impl CallEntry {
 }
 
 impl LaneCalls {
-    /// Ends a call that was sent. Its entry goes with it if the caller has gone already.
+    /// Ends a call. If its caller has gone, the entry goes too.
     fn end(&mut self, key: usize, outcome: CallOutcome) -> Option<Waker> {
         let call = self.calls.get_mut(key)?;
         match call.caller {
@@ -118,7 +119,7 @@ impl LaneCalls {
         }
     }
 
-    /// Lets go of a call that was given up, as it leaves the queue.
+    /// Removes a call that was given up, as it leaves the queue.
     fn forget(&mut self, key: usize) {
         self.calls.remove(key);
         self.given_up = self.given_up.saturating_sub(1);
@@ -136,7 +137,7 @@ impl LaneCalls {
         self.given_up = 0;
     }
 
-    /// Whether time is to be looked at sooner than it was known.
+    /// Makes the timer fire by `until`; returns whether that is sooner than before.
     fn wake_by(&mut self, until: Instant) -> bool {
         let is_sooner = self.wakes_at.is_none_or(|at| until < at);
         if is_sooner {
@@ -154,13 +155,13 @@ impl LaneCalls {
 
 impl LaneTable {
     fn with<T>(&self, f: impl FnOnce(&mut LaneCalls) -> T) -> T {
-        // Nothing is left half done in there by a panic.
+        // No code that holds the lock can panic halfway through a change.
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins a call; `None`: nothing will be sent any more.
+    /// Begins a call; `None` if the lane is closed.
     ///
-    /// Its node is told of `deadline`; time is up at `until`.
+    /// The node gets `deadline`; the call's time is up at `until`.
     pub(super) fn begin(
         self: &Arc<Self>,
         question: Question,
@@ -187,7 +188,7 @@ impl LaneTable {
         Some(LaneCall { calls: self.clone(), key: Some(key) })
     }
 
-    /// Waits until something is to be sent; `false`: nothing will be any more.
+    /// Waits until there is something to send; `false` once the lane is closed and its queue is empty.
     pub(super) async fn wait(&self) -> bool {
         loop {
             let found = self.with(|state| {
@@ -201,7 +202,7 @@ impl LaneTable {
         }
     }
 
-    /// Takes out questions that are to be sent, of about so many bytes: from now on they count as sent.
+    /// Takes queued questions of about `bytes` bytes to be sent: from now on they count as sent.
     pub(super) fn send(&self, bytes: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
         self.with(|state| {
             let mut taken = 0;
@@ -216,14 +217,14 @@ impl LaneTable {
                         questions.push((number, question, deadline));
                         state.by_number.insert(number, key);
                     }
-                    // Only what is queued or given up stands in the queue.
+                    // The queue holds only queued and given-up calls.
                     _ => state.forget(key),
                 }
             }
         });
     }
 
-    /// Takes in a batch of answers. A caller that has gone doesn't hear of its own.
+    /// Hands a batch of answers to their calls. An answer whose caller has gone is dropped.
     pub(super) fn answer(&self, responses: &mut Vec<Response>) {
         let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
             let ended = responses.drain(..).filter_map(|response| {
@@ -235,7 +236,7 @@ impl LaneTable {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// What certainly wasn't sent though it counted as sent.
+    /// Ends a call that counted as sent, but certainly wasn't.
     pub(super) fn not_sent(&self, number: u64, reason: NotSent) {
         let waker = self.with(|state| {
             let key = state.by_number.remove(&number)?;
@@ -244,8 +245,8 @@ impl LaneTable {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The way to the caller of this request, to which the answer comes on a stream of its own; `None`: there is no such call, or
-    /// its caller has gone. Its room goes along.
+    /// Takes the call out of the table, since its answer comes on a stream of its own. Returns the sender to its
+    /// caller, and its room; `None` if there is no such call or its caller has gone.
     pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let (sender, receiver) = oneshot::channel();
         let taken = self.with(|state| {
@@ -263,7 +264,7 @@ impl LaneTable {
         Some((sender, room))
     }
 
-    /// Ends all that were sent and not answered.
+    /// Ends all calls that were sent and not answered.
     pub(super) fn lose(&self, reason: &Unknown) {
         let wakers = self.with(|state| {
             state.by_number.clear();
@@ -272,13 +273,13 @@ impl LaneTable {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing more is begun; what waits to be sent still is.
+    /// Accepts no further calls; queued ones are still sent.
     pub(super) fn close(&self) {
         self.with(|state| state.is_closed = true);
         self.queued.notify_one();
     }
 
-    /// Nothing more is sent: what waits for that ends.
+    /// Accepts and sends nothing further: queued calls end.
     pub(super) fn stop(&self) {
         let wakers = self.with(|state| {
             state.is_closed = true;
@@ -289,7 +290,7 @@ impl LaneTable {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes each call when its time is up. It never returns.
+    /// Wakes each call when its time is up. Never returns.
     pub(super) async fn keep_time(&self) {
         loop {
             match self.with(|state| state.wakes_at) {

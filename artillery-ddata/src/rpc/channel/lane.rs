@@ -1,4 +1,4 @@
-//! Small requests: many at a time on one stream, whose answers come back on it.
+//! Small requests: many at a time on one stream, which also carries the answers.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -30,21 +30,22 @@ use crate::{
     },
 };
 
-/// Frames are gathered into one write up to about so many bytes.
+/// Frames are gathered into writes of about this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Responses that are taken in together, at most.
+/// The most responses handled together.
 const BATCH: usize = 256;
 
-/// The node is told a little less time than there is, so that its refusal arrives in time to be told from silence.
+/// The node gets a deadline earlier than the caller's by this margin: its refusal then arrives in time to be
+/// distinguished from silence.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
-/// One stream's worth of requests.
+/// The requests of one stream.
 pub(super) struct Lane {
     calls: Arc<LaneTable>,
-    /// Places of those that aren't answered yet.
+    /// Slots of unanswered requests.
     places: Arc<Semaphore>,
-    /// And their bytes.
+    /// Bytes of unanswered requests.
     outstanding: Budget,
     carrier: Carrier,
 }
@@ -60,8 +61,8 @@ impl Lane {
         let calls = Arc::new(LaneTable::default());
         let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
         carrier.runtime.spawn(task.run());
-        // What the node doesn't take in must leave room in the connection's window for other streams; and no more than its
-        // stream takes in before the node reads on, so that what is under way is not held up here instead.
+        // Two bounds: what the node doesn't read must leave room in the connection's window for other streams; and
+        // requests under way must fit the stream's window, so that they don't wait here instead.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
         Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
@@ -71,8 +72,8 @@ impl Lane {
         &self.calls
     }
 
-    /// Asks what takes so many bytes. Once there has been no answer for as long as `doubts` say, the end of what they do
-    /// ends it too.
+    /// Asks a question of `bytes` bytes. After the time in `doubts` without an answer, its future starts; the call ends
+    /// when that ends.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,
@@ -95,7 +96,8 @@ impl Lane {
         }
     }
 
-    /// What comes of a call until `until`. Then its caller has doubts, and waits for as long as what these do, at most until `deadline`.
+    /// Waits for a call's outcome until `until`. Then the doubts start; the call goes on until they end, at most until
+    /// `deadline`.
     pub(super) async fn outcome<'a>(
         &self,
         mut call: LaneCall,
@@ -121,7 +123,7 @@ impl Lane {
         }
     }
 
-    /// What comes of a call in time. A caller that the lane doesn't keep the time of does so by itself.
+    /// Waits for a call's outcome until its time is up. If the lane doesn't keep this caller's time, the caller does.
     async fn in_time(&self, call: &mut LaneCall, until: Instant) -> Option<CallOutcome> {
         if self.carrier.keeps_time() {
             return call.in_time().await;
@@ -129,13 +131,13 @@ impl Lane {
         Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
     }
 
-    /// Room for what takes so many bytes, if there is any now.
+    /// Room for `bytes` bytes, if there is any now.
     pub(super) fn room_now(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.try_take(bytes)?;
         Some((self.places.clone().try_acquire_owned().ok()?, share))
     }
 
-    /// Waits for room, in the order of the calls; `None`: nothing will be sent any more.
+    /// Waits for room, in the order of the calls; `None` if the lane is closed.
     async fn room(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.take(bytes).await;
         Some((self.places.clone().acquire_owned().await.ok()?, share))
@@ -148,17 +150,17 @@ impl Drop for Lane {
     }
 }
 
-/// Brings a lane's questions to the node, over one connection after the other.
+/// Sends a lane's questions to the node, over one connection after the other.
 struct LaneTask {
     link: Link,
     priority: i32,
     max_frame: usize,
     calls: Arc<LaneTable>,
-    /// The last number that was given to a request, whatever its stream.
+    /// The last request number used on the connection, over all streams.
     numbers: Arc<AtomicU64>,
 }
 
-/// The calls hear of its end, however it comes.
+/// However the task ends, its calls end with it.
 impl Drop for LaneTask {
     fn drop(&mut self) {
         self.calls.stop();
@@ -167,7 +169,7 @@ impl Drop for LaneTask {
 }
 
 impl LaneTask {
-    /// Ends with the lane or the endpoint.
+    /// Runs until the lane or the endpoint is closed.
     async fn run(self) {
         tokio::select! {
             biased;
@@ -191,7 +193,7 @@ impl LaneTask {
         }
     }
 
-    /// Until the stream is lost, and why; `None`: the lane is closed.
+    /// Runs until the stream is lost; returns the reason. `None` once the lane is closed.
     async fn session(&self, connection: &Connection, mut writer: FrameWriter, reader: FrameReader) -> Option<Unknown> {
         tokio::select! {
             biased;
@@ -218,7 +220,7 @@ impl LaneTask {
     }
 }
 
-/// The request that a question becomes which has so long left.
+/// The request for a question with so much time left.
 pub(super) fn request(number: u64, question: Question, left: Duration) -> Request {
     let left = left.saturating_sub(DEADLINE_MARGIN.min(left / 10));
     let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
@@ -226,7 +228,7 @@ pub(super) fn request(number: u64, question: Question, left: Duration) -> Reques
     Request { number, chain, deadline_ms, forwarded, operation }
 }
 
-/// As a frame that isn't longer than the node takes in.
+/// Encodes a frame, if it is no longer than the node accepts.
 pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, NotSent> {
     let limit = max_frame as u64;
     let encoded = encode_request(request).map_err(|error| match error {
@@ -237,7 +239,7 @@ pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, Not
     if len > limit { Err(NotSent::TooLarge { len, limit }) } else { Ok(encoded) }
 }
 
-/// Hands out responses until there are no more, and says why.
+/// Hands responses to their callers until the stream ends; returns the reason.
 async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connection) -> Unknown {
     let mut responses = Vec::with_capacity(BATCH);
     loop {
@@ -265,14 +267,14 @@ pub(super) fn response(frame: &Frame) -> Result<Response, String> {
     decode_response(frame).map_err(|error| format!("no response: {error}"))
 }
 
-/// Closes the connection of a node that broke the rules. To be called while its stream is still held: what a dropped one
-/// leaves to be said can hold the farewell back.
+/// Closes the connection of a node that violated the protocol. Call it while its stream is still held: dropping the
+/// stream first queues a frame that can hold the farewell back.
 pub(super) fn violation(connection: &Connection, reason: String) -> Unknown {
     connection.close(CloseCode::VIOLATION, &reason);
     Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
 }
 
-/// Why there is no answer on a stream that can't be read.
+/// Why a stream that can't be read has no answer.
 pub(super) fn lost(error: ReadError) -> Unknown {
     match error {
         ReadError::Lost(reason) => Unknown::Lost(Arc::new(reason)),

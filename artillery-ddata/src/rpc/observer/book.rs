@@ -1,4 +1,4 @@
-//! What was asked and answered in a run, as it is written down.
+//! The record of all calls and answers of a run.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,7 +10,7 @@ use crate::{
     message::request::Operation,
 };
 
-/// What was asked.
+/// What a call asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Ask {
     Write(Write),
@@ -24,7 +24,7 @@ impl Ask {
             Operation::Read { query, mode, floor, .. } => {
                 Self::Read { query: query.clone(), mode: *mode, floor: *floor }
             }
-            // Nobody writes these down.
+            // These are never recorded.
             Operation::Routing
             | Operation::RoutingAnyway
             | Operation::Status
@@ -36,13 +36,13 @@ impl Ask {
     }
 }
 
-/// What was answered.
+/// The answer to a call.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum BookAnswer {
     Reply(Reply),
-    /// Certainly nothing was applied: why.
+    /// Certainly nothing was applied, for this reason.
     Nothing(String),
-    /// Nobody knows; also while it is under way.
+    /// The outcome is unknown, or the call is under way.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// One call.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct BookEntry {
-    /// Which handle asked: handles that are clones have one number.
+    /// The handle that asked: clones share one number.
     pub(crate) client: u32,
     pub(crate) called: u64,
     pub(crate) returned: u64,
@@ -61,7 +61,7 @@ pub(crate) struct BookEntry {
     pub(crate) ask: Ask,
     pub(crate) told: BookAnswer,
     pub(crate) id: Option<RequestId>,
-    /// Where it was answered; keys say it for the others.
+    /// The chain that answered, for calls whose keys don't say it.
     pub(crate) chain: Option<ChainId>,
 }
 
@@ -71,11 +71,11 @@ pub(crate) struct Book {
     moment: u64,
     pub(crate) entries: Vec<BookEntry>,
     by_id: BTreeMap<RequestId, usize>,
-    /// Answers under one request id that can't both be true.
+    /// Answers to one request id that contradict each other.
     pub(crate) contradictions: Vec<String>,
 }
 
-/// A call that is being made: its line in the book, if it has one, and when it began.
+/// A call under way: its entry in the book, if it has one, and its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BookLine {
     entry: Option<usize>,
@@ -124,7 +124,7 @@ impl Book {
         let settles = match (&entry.told, &told) {
             (_, BookAnswer::Unknown) => false,
             (BookAnswer::Unknown, _) => true,
-            // It was refused before, so this is the call that counts.
+            // The earlier attempt was refused, so this one counts.
             (BookAnswer::Nothing(_), BookAnswer::Reply(_)) => {
                 entry.called = line.called;
                 true
@@ -158,7 +158,7 @@ fn told(outcome: Result<&Reply, &Error>) -> BookAnswer {
     }
 }
 
-/// Which update an answer to a write speaks of.
+/// The version of the update that an answer to a write names.
 fn version(reply: &Reply) -> Option<crate::Version> {
     match reply {
         Reply::Committed(done) => Some(done.version),
@@ -187,7 +187,7 @@ impl fmt::Display for BookEntry {
     }
 }
 
-/// A key as text, for people.
+/// A key as text, for display.
 pub(crate) fn text(key: &Bytes) -> String {
     String::from_utf8_lossy(key).into_owned()
 }

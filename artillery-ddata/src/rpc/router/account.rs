@@ -1,18 +1,18 @@
-//! What is counted of the calls of a node's own handles, and written down of all calls in a test.
+//! Counts the calls of a node's own handles; in a test, records all calls.
 
 use super::{CallAnswer, Router};
 use crate::{ChainId, Error, RequestId, api::Write, message::request::Operation, metrics::OperationTimer};
 
-/// Of one call.
+/// The account of one call.
 pub(super) struct Account {
-    /// `None`: it isn't counted.
+    /// `None`: the call isn't counted.
     timing: Option<OperationTimer>,
     #[cfg(feature = "testing")]
     noted: Option<crate::rpc::observer::ObservedCall>,
 }
 
 impl Router {
-    /// Of a read that begins now.
+    /// The account of a read that begins now.
     pub(super) fn account_of_read(&self, operation: &Operation) -> Account {
         Account {
             timing: self.local().and_then(|_| OperationTimer::of(operation)),
@@ -21,7 +21,7 @@ impl Router {
         }
     }
 
-    /// Of a write that begins now, under an id if it has one already.
+    /// The account of a write that begins now; `id` if the write has one already.
     #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write ids down"))]
     pub(super) fn account_of_write(&self, write: &Write, id: Option<RequestId>) -> Account {
         Account {
@@ -31,7 +31,7 @@ impl Router {
         }
     }
 
-    /// A read ended so.
+    /// Records the outcome of a read.
     #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write chains down"))]
     pub(super) fn read_ended(&self, account: &mut Account, chain: ChainId, outcome: Result<&CallAnswer, &Error>) {
         self.count(account.timing.take(), outcome);
@@ -39,7 +39,7 @@ impl Router {
         super::observed::noted_read(account.noted.take(), chain, outcome.map(|answer| &answer.reply));
     }
 
-    /// A write ended so, under this id.
+    /// Records the outcome of a write.
     pub(super) fn write_ended(&self, account: &mut Account, outcome: Result<(&CallAnswer, RequestId), &Error>) {
         self.count(account.timing.take(), outcome.map(|(answer, _)| answer));
         #[cfg(feature = "testing")]

@@ -1,4 +1,4 @@
-//! Whether a head that is silent is still the head.
+//! Checks whether a silent head is still the head.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,20 +10,20 @@ use tokio::time::{Instant, sleep};
 use super::{Router, routes::Routes};
 use crate::{ChainId, Epoch, MemberId};
 
-/// While calls are in doubt the routing is asked for after so long again.
+/// While calls are in doubt, the routing is asked for at this interval.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// The calls of a router that have been without an answer for long. One task asks for the routing for all of them: with thousands
-/// of calls in flight each would ask for the same, and cost more than the calls themselves.
+/// The calls of a router that have been without an answer for long. One task asks for the routing for all of them: with
+/// thousands of calls in flight, asking for each would cost more than the calls themselves.
 #[derive(Debug, Default)]
 pub(super) struct DoubtfulCalls {
-    /// As `is_asking`, changed and looked at in one order for all threads: the task that ends and the call that begins each look at
-    /// what the other has changed, and one of them must see it.
+    /// SeqCst, like `is_asking`: an ending task clears `is_asking`, then reads `calls`; a new call raises `calls`, then
+    /// reads `is_asking`. One of them must see the other's change.
     calls: AtomicUsize,
     is_asking: AtomicBool,
 }
 
-/// A call in doubt.
+/// A call in doubt, counted until it is dropped.
 struct InDoubt<'a>(&'a DoubtfulCalls);
 
 impl Drop for InDoubt<'_> {
@@ -33,20 +33,20 @@ impl Drop for InDoubt<'_> {
 }
 
 impl DoubtfulCalls {
-    /// Whether any call is still in doubt; otherwise the task that asks ends.
+    /// Whether any call is still in doubt; else the asking task ends.
     fn go_on(&self) -> bool {
         let any = || self.calls.load(Ordering::SeqCst) > 0;
         if any() {
             return true;
         }
         self.is_asking.store(false, Ordering::SeqCst);
-        // A call that came just before relied on this task.
+        // A call that came just before the store relied on this task.
         any() && !self.is_asking.swap(true, Ordering::SeqCst)
     }
 }
 
 impl Router {
-    /// Waits until a configuration that is newer than `epoch` has another head than this one.
+    /// Waits until a configuration newer than `epoch` has a head other than `head`.
     pub(super) async fn deposed(&self, chain: ChainId, epoch: Epoch, head: MemberId) {
         let _in_doubt = self.doubt();
         let deposed = self
@@ -58,7 +58,7 @@ impl Router {
     fn doubt(&self) -> InDoubt<'_> {
         let doubts = &self.doubts;
         doubts.calls.fetch_add(1, Ordering::SeqCst);
-        // A node hears of a new routing without asking.
+        // Only a client has to ask: a node learns new routing by itself.
         if matches!(self.routes, Routes::Asked(_)) && !doubts.is_asking.swap(true, Ordering::SeqCst) {
             let me = self.me.clone();
             self.carrier.runtime.spawn(async move {

@@ -1,5 +1,5 @@
-//! The first attempt of a call, polled in place by its caller. Most calls need no other one: what it takes to wait longer, or to ask
-//! again, is made when it is needed.
+//! The first attempt of a call, polled in place by its caller. Most calls need no other attempt, so the state for a
+//! longer wait or a retry is made only when needed.
 
 use std::{
     sync::Arc,
@@ -30,24 +30,24 @@ pub(crate) struct First {
     place: Place,
     epoch: Epoch,
     repeat: Repeat,
-    /// So long it is polled in place.
+    /// The end of polling in place.
     until: Instant,
-    /// So long the node may take.
+    /// The deadline sent to the node.
     told: Instant,
-    /// So long further attempts may take.
+    /// The deadline of the whole call.
     deadline: Instant,
-    /// What came of it, if that isn't the end of the call.
+    /// The outcome of the attempt, if it doesn't end the call.
     tried: Option<Tried>,
 }
 
-/// The way to the node that is asked first.
+/// The node that the first attempt goes to, with its channel.
 pub(super) struct FirstTarget {
     channel: Arc<Channel>,
     room: CallRoom,
     member: MemberId,
     place: Place,
     epoch: Epoch,
-    /// Others would do as well.
+    /// Whether other members could answer too.
     others: bool,
 }
 
@@ -62,7 +62,8 @@ impl First {
 }
 
 impl Router {
-    /// The way to another node that can be asked now. `None`: no other one is to be asked, or something would have to be waited for.
+    /// The other node that can be asked now. `None` if this node itself is to answer, or if the call would have to
+    /// wait.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
             Pick::There { member, place, epoch, others } => {
@@ -74,7 +75,7 @@ impl Router {
         }
     }
 
-    /// Asks that node; `None`: nothing is asked any more.
+    /// Sends the first attempt; `None` once the router is stopped.
     pub(super) fn begin(&self, way: FirstTarget, question: Question, timeout: Duration) -> Option<First> {
         let FirstTarget { channel, room, member, place, epoch, others } = way;
         let (chain, repeat) = (question.chain, repeat(&question.operation));
@@ -94,7 +95,7 @@ impl Router {
         Some(First { channel, call, chain, member, place, epoch, repeat, until, told, deadline, tried: None })
     }
 
-    /// The answer, if it is the outcome of the call; `None`: the call goes on, see [`await_first`](Self::await_first).
+    /// The answer, if it is the outcome of the call. `None`: the call continues in [`await_first`](Self::await_first).
     pub(super) fn poll_first(&self, first: &mut First, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
         let Some(outcome) = ready!(first.call.poll(context)) else { return Poll::Ready(None) };
         match self.tried(outcome, first.chain, first.member, first.place) {
@@ -108,7 +109,7 @@ impl Router {
         }
     }
 
-    /// What came of it, or comes of it yet.
+    /// Waits for the outcome of the first attempt.
     pub(super) async fn await_first(&self, first: Box<First>, question: &Question) -> (Tried, Option<NodeId>) {
         let First { channel, call, chain, member, place, epoch, until, told, tried, .. } = *first;
         let tried = match tried {

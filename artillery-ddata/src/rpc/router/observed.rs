@@ -1,4 +1,4 @@
-//! What a test does to calls, and writes down of them.
+//! A test's view of calls: it may disturb them, and records them.
 
 use tokio::time::Instant;
 
@@ -14,13 +14,13 @@ use crate::{
 };
 
 impl Router {
-    /// Makes a try end without an answer before it is made, if the test wants that.
+    /// Ends an attempt without an answer before it starts, if the test wants that.
     pub(super) async fn intercept(&self, question: &Question, deadline: Instant) -> Option<Tried> {
         let observer = self.observer.get().filter(|_| !question.forwarded)?;
         observer.before(question, deadline).await.then_some(Tried::Unanswered(Unknown::TimedOut))
     }
 
-    /// Takes the answer of a try away, if the test wants that.
+    /// Drops the answer of an attempt, if the test wants that.
     pub(super) async fn swallow(
         &self,
         (tried, asked): (Tried, Option<NodeId>),
@@ -36,35 +36,36 @@ impl Router {
         (tried, asked)
     }
 
-    /// Whether the process stands still.
+    /// Whether the test has paused the process.
     pub(super) fn is_paused(&self) -> bool {
         self.observer.get().is_some_and(Observer::is_paused)
     }
 
-    /// Whether a write has to wait before its first attempt, or never comes to that: then it isn't polled in place.
+    /// Whether a write's first attempt has to wait or is cancelled. Such a write isn't polled in place.
     pub(super) fn is_held_up(&self) -> bool {
         self.observer.get().is_some_and(Observer::holds_up)
     }
 
-    /// Whether the answer to a write that is polled in place is lost, and the time of the call with it.
+    /// Whether the test drops the answer to a write that is polled in place; the rest of the call's time is then lost
+    /// too.
     pub(super) fn takes_away(&self, question: impl FnOnce() -> Question, reply: &Reply) -> bool {
         self.observer.get().is_some_and(|observer| observer.takes_away(&question(), reply))
     }
 
-    /// Begins to write a call down.
+    /// Begins the record of a call.
     pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<ObservedCall> {
         Some(self.observer.get()?.begin(ask(), id))
     }
 }
 
-/// How a read ended.
+/// Records how a read ended.
 pub(super) fn noted_read(noted: Option<ObservedCall>, chain: ChainId, outcome: Result<&Reply, &Error>) {
     if let Some(noted) = noted {
         noted.end(chain, outcome, None);
     }
 }
 
-/// How a write ended, and under which id it was made.
+/// Records how a write ended, and its request id.
 pub(super) fn noted_write(noted: Option<ObservedCall>, outcome: Result<(&Reply, RequestId), &Error>) {
     let Some(noted) = noted else { return };
     match outcome {

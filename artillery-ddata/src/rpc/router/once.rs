@@ -1,4 +1,4 @@
-//! One try: somebody is picked and asked, here or there.
+//! One attempt: picks a member and asks it, in this process or over the network.
 
 use std::{pin::Pin, time::Duration};
 
@@ -17,19 +17,19 @@ use crate::{
     rpc::channel::{CallOutcome, Doubts, NotSent, Question},
 };
 
-/// A write that its head hasn't answered for so long is reason enough to ask who is head now.
+/// After this long without the head's answer to a write, the router asks whether that member is still the head.
 pub(super) const WRITE_DOUBT_AFTER: Duration = Duration::from_millis(250);
-/// A read that one member hasn't answered for so long is put to another one.
+/// After this long without an answer, a read goes to another member.
 const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
-/// The next one is given longer: they may all have much to do.
+/// The limit grows with each attempt up to this, since all members may be busy.
 const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What came of one try.
+/// The outcome of one attempt.
 pub(super) enum Tried {
     Answered(CallAnswer),
-    /// Certainly nothing: may be tried again, if that helps.
+    /// Certainly nothing was applied: the request may be retried.
     Nothing(Error),
-    /// The read or write may have been taken in.
+    /// The member may have received the request.
     Unanswered(Unknown),
 }
 
@@ -68,7 +68,7 @@ impl Router {
         };
         let channel = match reached {
             Ok(channel) => channel,
-            // A refusal may name somebody whom the routing doesn't know yet.
+            // A refusal may name a node that the routing doesn't know yet.
             Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
                 return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
             }
@@ -80,12 +80,12 @@ impl Router {
         self.tried(outcome, question.chain, member, place)
     }
 
-    /// What a caller does that has waited for its head for some time: it waits until there is another one.
+    /// What a caller does after a long wait for its head: it waits until the chain has another head.
     pub(super) fn doubts<'a>(&'a self, chain: ChainId, epoch: Epoch, member: MemberId) -> impl FnOnce() -> Doubts<'a> {
         move || Box::pin(self.deposed(chain, epoch, member))
     }
 
-    /// What came of asking a member.
+    /// Turns the outcome of one call to a member into that of an attempt.
     pub(super) fn tried(&self, outcome: CallOutcome, chain: ChainId, member: MemberId, place: Place) -> Tried {
         match outcome {
             CallOutcome::Answered(response) => match response.answer {
@@ -106,12 +106,13 @@ impl Router {
     }
 }
 
-/// Whether it is a write that may be asked for again: then its caller comes to doubt that its head is the head.
+/// Whether the request is a write that may be retried. After [`WRITE_DOUBT_AFTER`], its caller checks whether its head
+/// is still the head.
 pub(super) fn may_doubt(question: &Question) -> bool {
     repeat(&question.operation) == Repeat::Recorded
 }
 
-/// How long one member's answer is waited for where another may be asked. Who asks for changes wants to wait.
+/// How long to wait for one member if another may be asked. A watch is meant to wait, so it has no limit.
 pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
     let patience = (READ_ATTEMPT_TIMEOUT * (1 << attempts.count().min(8))).min(MAX_READ_ATTEMPT_TIMEOUT);
@@ -128,10 +129,10 @@ pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
     }
 }
 
-/// A request that waits to be handed to the chain. Boxed: few do.
+/// A request that waits to be handed to the chain. Boxed, since few requests wait.
 type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Asks the chain of this very node.
+/// Asks this node's own chain.
 async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
     let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
@@ -147,7 +148,7 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
             handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
         }
-        // It goes to no chain.
+        // No chain answers these.
         _ => {
             drop(responder);
             None

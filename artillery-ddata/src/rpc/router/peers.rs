@@ -1,4 +1,4 @@
-//! The links to others, made when somebody is asked first.
+//! Links to other nodes. Each is made when its node is asked first.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Router;
 use crate::{Error, NodeId, error::NotApplied, rpc::channel::Channel};
 
-/// A connection that isn't there yet is waited for so long before somebody else is tried, or the routing is asked for.
+/// How long to wait for a missing connection before the router asks another member, or asks for the routing.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl Peers {
 }
 
 impl Router {
-    /// The way to a node, once there is a connection; it isn't waited for as long as the call may take.
+    /// The channel to a node, once connected. It waits for at most [`CONNECT_TIMEOUT`], even if the call has more time.
     pub(super) async fn reached(&self, node: NodeId, deadline: Instant) -> Result<Arc<Channel>, Error> {
         let channel = self.channel(node)?;
         if channel.is_connected() {
@@ -53,7 +53,7 @@ impl Router {
         let routing = self.known();
         self.change_peers(|peers| {
             let Some(endpoint) = &peers.endpoint else { return Err(Error::not_applied(NotApplied::Stopped)) };
-            // Somebody else may have been first.
+            // Another caller may have added the channel meanwhile.
             if let Some(channel) = peers.channels.get(&node) {
                 return Ok(channel.clone());
             }
@@ -66,20 +66,20 @@ impl Router {
         })
     }
 
-    /// All of them as they are now.
+    /// The peers as they are now.
     pub(super) fn peers(&self) -> Arc<Peers> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One change after the other, each seen as a whole.
+    /// Applies changes one at a time; readers see each as a whole.
     pub(super) fn change_peers<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
-        // A panic leaves nothing half done: what is changed is a copy.
+        // A panic leaves nothing half done: the change is made to a copy.
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut peers = Peers::clone(&self.peers());
         let result = change(&mut peers);
         let before =
             std::mem::replace(&mut *self.peers.write().unwrap_or_else(PoisonError::into_inner), Arc::new(peers));
-        // Links may end here, when the lock is free again.
+        // Drop after the lock is released: links may end here.
         drop(before);
         result
     }

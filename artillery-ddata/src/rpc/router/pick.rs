@@ -1,4 +1,4 @@
-//! Who is asked next.
+//! Picks the member for the next attempt.
 
 use std::{
     hash::Hasher,
@@ -22,24 +22,24 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Spread {
-    /// Always the same while it is reached; another one for each client.
+    /// The same member while it is reachable. Clients differ in theirs.
     #[default]
     Sticky,
-    /// One after the other.
+    /// Each member in turn.
     RoundRobin,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// What is known from the tries of one call so far.
+/// What the attempts of one call have shown so far.
 #[derive(Default)]
 pub(super) struct Attempts {
     count: u32,
     tried: SmallVec<[NodeId; 4]>,
-    /// Whom the last refusal named.
+    /// The member that the last refusal named.
     hint: Option<MemberId>,
-    /// The last try was a busy one: the routing isn't to blame.
+    /// The last refusal was for load, so the routing isn't in doubt.
     busy: bool,
 }
 
@@ -48,12 +48,12 @@ impl Attempts {
         self.count == 0
     }
 
-    /// How many there were.
+    /// The number of failed attempts.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Notes that `asked` was of no use, and its refusal if it gave one.
+    /// Records a failed attempt at `asked`, and its refusal if there was one.
     pub(super) fn failed(&mut self, asked: Option<NodeId>, refusal: Option<Refusal>) {
         self.count += 1;
         self.tried.extend(asked);
@@ -65,7 +65,7 @@ impl Attempts {
     }
 
     pub(super) fn next_pause(&self) -> Duration {
-        // Whoever was named is asked at once, but not for ever.
+        // A refusal named the member to ask: retry there immediately, once. Stale hints must not loop.
         if self.hint.is_some() && self.count <= 1 {
             return Duration::ZERO;
         }
@@ -80,13 +80,13 @@ impl Attempts {
 pub(super) enum Pick {
     /// This node's own chain.
     Here(ChainHandle, MemberId, Place),
-    /// Another node, by the configuration of this epoch; whether others would do as well.
+    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too.
     There { member: MemberId, place: Place, epoch: Epoch, others: bool },
     /// No chain is known.
     Nobody,
 }
 
-/// In which order members are asked that would all do.
+/// The order in which equally suited members are asked.
 pub(super) struct ReadOrder {
     me: NodeId,
     spread: Spread,
@@ -100,7 +100,7 @@ impl ReadOrder {
 
     fn sort(&self, members: &mut [MemberId]) {
         match self.spread {
-            // By a hash of both: clients differ, and for each of them the order of those that stay never changes.
+            // By a hash of both ids: clients differ, and membership changes never reorder the remaining members.
             Spread::Sticky => {
                 let hash = |member: &MemberId| {
                     let mut hasher = SipHasher13::new();
@@ -129,7 +129,7 @@ impl Router {
         }
     }
 
-    /// The same by this routing.
+    /// As [`pick`](Self::pick), by the given routing.
     pub(super) fn pick_by(&self, routing: &Routing, question: &Question, attempts: &Attempts) -> Pick {
         let Some(config) = routing.chain(question.chain) else { return Pick::Nobody };
         if let Some(member) = question.only {
@@ -157,7 +157,7 @@ impl Router {
         let eventual = matches!(operation, Operation::Read { mode: ReadMode::Eventual, .. });
         let serves = |role| role == Role::Serving || (eventual && role == Role::Syncing);
         let here = self.local().map(|local| local.me);
-        // A dirty read at a member goes straight to its chain.
+        // A member's first attempt goes to its own chain, which answers dirty reads too.
         if let Some(here) = here.filter(|here| attempts.is_first() && config.role(*here).is_some_and(serves)) {
             let others = config.members.iter().any(|other| other.id != here && serves(other.role));
             return self.pick_member(config, here, others);
@@ -169,7 +169,7 @@ impl Router {
         let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
         let is_near = |member: &MemberId| Some(*member) == here || peers.is_connected(member.node);
         let others = members.len() > 1;
-        // This one isn't waited for, but the next ones that it is right for will find it connected.
+        // Connect to the preferred member without waiting: later reads will find it connected.
         if let Some(right) = members.first()
             && Some(*right) != here
             && !peers.is_connected(right.node)
@@ -179,7 +179,7 @@ impl Router {
         let best = (members.iter().find(|member| Some(**member) == here && is_new(member)))
             .or_else(|| members.iter().find(|member| is_new(member) && is_near(member)))
             .or_else(|| members.iter().find(|member| is_new(member)))
-            // All were tried: once around again.
+            // All members were tried: go round again.
             .or_else(|| members.get(attempts.tried.len() % members.len().max(1)));
         best.map_or(Pick::Nobody, |&member| self.pick_member(config, member, others))
     }

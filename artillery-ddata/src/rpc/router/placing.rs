@@ -1,4 +1,4 @@
-//! By which routing a call is made, and in which chain.
+//! Decides the routing and the chain of a call.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Router {
-    /// Waits for the cluster to be formed, since until then no key belongs anywhere.
+    /// Waits for the cluster to be formed: until then keys have no chain.
     pub(crate) async fn routing(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
         match self.known() {
             Some(routing) => Ok(routing),
@@ -22,10 +22,10 @@ impl Router {
         }
     }
 
-    /// The routing of this history, if one is named.
+    /// The routing; of `history`, if one is named.
     ///
-    /// What is known here may lag behind a recovery of which the session or watch has heard elsewhere; so it is asked for anew
-    /// before the history is refused.
+    /// The routing known here may lag behind a recovery that the session or watch has seen elsewhere. So ask for newer
+    /// routing before refusing the history.
     pub(crate) async fn routing_of(
         &self,
         history: Option<ClusterId>,
@@ -41,8 +41,8 @@ impl Router {
         if is_of(&routing) { Ok(routing) } else { Err(refused(Refusal::OtherHistory)) }
     }
 
-    /// The routing by which to ask again what was asked by `routing` in a session that had seen nothing. Such a session belongs
-    /// to no history, so only the routing here lagged behind a recovery. `None`: nothing newer is known, the session belongs to a
+    /// Newer routing for a retry in a session that had seen nothing. Such a session belongs to no history, so only the
+    /// routing used here lagged behind a recovery. `None` if no newer routing is known, the session belongs to a
     /// history by now, or no time is left.
     pub(super) fn newer(&self, session: &Session, routing: &Routing, deadline: Instant) -> Option<Arc<Routing>> {
         let newer = self.known().filter(|newer| newer.history_id() != routing.history_id())?;
@@ -55,7 +55,7 @@ pub(super) fn refused(reason: Refusal) -> Error {
     Error::refused(reason, None)
 }
 
-/// The chain that all of these keys belong to.
+/// The one chain of all these keys.
 pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'a Bytes>) -> Result<ChainId, Error> {
     let mut chain = None;
     for key in keys {
@@ -67,7 +67,7 @@ pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'
     Ok(chain.unwrap_or_default())
 }
 
-/// How far the history was certainly committed when this was said.
+/// The sequence up to which the history was committed when the reply was made.
 pub(super) fn as_of(reply: &Reply) -> Option<Sequence> {
     match reply {
         Reply::Committed(done) => Some(done.version.sequence),

@@ -1,4 +1,4 @@
-//! Reads: in which session, and once more when there is newer routing.
+//! Reads, with their sessions; retried once when there is newer routing.
 
 use std::{
     task::{Context, Poll, ready},
@@ -27,7 +27,7 @@ use crate::{
     rpc::channel::Question,
 };
 
-/// What a read is asked for with.
+/// The options of a read.
 #[derive(Clone, Debug)]
 pub(crate) struct HowToRead {
     pub(crate) mode: ReadMode,
@@ -36,7 +36,7 @@ pub(crate) struct HowToRead {
 }
 
 impl HowToRead {
-    /// The history that its session belongs to, if it is in one that has seen something.
+    /// The history id of the read's session, if the session has seen anything.
     pub(crate) fn history_id(&self) -> Option<ClusterId> {
         self.session.as_ref().and_then(Session::history_id)
     }
@@ -48,7 +48,7 @@ pub(crate) struct BegunRead {
     account: Account,
 }
 
-/// What is asked by a read that has seen nothing before.
+/// A read's request outside of sessions.
 fn outside_of_sessions(chain: ChainId, query: Query, mode: ReadMode) -> Question {
     let operation = Operation::Read { query, mode, floor: None, history: None };
     Question { chain, forwarded: false, only: None, operation }
@@ -72,7 +72,7 @@ impl Router {
         answer
     }
 
-    /// Reads in a chain, at `only` that member if one is named.
+    /// Reads in a chain; at the member `only`, if one is named.
     pub(crate) async fn read_in(
         &self,
         routing: &Routing,
@@ -100,8 +100,8 @@ impl Router {
         Ok(answer)
     }
 
-    /// Begins to read a key outside of sessions, for a caller that polls the read in place; `None`: it is to be [made](Self::read) as any
-    /// other.
+    /// Begins a read outside of sessions, for a caller that polls it in place. `None`: the caller uses
+    /// [`read`](Self::read) instead.
     pub(crate) fn begin_read(&self, key: &[u8], how: &HowToRead) -> Option<BegunRead> {
         #[cfg(feature = "testing")]
         if self.is_paused() {
@@ -112,7 +112,7 @@ impl Router {
         }
         let routing = self.known()?;
         let chain = chain_of(key, routing.chains.len() as u32);
-        // A member asks its own chain.
+        // Members ask their own chain instead.
         if self.local().is_some_and(|local| local.place(chain) != Place::Spare) {
             return None;
         }
@@ -125,7 +125,7 @@ impl Router {
         Some(BegunRead { first, account })
     }
 
-    /// The answer, if the first one is the last; `None`: the read goes on, see [`read_on`](Self::read_on).
+    /// The answer, if the first attempt gave it. `None`: the read continues in [`read_on`](Self::read_on).
     pub(crate) fn poll_read(&self, begun: &mut BegunRead, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
         let answer = ready!(self.poll_first(&mut begun.first, context));
         if let Some(answer) = &answer {
@@ -134,7 +134,7 @@ impl Router {
         Poll::Ready(answer)
     }
 
-    /// Goes on with a read of `query`.
+    /// Continues a read after its first attempt.
     pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<CallAnswer, Error> {
         let BegunRead { first, mut account } = begun;
         let (chain, deadline) = (first.chain(), first.deadline());
@@ -143,7 +143,7 @@ impl Router {
         self.answered(&mut account, chain, mode, answer)
     }
 
-    /// What a read came to, for its caller.
+    /// Records the outcome of a read and turns it into the caller's result.
     fn answered(
         &self,
         account: &mut Account,
@@ -156,8 +156,8 @@ impl Router {
         answer.map_err(|error| self.unserved(chain, mode, error))
     }
 
-    /// Why a read was not served. A member without a lease asks members that have one. If it found none of those, the caller is told
-    /// that the lease is missing: this explains more than a time-out does.
+    /// The error of an unserved read. A member without a lease asks members that have one. If none was found, the error
+    /// says that the lease is missing: this explains more than a time-out does.
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
             matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });

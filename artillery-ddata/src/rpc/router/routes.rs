@@ -1,4 +1,4 @@
-//! Which chains there are and where their members are: told by the own node, or asked for.
+//! The routing: which chains exist and where their members are. A node knows it; a client asks for it.
 
 use std::{
     sync::{
@@ -35,30 +35,31 @@ use crate::{
     },
 };
 
-/// How long one node may take to say what it knows.
+/// How long one node may take to answer with its routing.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long all of them together may take.
+/// How long one refresh may take, over all nodes.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long others may take longer than the first that says what it knows.
+/// After the first answer, the others are awaited this much longer.
 const LATE_ANSWER_GRACE: Duration = Duration::from_millis(20);
-/// So many nodes that there is no connection to are asked beside those that there is one to.
+/// How many unconnected nodes are asked beside the connected ones.
 const MAX_UNCONNECTED: usize = 4;
 
-/// Where a router has its routing from.
+/// The source of a router's routing.
 pub(crate) enum Routes {
-    /// Inside a node, which learns it by itself.
+    /// A node, which learns it by itself.
     Node(Arc<Local>),
-    /// Beside the cluster: some node is asked.
+    /// A client, which asks nodes.
     Asked(LearnedRoutes),
 }
 
 pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
-    /// One question at a time, whose answer serves all that waited for it; how many there were.
+    /// Held while asking: one request at a time, whose answer serves all callers that waited for it. `asked` counts the
+    /// requests.
     asking: Mutex<()>,
     asked: AtomicU64,
-    /// Somebody asks for whom nobody may wait.
+    /// A background refresh runs; its caller may have timed out.
     under_way: AtomicBool,
 }
 
@@ -101,7 +102,7 @@ impl Routes {
         }
     }
 
-    /// Waits until the routing is such; for ever, if it never is.
+    /// Waits until the routing satisfies `is_such`; for ever, if it never does.
     pub(super) async fn wait_for(&self, is_such: impl Fn(&Routing) -> bool) {
         let known = match self {
             Self::Node(local) => local.routing().wait_for(|known| known.as_deref().is_some_and(&is_such)).await.is_ok(),
@@ -129,8 +130,8 @@ impl Routes {
 }
 
 impl Router {
-    /// Asks for the routing, if it has to be asked for; whatever comes of it. When the caller has no more time the
-    /// question goes on, for the calls that follow: a client whose calls all end early would never learn anything.
+    /// A client asks for the routing; errors are ignored. The refresh goes on when its caller runs out of time:
+    /// otherwise a client whose calls all end early would never learn newer routing.
     pub(super) async fn refresh_routing(&self, deadline: Instant) {
         let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };
         let until = deadline.min(Instant::now() + ASK_TIMEOUT);
@@ -160,7 +161,7 @@ impl Router {
         let before = asked.asked.load(Ordering::Relaxed);
         let _turn = asked.asking.lock().await;
         let now = asked.known.borrow().clone();
-        // Somebody else has asked since, and has heard what there is to hear.
+        // Another caller has asked since this call began: its answer is as new.
         if asked.asked.load(Ordering::Relaxed) > before {
             return Ok(now);
         }
@@ -173,8 +174,9 @@ impl Router {
         Ok(self.on_routing(asked, routing))
     }
 
-    /// Asks all nodes that are connected, of whom some may be gone and some may lag behind, and some that aren't: whoever
-    /// only writes is connected to the head alone. The newest of what is heard soon after the first answer.
+    /// Asks all connected nodes, and some unconnected ones. Connected nodes may be dead or lag behind, and a client
+    /// that only writes is connected to the head alone. Returns the newest routing that arrives soon after the first
+    /// answer.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
         let mut asked = JoinSet::new();
         let peers = self.peers();
@@ -211,7 +213,7 @@ impl Router {
         None
     }
 
-    /// Takes in what is newer, and lets go of nodes that are gone.
+    /// Merges in newer routing, and drops the channels of nodes that have left.
     fn on_routing(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
             let merged = known.merged(new);
@@ -240,7 +242,7 @@ impl Router {
         }
     }
 
-    /// Asks exactly this node, once.
+    /// Asks exactly this node, without retry.
     pub(crate) async fn ask_node(
         &self,
         node: NodeId,
@@ -257,7 +259,7 @@ impl Router {
         }
     }
 
-    /// Has a node do what an operator wants.
+    /// Sends an operator's command to a node.
     pub(crate) async fn arrange(
         &self,
         node: NodeId,
@@ -284,7 +286,7 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     }
 }
 
-/// Asks for the routing on a connection of its own; `None`: the cluster isn't formed yet.
+/// Asks for the routing over `connection`; `None` if the cluster isn't formed yet.
 pub(crate) async fn ask_on(
     connection: &Connection,
     until: Instant,
@@ -293,11 +295,11 @@ pub(crate) async fn ask_on(
     let operation = if anyway { Operation::RoutingAnyway } else { Operation::Routing };
     match ask_once(connection, operation, until).await? {
         ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
-        _ => Err(ConnectError::Malformed("another answer than asked for".to_owned())),
+        _ => Err(ConnectError::Malformed("the answer doesn't match the request".to_owned())),
     }
 }
 
-/// Asks one thing, on a stream of its own.
+/// Sends one request on a stream of its own.
 pub(crate) async fn ask_once(
     connection: &Connection,
     operation: Operation,

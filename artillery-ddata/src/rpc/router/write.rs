@@ -1,4 +1,4 @@
-//! Writes: under which request id, in which session.
+//! Writes, with their request ids and sessions.
 
 use std::{
     sync::{
@@ -29,21 +29,21 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// What a write is asked for with.
+/// The options of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct HowToWrite {
     pub(crate) timeout: Duration,
     pub(crate) session: Option<Session>,
-    /// `None`: a new one.
+    /// `None`: the router makes a new id.
     pub(crate) request_id: Option<RequestId>,
 }
 
-/// A write, and where it belongs.
+/// A write and its destination.
 #[derive(Clone)]
 struct PlacedWrite {
     cluster: ClusterId,
     chain: ChainId,
-    /// The history in which alone it is to be applied, if there is one.
+    /// If set, the write may be applied in this history only.
     history: Option<ClusterId>,
     write: Write,
 }
@@ -66,7 +66,7 @@ pub(crate) struct BegunWrite {
     placed: PlacedWrite,
     numbered: Numbered,
     account: Account,
-    /// A test has taken its answer away.
+    /// A test has dropped the answer.
     #[cfg(feature = "testing")]
     is_lost: bool,
 }
@@ -79,7 +79,7 @@ impl BegunWrite {
 }
 
 impl Router {
-    /// Writes, and says under which id.
+    /// Writes; returns the answer and the request id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
         let mut account = self.account_of_write(&write, how.request_id);
         let outcome = self.write_once(write, how).await;
@@ -87,8 +87,8 @@ impl Router {
         outcome
     }
 
-    /// Begins to write under a new id and outside of sessions, for a caller that polls the write in place. Gives back what is to be
-    /// [written](Self::write) as any other.
+    /// Begins a write under a new id, outside of sessions, for a caller that polls it in place. Returns the write if
+    /// the caller must use [`write`](Self::write) instead.
     pub(crate) fn begin_write(&self, write: Write, how: &HowToWrite) -> Result<BegunWrite, Write> {
         let is_in_session = how.session.is_some() || how.request_id.is_some();
         if is_in_session || !self.carrier.keeps_time() || self.check(&write).is_err() {
@@ -96,13 +96,13 @@ impl Router {
         }
         let Some(routing) = self.known() else { return Err(write) };
         let Ok(chain) = one_chain(&routing, write.keys()) else { return Err(write) };
-        // A head asks its own chain.
+        // A head uses its own chain instead.
         if self.local().is_some_and(|local| local.place(chain) == Place::Head) {
             return Err(write);
         }
         let placed = PlacedWrite { cluster: routing.cluster, chain, history: None, write };
         let mut question = placed.clone().question(None);
-        // The number is taken last. A number that no write has would count as an answered request.
+        // Take the number last: an unused number would count as an answered request.
         let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
         #[cfg(feature = "testing")]
         if self.is_held_up() {
@@ -128,7 +128,8 @@ impl Router {
         }
     }
 
-    /// The answer, if the first one is the last, and its id; `None`: the write goes on, see [`write_on`](Self::write_on).
+    /// The answer and the request id, if the first attempt gave them. `None`: the write continues in
+    /// [`write_on`](Self::write_on).
     pub(crate) fn poll_write(
         &self,
         begun: &mut BegunWrite,
@@ -148,7 +149,7 @@ impl Router {
         }))
     }
 
-    /// Goes on with a write.
+    /// Continues a write after its first attempt.
     pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(CallAnswer, RequestId), Error> {
         let BegunWrite { first, placed, numbered, mut account, .. } = begun;
         let deadline = first.deadline();
@@ -169,7 +170,7 @@ impl Router {
         let new = session.filter(|session| session.history_id().is_none());
         let again = new.map(|session| (session, write.clone()));
         let outcome = self.write_in(&routing, write, &how, deadline).await;
-        // Under the same id nothing is done twice.
+        // Retrying under the same request id is safe: the write is applied once.
         let may_repeat = |error: &Error| how.request_id.is_some() || error.is_not_applied();
         if let (Err(error), Some((session, write))) = (&outcome, again)
             && may_repeat(error)
@@ -188,7 +189,7 @@ impl Router {
         deadline: Instant,
     ) -> Result<(CallAnswer, RequestId), Error> {
         let chain = one_chain(routing, write.keys())?;
-        // The node that answers may be in another history than the one that is known here (trap 58).
+        // The answering node may be in another history than this routing (trap 58).
         let history = how.session.as_ref().map(|_| routing.history_id());
         let placed = PlacedWrite { cluster: routing.cluster, chain, history, write };
         let outcome = match how.request_id {
@@ -202,7 +203,7 @@ impl Router {
         Ok((answer, id))
     }
 
-    /// Under an id that may have been used before.
+    /// Writes under an id that may have been used before.
     async fn write_under(&self, placed: PlacedWrite, id: RequestId, deadline: Instant) -> Result<CallAnswer, Error> {
         if id.cluster != placed.cluster {
             return Err(refused(Refusal::OtherHistory));
@@ -210,7 +211,7 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        // What is unanswered by now: a full session has room for the lowest.
+        // Compute the lowest unanswered number anew at each attempt: a full session has room for that request.
         let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
         let renews = |question: &mut Question, _: &RetryState| {
             if let Operation::Write { request, .. } = &mut question.operation {
@@ -227,8 +228,8 @@ impl Router {
         outcome
     }
 
-    /// Under a new id of this client's session. A session that was evicted meanwhile is replaced, as long as it is certain
-    /// that nothing was applied. The first attempt under such an id may be `begun`.
+    /// Writes under a new id of this client's session. If that session was evicted, opens another one, as long as
+    /// certainly nothing was applied. `begun`: a first attempt that is under way.
     async fn write_anew(
         &self,
         placed: PlacedWrite,
@@ -248,7 +249,7 @@ impl Router {
             let leaves = |question: &mut Question, tries: &RetryState| {
                 let leaves = !tries.is_open() && self.requests.leave(chain, session);
                 if let Operation::Write { request: Some(key), .. } = &mut question.operation {
-                    // The one that is waited for before all others is let in.
+                    // Renew the lowest unanswered number: a full session accepts that request.
                     *key = numbered.renewed();
                 }
                 left.store(leaves, Ordering::Relaxed);
@@ -276,7 +277,7 @@ impl Router {
         }
     }
 
-    /// The next number in an open session with room.
+    /// The next number, if a session is open and has room now.
     fn number_now(&self, chain: ChainId) -> Option<Numbered> {
         let session = self.requests.session(chain);
         let (id, place) = (*session.id.get()?, session.try_place()?);
@@ -293,7 +294,7 @@ impl Router {
             let Ok(Some(place)) = Box::pin(timeout_at(deadline, session.place())).await else {
                 return Err(refused(Refusal::Busy));
             };
-            // Meanwhile the session may have been left for another one.
+            // The session may have been replaced during the wait.
             if Arc::ptr_eq(&session, &self.requests.session(chain)) {
                 return Ok(session.begin(id, place));
             }
@@ -310,7 +311,7 @@ impl Router {
         }
     }
 
-    /// An id for a write of `key` that is to be made later, in a session of its own: it holds nothing back.
+    /// An id for a later write of `key`, in a session of its own, so that it blocks no other request.
     pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
@@ -319,7 +320,7 @@ impl Router {
         Ok(RequestId { cluster: routing.cluster, chain, session, number: 1 })
     }
 
-    /// Asks what became of a request, and settles that for ever.
+    /// Asks for the outcome of a request, and settles it for ever.
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;

@@ -1,4 +1,4 @@
-//! What was seen of a group, and what contradicts itself in it.
+//! What a test observed of a group, and the contradictions in it.
 
 use artillery_proto::control::Term;
 use std::{collections::BTreeMap, sync::Arc};
@@ -16,23 +16,23 @@ pub(super) struct Book {
     pub(super) violation: Option<String>,
     pub(super) appended: u64,
     pub(super) confirmed: u64,
-    /// Changes so far: each is unlike all others.
+    /// Changes so far: each differs from all others.
     proposed: u128,
     entries: BTreeMap<LogIndex, LogEntry>,
     configs: BTreeMap<LogIndex, Arc<Configs>>,
     leaders: BTreeMap<Term, MemberId>,
-    /// Of each life, the last entry that it was seen to have applied.
+    /// The last entry that each incarnation was seen to have applied.
     applied: BTreeMap<MemberId, LogIndex>,
     /// The last entry that was acknowledged in each term.
     acknowledged: BTreeMap<Term, LogIndex>,
-    /// What was proposed and can't stand in the log.
+    /// Changes that were proposed and can't be in the log.
     refused: Vec<ConfigChange>,
-    /// The last entry of which anybody knows that it was committed.
+    /// The last entry known to be committed.
     floor: LogIndex,
 }
 
 impl Book {
-    /// A change that makes no difference and can be told from every other.
+    /// A change without effect that differs from every other.
     pub(super) fn change(&mut self) -> ConfigChange {
         self.proposed += 1;
         let nobody = NodeId::from_bytes([0xff; 16]);
@@ -52,7 +52,7 @@ impl Book {
         self.violation.get_or_insert(what);
     }
 
-    /// Somebody has this entry.
+    /// The reader `by` has this entry.
     pub(super) fn read(&mut self, by: &str, entry: LogEntry) {
         self.floor = self.floor.max(entry.index);
         let other = self.entries.entry(entry.index).or_insert_with(|| entry.clone()).clone();
@@ -61,7 +61,7 @@ impl Book {
         }
     }
 
-    /// Looks at one node.
+    /// Checks one node.
     pub(super) fn observe(&mut self, id: MemberId, log: &dyn ConfigLog) {
         let leads = log.leads();
         let configs = log.configs();
@@ -105,7 +105,7 @@ impl Book {
         }
     }
 
-    /// A confirmation that began when `floor` was known has ended.
+    /// Records the end of a confirmation that began when `floor` was known.
     pub(super) fn confirm_done(&mut self, id: MemberId, floor: LogIndex, done: &Result<LogIndex, ConfigLogError>) {
         if let &Ok(index) = done {
             self.confirmed += 1;
@@ -116,11 +116,11 @@ impl Book {
         }
     }
 
-    /// What can only be said when all is over.
+    /// Checks that need the whole run.
     pub(super) fn close(&mut self) {
         let placed = self.entries.values().find(|entry| self.refused.contains(&entry.change));
         if let Some(entry) = placed.cloned() {
-            self.fail(format!("{entry:?} was refused, and stands in the log"));
+            self.fail(format!("{entry:?} was refused, and is in the log"));
         }
     }
 }

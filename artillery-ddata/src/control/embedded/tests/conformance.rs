@@ -1,4 +1,4 @@
-//! The suite for all logs, and what it doesn't say.
+//! The conformance suite for all logs.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use artillery_proto::control::{Term, conformance};
 
 use crate::control::{Bootstrap, ConfigLog};
 
-/// A healthy group, and the node of it that leads.
+/// A healthy group, and its leader.
 pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Bootstrap, Embedded, Term) {
     let (net, founding) = (Net::new(1, Guards::ALL), founding(founders));
     for n in 0..founders {
@@ -35,7 +35,7 @@ pub(super) async fn leader(net: &Net) -> (Embedded, Term) {
             let _ = timeout(Duration::from_millis(20), first.changed(seen)).await;
         }
     };
-    timeout(Duration::from_secs(60), found).await.expect("somebody leads at last")
+    timeout(Duration::from_secs(60), found).await.expect("no node leads")
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +51,7 @@ async fn three_nodes_conform() {
     let last = log.configs().applied();
     for (founder, other) in net.logs() {
         let mut stream = other.follow(last);
-        assert_eq!(stream.next_entry().await.unwrap().unwrap().index, last, "{} has it too", founder.name);
+        assert_eq!(stream.next_entry().await.unwrap().unwrap().index, last, "{} has the entry too", founder.name);
         assert_eq!(other.configs(), log.configs());
     }
 }

@@ -1,4 +1,4 @@
-//! A group in rough times, those who use it, and somebody who looks after it.
+//! A group under faults, its clients, and an operator that repairs it.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ pub(super) struct Group {
     lethal: bool,
 }
 
-/// The longest time, after everything has healed, until the group has a leader that everybody follows.
+/// The longest time from healing until the group has a leader that all nodes follow.
 const BOUND: Duration = Duration::from_secs(30);
 
 impl Group {
@@ -74,7 +74,7 @@ impl Group {
         leading.into_iter().nth(pick)
     }
 
-    /// A client appends, at whoever leads or thinks so; now and then it thinks too long, or counts wrong.
+    /// A client appends at a node that leads or believes so; sometimes it waits too long, or names a wrong place.
     fn append(&self) {
         let Some((_, log)) = self.leading() else { return };
         let Some(term) = log.leads() else { return };
@@ -100,7 +100,7 @@ impl Group {
         });
     }
 
-    /// Makes lives that came known, and voters of those that are there.
+    /// Adds new incarnations to the configuration, and makes living nodes voters.
     pub(super) async fn look_after(&self) {
         let Some((_, log)) = self.leading() else { return };
         let Some(term) = log.leads() else { return };
@@ -124,7 +124,7 @@ impl Group {
         }
     }
 
-    /// Whether the group can go on without this node.
+    /// Whether the group keeps its majorities without this node.
     fn can_spare(&self, n: usize) -> bool {
         let left = |id: MemberId| id.node != node(n) && self.net.log(id).is_some();
         self.net.logs().iter().all(|(_, log)| {
@@ -155,7 +155,7 @@ impl Group {
         }
     }
 
-    /// Everything that can go wrong does, for a while.
+    /// Injects faults of every kind for a while.
     pub(super) async fn rough(&self, time: Duration) {
         let pick = |from: &[u64]| from[self.net.below(from.len() as u64) as usize];
         let weather =
@@ -198,7 +198,7 @@ impl Group {
         }
     }
 
-    /// Heals everything; how long it took until one leads whom all others follow, and who takes changes.
+    /// Heals everything. Returns the time until one leader accepts changes and all others follow it.
     pub(super) async fn recover(&self) -> Result<Duration, String> {
         self.net.heal();
         self.start_fallen().await;
@@ -249,7 +249,7 @@ impl Group {
     }
 }
 
-/// As many living nodes as may be, an odd number, those first that are voters already.
+/// The wanted voters: an odd number of living nodes, as many as allowed, present voters first.
 fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTreeSet<MemberId> {
     let mut ids: Vec<_> =
         living.iter().map(|(founder, log)| super::super::raft_id(&log.0.settings, founder.id).0).collect();
@@ -259,7 +259,7 @@ fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTree
     ids.into_iter().collect()
 }
 
-/// Reads the log for as long as the life of its node goes on.
+/// Reads the log while the node's incarnation lives.
 async fn read(by: String, log: Embedded, book: Arc<Mutex<Book>>) {
     let mut stream = log.follow(LogIndex(1));
     while let Some(entry) = stream.next_entry().await {

@@ -1,4 +1,4 @@
-//! Which entries count.
+//! Which entries take a place, and what snapshots hold.
 
 use std::sync::Arc;
 

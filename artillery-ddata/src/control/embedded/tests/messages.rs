@@ -1,4 +1,4 @@
-//! Bytes that are no message, and messages that nobody should have sent.
+//! Bytes that are no message, and messages that no node should have sent.
 
 use bytes::Bytes;
 use openraft::{LogId, Vote, raft::VoteRequest};
@@ -26,7 +26,7 @@ async fn say(log: &Embedded, from: MemberId, envelope: &Envelope) -> Result<Byte
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_is_meant_answers_and_only_whom_it_comes_from() {
+async fn messages_with_a_wrong_sender_or_addressee_are_refused() {
     let (_net, founding, log, _) = group(1, &EmbeddedSettings::default()).await;
     let me = founding.members[0].id;
     let other = super::network::founding(2).members[1].id;

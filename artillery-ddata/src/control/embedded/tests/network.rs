@@ -1,4 +1,4 @@
-//! A network in memory: delays, losses, one-way cuts, crashes and restarts, all by one seed.
+//! A network in memory: delays, losses, one-way cuts, crashes and restarts, all from one seed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,9 +21,9 @@ use crate::{
 /// What the network does to messages.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Weather {
-    /// Of a thousand messages, those that are lost.
+    /// Lost messages per thousand.
     pub(super) loss: u32,
-    /// Of a thousand messages, those that arrive twice.
+    /// Messages per thousand that arrive twice.
     pub(super) twice: u32,
     /// The longest time that a message takes, in milliseconds.
     pub(super) delay: u64,
@@ -32,19 +32,19 @@ pub(super) struct Weather {
 pub(super) struct World {
     pub(super) random: ChaCha8Rng,
     pub(super) weather: Weather,
-    /// From where to where nothing gets through.
+    /// Links (from, to) that deliver nothing.
     pub(super) cuts: BTreeSet<(NodeId, NodeId)>,
-    /// The lives that go on.
+    /// The living incarnations.
     pub(super) living: BTreeMap<NodeId, (NodeInfo, Embedded)>,
-    /// Lives of each node, so far.
+    /// The number of incarnations of each node so far.
     lives: BTreeMap<NodeId, u64>,
-    /// Messages that were sent, as a digest: the same run has the same.
+    /// A digest of all sent messages: equal runs have equal ones.
     pub(super) digest: u64,
-    /// Whether a new life gets what was meant for the old one.
+    /// Whether a new incarnation gets messages for the old one.
     any_life: bool,
 }
 
-/// Everybody's network.
+/// The network of all nodes.
 #[derive(Clone)]
 pub(super) struct Net(Arc<Mutex<World>>);
 
@@ -82,7 +82,7 @@ impl Net {
         self.world().random.random_range(0..bound)
     }
 
-    /// Begins the next life of a node.
+    /// Starts the next incarnation of a node.
     pub(super) async fn start(&self, n: usize, founding: &Bootstrap, settings: &EmbeddedSettings) -> Embedded {
         let (me, seed) = {
             let mut world = self.world();
@@ -97,7 +97,7 @@ impl Net {
         log
     }
 
-    /// Ends the present life of a node.
+    /// Ends the present incarnation of a node.
     pub(super) fn crash(&self, n: usize) {
         let gone = self.world().living.remove(&node(n));
         if let Some((_, log)) = gone {
@@ -109,14 +109,14 @@ impl Net {
         self.world().living.values().cloned().collect()
     }
 
-    /// Everything gets through from now on.
+    /// Removes all faults.
     pub(super) fn heal(&self) {
         let mut world = self.world();
         world.cuts.clear();
         world.weather = Weather { loss: 0, twice: 0, delay: 5 };
     }
 
-    /// One way of one message: false if it gets lost on it.
+    /// Carries a message one way; `false` if it is lost.
     async fn travel(&self, from: MemberId, to: MemberId) -> bool {
         let (delay, lost) = {
             let World { random, weather, .. } = &mut *self.world();
@@ -138,7 +138,7 @@ impl Net {
         }
         let answer = match self.log(to) {
             Some(log) => log.serve(from, message).await,
-            None => Err(CallError::Unreachable("nobody is there".into())),
+            None => Err(CallError::Unreachable("no node is there".into())),
         };
         self.travel(to, from).await.then_some(answer)
     }
@@ -164,7 +164,7 @@ impl LogTransport for Wire {
         let mut tx = Some(tx);
         for _ in 0..times {
             let (net, message, tx) = (net.clone(), message.clone(), tx.take());
-            // What was sent arrives, also when nobody waits for an answer any more.
+            // A sent message arrives even if no caller waits for an answer any more.
             tokio::spawn(async move {
                 if let (Some(answer), Some(tx)) = (net.deliver(from, to, message).await, tx) {
                     let _ = tx.send(answer);

@@ -1,4 +1,4 @@
-//! One of three begins the log anew, and whoever it has left behind learns of it.
+//! One of three nodes begins the log anew, and the nodes left behind learn of it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Nothing gets from or to this node.
+/// Cuts this node off from all others.
 fn part(net: &Net, founding: &Bootstrap, n: usize) {
     let mut world = net.world();
     for other in founding.members.iter().map(|member| member.id.node).filter(|&other| other != node(n)) {
@@ -27,7 +27,7 @@ fn part(net: &Net, founding: &Bootstrap, n: usize) {
     }
 }
 
-/// The first of three is cut off, and goes on alone.
+/// The first of three nodes is cut off, and continues alone.
 async fn recovered() -> (Net, Bootstrap, LogHandle, History) {
     let (net, founding, ..) = group(3, &EmbeddedSettings::default()).await;
     part(&net, &founding, 0);
@@ -53,7 +53,7 @@ async fn leads(seat: &LogHandle) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn alone_it_leads_and_decides_behind_everything_that_was() {
+async fn a_recovered_node_leads_alone_beyond_all_earlier_entries() {
     let (_net, founding, seat, history) = recovered().await;
     let me = founding.members[0].id;
     leads(&seat).await;
@@ -69,7 +69,7 @@ async fn alone_it_leads_and_decides_behind_everything_that_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_terms_are_none_of_the_old_group() {
+async fn a_recovered_log_has_newer_terms() {
     let (net, founding, ..) = group(3, &EmbeddedSettings::default()).await;
     let (log, term) = leader(&net).await;
     let me = founding.members.iter().find(|member| log.leader() == Some(member.id)).unwrap().id;
@@ -81,10 +81,10 @@ async fn its_terms_are_none_of_the_old_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_that_comes_back_learns_that_it_was_left_behind() {
+async fn a_returning_majority_learns_that_it_was_left_behind() {
     let (net, founding, seat, history) = recovered().await;
     leads(&seat).await;
-    // Meanwhile the two others go on.
+    // Meanwhile the two other nodes go on.
     let (old, term) = leader(&net).await;
     assert!(old.leads() == Some(term) && old.configs().history() != history || seat.leads() == Some(term));
     net.heal();
@@ -94,11 +94,11 @@ async fn a_majority_that_comes_back_learns_that_it_was_left_behind() {
     }
     let here = seat.histories();
     assert!(timeout(MINUTE, here.left_behind()).await.is_err());
-    assert!(seat.leads().is_some(), "and whoever went on isn't disturbed");
+    assert!(seat.leads().is_some(), "the recovered node isn't disturbed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_gets_the_recovered_log() {
+async fn a_returning_node_gets_the_recovered_log() {
     let (net, founding, seat, history) = recovered().await;
     leads(&seat).await;
     net.crash(1);

@@ -1,4 +1,4 @@
-//! Five nodes, and those that come, for the suite that cuts links.
+//! Five nodes, and joining ones, for the suite that cuts links.
 
 use artillery_proto::control::{
     Term,
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Each another order of elections and messages.
+/// Each seed gives another order of elections and messages.
 const SEEDS: std::ops::Range<u64> = 0..10;
 
 struct Five {
@@ -36,7 +36,7 @@ struct Five {
 }
 
 impl Five {
-    /// Snapshots are few entries apart, so that a node that lags behind gets one; and all entries can be read.
+    /// Snapshots are few entries apart, so that a node that lags behind gets one; all entries stay readable.
     async fn start(seed: u64) -> Self {
         let settings = EmbeddedSettings { snapshot_every: 8, ..EmbeddedSettings::default() };
         let five = Self { net: Net::new(seed, Guards::ALL), founding: founding(5), settings };

@@ -1,4 +1,4 @@
-//! Rough times by seed, healing after them, and what happens when a rule is taken out.
+//! Runs with faults by seed, the healing after them, and runs without one of the guards.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use artillery_proto::guards::{Guards, Mutant};
 
 use super::group::Group;
 
-/// What a run came to.
+/// The result of a run.
 struct Done {
-    /// Until all was well again.
+    /// The time from healing until all nodes followed one leader.
     took: Option<Duration>,
     appended: u64,
     confirmed: u64,
@@ -16,12 +16,12 @@ struct Done {
     digest: u64,
 }
 
-/// One run; what went wrong in it.
+/// One run; the error is the violation that it found.
 fn run(seed: u64, guards: Guards) -> Result<Done, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let founders = 1 + (seed % 5) as usize;
-        // Where majorities may die, nothing is promised but that nobody contradicts anybody.
+        // Where majorities may die, only consistency is promised.
         let lethal = seed % 4 == 3;
         let group = Group::new(seed, founders, founders.max(3) + (seed / 5 % 2) as usize, lethal, guards);
         for n in 0..founders {
@@ -46,7 +46,7 @@ fn sound(seed: u64) -> Done {
     run(seed, Guards::ALL).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"))
 }
 
-/// The seeds to run: `EMBEDDED_SEEDS` says how many, `EMBEDDED_FIRST` from where on.
+/// The seeds to run: `EMBEDDED_SEEDS` is their number, `EMBEDDED_FIRST` the first one.
 fn seeds() -> std::ops::Range<u64> {
     let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let first = number("EMBEDDED_FIRST", 0);
@@ -54,7 +54,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn rough_times_contradict_nothing_and_end() {
+fn faults_cause_no_contradiction_and_recovery_ends() {
     let (mut slowest, mut appended, mut confirmed, mut terms) = ((Duration::ZERO, 0), 0, 0, 0);
     for seed in seeds() {
         let done = sound(seed);
@@ -68,13 +68,13 @@ fn rough_times_contradict_nothing_and_end() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn the_same_seed_gives_the_same_run() {
     for seed in [5, 12] {
         assert_eq!(sound(seed).digest, sound(seed).digest, "seed {seed}");
     }
 }
 
-/// Whether one of so many seeds notices, and says one of these things.
+/// Asserts that one of `within` seeds fails without the guard, with one of the reasons in `because`.
 fn caught(mutant: Mutant, within: u64, because: &[&str]) {
     let notices = |seed| {
         let violation = run(seed, Guards::without(mutant)).err()?;
@@ -88,21 +88,21 @@ fn caught(mutant: Mutant, within: u64, because: &[&str]) {
 const TWO_LOGS: [&str; 4] = ["lead in term", "where others have", "other configurations", "was acknowledged before"];
 
 #[test]
-fn a_node_that_begins_the_log_again_is_caught() {
+fn initialising_again_is_caught() {
     caught(Mutant::InitialiseAgain, 50, &TWO_LOGS);
 }
 
 #[test]
-fn a_leader_that_has_not_applied_is_caught() {
+fn leading_unapplied_is_caught() {
     caught(Mutant::LeadUnapplied, 300, &["was acknowledged before"]);
 }
 
 #[test]
-fn a_confirmation_without_a_majority_is_caught() {
+fn confirming_without_a_quorum_is_caught() {
     caught(Mutant::ConfirmWithoutQuorum, 100, &["confirmed"]);
 }
 
 #[test]
-fn a_node_that_votes_as_its_former_self_is_caught() {
+fn voting_as_the_old_incarnation_is_caught() {
     caught(Mutant::KeepVote, 300, &TWO_LOGS);
 }

@@ -1,4 +1,4 @@
-//! Who keeps the log, one life after the other.
+//! Changes of the voters, through restarts.
 
 use artillery_proto::control::Term;
 use std::{collections::BTreeSet, time::Duration};
@@ -20,13 +20,13 @@ use crate::{
 };
 
 #[test]
-fn an_odd_number_of_founders_begins() {
+fn the_first_voters_are_an_odd_number() {
     let sizes = [1, 2, 3, 4, 5, 6, 9].map(|founders| first_voters(&founding(founders), 5).len());
     assert_eq!(sizes, [1, 1, 3, 3, 5, 5, 5]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_voter_is_replaced_by_its_next_life() {
+async fn each_voter_is_replaced_by_its_next_incarnation() {
     for founders in [3, 5] {
         let group = Group::new(2, founders, founders, false, Guards::ALL);
         for n in 0..founders {
@@ -35,7 +35,7 @@ async fn each_voter_is_replaced_by_its_next_life() {
         group.recover().await.unwrap();
         for n in (0..founders).chain(0..founders) {
             group.net.crash(n);
-            // The others go on without it.
+            // The other nodes go on without it.
             let change = ConfigChange::Nodes { add: vec![], remove: vec![] };
             loop {
                 let (log, term) = leader(&group.net).await;
@@ -46,7 +46,7 @@ async fn each_voter_is_replaced_by_its_next_life() {
             }
             group.recover().await.unwrap();
             let living: BTreeSet<MemberId> = group.net.logs().iter().map(|(founder, _)| founder.id).collect();
-            assert_eq!(leader(&group.net).await.0.voters(), living, "none but the lives that go on");
+            assert_eq!(leader(&group.net).await.0.voters(), living, "only living incarnations vote");
         }
         group.end().await;
         assert_eq!(group.book().violation, None);
@@ -54,7 +54,7 @@ async fn each_voter_is_replaced_by_its_next_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_founder_waits_to_be_asked() {
+async fn a_restarted_founder_waits_to_become_a_voter() {
     let group = Group::new(2, 1, 1, true, Guards::ALL);
     group.start(0).await;
     leader(&group.net).await;
@@ -66,7 +66,7 @@ async fn a_restarted_founder_waits_to_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn voters_that_make_no_sense_are_refused() {
+async fn invalid_voter_sets_are_refused() {
     let (_net, founding, log, term) = group(3, &EmbeddedSettings::default()).await;
     let ids: BTreeSet<_> = founding.members.iter().map(|founder| founder.id).collect();
     let stranger = super::network::founding(9).members[8].id;
@@ -75,7 +75,7 @@ async fn voters_that_make_no_sense_are_refused() {
         let done = log.set_voters(term, bad).await;
         assert!(matches!(done, Err(AppendError::Log(ConfigLogError::Failed(_)))), "{done:?}");
     }
-    assert_eq!(log.set_voters(term, ids.clone()).await, Ok(()), "they are already");
+    assert_eq!(log.set_voters(term, ids.clone()).await, Ok(()), "these are the voters already");
     assert_eq!(log.voters(), ids);
 }
 
@@ -102,14 +102,14 @@ async fn a_late_node_gets_a_snapshot_and_follows_from_its_window() {
         }
     }
     late.stop().await;
-    assert_eq!(late.follow(LogIndex(60)).next_entry().await, None, "it has ended");
+    assert_eq!(late.follow(LogIndex(60)).next_entry().await, None, "the log has ended");
 }
 
 #[tokio::test(start_paused = true)]
 async fn large_changes_get_through_and_larger_ones_are_refused() {
     let id = founding(9).members[8].id;
     let change = |ids| ConfigChange::Nodes { add: vec![], remove: vec![id; ids] };
-    // By the log, in messages of one entry; and as one snapshot of many parts.
+    // By the log, in messages of one entry each; and as one snapshot of many parts.
     for snapshot_every in [512, 4] {
         let settings = EmbeddedSettings { snapshot_every, ..EmbeddedSettings::default() };
         let (net, founding, log, term) = group(1, &settings).await;
@@ -127,7 +127,7 @@ async fn large_changes_get_through_and_larger_ones_are_refused() {
                 seen = late.changed(seen).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("it gets there");
+        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("the late node lags");
         assert_eq!(late.configs(), log.configs());
     }
 }
@@ -145,11 +145,11 @@ async fn a_leader_votes_itself_out_and_another_goes_on() {
     assert_eq!((next.leader(), next.voters()), (Some(heir), BTreeSet::from([heir])));
     let at = next.configs().applied().next();
     next.append(term, at, ConfigChange::Nodes { add: vec![], remove: vec![] }).await.unwrap();
-    assert_eq!(log.follow(at).next_entry().await.unwrap().unwrap().index, at, "it learns of what comes");
+    assert_eq!(log.follow(at).next_entry().await.unwrap().unwrap().index, at, "the old leader follows further entries");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_was_left_half_done_is_ended() {
+async fn a_half_done_change_of_voters_is_finished() {
     let (_net, founding, log, term) = group(5, &EmbeddedSettings::default()).await;
     let me = log.leader().unwrap();
     let all: Vec<_> = founding.members.iter().map(|founder| founder.id).collect();
@@ -164,6 +164,6 @@ async fn a_change_that_was_left_half_done_is_ended() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), whole).await.expect("one set of voters remains");
+        tokio::time::timeout(Duration::from_secs(60), whole).await.expect("two sets of voters remain");
     }
 }

@@ -1,4 +1,4 @@
-//! One call, as its caller has it.
+//! The caller's side of a call.
 
 use std::{
     future::poll_fn,
@@ -12,20 +12,20 @@ use tokio::time::Instant;
 use super::{CallOutcome, CallStage, Caller, LaneTable, NotSent};
 use crate::error::Unknown;
 
-/// One call, for its caller. Dropped, it is given up.
+/// One call, held by its caller. Dropping it gives the call up.
 pub(crate) struct LaneCall {
     pub(super) calls: Arc<LaneTable>,
-    /// `None` once it is over.
+    /// `None` once the call is over.
     pub(super) key: Option<usize>,
 }
 
 impl LaneCall {
-    /// What comes of it until its time is up; `None`: nothing so far.
+    /// Waits for the outcome until the call's time is up; then `None`.
     pub(in super::super) async fn in_time(&mut self) -> Option<CallOutcome> {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Gives it more time.
+    /// Extends the call's time.
     pub(in super::super) fn extend(&self, until: Instant) {
         let is_sooner = self.calls.with(|state| {
             let Some(call) = self.key.and_then(|key| state.calls.get_mut(key)) else { return false };
@@ -37,7 +37,7 @@ impl LaneCall {
         }
     }
 
-    /// The same for one that is polled in place.
+    /// As [`in_time`](Self::in_time), for a caller that polls in place.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<CallOutcome>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
         let polled = self.calls.with(|state| {
@@ -69,12 +69,12 @@ impl LaneCall {
         polled
     }
 
-    /// Gives it up: what is certain of it, or why nothing is.
+    /// Gives the call up; returns its outcome if that is certain, else unanswered with `reason`.
     pub(in super::super) fn give_up(mut self, reason: Unknown) -> CallOutcome {
         self.leave().unwrap_or(CallOutcome::Unanswered(reason))
     }
 
-    /// What was known of it when it was given up; `None`: nothing.
+    /// Gives the call up; returns its outcome if that is known.
     fn leave(&mut self) -> Option<CallOutcome> {
         let key = self.key.take()?;
         self.calls.with(|state| {
@@ -87,7 +87,7 @@ impl LaneCall {
                 CallStage::Queued(..) => {
                     call.give_up();
                     state.given_up += 1;
-                    // To look for each of them in the queue would take its length for each.
+                    // Remove them together: searching the queue for each would take its length each time.
                     if state.given_up * 2 > state.queue.len() {
                         state.forget_given_up();
                     }

@@ -9,7 +9,7 @@ use crate::{
     message::request::{Operation, ResponseAnswer},
 };
 
-/// A lane of two places.
+/// A lane with two slots.
 struct Desk {
     calls: Arc<LaneTable>,
     places: Arc<Semaphore>,
@@ -22,13 +22,13 @@ impl Desk {
     }
 
     fn begin(&self, after: Duration) -> LaneCall {
-        let place = self.places.clone().try_acquire_owned().expect("a place");
+        let place = self.places.clone().try_acquire_owned().expect("no slot is free");
         let question = Question { chain: ChainId(0), forwarded: false, only: None, operation: Operation::Status };
         let until = Instant::now() + after;
-        self.calls.begin(question, until, until, (place, Share::none())).expect("it is open")
+        self.calls.begin(question, until, until, (place, Share::none())).expect("the lane is closed")
     }
 
-    /// Sends all that waits; their numbers.
+    /// Sends all queued calls; returns their numbers.
     fn send(&self) -> Vec<u64> {
         let mut questions = Vec::new();
         self.calls.send(1 << 20, &self.numbers, &mut questions);
@@ -57,7 +57,7 @@ async fn an_answer_finds_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_keeps_its_place_until_it_is_answered_or_lost() {
+async fn a_sent_call_keeps_its_slot_until_answered_or_lost() {
     let desk = Desk::new();
     let (first, second) = (desk.begin(LONG), desk.begin(LONG));
     assert_eq!(desk.send(), [1, 2]);
@@ -72,7 +72,7 @@ async fn what_was_sent_keeps_its_place_until_it_is_answered_or_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_before_it_is_sent_never_is() {
+async fn a_call_given_up_in_the_queue_is_never_sent() {
     let desk = Desk::new();
     let (first, second) = (desk.begin(LONG), desk.begin(LONG));
     assert!(matches!(first.give_up(Unknown::TimedOut), CallOutcome::NotSent(NotSent::TimedOut)));
@@ -82,7 +82,7 @@ async fn what_is_given_up_before_it_is_sent_never_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_is_up_for_each_when_it_said() {
+async fn each_call_expires_at_its_own_time() {
     let desk = Desk::new();
     let (mut late, mut later) = (desk.begin(Duration::from_millis(70)), desk.begin(Duration::from_millis(30)));
     let began = Instant::now();
@@ -90,13 +90,13 @@ async fn time_is_up_for_each_when_it_said() {
     let asking = async {
         assert!(later.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 30);
-        // More time for one of them doesn't take any from the other.
+        // Extending one call leaves the other unchanged.
         later.extend(began + Duration::from_millis(100));
         assert!(late.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 70);
         assert!(later.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 100);
-        // A new one is looked at too, though no time was kept meanwhile.
+        // A new call expires too, though the timer was idle before.
         drop((late, later));
         assert!(desk.begin(Duration::from_millis(5)).in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 105);
@@ -108,7 +108,7 @@ async fn time_is_up_for_each_when_it_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_ends_what_was_sent_and_an_end_all() {
+async fn a_lost_connection_ends_sent_calls_and_a_stop_ends_all() {
     let desk = Desk::new();
     let mut sent = desk.begin(LONG);
     assert_eq!(desk.send(), [1]);
@@ -121,7 +121,7 @@ async fn a_lost_connection_ends_what_was_sent_and_an_end_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_on_a_stream_of_its_own_is_waited_for_there() {
+async fn an_answer_on_its_own_stream_reaches_its_caller() {
     let desk = Desk::new();
     let (mut wanted, unwanted) = (desk.begin(LONG), desk.begin(LONG));
     assert_eq!(desk.send(), [1, 2]);
@@ -139,7 +139,7 @@ async fn an_answer_on_a_stream_of_its_own_is_waited_for_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_gives_its_room_back_before_its_caller_looks() {
+async fn an_ended_call_frees_its_room_before_its_caller_polls() {
     let desk = Desk::new();
     let (mut first, _second) = (desk.begin(LONG), desk.begin(LONG));
     let mut waiting = std::pin::pin!(first.in_time());
@@ -152,7 +152,7 @@ async fn what_is_over_gives_its_room_back_before_its_caller_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_are_given_up_leave_the_queue_together() {
+async fn given_up_calls_leave_the_queue_together() {
     let desk = Desk { places: Arc::new(Semaphore::new(1000)), ..Desk::new() };
     let mut all: Vec<_> = (0..1000).map(|_| desk.begin(LONG)).collect();
     let kept: Vec<_> = all.drain(..).enumerate().filter_map(|(at, call)| (at % 10 == 3).then_some(call)).collect();
