@@ -1,4 +1,4 @@
-//! What operators ask of a cluster: orders to a node, and what to do when nodes are lost for good.
+//! What an operator asks of a cluster: commands to one node, and the recovery after nodes are lost for good.
 
 pub use artillery_proto::control::{
     History, NodeInfo, ParseHistoryError,

@@ -1,8 +1,8 @@
-//! For threads that know nothing of futures: the calls of [`Kv`](crate::Kv) that wait for their ends.
+//! Blocking calls, for threads without a runtime.
 //!
-//! A [`BlockingKv`] has the calls of a [`Kv`](crate::Kv) under the same names; they take the settings of the handle. A call with
-//! settings of its own, and those of a typed map, are waited for by [`BlockingKv::wait`]; the entries of scans come by an
-//! ordinary iterator.
+//! A [`BlockingKv`] has the calls of a [`Kv`](crate::Kv) under the same names, with the settings of the handle. To make
+//! a call with its own settings, or one of a typed map, pass it to [`BlockingKv::wait`]. A scan returns its entries by
+//! an ordinary iterator.
 //!
 //! ```no_run
 //! use artillery_ddata::{Map, blocking::Client};
@@ -20,9 +20,9 @@
 //! # }
 //! ```
 //!
-//! Not for asynchronous code, where waiting would hold up everything else on the thread: a call made within a runtime,
-//! its pool of blocking threads included, is refused with [`NotApplied::WithinRuntime`](crate::error::NotApplied). There,
-//! await the calls of [`Kv`](crate::Kv).
+//! Not for asynchronous code, where a blocked thread would stall all of its tasks. A call within a runtime, its pool of
+//! blocking threads included, is refused with [`NotApplied::WithinRuntime`](crate::error::NotApplied). There, await the
+//! calls of [`Kv`](crate::Kv).
 
 mod client;
 mod kv;

@@ -1,4 +1,4 @@
-//! Room in bytes: what bounds a queue whose items differ in size.
+//! Budgets in bytes: they bound queues whose items differ in size.
 
 use std::sync::Arc;
 
@@ -10,34 +10,35 @@ use crate::{
     store::Held,
 };
 
-/// Bytes are counted in so many at a time.
+/// Budgets count bytes in units of this size.
 pub(crate) const UNIT: usize = 1 << 10;
-/// And what is under way in so many.
+/// The unit of a [fine](Budget::fine) budget, in bytes.
 const FINE_UNIT: usize = 64;
 
-/// What an item takes beside its keys and values, and each of many things in it.
+/// Bytes that an item in a queue takes beside its keys and values.
 const OVERHEAD: usize = 256;
+/// Bytes that each entry of an item (a key, record or step) takes beside its own.
 const ENTRY: usize = 64;
-/// What a request takes on its stream beside them.
+/// Bytes that a request takes on its stream beside its keys and values.
 const HEADER: usize = 64;
 
-/// So many bytes, to be shared by what is in a queue or under way. An item larger than all of it takes all of it.
-/// Clones are the same budget.
+/// A number of bytes that the items of a queue share. An item larger than the budget takes all of it. Clones are the
+/// same budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     room: Arc<Semaphore>,
     unit: usize,
     units: u32,
-    /// What it is a part of.
+    /// The larger budget that this one is a part of.
     whole: Option<Arc<Budget>>,
 }
 
-/// A part of a budget, given back when it is dropped.
+/// Bytes taken from a budget. Dropping the share returns them.
 #[derive(Debug)]
-#[must_use = "dropped, it is given back"]
+#[must_use = "a share returns its bytes when it is dropped"]
 pub(crate) struct Share {
     own: Option<OwnedSemaphorePermit>,
-    /// Of what the budget is a part of.
+    /// Taken from the larger budget that the share's budget is a part of.
     whole: Option<OwnedSemaphorePermit>,
 }
 
@@ -46,7 +47,7 @@ impl Budget {
         Self::in_units(bytes, UNIT)
     }
 
-    /// For many small items, each of which is to count as little more than it takes.
+    /// A budget with a small unit, for many small items: rounding must not multiply what they count for.
     pub(crate) fn fine(bytes: usize) -> Self {
         Self::in_units(bytes, FINE_UNIT)
     }
@@ -57,7 +58,7 @@ impl Budget {
         Self { room: Arc::new(Semaphore::new(units)), unit, units: units as u32, whole: None }
     }
 
-    /// A budget of so many bytes, of which this one is to have room for as many.
+    /// A budget of so many bytes that is a part of this one: what it takes is taken here too.
     pub(crate) fn part(&self, bytes: usize) -> Self {
         Self { whole: Some(Arc::new(self.clone())), ..Self::new(bytes) }
     }
@@ -66,14 +67,15 @@ impl Budget {
         u32::try_from(bytes.div_ceil(self.unit)).unwrap_or(u32::MAX).clamp(1, self.units)
     }
 
-    /// An item larger than this part takes no more of the whole than this part is: one alone doesn't stand in the way of all others.
+    /// The units of `whole` that an item takes. An item larger than this part takes no more than this part's size, so
+    /// that a single item doesn't block all other parts.
     fn of_whole(&self, whole: &Self, bytes: usize) -> u32 {
         self.units(bytes).min(whole.units)
     }
 
     /// Waits for room, in the order of the calls. May be cancelled.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
-        // Its own first: what waits there stands in the way of no other part.
+        // Take from this part first: an item that waits for its own part blocks no other part.
         let Share { own, .. } = self.reserve(bytes).await;
         let whole = match &self.whole {
             Some(whole) => whole.room.clone().acquire_many_owned(self.of_whole(whole, bytes)).await.ok(),
@@ -82,20 +84,21 @@ impl Budget {
         Share { own, whole }
     }
 
-    /// Waits for room in this budget alone: what it is a part of needs room only once the share [is filled](Self::try_fill).
+    /// Waits for room in this budget alone. The larger budget needs room only when the share
+    /// [is filled](Self::try_fill).
     pub(crate) async fn reserve(&self, bytes: usize) -> Share {
-        // It is never closed.
+        // `ok`: the semaphore is never closed.
         Share { own: self.room.clone().acquire_many_owned(self.units(bytes)).await.ok(), whole: None }
     }
 
-    /// Takes room for so many bytes, if there is some now.
+    /// Takes room for so many bytes, if there is enough now.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
         let own = self.room.clone().try_acquire_many_owned(self.units(bytes)).ok()?;
         let mut share = Share { own: Some(own), whole: None };
         self.try_fill(&mut share, bytes).then_some(share)
     }
 
-    /// Waits for room as [`reserve`](Self::reserve) does, and for one unit of what this is a part of.
+    /// Waits for room as [`reserve`](Self::reserve) does, and for one unit of the larger budget.
     pub(crate) async fn reserve_with_unit(&self, bytes: usize) -> Share {
         let Share { own, .. } = self.reserve(bytes).await;
         let whole = match &self.whole {
@@ -105,8 +108,8 @@ impl Budget {
         Share { own, whole }
     }
 
-    /// Whether there is room for so many bytes, with what was reserved for them. What was reserved beyond them is given back, and
-    /// nothing else is taken where there is no room.
+    /// Resizes a reserved share to so many bytes, here and in the larger budget, and returns surplus bytes. `false`:
+    /// there isn't room for all of them, and the share is as it was.
     pub(crate) fn try_fill(&self, share: &mut Share, bytes: usize) -> bool {
         let more = |room: &Arc<Semaphore>, held: &Option<OwnedSemaphorePermit>, units: u32| {
             let held = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u32;
@@ -137,7 +140,7 @@ impl Budget {
         (self.units as usize).saturating_sub(self.room.available_permits()) * self.unit
     }
 
-    /// Bytes that nobody has taken.
+    /// Bytes that are left.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
         self.room.available_permits() * self.unit
@@ -145,7 +148,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Of no budget.
+    /// A share of no budget.
     pub(crate) const fn none() -> Self {
         Self { own: None, whole: None }
     }
@@ -154,7 +157,7 @@ impl Share {
         self.own.is_none()
     }
 
-    /// Gives back what is beyond `bytes`, of a budget that isn't [fine](Budget::fine).
+    /// Returns all but `bytes` to the budget, which must not be a [fine](Budget::fine) one.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         self.keep(u32::try_from(bytes.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX));
     }
@@ -167,7 +170,7 @@ impl Share {
     }
 }
 
-/// What an operation takes in a queue, in bytes.
+/// The bytes that an operation takes in a queue.
 pub(crate) fn of_operation(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query, .. } => of_query(query),
@@ -182,7 +185,7 @@ pub(crate) fn of_operation(operation: &Operation) -> usize {
     }
 }
 
-/// What a request takes on its stream, in bytes.
+/// The bytes that a request takes on its stream.
 pub(crate) fn on_the_wire(operation: &Operation) -> usize {
     of_operation(operation) - OVERHEAD + HEADER
 }
@@ -209,7 +212,7 @@ pub(crate) fn of_write(write: &Write) -> usize {
     OVERHEAD + steps + pieces.map(|piece| piece.len()).sum::<usize>()
 }
 
-/// What a reply takes in a queue, in bytes.
+/// The bytes that a reply takes in a queue.
 pub(crate) fn of_reply(reply: &Reply) -> usize {
     let held = |held: &Held| held.value.as_ref().map_or(0, |value| value.len());
     OVERHEAD
@@ -234,8 +237,9 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
         }
 }
 
-/// Bytes of one kind of requests, or of answers, that may be under way on a connection at a time, so that what one kind
-/// leaves unread has not the whole of the connection's window: small reads, small writes and large requests are three.
+/// The bytes of one kind of requests or answers that may be sent on a connection and not received yet. The kinds are
+/// small reads, small writes and large requests. A kind that the peer doesn't read must leave the others some of the
+/// connection's window.
 pub(crate) const fn unreceived_bytes(transport: &artillery_core::config::TransportConfig) -> usize {
     transport.connection_window_bytes as usize / 4
 }
@@ -247,7 +251,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_larger_than_all_takes_all() {
+    async fn an_item_larger_than_the_budget_takes_all_of_it() {
         let budget = Budget::new(10_000);
         let small = budget.take(1).await;
         assert_eq!(budget.left(), 9 << 10);
@@ -261,27 +265,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_needed_is_given_back() {
+    async fn a_filled_share_returns_its_surplus() {
         let budget = Budget::new(100 << 10);
         let mut share = budget.reserve(64 << 10).await;
         assert!(budget.try_fill(&mut share, 3000));
         assert_eq!(budget.left(), 97 << 10);
         assert!(budget.try_fill(&mut share, 50_000), "more than was reserved, and there is room");
         assert_eq!(budget.left(), 51 << 10);
-        assert!(budget.try_fill(&mut share, 200_000) && budget.left() == 0, "what is larger than all takes all");
+        assert!(budget.try_fill(&mut share, 200_000) && budget.left() == 0, "a larger item takes all");
         drop(share);
         assert_eq!(budget.left(), 100 << 10);
     }
 
     #[tokio::test]
-    async fn a_part_takes_from_the_whole_and_leaves_some_to_others() {
+    async fn a_part_takes_from_the_whole_and_leaves_room_for_others() {
         let whole = Budget::new(100 << 10);
         let (one, other) = (whole.part(25 << 10), whole.part(25 << 10));
         let all_of_one = one.take(20 << 10).await;
-        assert!(one.try_take(10 << 10).is_none(), "its own is full");
+        assert!(one.try_take(10 << 10).is_none(), "the part is full");
         assert_eq!((one.left(), whole.left()), (5 << 10, 80 << 10));
         let mut reserved = other.reserve(10 << 10).await;
-        assert_eq!(whole.left(), 80 << 10, "what is reserved isn't there yet");
+        assert_eq!(whole.left(), 80 << 10, "a reservation takes nothing of the whole yet");
         let most = whole.take(75 << 10).await;
         assert!(!other.try_fill(&mut reserved, 6 << 10), "the whole has no room for it");
         assert!(other.try_take(5 << 10).is_some());
@@ -289,7 +293,7 @@ mod tests {
         assert!(other.try_fill(&mut reserved, 6 << 10));
         assert_eq!((other.left(), whole.left()), (19 << 10, 94 << 10));
         drop(reserved);
-        // What is larger than a part takes all of that, and no more of the whole.
+        // An item larger than a part takes all of the part, and no more of the whole.
         let large = other.take(60 << 10).await;
         assert_eq!((other.left(), whole.left()), (0, 75 << 10));
         drop(large);
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_items_count_as_what_they_take() {
+    fn small_items_of_a_fine_budget_count_for_their_size() {
         let budget = Budget::fine(64 << 10);
         let taken: Vec<_> = std::iter::from_fn(|| budget.try_take(1000)).collect();
         assert_eq!((taken.len(), budget.taken()), (64, 64 << 10));

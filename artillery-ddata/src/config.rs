@@ -1,4 +1,4 @@
-//! Settings of a node: plain data, checked as a whole.
+//! The settings of a node: plain data, checked by [`Config::validate`].
 
 use std::time::Duration;
 
@@ -8,64 +8,66 @@ pub use artillery_proto::control::{ChainSettings, InvalidChainSettings, InvalidT
 
 use crate::types::update::MAX_KEY;
 
-/// How a node finds its cluster, what it settles if it forms one, and how much memory it may take.
+/// How a node finds its cluster, what it proposes if it forms one, and how much memory it may use.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Name of the cluster; nodes of another one are refused.
+    /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub cluster: String,
     /// The node's stable name. `None`: a random one.
     pub name: Option<String>,
-    /// Form the cluster once so many nodes see each other, this one included.
+    /// The number of nodes, this one included, that must see each other before they form the cluster (3).
     pub expect: u32,
-    /// What is settled when the cluster is formed; where it exists already, what was settled then counts.
+    /// The chains that the node proposes when the cluster is formed. A cluster that is formed already keeps its own.
     pub chains: ChainSettings,
-    /// Where to look for other nodes.
+    /// How to find other nodes.
     pub discovery: DiscoveryConfig,
-    /// Sockets and streams; its `listen` and `advertise` are the node's addresses.
+    /// Sockets and streams. Its `listen` and `advertise` are the node's addresses.
     pub transport: TransportConfig,
-    /// What the node may take up.
+    /// Bounds on the memory that the node uses.
     pub limits: Limits,
-    /// On which threads the node works.
+    /// The threads that the node works on.
     pub threads: Threads,
-    /// How long a call waits unless it says otherwise.
+    /// The timeout of a call that sets none (5 s).
     pub timeout: Duration,
-    /// Whether the cluster's nodes keep a log of configurations, by which others take the place of members that are gone.
-    /// Without it the configuration is the one that the founders made, for ever. The same at all nodes of a cluster.
+    /// Whether the cluster's nodes keep a configuration log, by which spares take the place of dead members (yes).
+    /// Without it the configuration stays for ever as it was formed. Must be the same at all nodes of a cluster.
     pub failover: bool,
-    /// Leases, by which members serve strong reads alone. Settled when the cluster is formed, by the node that proposes it.
+    /// Leases, under which members serve strong reads from their own state. The node that proposes the cluster fixes
+    /// them for all nodes.
     pub lease: LeaseConfig,
-    /// A member that was not heard of for so long is taken to be gone. Settled as [`lease`](Self::lease) is.
+    /// A member unheard for so long is suspected to be dead. Fixed as [`lease`](Self::lease) is.
     pub suspect: Duration,
-    /// A member that holds up its chain for so long, though it lives, is moved out until it keeps up. Settled as
-    /// [`lease`](Self::lease) is.
+    /// A live member that stalls its chain for so long is moved out, until it keeps up. Fixed as [`lease`](Self::lease)
+    /// is.
     pub slow: Duration,
 }
 
-/// On which threads a node works.
+/// The threads that a node works on.
 ///
-/// Choose [`Own`](Self::Own) if the application's tasks may keep a thread for long, or if it uses a runtime of several threads: a
-/// wake-up of another core costs a node more than most of what it does. Choose [`Shared`](Self::Shared) if the application
-/// runs on one thread and does little but calls of this node: then a write wakes no other thread.
+/// Choose [`Own`](Self::Own) if the application's tasks may keep a thread busy for long, or if its runtime has several
+/// threads: a wake-up of another core costs a node more than most of its work. Choose [`Shared`](Self::Shared) if the
+/// application runs on one thread and does little but call this node: then a write wakes no other thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Threads {
-    /// Those of the runtime in which the node is started.
+    /// The threads of the runtime in which the node is started.
     Shared,
-    /// Threads of its own: one for its sockets and all that goes over them, and so many for its chains, 256 at most. With 0 the
-    /// chains share the first one, which is best where a node has one or two cores.
+    /// Threads of its own: one for its sockets and all traffic over them, and others for its chains.
     Own {
-        /// More than there are chains are not used.
+        /// The number of threads for chains, at most 256; more than there are chains are not used. With 0 the chains
+        /// share the thread of the sockets, which is best where a node has one or two cores.
         chains: usize,
     },
 }
 
-/// A node with fewer cores has no thread apart for its chains.
+/// On a machine with fewer cores, a node's chains share the thread of its sockets by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
 
 impl Default for Threads {
-    /// Threads of its own, as this machine's cores allow: with four or more, all but one of them for chains.
+    /// [`Own`](Self::Own) threads, by this machine's cores: with four or more cores, all but one are for chains; with
+    /// fewer, none is.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let chains = if cores < CORES_FOR_CHAINS { 0 } else { (cores - 1).min(MAX_CHAIN_THREADS) };
@@ -73,49 +75,52 @@ impl Default for Threads {
     }
 }
 
-/// How leases run.
+/// The times of leases.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LeaseConfig {
-    /// How long each is; it is renewed four times in that time. A member that is gone is missed so long.
+    /// How long a lease runs; a node renews it four times in that time. A dead member is removed only when its lease is
+    /// certainly out.
     pub duration: Duration,
-    /// By how much the clocks of two nodes may differ in rate, in millionths.
+    /// The largest difference between the rates of two nodes' clocks, in millionths.
     pub drift_ppm: u32,
 }
 
-/// Where to look for other nodes.
+/// How to find other nodes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DiscoveryConfig {
-    /// Whether to announce this node by multicast DNS and to look for others so.
+    /// Whether to announce this node by multicast DNS, and to find others by it.
     pub mdns: bool,
-    /// The network interface for it, by name. `None`: loopback if the node listens there, otherwise all.
+    /// The network interface for multicast DNS, by name. `None`: loopback if the node listens there, otherwise all.
     pub interface: Option<String>,
-    /// The UDP port of multicast DNS. Another than 5353 keeps to itself, which tests want.
+    /// The UDP port of multicast DNS. `None`: 5353. Another port separates a test from other programs.
     pub mdns_port: Option<u16>,
-    /// Addresses or host names with ports, looked up at every dial.
+    /// Addresses or host names of nodes, each with its port. Host names are resolved at every dial.
     pub seeds: Vec<String>,
 }
 
-/// Bounds, in bytes.
+/// Bounds on a node's memory, in bytes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Updates above the watermark that a head takes in; past it, writers wait until their deadline.
+    /// Updates above the watermark that a head accepts (64 MiB). Past it, writers wait until their deadline.
     pub window_bytes: usize,
-    /// Committed updates kept for members that lost some.
+    /// Committed updates that are kept for members that missed some (256 MiB).
     pub backlog_bytes: usize,
-    /// The largest value, inclusive.
+    /// The largest value, inclusive (64 MiB).
     pub max_value_bytes: usize,
-    /// Each queue of requests and answers: of a chain, reads, small writes and large writes that wait for it, and watches that wait for
-    /// changes; of the connections of all clients together, and once more of those of all nodes, reads until they are answered,
-    /// watches, writes that are handed on or wait in line, large requests, and answers to reads and to writes that wait to be sent: of each of them one
-    /// connection may have a quarter. Past it, callers wait until their deadline, or are told [`Busy`](crate::Refusal::Busy). What is
-    /// larger than a queue, or a connection's part, has that to itself.
+    /// Each queue of requests and answers (64 MiB). Past it, callers wait until their deadline, or get
+    /// [`Busy`](crate::Refusal::Busy). An item larger than a queue, or than a connection's share, has that to itself.
+    ///
+    /// A chain has a queue for each of: reads, small writes, large writes, and watches that wait for changes. The
+    /// connections of all clients together have a queue for each of: reads that aren't answered yet, watches, forwarded
+    /// writes, writes that wait in line, large requests, answers to reads that wait to be sent, and answers to writes
+    /// that do. The connections of all nodes have the same queues once more. One connection may have a quarter of each.
     pub queue_bytes: usize,
-    /// Client sessions and the records by which their retries are known, of each chain: past it the session that was used
-    /// the longest time ago is evicted, and its retries are told so. A session may have a quarter of it. The same at all
-    /// nodes of a cluster.
+    /// The client sessions of each chain, with the records by which retries are recognized (16 MiB). Past it, the least
+    /// recently used session is evicted, and its retries are told so. One session may have a quarter. Must be the same
+    /// at all nodes of a cluster.
     pub sessions_bytes: usize,
 }
 
@@ -146,24 +151,25 @@ impl Default for Config {
     }
 }
 
-/// A setting that makes no sense.
+/// A setting that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigProblem {
-    /// The path of the setting, as `limits.window_bytes`.
+    /// The path of the setting, such as `limits.window_bytes`.
     pub field: String,
     /// What is wrong with it.
     pub problem: String,
 }
 
-/// The most nodes that a cluster can be made to wait for.
+/// The most nodes that a formation can wait for.
 const MAX_EXPECT: u32 = 1000;
 
-/// Room for some sessions, and in a quarter of it for some records with the values that they took away.
+/// Room for some sessions; a quarter of it, one session's share, has room for some records with the values that
+/// get-and-delete took.
 const MIN_SESSIONS: usize = 64 << 10;
 
 impl Config {
-    /// The times that a cluster goes by if this node proposes it.
+    /// The times of the cluster, if this node proposes it.
     pub(crate) fn timing(&self) -> Timing {
         let LeaseConfig { duration, drift_ppm } = self.lease;
         Timing { lease: duration, drift_ppm, suspect: self.suspect, slow: self.slow }
@@ -172,7 +178,7 @@ impl Config {
     /// Checks every setting.
     ///
     /// # Errors
-    /// All problems, each with its field.
+    /// All problems, each with its setting.
     pub fn validate(&self) -> Result<(), Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         let mut problem =
@@ -220,8 +226,8 @@ impl Config {
     }
 }
 
-/// Room for the header of a frame that carries values as large as the largest one together: of an answer to thousands of keys, or to a
-/// script of as many steps.
+/// Room for a frame's header, beside values that together are as long as the largest value: enough for the answer to
+/// thousands of keys, or to a script of as many steps.
 const FRAME_OVERHEAD: usize = 256 << 10;
 
 #[cfg(test)]
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_has_its_field() {
+    fn each_problem_names_its_setting() {
         let mut config = Config { cluster: String::new(), expect: 0, timeout: Duration::ZERO, ..Config::default() };
         config.chains.min_members = 9;
         config.transport.max_udp_payload = 1;

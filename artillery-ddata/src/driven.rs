@@ -12,7 +12,7 @@ use tokio::{
     sync::oneshot,
 };
 
-/// After the last clone is dropped, its tasks have this long for their last messages to peers.
+/// The time that tasks have for their last messages to peers, once the last clone of their [`Driven`] is dropped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
 
 /// A runtime that one thread drives until the last clone is dropped. It ends on that thread, so the last clone may be
@@ -26,8 +26,8 @@ pub(crate) struct Driven {
 impl Driven {
     /// Starts the thread, under this name.
     ///
-    /// The runtime is made on the new thread. If it were made here and no thread could be started, it would be dropped
-    /// here, and dropping a runtime within another one panics.
+    /// The new thread builds the runtime. If the caller built it and no thread could be started, the caller would drop
+    /// it, and dropping a runtime within another one panics.
     pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (until_dropped, dropped) = oneshot::channel::<()>();
         let (made, runtime) = mpsc::sync_channel(1);
@@ -38,7 +38,7 @@ impl Driven {
             };
             if made.send(Ok(runtime.handle().clone())).is_ok() {
                 runtime.block_on(async {
-                    // The sender sends nothing; it is only dropped.
+                    // Nothing is ever sent: this returns when the last clone drops its sender.
                     let _ = dropped.await;
                     tokio::time::sleep(SHUTDOWN_GRACE).await;
                 });

@@ -1,4 +1,4 @@
-//! What can go wrong with a call, by the state that it leaves behind: the reasons in an [`Error`](crate::Error).
+//! Why calls, connections and identities fail: the reasons in an [`Error`](crate::Error) and in the errors of builders.
 
 pub(crate) mod kinds;
 

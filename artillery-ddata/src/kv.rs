@@ -1,4 +1,4 @@
-//! Keys and values as bytes: what the calls of a [`Kv`](crate::Kv) are, and what comes of them.
+//! Keys and values as bytes: the calls of a [`Kv`](crate::Kv), and their results.
 
 pub(crate) mod batch;
 mod fetched;
@@ -32,5 +32,5 @@ pub use script::Group;
 pub use watch::{Change, Watch};
 pub use write::WriteCall;
 
-/// A call under way. It owns what it needs, so it may be spawned.
+/// A call under way. It borrows nothing, so it may be spawned.
 pub type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -1,15 +1,20 @@
-//! Strongly consistent, replicated data inside your program: CRAQ (chain replication with apportioned queries; Terrace
-//! & Freedman, USENIX ATC 2009), embeddable.
+//! A strongly consistent, replicated key-value store that runs inside your program. It implements CRAQ (chain
+//! replication with apportioned queries; Terrace & Freedman, USENIX ATC 2009).
+//!
+//! It is for state that several processes share, that they must never read stale, and that must survive the loss of
+//! machines. It is no database on disk: values live in memory, for as long as one serving member does. It has no query
+//! language, and no batch goes over several chains. It trusts its own nodes: a secret or certificates keep outsiders
+//! out, but a member that lies is not tolerated.
 //!
 //! Nodes find each other, form a chain, and keep every committed value on each of its members. Writes enter at the
-//! *head*, pass the members in order, and are committed by the *tail*. Any member serves linearizable reads: at once from
-//! its own memory while the newest version of a key is known to be committed (*clean*), and after one short question
-//! to the tail while it isn't (*dirty*).
+//! *head*, pass the members in order, and are committed by the *tail*. Any member serves linearizable reads. While the
+//! newest version of a key is known to be committed (the key is *clean*), the member answers at once, from its own
+//! memory. While it isn't (the key is *dirty*), the member first sends one short query to the tail.
 //!
 //! # From nothing to a running chain
 //!
-//! A node needs the name of its cluster and a secret that only its members know. With `expect(1)` it founds a chain of
-//! one:
+//! A node needs the name of its cluster and a secret that only its members know. With `expect(1)` it forms a cluster by
+//! itself, with a chain of one member:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,10 +24,10 @@
 //!     .cluster("shop")
 //!     .secret("sixteen bytes or more") // shorter ones are refused
 //!     .expect(1)
-//!     .mdns(false) // there is nobody to look for
+//!     .mdns(false) // there are no other nodes to look for
 //!     .start()
 //!     .await?;
-//! node.ready().await?; // it may serve now, or this says why it never will
+//! node.ready().await?; // the node can answer reads now; an error says why it never will
 //!
 //! let kv = node.kv();
 //! let put = kv.put("greeting", "hello").await?; // returns once the tail has committed it
@@ -34,34 +39,35 @@
 //! # }
 //! ```
 //!
-//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`: once three nodes with
-//! this name and secret see each other (by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses
-//! where that doesn't reach), they agree on a chain, once and for all. Later nodes become spares, and serve by asking a
-//! member. To see it in one process run `cargo run --release --bin quickstart`.
+//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. Nodes find each
+//! other by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses where that doesn't reach. Once three
+//! nodes with this name and secret see each other, they form the cluster; that happens once. Later nodes become spares:
+//! they serve by asking a member, and take the place of a member that dies. `cargo run --release --bin quickstart`
+//! shows all of it in one process.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, ReadState, Version};
+//! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, kv::ReadState};
 //! let secret = std::env::var("SHOP_SECRET")?;
 //! let node = Node::builder().cluster("shop").secret(secret).expect(3).listen("192.0.2.7:7400".parse()?).start().await?;
 //! node.ready().await?;
 //! let kv = node.kv();
 //!
-//! // Change a key only if nobody else did meanwhile. `?` takes errors; a conflict is an answer.
+//! // Change a key unless another caller changed it meanwhile. `?` takes errors; a conflict is an answer.
 //! let stock = kv.get("stock/7").await?;
 //! if let Err(conflict) = kv.compare_and_swap("stock/7", stock.version(), "41").await? {
-//!     println!("somebody was first: {:?}", conflict.current);
+//!     println!("another write was first: {:?}", conflict.current);
 //! }
 //!
-//! // The newest version here, which may not be committed yet, and says so.
+//! // The newest version at this node. It may not be committed yet; the result says so.
 //! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
 //! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
 //!
 //! // A clean key, read by a plain function: no task, no await, no allocation.
 //! match kv.get_local("stock/7") {
 //!     Ok(found) => println!("{found:?}"),
-//!     Err(NotLocal::Dirty) => println!("just being written: `get` would ask the tail"),
-//!     Err(other) => println!("not here: {other}"),
+//!     Err(NotLocal::Dirty) => println!("a write is under way: `get` would ask the tail"),
+//!     Err(other) => println!("not served here: {other}"),
 //! }
 //!
 //! // Errors say what state they leave behind.
@@ -74,23 +80,32 @@
 //! # }
 //! ```
 //!
-//! A program beside the cluster uses [`Client`], whose [`Kv`] is the same; one without a runtime uses
+//! A program that is no node uses a [`Client`], which gives the same [`Kv`]. A program without a runtime uses a
 //! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
 //!
 //! # The rooms
 //!
-//! What decides stands in `artillery-proto`, which has no socket, clock, task or thread in it, and which the simulator
-//! drives as the network does. This crate runs it: [`Node`], [`Client`], [`Kv`] and [`Map`], and [`blocking`] for plain
-//! threads. [`kv`], [`map`], [`client`] and [`node`] hold what their calls give; [`config`] the settings of a node,
-//! [`error`] the reasons in an [`Error`], [`status`] and [`metrics`] what a node says of itself, [`admin`] the orders of
-//! an operator.
+//! The handles stand at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. Each module holds the types that belong to
+//! them:
+//!
+//! - [`node`] and [`client`]: why one doesn't start, or never becomes ready.
+//! - [`kv`] and [`map`]: the calls, their results and conflicts.
+//! - [`blocking`]: the same calls for plain threads.
+//! - [`config`]: the settings of a node.
+//! - [`error`]: the reasons in an [`Error`].
+//! - [`status`] and [`metrics`]: what a node reports of itself.
+//! - [`admin`]: an operator's commands, and the recovery after a loss.
+//! - `testing` (feature `testing`): a simulated cluster for tests of your own code.
+//!
+//! The protocol itself stands in the crate `artillery-proto`. It has no socket, clock, task or thread, so the simulator
+//! runs the same state machine as the network.
 //!
 //! # What is promised, and what is not yet
 //!
-//! Strong reads and writes are linearizable, at every node. A write happens at most once however often it is tried: calls
-//! retry by themselves under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. A member that
-//! dies is removed once its lease is certainly out; clean reads at the others go on meanwhile, writes after it. With the store in
-//! memory, what was written lives as long as one serving member does.
+//! Strong reads and writes are linearizable, at every node. A write happens at most once, however often it is tried: a
+//! call retries by itself under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. A member
+//! that dies is removed once its lease is certainly out. Until then clean reads go on at the other members, and writes
+//! wait. The store is in memory: what was written lives as long as one serving member does.
 
 pub mod admin;
 pub mod blocking;

@@ -1,8 +1,8 @@
-//! Typed maps: how their keys and values become bytes, and the [`Map`](crate::Map) that does it.
+//! Typed maps: the calls of a [`Map`](crate::Map), and how its keys and values become bytes.
 //!
-//! A map is the set of keys that begin with its name and a zero byte. What follows is the key by an order-preserving
-//! codec ([`key`]), so that a scan meets the keys in their own order and leading fields are a prefix; the value is
-//! encoded by any [`ValueCodec`].
+//! A map is the set of keys that begin with its name and a zero byte. The entry's key follows, encoded by an
+//! order-preserving codec ([`key`]). So a scan shows entries in the order of their keys, and the leading fields of a
+//! key are a prefix. The value is encoded by a [`ValueCodec`].
 
 mod calls;
 mod error;

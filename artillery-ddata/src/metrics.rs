@@ -1,4 +1,4 @@
-//! What a node counts and measures, as plain values: whoever shows them decides how (docs/adr/0022-metrics.md).
+//! The metrics of a node, as plain values. The application decides how to export them (docs/adr/0022-metrics.md).
 //!
 //! ```no_run
 //! # async fn example(node: artillery_ddata::Node) {
@@ -17,84 +17,85 @@ use artillery_core::transport::Counters;
 pub(crate) use self::tally::{OperationTimer, Tally};
 use crate::status::NodeStatus;
 
-/// A reading of everything that a node counts and measures. Counters begin at 0 with the node, and are read one by one.
+/// A reading of all metrics of a node. Counters begin at 0 with the node. They are read one by one, so they may differ
+/// by operations that end meanwhile.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeMetrics {
-    /// How it stands.
+    /// The node's status.
     pub status: NodeStatus,
-    /// What callers asked of this node, one of each kind: by handles in this process and by clients. What another node
-    /// handed on is counted there. A local clean read is counted nowhere here but in
+    /// Operations that callers asked of this node, by handles in its process or by clients: one entry for each kind. A
+    /// forwarded operation is counted only at the node that forwarded it. A local clean read is counted only in
     /// [`ReadsStatus::local_clean`](crate::status::ReadsStatus::local_clean): a second counter would double its cost.
     pub operations: Vec<OperationMetrics>,
     /// How many reads each answered version query served.
     pub readers_per_query: Histogram,
-    /// Why members of chains changed places, and how often, where this node decided on it.
+    /// Changes of members' places in chains that this node decided on, by reason.
     pub changes: Vec<(&'static str, u64)>,
-    /// Connections that peers dialled and that were refused, by reason.
+    /// Connections that peers dialled and this node refused, by reason.
     pub refused: Vec<(&'static str, u64)>,
-    /// What waits, in bytes.
+    /// The queues of requests and answers.
     pub queues: Vec<QueueMetrics>,
-    /// The chains that this node has been a member of.
+    /// The chains of which this node is or was a member.
     pub chains: Vec<ChainMetrics>,
-    /// What went over its socket.
+    /// Traffic over the node's socket.
     pub traffic: Counters,
-    /// Bytes of updates above the watermark that a head takes in.
+    /// The bytes of updates above the watermark that a head accepts before writers wait.
     pub window_limit_bytes: u64,
-    /// Bytes of committed updates that are kept for resends.
+    /// The bytes of committed updates that are kept for resends.
     pub backlog_limit_bytes: u64,
 }
 
-/// Operations of one kind, by what came of them.
+/// Operations of one kind, by outcome.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OperationMetrics {
-    /// Which kind.
+    /// The kind.
     pub kind: OperationKind,
-    /// Served, or committed.
+    /// Reads that were served, or writes that were committed.
     pub done: u64,
-    /// The condition failed.
+    /// Writes whose condition failed.
     pub conflict: u64,
-    /// Nothing was applied, and nothing will be.
+    /// Operations that were refused: nothing was applied, and nothing will be.
     pub refused: u64,
-    /// Nobody answered in time: a write may have been applied.
+    /// Operations without an answer in time: a write may have been applied.
     pub unknown: u64,
-    /// How long they took here, in seconds, whatever came of them.
+    /// How long operations took from arrival to answer, in seconds, with any outcome.
     pub latency: Histogram,
 }
 
-/// What is asked of a node.
+/// A kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OperationKind {
-    /// One key.
+    /// A read of one key that wasn't a local clean read.
     Read,
-    /// Many keys at one cut.
+    /// A read of many keys at one point of the history.
     ReadMany,
     /// A page of a scan.
     Scan,
-    /// A question for changes, which waits for some.
+    /// A watch's query for changes, which waits for some.
     Changes,
-    /// A value for a key.
+    /// Sets a key's value.
     Put,
-    /// A key made absent.
+    /// Deletes a key.
     Delete,
-    /// A value if the version is as expected.
+    /// Sets or deletes a key's value if its version is as expected.
     CompareAndSwap,
-    /// More at the end of a value.
+    /// Appends to a value.
     Append,
-    /// A number made larger.
+    /// Adds to a number.
     Increment,
-    /// A key made absent for what it held.
+    /// Deletes a key and returns its value.
     GetDelete,
-    /// Many steps at once.
+    /// A batch or a script.
     Batch,
-    /// What became of an earlier write.
+    /// Settles the outcome of an earlier write.
     Resolve,
 }
 
 impl OperationKind {
-    /// All of them, in their order.
+    /// All kinds, in the order of their declaration.
     pub const ALL: &[Self] = &[
         Self::Read,
         Self::ReadMany,
@@ -130,32 +131,32 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// How often something measured was in which range.
+/// Counts of measured values by range.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// The upper bounds of the ranges, inclusive, but for the last range, which has none.
+    /// The upper bounds of the ranges, inclusive. The last range has no bound.
     pub bounds: Vec<f64>,
-    /// How often it was in each: one more than there are bounds.
+    /// The number of values in each range: one count more than there are bounds.
     pub counts: Vec<u64>,
-    /// The sum of all that was measured.
+    /// The sum of all values.
     pub sum: f64,
 }
 
 impl Histogram {
-    /// How often it was measured.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// Room that is taken.
+/// The size of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
-    /// Its name: see `docs/metrics.md`.
+    /// The queue's name: see `docs/metrics.md`.
     pub queue: &'static str,
-    /// Bytes taken, rounded up to 1 KiB for each item; of all chains, or of all connections.
+    /// The bytes in the queue, rounded up to 1 KiB for each item, summed over all chains or all connections.
     pub bytes: u64,
 }
 
@@ -163,14 +164,14 @@ pub struct QueueMetrics {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainMetrics {
-    /// Number of the chain.
+    /// The chain's number.
     pub chain: u32,
     /// Client sessions.
     pub sessions: u64,
-    /// Their bytes, with the records of their requests.
+    /// Bytes of the client sessions, with the records of their requests.
     pub sessions_bytes: u64,
-    /// Snapshots of scans.
+    /// Snapshots that are kept for scans.
     pub snapshots: u64,
-    /// Questions for changes that wait for some.
+    /// Queries of watches that wait for changes.
     pub watchers: u64,
 }

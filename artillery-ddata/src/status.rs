@@ -1,70 +1,71 @@
-//! What a node tells of itself; described in `docs/json.md`, and only ever added to.
+//! The status that a node reports of itself. `docs/json.md` describes its fields; fields are only ever added.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Place;
 
-/// One node, as it sees itself and its cluster.
+/// The status of one node, as that node sees itself and its cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeStatus {
     /// The node's name.
     pub node: String,
-    /// Its id in this life.
+    /// The id of its incarnation, `NODE/STORE.START`.
     pub id: String,
-    /// Where others reach it.
+    /// The address, `IP:PORT`, at which other nodes reach it.
     pub addr: String,
-    /// Name of the cluster.
+    /// The cluster's name.
     pub cluster: String,
-    /// Id of the formation it belongs to, if it belongs to one.
+    /// The cluster's id. `None`: the node belongs to no formed cluster yet.
     pub cluster_id: Option<String>,
-    /// The clusters that this one succeeds, the oldest first: an operator gave each of them up.
+    /// The ids of the clusters that this one succeeds, the oldest first: an operator gave each of them up.
     #[serde(default)]
     pub succeeds: Vec<String>,
-    /// What it is in the first chain that it serves; a spare too while it belongs to no cluster.
+    /// Its place in the first chain that it serves. A node that belongs to no cluster yet counts as a spare.
     #[serde(with = "place")]
     pub role: Place,
-    /// Whether it can answer a strong read now, itself or by asking a member.
+    /// Whether it can answer a strong read now, from its own state or by asking a member.
     pub ready: bool,
-    /// The other nodes that it knows of.
+    /// The other nodes that it knows by gossip.
     pub members: Vec<MemberStatus>,
     /// The chains of which it is a member.
     pub chains: Vec<ChainStatus>,
-    /// Reads by the way in which they were served here.
+    /// Reads that it served, by path.
     pub reads: ReadsStatus,
-    /// What went over its sockets.
+    /// Traffic over its sockets.
     pub traffic: TrafficStatus,
-    /// The log of configurations; `null` where they never change.
+    /// The configuration log. `None`: the node keeps to a fixed configuration, or belongs to no cluster yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
 }
 
-/// The log of configurations, as this node knows it.
+/// The configuration log, as this node knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LogStatus {
-    /// The last entry that the chains of this node act by.
+    /// The index of the last entry that the chains of this node act by.
     pub applied: u64,
-    /// Which history it belongs to, `GENERATION-ID`: how often the cluster was recovered after a loss, and which.
+    /// The history that the log belongs to, `GENERATION-ID`. Each recovery after a loss begins the next generation,
+    /// under a new id.
     #[serde(default)]
     pub history: String,
-    /// Name of the node that leads those who keep it, as far as is known.
+    /// The name of the log's leader, if this node knows one.
     pub leader: Option<String>,
-    /// Names of those who keep it.
+    /// The names of the nodes that keep the log.
     pub voters: Vec<String>,
-    /// Milliseconds for which this node's lease still runs; 0: it has none.
+    /// Milliseconds for which this node's lease still runs. 0: it holds none.
     pub lease_ms: u64,
-    /// This node does what its place is for, and by the leader's last word any other one may be stopped now.
+    /// Whether this node does what its place is for, and the leader last said that any one other node may be stopped.
     #[serde(default)]
     pub settled: bool,
-    /// Why it isn't settled; `null`: it is.
+    /// Why the node isn't settled. `None`: it is.
     #[serde(default)]
     pub unready: Option<String>,
-    /// No life of a node that served answers, and this one never served: what the cluster held may be lost. `ctl found` has the nodes
-    /// that are there form a new one.
+    /// No incarnation of a node that ever served answers, and this node never served: the cluster's data may be lost.
+    /// An operator can make the nodes that are left form a new cluster by `ctl found`.
     #[serde(default)]
     pub orphaned: bool,
-    /// The cluster that succeeds this one, if an operator has had one founded; `null`: none is known.
+    /// The cluster that an operator founded in the place of this one. `None`: none is known.
     #[serde(default)]
     pub successor: Option<SuccessorStatus>,
 }
@@ -73,21 +74,22 @@ pub struct LogStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuccessorStatus {
-    /// Its id.
+    /// Its cluster id.
     pub cluster_id: String,
-    /// This node gives way to it: it keeps what it holds, and serves nothing. Otherwise it goes on, and refuses the other.
+    /// Whether this node gives way to it: then it keeps its data and serves nothing. Otherwise it goes on, and refuses
+    /// members of the successor.
     pub yields: bool,
 }
 
-/// Another node, by the membership protocol: a suggestion.
+/// Another node, by gossip: a suggestion, never a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemberStatus {
     /// Its name.
     pub node: String,
-    /// Its id in this life.
+    /// The id of its incarnation, `NODE/STORE.START`.
     pub id: String,
-    /// Where it says that it can be reached.
+    /// The address that it announces.
     pub addr: String,
     /// `alive`, `suspect`, `down` or `left`.
     pub state: String,
@@ -97,95 +99,95 @@ pub struct MemberStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChainStatus {
-    /// Number of the chain.
+    /// The chain's number.
     pub chain: u32,
-    /// Number of its configuration.
+    /// The number of its configuration.
     pub epoch: u64,
-    /// `craq` or `classic`.
+    /// `craq`, or `classic`: strong reads are served by the tail alone.
     pub mode: String,
-    /// Names of the serving members, head first.
+    /// The names of the serving members, head first.
     pub members: Vec<String>,
     /// This member's role.
     #[serde(with = "place")]
     pub role: Place,
     /// Whether the epoch is open here.
     pub open: bool,
-    /// The newest version here, `EPOCH.SEQUENCE`.
+    /// The newest version at this member, `EPOCH.SEQUENCE`.
     pub last: String,
-    /// The commit watermark here.
+    /// This member's commit watermark: the highest sequence that it knows to be committed.
     pub watermark: u64,
-    /// Updates here that are not known to be committed.
+    /// Updates above the watermark.
     pub dirty_updates: u64,
-    /// Their bytes.
+    /// Bytes of the updates above the watermark.
     pub in_flight_bytes: u64,
-    /// Bytes of committed updates kept for resends.
+    /// Bytes of committed updates that are kept for resends.
     pub backlog_bytes: u64,
-    /// Milliseconds for which the lease still runs; `null`: it never ends.
+    /// Milliseconds for which the lease still runs. `None`: it never ends.
     pub lease_ms: Option<u64>,
-    /// On how many members each committed update is.
+    /// The number of members that hold every committed update.
     pub copies: u32,
     /// Reads that wait for an answer.
     pub parked_reads: u64,
     /// Writes that wait for their commit.
     pub waiting_writes: u64,
-    /// Why it stopped serving.
+    /// Why this member stopped serving for good. `None`: it hasn't.
     pub halted: Option<String>,
-    /// Name of the member that is catching up behind the tail, if there is one.
+    /// The name of the member that is catching up behind the tail, if there is one.
     #[serde(default)]
     pub syncing: Option<String>,
-    /// Records of a snapshot that have come here; `null`: none is coming.
+    /// Records received so far of the snapshot that is coming. `None`: none is coming.
     #[serde(default)]
     pub receiving_records: Option<u64>,
-    /// Records of a snapshot that were sent from here; `null`: none is being sent.
+    /// Records sent so far of the snapshot that is being sent. `None`: none is being sent.
     #[serde(default)]
     pub sending_records: Option<u64>,
-    /// Snapshots that this member has come back by.
+    /// How often this member has caught up by a snapshot.
     #[serde(default)]
     pub resyncs_full: u64,
-    /// How often it has come back by what it lacked alone.
+    /// How often this member has caught up by the missing updates alone.
     #[serde(default)]
     pub resyncs_partial: u64,
-    /// Keys whose newest version here, committed or not, is a value.
+    /// Keys whose newest version at this member, committed or not, is a value.
     #[serde(default)]
     pub keys: u64,
-    /// Bytes of the chain's keys and values here, old versions included.
+    /// Bytes of the chain's keys and values at this member, old versions included.
     #[serde(default)]
     pub store_bytes: u64,
 }
 
-/// Reads by the way in which they were served.
+/// Linearizable reads that a node served, by path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReadsStatus {
-    /// From this node's own clean version, without a word to anybody.
+    /// Reads of clean keys, served from the node's own state without a message.
     pub local_clean: u64,
-    /// Dirty reads, served after the tail's word or a later watermark.
+    /// Reads of dirty keys, served after the tail's answer or a later watermark.
     pub dirty: u64,
-    /// Version queries that this node sent.
+    /// Version queries that this node sent to the tail.
     pub version_query: u64,
-    /// Reads that shared such an answer with another one.
+    /// Reads that shared the answer to a version query with another read.
     pub shared_query: u64,
-    /// Requests handed on to another node.
+    /// Requests that this node forwarded to another node.
     pub forwarded: u64,
-    /// Reads served behind a barrier.
+    /// Reads served behind a barrier: through the chain.
     pub through_chain: u64,
 }
 
-/// What went over a node's sockets.
+/// Traffic over a node's sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrafficStatus {
     /// Frames sent.
     pub frames_sent: u64,
-    /// Their bytes.
+    /// Bytes of the frames sent.
     pub frame_bytes_sent: u64,
     /// Frames received.
     pub frames_received: u64,
-    /// Connections that peers dialled and that were refused.
+    /// Connections that peers dialled and this node refused.
     pub refused: u64,
 }
 
-/// Roles as the words that people use for them.
+/// Places as words: `docs/json.md` fixes them.
 mod place {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

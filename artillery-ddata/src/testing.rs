@@ -1,22 +1,21 @@
-//! Tests of what is built on this crate: whole clusters in one process, on virtual time and without a socket.
+//! Tests of applications: a whole cluster in one process, on virtual time and without a socket.
 //!
-//! `Cluster` (feature `testing`) runs the very code of nodes and clients; only the network below their connections is
-//! made up, and everything that is left to chance there comes from a seed. Your own code takes a [`Kv`](crate::Kv) and
-//! notices no difference. What a test does meanwhile is what happens rarely enough in production never to be tried: an
-//! answer is lost, a member stands still, a link is cut in one direction, a member dies.
+//! [`Cluster`] (feature `testing`) runs the real code of nodes and clients. Only the network below their connections is
+//! simulated, and all of its chance comes from a seed. Your code takes a [`Kv`](crate::Kv) as it does in production. A
+//! test can cause what is rare in production: a lost answer, a paused member, a link cut in one direction, a crash.
 //!
 //! ```
 //! # mod example {
 //! use artillery_ddata::{
-//!     Error, Kv, Resolution,
+//!     Error, Kv,
 //!     testing::{Cluster, Fate},
 //! };
 //!
-//! /// What is to be tested: pays once, whatever happens.
+//! /// The code under test: it must pay exactly once.
 //! async fn pay(kv: &Kv, amount: i64) -> Result<(), Error> {
 //!     match kv.increment("paid", amount).await {
 //!         Ok(_) => Ok(()),
-//!         // The same request again: it counts once.
+//!         // Repeat the same request: it is applied at most once.
 //!         Err(Error::OutcomeUnknown { request_id, .. }) => {
 //!             kv.increment("paid", amount).request_id(request_id).await.map(drop)
 //!         }
@@ -40,30 +39,29 @@
 //! # #[cfg(feature = "testing")] fn main() { example::paid_once() }
 //! ```
 //!
-//! `explore` runs a test under many seeds, with trouble of all kinds meanwhile.
+//! [`explore()`] runs a test under many seeds, with trouble of all kinds.
 //!
 //! # What is checked
 //!
-//! `Cluster::check` takes all trouble back, waits until the members agree, and looks at every call that was made by any
-//! handle of the cluster: whether strong reads and writes are linearizable, each write happened at most once and computed
-//! what it must, sessions never went back, and the members hold the same. That is a check of the store, and of this
-//! crate. What the calls mean to *your* program it can't know: a program that pays once more under a new request id after
-//! an unknown outcome has asked for two payments. Say what must hold of your data, in assertions, and let
-//! `explore` find the seed for which it doesn't.
+//! [`Cluster::check`] ends all trouble, waits until the members agree, and judges every call by any handle of the
+//! cluster. Strong reads and writes must be linearizable. Each write must be applied at most once, with the right
+//! result. Sessions must never go back, and all members must hold the same data. That checks the store, and this crate.
+//! It doesn't know what the calls mean to *your* program: one that pays again under a new request id after an unknown
+//! outcome has asked for two payments. Assert what must hold of your data, and let [`explore()`] find a seed for which
+//! it doesn't.
 //!
 //! # What is the same in each run
 //!
-//! In a current-thread runtime whose clock is paused a run is a function of the seed and of the test: order of events,
-//! times, versions, request ids and node ids; a cluster refuses to start in any other runtime. It stays so as
-//! long as the test uses no clock, no thread, no order of a hash map and no randomness of its own; `tokio::select!`
-//! draws the order of its branches, unless it is `biased`.
+//! A cluster starts only in a current-thread runtime with a paused clock. There a run is a function of the seed and the
+//! test: the order of events, times, versions, request ids and node ids. That holds as long as the test uses no clock,
+//! thread or randomness of its own, and no order of a hash map. `tokio::select!` draws the order of its branches,
+//! unless it is `biased`.
 //!
-//! # What there is not, yet
+//! # What is missing yet
 //!
-//! The configuration of a chain is fixed. While a member is crashed its chain takes no writes, and reads are served
-//! where a key is clean; a crashed member doesn't come back. A value in memory is as safe as one on a disk: stores lose
-//! nothing. Changes that a [`Watch`](crate::kv::Watch) hands out are not checked. [`BlockingKv`](crate::blocking::BlockingKv) needs
-//! threads, and so real time.
+//! The configuration of a chain is fixed: while a member is crashed, its chain accepts no writes and serves only clean
+//! keys. A crashed member doesn't come back. Stores lose nothing. The changes that a [`Watch`](crate::kv::Watch) shows
+//! aren't checked. [`BlockingKv`](crate::blocking::BlockingKv) needs threads, and so real time.
 
 mod cluster;
 mod explore;

@@ -1,4 +1,4 @@
-//! What a client asks of a chain, and what it is answered.
+//! The requests that a client makes of a chain, and their answers.
 
 mod expected;
 mod read;

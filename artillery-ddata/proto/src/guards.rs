@@ -1,8 +1,8 @@
 //! The guards of the protocol, each of which a test can take out (docs/adr/0003-mutants.md).
 //!
-//! Settings carry [`Guards`]. A guarded place asks them with [`allows!`](crate::allows) for what goes wrong without its guard,
-//! by the name of the mutant; all mutants stand in one table (`guards/mutant.rs`). Without the feature `mutants` there is
-//! neither a mutant nor a way to take a guard out: [`Guards`] has no size, and `allows!` is the constant `false`.
+//! Settings carry [`Guards`]. A guarded place asks them with [`allows!`](crate::allows), by the name of a mutant,
+//! whether its guard is out. All mutants stand in one table (`guards/mutant.rs`). Without the feature `mutants`,
+//! there are no mutants and no guard can be taken out: [`Guards`] has no size, and `allows!` is the constant `false`.
 
 #[cfg(any(test, feature = "mutants"))]
 mod mutant;
@@ -35,7 +35,7 @@ impl Guards {
         Self { out: Some(mutant) }
     }
 
-    /// Whether the guard against this is out. Guarded places ask with [`allows!`](crate::allows), which needs no mutant.
+    /// Whether this mutant's guard is out. Guarded places ask with [`allows!`](crate::allows), which needs no mutant.
     pub const fn allow(self, mutant: Mutant) -> bool {
         matches!(self.out, Some(out) if out as u8 == mutant as u8)
     }
@@ -58,10 +58,10 @@ impl From<Option<Mutant>> for Guards {
     }
 }
 
-/// Whether these [`Guards`] allow what goes wrong without one of them: `allows!(self.guards, KeepDirty)`.
+/// Whether these [`Guards`] allow what the named mutant does: `allows!(self.guards, KeepDirty)`.
 ///
-/// A macro, so that a guarded place can name its mutant in a build that has none: there it is `false`, and the compiler
-/// drops what depends on it.
+/// It is a macro, so that a guarded place can name its mutant in a build without mutants. There it is `false`, and the
+/// compiler drops the code that depends on it.
 #[cfg(any(test, feature = "mutants"))]
 #[doc(hidden)]
 #[macro_export]

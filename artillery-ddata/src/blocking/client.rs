@@ -1,4 +1,4 @@
-//! A client for programs without a runtime.
+//! A blocking client, for programs without a runtime.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use crate::{
     driven::Driven,
 };
 
-/// A connection to a cluster for plain threads. One thread, in a small runtime of its own, drives its sockets; it ends
-/// with the last of its clones and of the handles made from it.
+/// Access to a cluster for plain threads. The client's own thread drives its sockets, in a small runtime. The thread
+/// ends with the last clone of the client and the last handle made from it.
 #[derive(Clone, Debug)]
 pub struct Client {
     client: crate::Client,
@@ -20,7 +20,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to describe a client.
+    /// Starts to build a client.
     pub fn builder() -> ClientBuilder {
         ClientBuilder { inner: crate::Client::builder() }
     }
@@ -30,13 +30,13 @@ impl Client {
         BlockingKv::driven(self.client.kv(), self.runtime.clone())
     }
 
-    /// Chains, members and addresses as they are known here now: perhaps old, never invented.
+    /// Chains, members and addresses as known here: they may be outdated, but were true once.
     pub fn routing(&self) -> Arc<Routing> {
         self.client.routing()
     }
 
     /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost. Within a
-    /// runtime it does nothing: there the connections end with the last handle.
+    /// runtime this does nothing: there the connections close with the last handle.
     pub fn close(&self) {
         if !within_runtime() {
             self.runtime.handle().block_on(self.client.close());
@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// A client for plain threads that is about to connect.
+/// Builds a blocking client.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `connect` is called"]
 pub struct ClientBuilder {
@@ -58,7 +58,7 @@ impl From<crate::ClientBuilder> for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The cluster's name (`artillery`); others are refused.
+    /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub fn cluster(self, name: impl Into<String>) -> Self {
         self.inner.cluster(name).into()
     }
@@ -68,37 +68,37 @@ impl ClientBuilder {
         self.inner.secret(secret).into()
     }
 
-    /// An identity, instead of one from a secret.
+    /// An identity with certificates, instead of one from the secret.
     pub fn identity(self, identity: Identity) -> Self {
         self.inner.identity(identity).into()
     }
 
-    /// Adds an address at which a node may be found.
+    /// Adds the address of a node.
     pub fn seed(self, addr: SocketAddr) -> Self {
         self.inner.seed(addr).into()
     }
 
-    /// Adds addresses at which nodes may be found.
+    /// Adds addresses of nodes.
     pub fn seeds(self, addrs: impl IntoIterator<Item = SocketAddr>) -> Self {
         self.inner.seeds(addrs).into()
     }
 
-    /// How it talks.
+    /// Settings of sockets and streams.
     pub fn transport(self, transport: TransportConfig) -> Self {
         self.inner.transport(transport).into()
     }
 
-    /// Which member serves its reads ([`Spread::Sticky`]).
+    /// Which member serves the client's reads ([`Spread::Sticky`]).
     pub fn spread(self, spread: Spread) -> Self {
         self.inner.spread(spread).into()
     }
 
-    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s).
+    /// How long [`connect`](Self::connect) waits for a formed cluster (10 s).
     pub fn timeout(self, timeout: Duration) -> Self {
         self.inner.timeout(timeout).into()
     }
 
-    /// Starts a thread, looks for the cluster, and learns its chains, members and addresses.
+    /// Starts the client's thread, connects to the cluster, and learns its chains, members and addresses.
     ///
     /// # Errors
     /// [`StartError`].
@@ -112,17 +112,17 @@ impl ClientBuilder {
     }
 }
 
-/// Why there is no client.
+/// Why a client can't be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Asked for within a runtime, which it would hold up: use [`Client`](crate::Client).
+    /// Called within a runtime, whose thread it would block: use [`Client`](crate::Client).
     #[error("a blocking client was asked for within a runtime")]
     WithinRuntime,
-    /// The system gives no thread, or nothing to wait for sockets with.
+    /// The operating system refused a thread, or the I/O driver of its runtime.
     #[error("no thread and runtime of its own: {0}")]
     Runtime(#[source] io::Error),
-    /// The cluster wasn't found, or doesn't let this client in.
+    /// The cluster wasn't found, or refuses this client.
     #[error(transparent)]
     Client(#[from] ClientError),
 }

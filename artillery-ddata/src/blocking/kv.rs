@@ -1,4 +1,4 @@
-//! The calls that wait for their ends.
+//! The calls of [`Kv`], blocking.
 
 use std::{fmt, future::poll_fn, pin::Pin, time::Duration};
 
@@ -14,26 +14,26 @@ use crate::{
     replica::NotLocal,
 };
 
-/// The data of a cluster for plain threads: the calls of [`Kv`], each of which returns when it has ended.
+/// The data of a cluster for plain threads: the calls of [`Kv`], each of which blocks until it has ended.
 ///
-/// They run on the calling thread, with the sockets and clocks of the runtime in which the node or client was started.
-/// Something must drive that meanwhile: a runtime of several threads does it itself, one of the current thread only while
-/// something blocks on it, and otherwise a call waits for ever. A node's [own threads](crate::config::Threads::Own), and
-/// the runtime of a [`blocking::Client`](super::Client), are always driven. Each call within a runtime is refused with
-/// [`NotApplied::WithinRuntime`].
+/// A call runs on the calling thread, and uses the sockets and timers of the runtime in which the node or client was
+/// started. That runtime must be driven meanwhile, or the call waits for ever. A multi-threaded runtime drives itself.
+/// A current-thread runtime is driven only while a thread blocks on it. A node's [own
+/// threads](crate::config::Threads::Own) and a [`blocking::Client`](super::Client) drive their runtimes themselves. A
+/// call within a runtime is refused with [`NotApplied::WithinRuntime`].
 ///
 /// # Panics
-/// Calls panic if the runtime ends meanwhile: keep it for as long as its handles. That of a node with [threads of its
-/// own](crate::config::Threads::Own) ends with the node; a call behind that is refused with [`NotApplied::Stopped`].
+/// Calls panic if the runtime ends meanwhile: keep it for as long as its handles. The runtime of a node with [own
+/// threads](crate::config::Threads::Own) ends with the node; later calls are refused with [`NotApplied::Stopped`].
 #[derive(Clone, Debug)]
 pub struct BlockingKv {
     kv: Kv,
-    /// Where the runtime isn't the application's.
+    /// The client's own runtime, if it has one.
     driven: Option<Driven>,
 }
 
 impl Kv {
-    /// The same data, for threads that know nothing of futures.
+    /// A handle to the same data for threads without a runtime.
     pub fn blocking(&self) -> BlockingKv {
         BlockingKv { kv: self.clone(), driven: None }
     }
@@ -48,35 +48,36 @@ impl BlockingKv {
         Self { kv, driven: self.driven.clone() }
     }
 
-    /// The handle whose calls are awaited: it makes what [`wait`](Self::wait) and [`entries`](Self::entries) take.
+    /// The asynchronous handle: it makes the calls and scans that [`wait`](Self::wait) and [`entries`](Self::entries)
+    /// take.
     ///
-    /// Made from a [`blocking::Client`](super::Client), it doesn't keep that one's thread.
+    /// It doesn't keep the thread of a [`blocking::Client`](super::Client) running.
     pub fn kv(&self) -> &Kv {
         &self.kv
     }
 
-    /// The same data; calls through this handle try for so long.
+    /// A handle to the same data whose calls have this timeout.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         self.with(self.kv.clone().with_timeout(timeout))
     }
 
-    /// The same data; reads through this handle are served in this mode.
+    /// A handle to the same data whose reads are served in this mode.
     #[must_use]
     pub fn with_read_mode(&self, mode: ReadMode) -> Self {
         self.with(self.kv.clone().with_read_mode(mode))
     }
 
-    /// The same data; calls through this handle are made in this session.
+    /// A handle to the same data whose calls are made in this session.
     #[must_use]
     pub fn in_session(&self, session: &Session) -> Self {
         self.with(self.kv.in_session(session))
     }
 
-    /// Waits for any call of [`Kv`] or of a [`Map`](crate::Map), with whatever it was set to.
+    /// Makes a call of [`Kv`] or of a [`Map`](crate::Map), with its own settings, and waits for its result.
     ///
     /// # Errors
-    /// Those of the call; [`NotApplied::WithinRuntime`], then it wasn't made.
+    /// Those of the call; [`NotApplied::WithinRuntime`] or [`NotApplied::Stopped`] if the call wasn't made.
     pub fn wait<T, E: From<Error>>(&self, call: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
         may_wait()?;
         if self.kv.is_stopped() {
@@ -106,7 +107,7 @@ impl BlockingKv {
         self.wait(self.kv.get_many(keys))
     }
 
-    /// As [`Kv::get_local`]: this one never waits.
+    /// As [`Kv::get_local`]. It works within a runtime too.
     ///
     /// # Errors
     /// As there.
@@ -114,12 +115,12 @@ impl BlockingKv {
         self.kv.get_local(key)
     }
 
-    /// As [`Kv::scan`]; `kv.entries(kv.kv().scan(…).limit(…))` for one with settings.
+    /// As [`Kv::scan`]. For a scan with settings: `kv.entries(kv.kv().scan(…).limit(…))`.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Entries<Scan> {
         self.entries(self.kv.scan(prefix))
     }
 
-    /// As [`Kv::scan_hashed`], with about `limit` keys; `kv.wait(kv.kv().scan_hashed(…).mode(…))` for one with settings.
+    /// As [`Kv::scan_hashed`], with about `limit` keys. With other settings: `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].
@@ -127,8 +128,8 @@ impl BlockingKv {
         self.wait(self.kv.scan_hashed(cursor).limit(limit))
     }
 
-    /// As [`Kv::watch`]: each change is waited for, for as long as there is none.
-    /// `kv.changes(kv.kv().watch(…).from(…))` for one that goes on from elsewhere.
+    /// As [`Kv::watch`]: the iterator blocks until the next change. For a watch from a position:
+    /// `kv.changes(kv.kv().watch(…).from(…))`.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Entries<Watch> {
         self.changes(self.kv.watch(prefix))
     }
@@ -240,7 +241,7 @@ fn may_wait() -> Result<(), Error> {
     if within_runtime() { Err(Error::not_applied(NotApplied::WithinRuntime)) } else { Ok(()) }
 }
 
-/// The entries of a scan, or the changes of a watch, one after the other. Ends as that does, and behind [`NotApplied::WithinRuntime`].
+/// The entries of a scan, or the changes of a watch. Ends when that ends, or after [`NotApplied::WithinRuntime`].
 #[must_use = "an iterator does nothing until its entries are asked for"]
 pub struct Entries<S> {
     kv: BlockingKv,
@@ -269,7 +270,7 @@ where
 }
 
 impl Entries<Watch> {
-    /// As [`Watch::position`]: up to where all changes have been handed out.
+    /// As [`Watch::position`]: the position up to which all changes were returned.
     pub fn position(&self) -> Option<Frontier> {
         self.scan.position()
     }

@@ -1,8 +1,8 @@
-//! Where a call may wait.
+//! Where a call may block.
 
 use tokio::runtime::Handle;
 
-/// Whether this thread is a runtime's, so that it must not wait.
+/// Whether this thread belongs to a runtime, so that it must not block.
 pub(super) fn within_runtime() -> bool {
     Handle::try_current().is_ok()
 }

@@ -12,7 +12,7 @@ use crate::{
     kv::{Resolution, Taken},
 };
 
-/// A node in a runtime of its own, on a thread of its own, until it is dropped.
+/// A node in its own runtime on its own thread. Dropping it stops both.
 struct Beside {
     cluster: String,
     addr: std::net::SocketAddr,
@@ -20,7 +20,7 @@ struct Beside {
     thread: Option<(oneshot::Sender<()>, thread::JoinHandle<()>)>,
 }
 
-#[allow(clippy::disallowed_methods, reason = "plain threads are the point")]
+#[allow(clippy::disallowed_methods, reason = "the tests need plain threads")]
 fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     thread::spawn(f)
 }
@@ -98,11 +98,11 @@ fn a_client_needs_no_runtime_around_it() {
     assert_eq!(client.routing().chains.len(), 1);
     let kv = client.kv();
     drop(client);
-    kv.put("k", "its handles keep its thread").unwrap();
+    kv.put("k", "a handle keeps the client's thread").unwrap();
 }
 
 #[test]
-fn a_closed_client_says_so() {
+fn a_closed_client_applies_nothing() {
     let node = Beside::start();
     let client = node.client();
     client.close();
@@ -146,7 +146,7 @@ fn watches_are_iterators() {
     assert_eq!(behind.floor(crate::ChainId(0)), deleted.version.sequence);
     let keys: Vec<_> = watch.take(2).map(|change| change.unwrap().key).collect();
     assert_eq!(keys, ["w/1", "w/2"]);
-    // Another one goes on there, and waits for what comes.
+    // Another watch continues there, and waits for the next change.
     let writer = kv.clone();
     let writer = spawn(move || writer.put("w/3", "v").unwrap());
     let last = kv.changes(kv.kv().watch("w/").from(behind)).nth(2).unwrap().unwrap();
@@ -188,7 +188,7 @@ fn within_a_runtime_calls_are_refused_and_handles_may_be_dropped() {
 }
 
 #[test]
-fn who_cannot_connect_hears_why() {
+fn a_failed_connect_says_why() {
     let error = Client::builder().secret(SECRET).connect().unwrap_err();
     assert!(matches!(error, StartError::Client(crate::client::ClientError::NoSeeds)), "{error:?}");
 }

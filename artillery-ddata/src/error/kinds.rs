@@ -1,4 +1,4 @@
-//! What can go wrong with a call, by the state that it leaves behind.
+//! The errors of a call, by the state that they leave behind.
 
 use std::sync::Arc;
 
@@ -6,56 +6,56 @@ use artillery_core::error::{CloseReason, ConnectError};
 
 use crate::{NodeId, RequestId, api::Refusal};
 
-/// Why a call has no result. The kind says what became of the data, which is what a caller must know first; the reason
-/// says why. The handle has already retried, until the timeout, whatever could be retried safely.
+/// Why a call has no result. The variant says what became of the data, which a caller must know first; its reason says
+/// why. The handle has already retried until the timeout, where a retry was safe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A node looked at the request and refused it: nothing was applied, and nothing will be.
+    /// A node refused the request, or this process did: nothing was applied, and nothing will be.
     #[error("refused: {reason}")]
     #[non_exhaustive]
     Refused {
-        /// Why.
+        /// The reason.
         reason: Refusal,
-        /// Who refused; `None`: this process did, before anybody was asked.
+        /// The node that refused. `None`: this process refused, before it asked any node.
         node: Option<NodeId>,
     },
-    /// Nobody took the request, or nobody answered a read in time: nothing was applied, and nothing will be.
+    /// No node accepted the request, or no node answered the read in time: nothing was applied, and nothing will be.
     #[error("nothing was applied: {reason}")]
     #[non_exhaustive]
     NotApplied {
-        /// Why.
+        /// The reason.
         reason: NotApplied,
     },
-    /// The write was sent and its answer didn't come: it may have been applied, may be applied yet, or never will be, unless
-    /// the reason says more. Never said of a read.
+    /// The write was sent, and its answer didn't come. It may have been applied, may be applied later, or may never be,
+    /// unless the reason says more. Reads never end so.
     #[error("the outcome of the write {request_id} is unknown: {reason}")]
     #[non_exhaustive]
     OutcomeUnknown {
-        /// Why.
+        /// The reason.
         reason: Unknown,
-        /// The request's id: repeat the call with it, or ask what became of it by
+        /// The id of the request. Repeat the call under it, or settle the outcome by
         /// [`Kv::resolve`](crate::Kv::resolve).
         request_id: RequestId,
     },
 }
 
-/// Why a request went nowhere.
+/// Why nothing was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotApplied {
-    /// The time was up before a node took the request, or before one answered the read.
+    /// The time was up before a node accepted the request, or before one answered the read.
     #[error("the time was up")]
     TimedOut,
-    /// The cluster isn't formed yet, or nobody who knows it was reached.
+    /// The cluster isn't formed yet, or no node of a formed cluster was reached.
     #[error("no formed cluster is known yet")]
     NotFormed,
-    /// A node that has to be asked wasn't reached in time.
+    /// A node that the request depends on wasn't reached in time.
     #[error("node {node} was not reached{}", because(.reason))]
     Unreachable {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Why the last try to connect failed, if one was made.
+        /// Why the last dial failed, if there was one.
         reason: Option<Arc<ConnectError>>,
     },
     /// The node isn't known in this cluster.
@@ -64,7 +64,7 @@ pub enum NotApplied {
     /// This handle's node or client was stopped.
     #[error("this node or client was stopped")]
     Stopped,
-    /// A call of a [`BlockingKv`](crate::blocking::BlockingKv) was made within a runtime, which it would hold up.
+    /// A call of a [`BlockingKv`](crate::blocking::BlockingKv) was made within a runtime, whose thread it would block.
     #[error("a blocking call within a runtime: await the asynchronous one")]
     WithinRuntime,
 }
@@ -77,20 +77,21 @@ fn because(reason: &Option<Arc<ConnectError>>) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The time was up after the write had been taken in.
+    /// The time was up after a node had accepted the write.
     #[error("the time was up before its commit was known")]
     TimedOut,
     /// The connection was lost after the write had been sent.
     #[error("the connection was lost: {0}")]
     Lost(Arc<CloseReason>),
-    /// The node ended the request without an answer, or answered what makes no sense.
+    /// The node ended the request without an answer, or with one that doesn't fit the request.
     #[error("the node gave no usable answer")]
     NoAnswer,
-    /// The record of the request is gone: its client's session was evicted, or an answer had come and later requests said
-    /// so.
+    /// The chain no longer keeps the record of the request: the client's session was evicted, or a later request said
+    /// that the client had this answer.
     #[error("its record is no longer kept")]
     SessionExpired,
-    /// A [script](crate::Kv::run) ran as this version, and its answer was lost: what it told isn't kept for a retry.
+    /// A [script](crate::Kv::run) was applied as this version, and its answer was lost. No chain keeps the results of a
+    /// script for a retry.
     #[error("it was applied as version {0}, what it told is lost")]
     ResultsLost(crate::Version),
 }
@@ -99,13 +100,13 @@ pub enum Unknown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Call again, better a little later: nothing was applied.
+    /// Call again, a little later: nothing was applied.
     Retry,
-    /// Change the request: it will always be refused.
+    /// Change the request: as it is, it will always be refused.
     Change,
-    /// Repeat the call under the same request id, or ask what became of it: either way it happens at most once.
+    /// Repeat the call under the same request id, or settle its outcome: either way it happens at most once.
     Resolve,
-    /// See to the cluster: this needs an operator.
+    /// Repair the cluster: this needs an operator.
     Repair,
 }
 
@@ -122,12 +123,12 @@ impl Error {
         Self::OutcomeUnknown { reason, request_id }
     }
 
-    /// Whether a node refused, so that nothing was applied.
+    /// Whether the request was refused, so that nothing was applied.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether it is certain that nothing was applied: true of all but an unknown outcome.
+    /// Whether it is certain that nothing was applied: true unless the outcome is unknown.
     pub fn is_not_applied(&self) -> bool {
         !self.is_outcome_unknown()
     }
@@ -137,7 +138,7 @@ impl Error {
         matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    /// Whether the time was up, whatever that leaves behind.
+    /// Whether the time was up. The variant says whether the outcome is unknown.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,
@@ -145,7 +146,7 @@ impl Error {
         )
     }
 
-    /// What to do next.
+    /// What the caller can do next.
     pub fn way_on(&self) -> Advice {
         match self {
             Self::Refused { reason, .. } => match reason {
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_says_what_is_left_behind() {
+    fn each_kind_says_what_it_leaves_behind() {
         let refused = Error::refused(Refusal::Busy, None);
         let timed_out = Error::not_applied(NotApplied::TimedOut);
         let id = RequestId {

@@ -1,15 +1,15 @@
-//! Batches: several changes that happen together or not at all.
+//! Batches: several changes that are applied together or not at all.
 
 use bytes::Bytes;
 
 use super::{keep::copy, keep::pair};
 use crate::api::{Expected, Step};
 
-/// Changes and their conditions, all or nothing, within one chain. A plain value: write it by
+/// Changes of keys of one chain, with conditions: all are applied, or none. A plain value: write it by
 /// [`Kv::write`](crate::Kv::write), as often as you like.
 ///
-/// Requirements are about what was there before the batch. The changes take effect in their order, so that an increment
-/// sees a put of the same batch before it; readers see all of them or none.
+/// Requirements are checked against the state before the batch. The changes take effect in their order: an increment
+/// sees an earlier put of the same batch. Readers see all changes or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a batch does nothing until it is written"]
 pub struct Batch {
@@ -22,20 +22,20 @@ impl Batch {
         Self::default()
     }
 
-    /// Nothing of the batch happens unless the key is as `expected`.
+    /// Requires that the key is as `expected`; otherwise nothing of the batch is applied.
     pub fn require(mut self, key: impl AsRef<[u8]>, expected: Expected) -> Self {
         self.steps.push(Step::Require { key: copy(key), expected });
         self
     }
 
-    /// Gives a key a value.
+    /// Sets a key's value.
     pub fn put(mut self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         let (key, value) = pair(key, value);
         self.steps.push(Step::Put { key, value });
         self
     }
 
-    /// Makes a key absent.
+    /// Deletes a key.
     pub fn delete(mut self, key: impl AsRef<[u8]>) -> Self {
         self.steps.push(Step::Delete { key: copy(key) });
         self
@@ -47,18 +47,18 @@ impl Batch {
         self
     }
 
-    /// Adds to a decimal number; an absent key counts as 0.
+    /// Adds to a number, kept as decimal text; an absent key counts as 0.
     pub fn increment(mut self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.steps.push(Step::Increment { key: copy(key), by });
         self
     }
 
-    /// How many requirements and changes it has.
+    /// The number of requirements and changes.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether it has none.
+    /// Whether the batch has neither requirements nor changes.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -1,33 +1,32 @@
-//! Streams whose items are fetched some at a time, when the next one is wanted.
+//! Streams that fetch their items a page at a time, when the next item is polled for.
 
 use std::task::{Context, Poll, ready};
 
 use super::Call;
 use crate::Error;
 
-/// What a source has at hand.
+/// The next item of a source, as far as it is known without a fetch.
 pub(super) enum NextItem<T> {
-    /// The next item.
     Item(T),
-    /// It must be fetched.
+    /// A fetch must find out.
     Unknown,
-    /// There are no more.
+    /// There are no more items.
     End,
 }
 
-/// Where items come from.
+/// A source of items that are fetched in pages.
 pub(super) trait PageSource: Send + Sized + 'static {
     type Item;
 
     fn take(&mut self) -> NextItem<Self::Item>;
 
-    /// Gets more of them, or finds that there are none.
+    /// Fetches more items, or finds that there are none.
     fn fetch(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// A source on its way through a stream. A poll given up loses nothing: the next one goes on with the same fetch.
+/// A stream over a source. A poll may be abandoned: the next one goes on with the same fetch.
 pub(super) struct Fetched<S> {
-    /// `None` while the fetch under way has it.
+    /// `None` while a fetch owns the source.
     source: Option<S>,
     fetching: Option<Call<(S, Result<(), Error>)>>,
     failed: bool,
@@ -42,7 +41,7 @@ impl<S: PageSource> Fetched<S> {
         self.source.as_ref()
     }
 
-    /// For settings, which are made before the first item is asked for.
+    /// Changes the source's settings. Must be called before the first poll.
     pub(super) fn set(mut self, set: impl FnOnce(&mut S)) -> Self {
         if let Some(source) = &mut self.source {
             set(source);
@@ -54,7 +53,7 @@ impl<S: PageSource> Fetched<S> {
         self.fetching.is_some()
     }
 
-    /// The next item; behind an error there are none.
+    /// Polls for the next item. After an error the stream has ended.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<S::Item, Error>>> {
         loop {
             if let Some(fetching) = &mut self.fetching {

@@ -1,4 +1,4 @@
-//! Reads.
+//! Reads of one key.
 
 use std::{
     pin::Pin,
@@ -17,7 +17,7 @@ use crate::{
     rpc::router::{BegunRead, CallAnswer, HowToRead},
 };
 
-/// A read that is about to be made: set what differs from the handle's defaults, and await it.
+/// A read of one key. Set what differs from the handle's defaults, and await it.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Get<'a> {
@@ -31,19 +31,19 @@ impl<'a> Get<'a> {
         Self { kv, key, how: how_to_read(kv) }
     }
 
-    /// How it may be served.
+    /// Sets the mode: where the read may be served, and how fresh its result is.
     pub fn mode(mut self, mode: ReadMode) -> Self {
         self.how.mode = mode;
         self
     }
 
-    /// How long it may take.
+    /// Sets how long the read may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.how.timeout = timeout;
         self
     }
 
-    /// In which session it is made: it never shows less than that has seen.
+    /// Makes the read in a session: it never shows an older state than the session has seen.
     pub fn session(mut self, session: &Session) -> Self {
         self.how.session = Some(session.clone());
         self
@@ -91,9 +91,9 @@ pub struct GetFuture<'a> {
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
 enum GetState {
     New,
-    /// A member was asked, whose answer may be the last.
+    /// The first attempt is under way. Its answer may end the read.
     Begun(BegunRead),
-    /// It takes longer, or wants more than that.
+    /// The general path: it waits, retries and looks up routing as needed.
     Asked(RemoteRead),
     Over,
 }
@@ -107,7 +107,7 @@ impl Future for GetFuture<'_> {
             *state = match state {
                 GetState::New => {
                     if get.how.mode == ReadMode::Strong {
-                        // A loop of reads that are all ready at once would starve its runtime without this.
+                        // Spend tokio's budget: a loop of reads that are ready at once would starve other tasks.
                         let budget = ready!(coop::poll_proceed(context));
                         if let Some(read) = get.local() {
                             budget.made_progress();
@@ -134,13 +134,13 @@ impl Future for GetFuture<'_> {
     }
 }
 
-/// Whether what was read was known to be committed, and who served it.
+/// The state of a read's result, and where it was served.
 pub(super) fn served(clean: bool, node: MemberId, place: Place, way: ReadPath) -> (ReadState, Served) {
     let state = if clean { ReadState::Clean } else { ReadState::Dirty };
     (state, Served::new(node.node, place, way))
 }
 
-/// A reply that is none to a read.
+/// The error for a reply that doesn't answer the read.
 pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
     match reply {
         Reply::Refused(reason) => Error::refused(*reason, Some(node.node)),

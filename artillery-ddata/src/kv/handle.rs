@@ -13,13 +13,13 @@ use crate::{
     rpc::router::{HowToRead, Router},
 };
 
-/// How long a call tries, unless the handle or the call says otherwise.
+/// The timeout of a call, unless the handle or the call sets another.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The data of a cluster, by raw keys and values.
+/// The data of a cluster, as raw keys and values.
 ///
-/// Clones are cheap and share everything but their defaults. Calls need a tokio runtime, except
-/// [`get_local`](Self::get_local). Calls in flight together are pipelined and have no order among themselves.
+/// Clones are cheap, and share everything but their defaults. Calls need a tokio runtime, except
+/// [`get_local`](Self::get_local). Concurrent calls are pipelined, and are applied in any order.
 #[derive(Clone)]
 pub struct Kv {
     pub(super) router: Arc<Router>,
@@ -33,47 +33,48 @@ impl Kv {
         Self { router, timeout: DEFAULT_TIMEOUT, mode: ReadMode::Strong, session: None }
     }
 
-    /// The same data; calls through this handle try for so long, where they don't say otherwise.
+    /// Sets the timeout of calls by this handle that set none themselves.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The same data; reads through this handle are served in this mode, where they don't say otherwise.
+    /// Sets the mode of reads by this handle that set none themselves.
     #[must_use]
     pub fn with_read_mode(mut self, mode: ReadMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The same data; calls through this handle are made in this session, where they don't say otherwise.
+    /// A handle to the same data whose calls are made in this session, unless they set another.
     #[must_use]
     pub fn in_session(&self, session: &Session) -> Self {
         Self { session: Some(session.clone()), ..self.clone() }
     }
 
     /// A strong read from this node's own state: a plain function for any thread, with or without a runtime. It waits
-    /// for no more than the exchange of this key's versions, wakes no task and allocates nothing.
+    /// only for another thread that is just exchanging this key's versions. It wakes no task and allocates nothing.
+    /// `None`: the key is absent.
     ///
     /// # Errors
-    /// [`NotLocal`] when this node can't serve it here and now; always [`NotLocal::NotHere`] at a remote client. Then
-    /// [`get`](Self::get) knows other ways.
+    /// [`NotLocal`] when this node can't serve the read now; always [`NotLocal::NotHere`] at a
+    /// [`Client`](crate::Client). Then use [`get`](Self::get), which asks another member.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
     }
 
-    /// Whether its node or client has stopped.
+    /// Whether the handle's node or client has stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.router.is_stopped()
     }
 
-    /// The runtime that carries its requests.
+    /// The runtime that the handle's requests run in.
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.router.runtime()
     }
 
-    /// How long its calls try, where they don't say otherwise.
+    /// The timeout of calls that set none themselves.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -92,9 +93,9 @@ impl Kv {
         let read = |handle: &ChainHandle, place| {
             let held = handle.local(key)?;
             if let Some(session) = session {
-                // The watermark is loaded after the lookup: an absence raises the floor too. The history comes last
-                // (`Local::life`): a session of another one is refused, by the chain, and no floor is taken for that of
-                // another history (trap 58).
+                // Load the watermark after the lookup, so that an absent key raises the floor too. Load the history id
+                // last: a watermark of one history must not become a floor in another (`Local::history_id`, trap 58).
+                // `NotHere` sends a session of another history to the chain, which refuses it.
                 let watermark = handle.gate.watermark();
                 let life = local.history_id().ok_or(NotLocal::NotHere)?;
                 session.floor(life, handle.chain).ok_or(NotLocal::NotHere)?;

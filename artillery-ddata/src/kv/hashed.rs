@@ -1,4 +1,4 @@
-//! Keys in hash order, by a cursor that is nobody's.
+//! Pages of keys in hash order, by a cursor for which no member keeps state.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::{
     store::position,
 };
 
-/// Keys of a page, where nobody says how many.
+/// The number of keys of a page, unless the caller sets one.
 const LIMIT: u32 = 10;
 
 /// A page of keys in hash order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyPage {
-    /// The keys. None at all doesn't mean that there are no more.
+    /// The keys. An empty page doesn't mean that there are no more: only `next` says so.
     pub keys: Vec<Bytes>,
-    /// The cursor to go on with; 0: that was all.
+    /// The cursor of the next page. 0: this page was the last.
     pub next: u64,
 }
 
-/// A page of keys in hash order that is about to be asked for.
+/// A call for a page of keys in hash order. Set what differs from the handle's defaults, and await it.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct ScanHashed {
@@ -40,27 +40,27 @@ impl ScanHashed {
         Self { kv: kv.clone(), cursor, limit: LIMIT, how: how_to_read(kv) }
     }
 
-    /// About how many keys: 10 unless set, and never more than a member puts into a page. Keys whose hashes are the same
-    /// are never parted, so in theory there may be more.
+    /// Sets about how many keys the page has (10). A member has its own maximum. Keys of one hash always stand in one
+    /// page, so a page may have more keys than this.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// How it may be served. In mode [`ReadMode::Eventual`] it shows committed keys only, of perhaps an old state: a key
-    /// that came a moment ago may be missed.
+    /// Sets the mode. [`ReadMode::Eventual`] shows committed keys only, perhaps of an old state: it may miss a key that
+    /// was created a moment ago.
     pub fn mode(mut self, mode: ReadMode) -> Self {
         self.how.mode = mode;
         self
     }
 
-    /// How long it may take.
+    /// Sets how long the call may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.how.timeout = timeout;
         self
     }
 
-    /// In which session it is made.
+    /// Makes the call in a session: it never shows an older state than the session has seen.
     pub fn session(mut self, session: &Session) -> Self {
         self.how.session = Some(session.clone());
         self
@@ -85,12 +85,13 @@ impl ScanHashed {
     }
 }
 
-/// The end, 0, comes after all others.
+/// The earlier of two cursors. 0 stands for the end, which comes after all others.
 fn earlier(a: u64, b: u64) -> u64 {
     if a == 0 || b != 0 && b < a { b } else { a }
 }
 
-/// The pages of several chains as one, which ends where the first of them does, or earlier. What is left out comes again.
+/// Merges the pages of several chains into one. It ends where the first of them ends, or earlier; the next page shows
+/// the keys that are left out.
 fn merged(keys: Vec<Bytes>, next: u64, limit: u32) -> KeyPage {
     let mut placed: Vec<(u64, Bytes)> = keys.into_iter().map(|key| (position(&key), key)).collect();
     placed.retain(|&(at, _)| next == 0 || at < next);
@@ -116,12 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_the_last() {
+    fn the_end_comes_after_all_cursors() {
         assert_eq!([earlier(0, 0), earlier(0, 3), earlier(3, 0), earlier(3, 2), earlier(2, 3)], [0, 3, 3, 2, 2]);
     }
 
     #[test]
-    fn pages_of_several_chains_are_one() {
+    fn pages_of_several_chains_are_merged() {
         let mut keys: Vec<Bytes> = (0..9).map(|n| Bytes::from(format!("key-{n}"))).collect();
         keys.sort_by_key(|key| position(key));
         let shuffled = || keys.iter().rev().cloned().collect();

@@ -1,4 +1,4 @@
-//! Many keys at one point of the history.
+//! Reads of many keys at one point of the history.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use crate::{
     rpc::router::{CallAnswer, HowToRead},
 };
 
-/// What a read of many keys found: all of it at one point of the history of their chain.
+/// The result of a read of many keys, all at one point of the history of their chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MultiGet {
-    /// What was found of each key, in the order of the question.
+    /// Each key's value and version, in the order of the request. `None`: the key is absent.
     pub found: Vec<Option<Versioned<Bytes>>>,
-    /// Whether it was known to be committed.
+    /// Whether the result was known to be committed.
     pub state: ReadState,
-    /// Who served it, and how.
+    /// Where the read was served, and by which path.
     pub served: Served,
-    /// The point of the history that it shows.
+    /// The point of the history that the result shows.
     pub as_of: Sequence,
 }
 
 impl MultiGet {
-    /// The values, in the order of the question.
+    /// The values, in the order of the request.
     pub fn values(&self) -> impl Iterator<Item = Option<&Bytes>> {
         self.found.iter().map(|found| found.as_ref().map(|found| &found.value))
     }
 }
 
-/// A read of many keys that is about to be made.
+/// A read of many keys. Set what differs from the handle's defaults, and await it.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct GetMany {
@@ -50,19 +50,19 @@ impl GetMany {
         Self { kv: kv.clone(), keys, how: how_to_read(kv) }
     }
 
-    /// How it may be served. In mode [`ReadMode::Eventual`] it shows committed versions only, perhaps old ones.
+    /// Sets the mode. [`ReadMode::Eventual`] shows committed versions only, perhaps old ones.
     pub fn mode(mut self, mode: ReadMode) -> Self {
         self.how.mode = mode;
         self
     }
 
-    /// How long it may take.
+    /// Sets how long the read may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.how.timeout = timeout;
         self
     }
 
-    /// In which session it is made.
+    /// Makes the read in a session: it never shows an older state than the session has seen.
     pub fn session(mut self, session: &Session) -> Self {
         self.how.session = Some(session.clone());
         self

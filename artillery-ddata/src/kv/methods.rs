@@ -1,4 +1,4 @@
-//! The calls of a handle.
+//! The calls of a [`Kv`].
 
 use bytes::Bytes;
 
@@ -15,8 +15,8 @@ use crate::{Error, Refusal, RequestId, Version, api::Write, error::Unknown};
 impl Kv {
     /// Reads a key.
     ///
-    /// In mode [`ReadMode::Strong`](crate::ReadMode::Strong) the first poll tries [`get_local`](Self::get_local), and is ready at once if that
-    /// serves; otherwise a member is asked.
+    /// In mode [`ReadMode::Strong`](crate::ReadMode::Strong) the first poll tries [`get_local`](Self::get_local). If
+    /// that serves the read, the call is ready at once; otherwise it asks a member.
     ///
     /// # Errors
     /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
@@ -24,17 +24,17 @@ impl Kv {
         Get::new(self, key.as_ref())
     }
 
-    /// Gives a key a value. Returns, when awaited, once the write is on all serving members.
+    /// Sets a key's value. When awaited, returns once all serving members hold the write.
     ///
     /// # Errors
-    /// When awaited, any [`Error`]. A call dropped before its end leaves an unknown outcome: use its
-    /// timeout instead.
+    /// When awaited, any [`Error`]. A call that is dropped before its end leaves an unknown outcome: set its timeout
+    /// instead.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed> {
         let (key, value) = pair(key, value);
         self.write_call(Write::Put { key, value })
     }
 
-    /// Makes a key absent, whether it was there or not.
+    /// Deletes a key. It is no error if the key is absent.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -42,9 +42,9 @@ impl Kv {
         self.write_call(Write::Delete { key: copy(key) })
     }
 
-    /// Gives a key a value if its newest version is `expected`; [`Version::NONE`]: if it is absent.
+    /// Sets a key's value if its newest version is `expected`; with [`Version::NONE`], if the key is absent.
     ///
-    /// The inner result says whether it was: a [`Conflict`](Conflict) is an answer, not a fault.
+    /// The inner result says whether it was: a [`Conflict`] is an answer, not a fault.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -58,7 +58,7 @@ impl Kv {
         self.conditional_call(Write::CompareAndSwap { key, expected, value: Some(value) })
     }
 
-    /// Makes a key absent if its newest version is `expected`.
+    /// Deletes a key if its newest version is `expected`. The inner result says whether it was.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -70,7 +70,7 @@ impl Kv {
         self.conditional_call(Write::CompareAndSwap { key: copy(key), expected, value: None })
     }
 
-    /// Appends to a value; an absent key counts as empty.
+    /// Appends to a value; an absent key counts as empty. The result is the new length in bytes.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -78,15 +78,16 @@ impl Kv {
         self.length_call(Write::Append { key: copy(key), value: value.into() })
     }
 
-    /// Adds to a number, which is kept as decimal text; an absent key counts as 0.
+    /// Adds to a number, which is kept as decimal text; an absent key counts as 0. The result is the new number.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::NotANumber`] and [`Refusal::Overflow`] if it can't be done.
+    /// As [`put`](Self::put); [`Refusal::NotANumber`] if the value is no decimal number of 64 bits,
+    /// [`Refusal::Overflow`] if the sum would be none.
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> WriteCall<Committed<i64>> {
         self.number_call(Write::Increment { key: copy(key), by })
     }
 
-    /// Makes a key absent, and says what it held.
+    /// Deletes a key, and returns the value that it had.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -94,48 +95,52 @@ impl Kv {
         self.taken_call(Write::GetDelete { key: copy(key) })
     }
 
-    /// Writes a batch: all of it or nothing. Its keys belong to one chain.
+    /// Writes a batch: all of it or nothing. Its keys must belong to one chain.
     ///
-    /// The inner result says whether its requirements held.
+    /// The inner result says whether the batch's requirements held.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::ManyChains`] and [`Refusal::BatchSize`].
+    /// As [`put`](Self::put); [`Refusal::ManyChains`] if its keys belong to several chains, [`Refusal::BatchSize`] if
+    /// it has no step or too many.
     pub fn write(&self, batch: Batch) -> WriteCall<Result<Committed, Conflict>> {
         self.conditional_call(Write::Batch(batch.into_steps()))
     }
 
-    /// Runs a script: its steps one after the other, with nothing between them, and says what came of each group.
+    /// Runs a script: its steps one after the other, with no other write between them. The result has the outcome of
+    /// each group.
     ///
-    /// The inner result says whether the script's own requirements held; [`Conflict::step`](super::Conflict::step) counts those. The groups'
-    /// outcomes are told once, to this call: if the answer is lost on its way and a retry finds the record, the outcome is
-    /// [`Unknown::ResultsLost`], and the script has run.
+    /// The inner result says whether the script's own requirements held; [`Conflict::step`] is the index of the one
+    /// that didn't. The groups' outcomes are returned once, to this call. If that answer is lost, a retry finds only
+    /// the record that the script ran: the outcome is [`Unknown::ResultsLost`].
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::ManyChains`], [`Refusal::BatchSize`], and [`Refusal::ResultsTooLarge`] if it would
-    /// tell more bytes than a value may have.
+    /// As [`write`](Self::write); [`Refusal::ResultsTooLarge`] if the outcomes would have more bytes than a value may
+    /// have. Then the script changed nothing.
     pub fn run(&self, script: Script) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
         self.script_call(Write::Script(script.into_inner()))
     }
 
-    /// Reads keys of one chain, all at one point of its history: never half of a batch.
+    /// Reads several keys of one chain, all at one point of its history: it never sees half of a batch.
     ///
     /// # Errors
-    /// As [`get`](Self::get); [`Refusal::ManyChains`] and [`Refusal::BatchSize`].
+    /// As [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains, [`Refusal::BatchSize`] if
+    /// there are none or too many.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
         GetMany::new(self, keys.into_iter().map(copy).collect())
     }
 
-    /// The keys that begin with `prefix`, in the order of their bytes, with their values.
+    /// Scans the keys that begin with `prefix`, in the order of their bytes, with their values.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
         Scan::new(self, copy(prefix))
     }
 
-    /// A page of all keys in the order of a fixed 64-bit hash, beginning at `cursor`; 0: at the first.
+    /// Reads a page of all keys, in the order of a fixed 64-bit hash. It begins at `cursor`; 0 is the first key.
     ///
-    /// The cursor is a position in that order and no more: no member keeps anything for it, each knows it, and it is good
-    /// for ever. Who goes on with what each page names until that is 0 meets every key that is there throughout at least
-    /// once; one that comes or goes meanwhile perhaps. It is no snapshot. When keys are first asked for in this order, a
-    /// member has to bring its own into it, some thousands a call: until then pages are empty, and name the same cursor.
+    /// A cursor is only a position in that order: no member keeps state for it, every node accepts it, and it never
+    /// expires. A caller that follows [`next`](super::KeyPage::next) until it is 0 gets every key that is there
+    /// throughout at least once, and perhaps keys that are created or deleted meanwhile. The pages are no snapshot. On
+    /// the first such call a member begins to sort its keys, some thousands a call. Until that is done its pages are
+    /// empty and repeat the cursor.
     ///
     /// # Errors
     /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
@@ -143,26 +148,27 @@ impl Kv {
         ScanHashed::new(self, cursor)
     }
 
-    /// Every committed change of the keys that begin with `prefix`, once and in order, from now on or from a given
-    /// position.
+    /// Watches the keys that begin with `prefix`: every committed change, once and in order, from now on or from a
+    /// given position.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
         Watch::new(self, copy(prefix))
     }
 
-    /// An id for a write of `key` that is to be made later: store it first where the write must happen once even if this
-    /// process ends meanwhile. The chain keeps what it needs for that until it has to make room for others.
+    /// A new id for a later write of `key`. If a write must happen once even though this process may crash meanwhile,
+    /// store the id first, and make the write under it. The chain remembers the id until its session is evicted
+    /// (`limits.sessions_bytes`).
     ///
     /// # Errors
-    /// [`Error::Refused`] or [`Error::NotApplied`]; nothing of yours was applied.
+    /// [`Error::Refused`] or [`Error::NotApplied`]; no key was changed.
     pub async fn new_request_id(&self, key: impl AsRef<[u8]>) -> Result<RequestId, Error> {
         self.router.new_request_id(key.as_ref(), self.timeout).await
     }
 
-    /// What became of a write whose outcome is unknown. The answer is true for ever: what wasn't applied by now never
-    /// will be.
+    /// Settles the outcome of a write whose outcome is unknown. The answer is final: a write that wasn't applied by now
+    /// never will be.
     ///
     /// # Errors
-    /// Any [`Error`]; then nothing is settled yet, and this may be called again.
+    /// Any [`Error`]; then nothing is settled yet, and the caller may try again.
     pub async fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
         let outcome = match self.router.resolve(id, self.timeout).await {
             Ok(answer) => write::outcome(answer, id),
@@ -171,7 +177,7 @@ impl Kv {
         match outcome {
             Ok(Ok(done)) => Ok(Resolution::Applied(Record::new(done.version, done.result))),
             Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
-            // Its record says that it changed nothing.
+            // By these refusals the record says that the write changed nothing.
             Err(Error::Refused {
                 reason:
                     Refusal::Barred

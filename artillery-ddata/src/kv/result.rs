@@ -1,4 +1,4 @@
-//! What calls return.
+//! The results of calls.
 
 use bytes::Bytes;
 
@@ -8,112 +8,113 @@ use crate::{
     store::Held,
 };
 
-/// A value and the update that made it.
+/// A value and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned<T> {
-    /// Which update made it.
+    /// The update that wrote the value.
     pub version: Version,
     /// The value.
     pub value: T,
 }
 
 impl Versioned<Bytes> {
-    /// Tombstones are nobody's business outside.
+    /// `None` for a tombstone: callers see an absent key.
     pub(crate) fn visible(held: Held) -> Option<Self> {
         held.value.map(|value| Self { version: held.version, value })
     }
 }
 
-/// What a read found, and how it was served. An absence is an answer too: clean or dirty, and seen somewhere.
+/// The result of a read, and how it was served. An absent key is a result too: it has a state and a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Read<T = Bytes> {
     found: Option<Versioned<T>>,
-    /// Whether what was found was known to be committed.
+    /// Whether the result was known to be committed.
     pub state: ReadState,
-    /// Who served it, and how.
+    /// Where the read was served, and by which path.
     pub served: Served,
 }
 
 impl<T> Read<T> {
-    /// A result: for tests of code that takes one.
+    /// Builds a result, for tests of code that takes one.
     pub fn new(found: Option<Versioned<T>>, state: ReadState, served: Served) -> Self {
         Self { found, state, served }
     }
 
-    /// The value; `None`: the key is absent.
+    /// The value. `None`: the key is absent.
     pub fn value(&self) -> Option<&T> {
         self.found.as_ref().map(|found| &found.value)
     }
 
-    /// The value; `None`: the key is absent.
+    /// The value. `None`: the key is absent.
     pub fn into_value(self) -> Option<T> {
         self.found.map(|found| found.value)
     }
 
-    /// The version of the value; [`Version::NONE`]: the key is absent. A compare-and-swap takes it as it is.
+    /// The value's version. [`Version::NONE`]: the key is absent. A compare-and-swap takes either as `expected`.
     pub fn version(&self) -> Version {
         self.found.as_ref().map_or(Version::NONE, |found| found.version)
     }
 
-    /// Value and version together.
+    /// The value with its version. `None`: the key is absent.
     pub fn into_versioned(self) -> Option<Versioned<T>> {
         self.found
     }
 }
 
-/// Whether a read's version was known, where it was served, to be committed.
+/// Whether the member that served a read knew its result to be committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadState {
-    /// It was committed.
+    /// The result is committed.
     Clean,
-    /// It may not be committed yet, and may vanish: only in mode [`Eventual`](crate::ReadMode::Eventual).
+    /// The result may not be committed yet, and may vanish. Only mode [`Eventual`](crate::ReadMode::Eventual) and
+    /// [`Bounded`](crate::ReadMode::Bounded) show such results.
     Dirty,
 }
 
-/// Who served a read.
+/// Where a read was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Served {
-    /// The node.
+    /// The node that served it.
     pub node: NodeId,
-    /// Where it stands in the chain, as far as is known here.
+    /// The node's place in the chain, as far as the caller's handle knows.
     pub place: Place,
-    /// By which way.
+    /// The path by which it was served.
     pub way: ReadPath,
 }
 
 impl Served {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(node: NodeId, place: Place, way: ReadPath) -> Self {
         Self { node, place, way }
     }
 }
 
-/// A write that is on all serving members of its chain.
+/// A write that all serving members of its chain hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Committed<T = ()> {
-    /// The version that it made.
+    /// The version of the update.
     pub version: Version,
-    /// On how many members it is.
+    /// The number of members that hold it.
     pub copies: u32,
-    /// Under which id it was made.
+    /// The id of the request.
     pub request_id: RequestId,
-    /// Whether an earlier attempt under the same id did it, so that this one did nothing more.
+    /// Whether an earlier attempt under the same id was applied, so that this one changed nothing more.
     pub replayed: bool,
-    /// What it computed.
+    /// What the write computed.
     pub result: T,
 }
 
 impl<T> Committed<T> {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(version: Version, copies: u32, request_id: RequestId, replayed: bool, result: T) -> Self {
         Self { version, copies, request_id, replayed, result }
     }
 }
 
-/// What a [get-and-delete](crate::Kv::get_delete) took away.
+/// What a [get-and-delete](crate::Kv::get_delete) removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Taken {
@@ -121,8 +122,8 @@ pub enum Taken {
     Nothing,
     /// This value.
     Value(Versioned<Bytes>),
-    /// A value of this version. An earlier attempt took it, and it was too large to be kept for a retry
-    /// ([`MAX_TAKEN`](crate::types::update::MAX_TAKEN)), or the head of now was joining the chain at that moment and never had it.
+    /// A value of this version, which is lost to this call: an earlier attempt removed it. It was longer than the 4,096
+    /// bytes that are kept for a retry, or the present head was joining the chain then and never had the value.
     Forgotten(Version),
 }
 
@@ -136,17 +137,17 @@ impl Taken {
     }
 }
 
-/// What became of a request, for ever.
+/// The final outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resolution {
-    /// It was applied, once.
+    /// The request was applied, once.
     Applied(Record),
-    /// Its condition didn't hold, so it changed nothing; nor will it.
+    /// The request's condition didn't hold: it changed nothing, and never will.
     Conflict(Conflict),
-    /// It never was applied, and now it never can be.
+    /// The request changed nothing, and never will.
     NeverApplied,
-    /// Nobody knows any more: the record was evicted, or the client had said that it knew.
+    /// The chain no longer knows: the record was evicted, or the client had said that it had the answer.
     Forgotten,
 }
 
@@ -154,14 +155,14 @@ pub enum Resolution {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// The version that it made.
+    /// The version of its update.
     pub version: Version,
     /// What it computed.
     pub result: Computed,
 }
 
 impl Record {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(version: Version, result: Computed) -> Self {
         Self { version, result }
     }
@@ -172,20 +173,19 @@ impl Record {
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub struct Conflict {
-    /// What the key held at that moment; `None`: it was absent, or [`version`](Self::version) says which version it had
-    /// and this answers a retry, when that value is gone.
+    /// The key's version and value at that moment. `None`: the key was absent; or this answers a retry, for which the
+    /// value is no longer kept. [`version`](Self::version) tells the two apart.
     pub current: Option<(Version, Bytes)>,
-    /// The version that the key had.
     version: Version,
-    /// Which step of a batch, or requirement of a script, it was, counted from 0.
+    /// The index, from 0, of the step of a batch, or of the requirement of a script, that failed.
     pub step: usize,
     request_id: Option<RequestId>,
-    /// The update that records the failure: what stands in `current` is committed as of it.
+    /// The update that records the failure. `current` is committed as of it.
     pub at: Version,
 }
 
 impl Conflict {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(current: Option<(Version, Bytes)>, at: Version) -> Self {
         let version = current.as_ref().map_or(Version::NONE, |(version, _)| *version);
         Self { current, version, step: 0, request_id: None, at }
@@ -196,12 +196,12 @@ impl Conflict {
         Self { current, version, step: step as usize, request_id: Some(id), at }
     }
 
-    /// Under which id the write was made; `None`: this is no answer of a chain.
+    /// The id of the request. `None`: this value was built by [`new`](Self::new).
     pub fn request_id(&self) -> Option<RequestId> {
         self.request_id
     }
 
-    /// The key's version then; [`Version::NONE`]: it was absent.
+    /// The key's version at that moment. [`Version::NONE`]: the key was absent.
     pub fn version(&self) -> Version {
         self.version
     }

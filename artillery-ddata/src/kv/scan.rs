@@ -25,7 +25,7 @@ use crate::{
     store::ScanRecord,
 };
 
-/// Entries that are asked for at a time.
+/// The most entries of one page.
 const PAGE: u32 = 256;
 
 /// One entry of a scan.
@@ -34,24 +34,24 @@ const PAGE: u32 = 256;
 pub struct Entry {
     /// The key.
     pub key: Bytes,
-    /// Which update made the value.
+    /// The update that wrote the value.
     pub version: Version,
     /// The value.
     pub value: Bytes,
 }
 
 impl Entry {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(key: Bytes, version: Version, value: Bytes) -> Self {
         Self { key, version, value }
     }
 }
 
-/// Keys that begin with a prefix, in the order of their bytes, with their values.
+/// The keys that begin with a prefix, in the order of their bytes, with their values.
 ///
-/// Each page that it fetches is read at one point of the history of a chain, the next one at a later one: a key that is
-/// there throughout is shown once. [`snapshot`](Self::snapshot) makes it one point for all. Nothing is asked for before
-/// the first entry is.
+/// A scan fetches pages. Each page shows one point of the history of a chain, and the next page may show a later one. A
+/// key that is there throughout is shown once. [`snapshot`](Self::snapshot) makes all pages show one point. The first
+/// page is fetched when the first entry is polled for.
 #[must_use = "a scan does nothing until its entries are asked for"]
 pub struct Scan(Fetched<ScanState>);
 
@@ -62,17 +62,17 @@ struct ScanState {
     after: Option<Bytes>,
     left: u64,
     snapshot: bool,
-    /// `None` until the first entry is asked for.
+    /// `None` until the first entry is polled for.
     chains: Option<Vec<ChainCursor>>,
 }
 
-/// Where the scan stands in one chain.
+/// The scan's position in one chain.
 struct ChainCursor {
     chain: ChainId,
     fetched: VecDeque<ScanRecord>,
     after: Option<Bytes>,
     at_end: bool,
-    /// Who keeps its snapshot, under which number.
+    /// The member that keeps the snapshot, and the snapshot's number there.
     snapshot: Option<(MemberId, u64)>,
 }
 
@@ -94,39 +94,39 @@ impl Scan {
         Self(self.0.set(set))
     }
 
-    /// At most so many entries.
+    /// Sets the most entries that the scan shows.
     pub fn limit(self, limit: u64) -> Self {
         self.set(|state| state.left = limit)
     }
 
-    /// Only keys behind this one: to go on where another scan of the same prefix had shown it.
+    /// Shows only keys after this one: to go on after the last key of an earlier scan with the same prefix.
     pub fn after(self, key: impl AsRef<[u8]>) -> Self {
         self.set(|state| state.after = Some(copy(key)))
     }
 
-    /// How each page may be served.
+    /// Sets the mode of the reads of all pages.
     pub fn mode(self, mode: ReadMode) -> Self {
         self.set(|state| state.how.mode = mode)
     }
 
-    /// How long each page may take.
+    /// Sets how long each page may take.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|state| state.how.timeout = timeout)
     }
 
-    /// In which session the pages are read.
+    /// Reads the pages in a session: none shows an older state than the session has seen.
     pub fn session(self, session: &Session) -> Self {
         self.set(|state| state.how.session = Some(session.clone()))
     }
 
-    /// Shows one point of the history of each chain, that of its first page. A member keeps it for the scan, within its
-    /// limits of age and bytes; when it can't any longer, the scan ends with
-    /// [`SnapshotGone`](crate::Refusal::SnapshotGone), and writes go on.
+    /// Shows one point of the history of each chain: that of its first page. A member keeps the snapshot for the scan,
+    /// within limits of age and bytes. Past them the snapshot is dropped, so that writes go on, and the scan ends with
+    /// [`SnapshotGone`](crate::Refusal::SnapshotGone).
     pub fn snapshot(self) -> Self {
         self.set(|state| state.snapshot = true)
     }
 
-    /// The next entry; `None` behind the last one, or behind an error. May be cancelled: nothing is lost.
+    /// The next entry. `None` after the last entry, or after an error. May be cancelled: no entry is lost.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].
@@ -199,7 +199,7 @@ impl PageSource for ScanState {
 }
 
 impl ScanState {
-    /// Whether a chain's next entry isn't known, so that nobody can say which one is next.
+    /// Whether some chain's next entry isn't known. Then the first entry of all chains isn't known either.
     fn is_short(&self) -> bool {
         let is_short = |cursor: &ChainCursor| cursor.fetched.is_empty() && !cursor.at_end;
         self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))

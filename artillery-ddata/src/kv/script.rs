@@ -1,20 +1,23 @@
-//! Scripts: steps that run one after the other, and tell what they found.
+//! Scripts: steps that run one after the other at the head, and return results.
 
 use bytes::Bytes;
 
 use super::{keep::copy, keep::pair};
 use crate::api::{self, Expected, Requirement, ScriptStep};
 
-/// Groups of steps that run one after the other where the chain is ordered, and whose results come back. Its keys belong to
+/// Groups of steps that run one after the other at the head of the chain, and return results. All keys must belong to
 /// one chain. A plain value: run it by [`Kv::run`](crate::Kv::run), as often as you like.
 ///
-/// Readers see all that it changed or nothing of it, and nothing happens between its steps. What it tells comes once: if an
-/// answer is lost, the record knows that the script ran, and
-/// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost) says so.
+/// Readers see all changes of a script or none, and no other write comes between its steps. The results are returned
+/// once. If that answer is lost, the record still says that the script ran, and the call ends with
+/// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost).
 ///
 /// ```
 /// # async fn transfer(kv: &artillery_ddata::Kv) -> Result<(), artillery_ddata::Error> {
-/// use artillery_ddata::{Expected, Group, Script, StepOutcome};
+/// use artillery_ddata::{
+///     Script,
+///     kv::{Expected, Group},
+/// };
 ///
 /// let script = Script::new()
 ///     .group(Group::new().get("greeting").put("greeting", "hello"))
@@ -22,10 +25,10 @@ use crate::api::{self, Expected, Requirement, ScriptStep};
 /// match kv.run(script).await? {
 ///     Ok(done) => match &done.result[..] {
 ///         [Ok(greeting), Ok(visitors)] => println!("{greeting:?}, {visitors:?}"),
-///         [Ok(greeting), Err(why)] => println!("{greeting:?}, nobody counted: {why}"),
+///         [Ok(greeting), Err(why)] => println!("{greeting:?}, visitors not counted: {why}"),
 ///         _ => unreachable!("a get and a put never fail"),
 ///     },
-///     Err(conflict) => println!("not run: {conflict}"), // it has no requirements of its own
+///     Err(conflict) => println!("not run: {conflict}"), // never: the script itself has no requirements
 /// }
 /// # Ok(())
 /// # }
@@ -40,24 +43,24 @@ impl Script {
         Self::default()
     }
 
-    /// Nothing of the script happens unless the key was as `expected` before it.
+    /// Requires that the key is as `expected` before the script; otherwise nothing of the script runs.
     pub fn require(mut self, key: impl AsRef<[u8]>, expected: Expected) -> Self {
         self.0.require.push(Requirement { key: copy(key), expected });
         self
     }
 
-    /// Runs these steps behind those that are there.
+    /// Adds a group, which runs after the groups before it.
     pub fn group(mut self, group: Group) -> Self {
         self.0.groups.push(group.0);
         self
     }
 
-    /// How many groups it has.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.0.groups.len()
     }
 
-    /// Whether it has none.
+    /// Whether the script has no group.
     pub fn is_empty(&self) -> bool {
         self.0.groups.is_empty()
     }
@@ -74,8 +77,9 @@ impl FromIterator<Group> for Script {
     }
 }
 
-/// Steps of a [`Script`] that happen together or not at all: if a requirement isn't met, or a step can't be done, the group
-/// changes nothing, and the script goes on behind it. Requirements and steps see what came before them in the script.
+/// Steps of a [`Script`] that are applied together or not at all. If a requirement isn't met or a step fails, the group
+/// changes nothing, and the script goes on with the next group. Requirements and steps see the changes of earlier
+/// groups; steps also see those of earlier steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a group does nothing until its script is run"]
 pub struct Group(api::ScriptGroup);
@@ -86,34 +90,34 @@ impl Group {
         Self::default()
     }
 
-    /// The group changes nothing unless the key is as `expected` when its turn comes.
+    /// Requires that the key is as `expected` when the group begins; otherwise the group changes nothing.
     pub fn require(mut self, key: impl AsRef<[u8]>, expected: Expected) -> Self {
         self.0.require.push(Requirement { key: copy(key), expected });
         self
     }
 
-    /// Tells what a key holds: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
+    /// Reads a key: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Get { key: copy(key) })
     }
 
-    /// Tells how long a key's value is: [`StepOutcome::Length`](crate::kv::StepOutcome::Length).
+    /// Reads the length of a key's value: [`StepOutcome::Length`](crate::kv::StepOutcome::Length).
     pub fn length(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Length { key: copy(key) })
     }
 
-    /// Gives a key a value: [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
+    /// Sets a key's value: [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
     pub fn put(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         let (key, value) = pair(key, value);
         self.step(ScriptStep::Put { key, value })
     }
 
-    /// Makes a key absent: [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
+    /// Deletes a key: [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
     pub fn delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Delete { key: copy(key) })
     }
 
-    /// Makes a key absent, and tells what it held: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
+    /// Deletes a key and returns its value: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get_delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::GetDelete { key: copy(key) })
     }
@@ -128,12 +132,12 @@ impl Group {
         self.step(ScriptStep::Increment { key: copy(key), by })
     }
 
-    /// How many steps it has.
+    /// The number of steps, without the requirements.
     pub fn len(&self) -> usize {
         self.0.steps.len()
     }
 
-    /// Whether it has none.
+    /// Whether the group has no step.
     pub fn is_empty(&self) -> bool {
         self.0.steps.is_empty()
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_chain_of_one() {
+async fn a_chain_of_one_serves_reads_and_writes() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     assert_eq!(kv.get("k").await.unwrap().version(), Version::NONE);
@@ -49,7 +49,7 @@ async fn a_chain_of_one() {
 }
 
 #[tokio::test]
-async fn what_writes_compute_comes_back_and_is_kept() {
+async fn results_of_writes_are_returned_and_replayed() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     assert_eq!(kv.append("log", "ab").await.unwrap().result, 2);
@@ -74,7 +74,7 @@ async fn what_writes_compute_comes_back_and_is_kept() {
 }
 
 #[tokio::test]
-async fn an_outcome_can_be_asked_for() {
+async fn an_outcome_can_be_resolved() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     let id = kv.new_request_id("paid").await.unwrap();
@@ -96,7 +96,7 @@ async fn an_outcome_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn batches_and_cuts() {
+async fn a_batch_is_applied_as_a_whole_and_read_at_one_point() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     kv.put("cart/3", "x").await.unwrap();
@@ -118,7 +118,7 @@ async fn batches_and_cuts() {
 }
 
 #[tokio::test]
-async fn scripts_tell_what_they_found_once() {
+async fn scripts_return_their_results_once() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     let before = kv.put("greeting", "hi").await.unwrap();
@@ -154,7 +154,7 @@ async fn scripts_tell_what_they_found_once() {
 }
 
 #[tokio::test]
-async fn scans_go_on() {
+async fn scans_page_and_continue_after_a_key() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     for n in 0..600 {
@@ -170,7 +170,7 @@ async fn scans_go_on() {
         }
         keys.push(entry.key);
     }
-    assert_eq!(keys.len(), 600, "a snapshot shows what is gone by now");
+    assert_eq!(keys.len(), 600, "a snapshot shows keys that were deleted since");
     assert!(keys.is_sorted());
     let mut rest = kv.scan("stock/").after(&keys[497]).limit(2);
     let mut found = Vec::new();
@@ -182,9 +182,9 @@ async fn scans_go_on() {
     assert!(none.next().await.is_none() && none.next().await.is_none());
 }
 
-/// A page beside the cluster goes on where one at a member was: nobody keeps anything for a cursor.
+/// Pages read at a spare continue pages read at a member: no node keeps state for a cursor.
 #[tokio::test]
-async fn a_cursor_is_good_at_any_node() {
+async fn a_cursor_is_valid_at_any_node() {
     let cluster = unique("kv");
     let (node, spare) = (alone(&cluster), FakeNode::start(&cluster, "spare"));
     spare.form(&fake::routing(fake::config(&[node.me()], 1), &[&node, &spare]));
@@ -207,16 +207,16 @@ async fn a_cursor_is_good_at_any_node() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), 299, "no key twice while nothing changes");
-    assert_eq!(kvs[1].scan_hashed(0).await.unwrap().keys.len(), 10, "unless said otherwise");
+    assert_eq!(kvs[1].scan_hashed(0).await.unwrap().keys.len(), 10, "the default limit");
 }
 
 #[tokio::test]
-async fn a_watch_shows_each_change_once_and_goes_on() {
+async fn a_watch_shows_each_change_once_and_resumes() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     kv.put("stock/0", "before").await.unwrap();
     let mut watch = kv.watch("stock/");
-    // It begins when it is first asked.
+    // The watch begins with its first poll.
     let first = tokio::select! {
         change = watch.next() => change.unwrap().unwrap(),
         never = write_on(&kv) => match never {},
@@ -254,7 +254,7 @@ async fn write_on(kv: &Kv) -> std::convert::Infallible {
 }
 
 #[tokio::test]
-async fn a_session_remembers_what_it_saw() {
+async fn a_session_keeps_its_floor() {
     let node = alone(&unique("kv"));
     let session = Session::new();
     let kv = node.kv().in_session(&session);
@@ -284,7 +284,7 @@ async fn no_timeout_is_too_long() {
 }
 
 #[tokio::test]
-async fn other_modes_go_other_ways() {
+async fn each_mode_takes_its_own_path() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     kv.put("k", "v").await.unwrap();
@@ -296,7 +296,7 @@ async fn other_modes_go_other_ways() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_refused_here() {
+async fn oversized_requests_are_refused_locally() {
     let node = alone(&unique("kv"));
     let kv = node.kv();
     let long = vec![b'k'; 5000];
@@ -323,7 +323,7 @@ async fn calls_wait_for_the_cluster_to_be_formed() {
 }
 
 #[test]
-fn what_is_put_is_copied_if_it_is_short() {
+fn short_values_are_copied() {
     let bytes = Bytes::from_iter(0..=255);
     for (len, key) in (0..=255).flat_map(|len| [0, len / 3, len].map(|key| (len, key))) {
         let (key, value) = (bytes.slice(..key), bytes.slice(key..len));
@@ -334,7 +334,7 @@ fn what_is_put_is_copied_if_it_is_short() {
     }
 }
 
-/// The promise of the local path: from a plain thread, without a runtime, and without an allocation.
+/// The promise of the local path: it works on a plain thread without a runtime, and allocates nothing.
 #[test]
 fn local_reads_allocate_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -354,17 +354,17 @@ fn local_reads_allocate_nothing() {
                 other => panic!("{other:?}"),
             }
         };
-        // Whatever a thread needs once.
+        // The first read may allocate what the thread needs once.
         once();
         let used = allocation_counter::measure(|| (0..1000).for_each(|_| once()));
         assert_eq!((used.count_total, used.bytes_total), (0, 0));
         assert!(allocation_counter::measure(|| drop(kv.put("k", "v"))).count_total > 0, "the counter counts");
     };
-    #[allow(clippy::disallowed_methods, reason = "the point is a thread that knows no runtime")]
+    #[allow(clippy::disallowed_methods, reason = "the test needs a thread without a runtime")]
     std::thread::spawn(read).join().unwrap();
 }
 
-/// A loop of reads that are all ready at once lets other tasks of its thread run.
+/// A loop of reads that are ready at once must let other tasks of its thread run.
 #[tokio::test]
 async fn ready_reads_spend_the_budget() {
     let node = alone(&unique("kv"));

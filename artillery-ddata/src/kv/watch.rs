@@ -1,4 +1,4 @@
-//! Changes as they are committed.
+//! Watches: changes as they are committed.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,7 +26,7 @@ use crate::{
     store::ScanRecord,
 };
 
-/// So long one question waits for changes before it is asked again.
+/// The time that one query waits for changes before the watch sends the next.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A committed change.
@@ -35,26 +35,27 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Change {
     /// The key.
     pub key: Bytes,
-    /// The update that made it. The changes of one batch have the same one.
+    /// The update that made the change. The changes of one batch share it.
     pub version: Version,
-    /// The new value; `None`: the key was deleted.
+    /// The new value. `None`: the key was deleted.
     pub value: Option<Bytes>,
 }
 
 impl Change {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(key: Bytes, version: Version, value: Option<Bytes>) -> Self {
         Self { key, version, value }
     }
 }
 
-/// Every committed change of the keys that begin with a prefix: once, and in the order of the history of their chain,
-/// whichever members serve it.
+/// Every committed change of the keys that begin with a prefix: once, and in the order of their chain's history. The
+/// order doesn't depend on the members that serve the watch.
 ///
-/// It asks when the next change is wanted, and members queue nothing for it; they keep what was committed for a while
-/// (`limits.backlog_bytes`). Who falls further behind is told so by [`Compacted`](crate::Refusal::Compacted), and begins
-/// anew: read what is there, and watch from then on. So does a watch that meets a recovered history
-/// ([`OtherHistory`](crate::Refusal::OtherHistory)): what it was shown may be missing there.
+/// The watch asks when it is polled for the next change. Members queue nothing for it; they keep committed updates for
+/// a while (`limits.backlog_bytes`). A watch that falls further behind fails with
+/// [`Compacted`](crate::Refusal::Compacted). Then begin anew: read the keys, and watch from there. After a recovery
+/// the watch fails with [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it showed may be missing in
+/// the new history.
 #[must_use = "a watch does nothing until its changes are asked for"]
 pub struct Watch(Fetched<WatchState>);
 
@@ -63,23 +64,23 @@ struct WatchState {
     how: HowToRead,
     prefix: Bytes,
     from: Frontier,
-    /// Where it stands, once it has begun.
+    /// The position reached so far, once the watch has begun.
     position: Option<Frontier>,
-    /// Which chain is asked next, where there are several.
+    /// Index of the chain that was asked last.
     turn: usize,
     ready: VecDeque<(ChainId, ScanRecord)>,
-    /// Of each chain, an update of which only some changes came, since all of them are too much for one answer: the rest is asked
-    /// for next.
+    /// By chain, the update whose changes didn't fit one answer: the next query asks for the rest.
     parts: BTreeMap<ChainId, ShownPart>,
-    /// Since when each chain has refused, of those that answered by nothing else meanwhile.
+    /// By chain, since when it has refused without another answer in between.
     refusing: BTreeMap<ChainId, Instant>,
 }
 
-/// What was shown of an update.
+/// An update that was shown in part.
 #[derive(Clone, Copy)]
 struct ShownPart {
-    /// All that stands in front of the update.
+    /// The sequence before the update.
     after: Sequence,
+    /// How many of its changes were shown.
     shown: u32,
 }
 
@@ -100,23 +101,24 @@ impl Watch {
         Self(Fetched::new(state))
     }
 
-    /// Behind this position, of another watch ([`position`](Self::position)) or of a session, rather than from now on.
+    /// Shows the changes after this position, which is one of another watch ([`position`](Self::position)) or of a
+    /// session. Unless set, a watch begins with the changes after its first poll.
     pub fn from(self, from: Frontier) -> Self {
         Self(self.0.set(|state| state.from = from))
     }
 
-    /// Up to where all changes have been handed out: to go on there later. It stands between updates: of a batch that was handed
-    /// out in part all changes come again. `None` before it has begun, or while the next
-    /// change is being waited for.
+    /// The position up to which all changes were returned, for another watch to continue [from](Self::from). A position
+    /// stands between updates: if only a part of a batch was returned, another watch shows all of the batch. `None`
+    /// before the watch has begun, or while it waits for the next change.
     pub fn position(&self) -> Option<Frontier> {
         self.0.source()?.position.clone()
     }
 
-    /// The next change; `None` behind an error. May be cancelled: nothing is lost.
+    /// The next change. `None` after an error. May be cancelled: no change is lost.
     ///
     /// # Errors
-    /// [`Error::Refused`] or [`Error::NotApplied`]; [`Compacted`](crate::Refusal::Compacted) if it fell behind,
-    /// [`OtherHistory`](crate::Refusal::OtherHistory) if the cluster was recovered.
+    /// [`Error::Refused`] or [`Error::NotApplied`]; the reason is [`Compacted`](crate::Refusal::Compacted) if the watch
+    /// fell behind, [`OtherHistory`](crate::Refusal::OtherHistory) if the cluster was recovered.
     pub async fn next(&mut self) -> Option<Result<Change, Error>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -146,15 +148,15 @@ impl PageSource for WatchState {
         NextItem::Item(Change { key, version: held.version, value: held.value })
     }
 
-    /// Asks until there is something.
+    /// Asks the chains in turn until there are changes.
     async fn fetch(&mut self) -> Result<(), Error> {
         let position = self.position.as_ref().unwrap_or(&self.from);
-        // A position counts in one history alone: in another one changes behind it would be passed over (trap 59). Each
-        // question names the history too, since the answering node may be in another.
+        // A position is valid in one history only: in another one the watch would skip changes (trap 59). Each query
+        // names the history too, since the node that answers may be in another one.
         let mut routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             match self.begin(&routing).await {
-                // One from now on belongs to no history yet: the routing here lagged behind.
+                // A watch from now on belongs to no history yet: only the routing here is outdated, so get a newer one.
                 Err(Error::Refused { reason: Refusal::OtherHistory, .. }) if self.from.cluster().is_none() => {
                     routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
                     self.begin(&routing).await?;
@@ -163,7 +165,7 @@ impl PageSource for WatchState {
             }
         }
         while self.ready.is_empty() {
-            // With several chains none of them is waited for so long that another one would have to wait for it.
+            // With several chains, wait only briefly for each, so that an idle chain doesn't delay the others.
             let chains = routing.chains.len().max(1);
             let patience = if chains == 1 { WATCH_TIMEOUT } else { Duration::from_millis(20) };
             self.turn = (self.turn + 1) % chains;
@@ -174,7 +176,7 @@ impl PageSource for WatchState {
             let changes = match self.ask_chain(&routing, chain, after, shown, patience).await {
                 Ok(Some(changes)) => changes,
                 Ok(None) => continue,
-                // In so short a time that says nothing yet: other chains are asked meanwhile.
+                // Within so short a time a refusal says little: ask the other chains meanwhile.
                 Err(error) if chains > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
                     tokio::time::sleep(patience).await;
                     continue;
@@ -201,7 +203,7 @@ impl WatchState {
         self.position.get_or_insert_default().raise(routing.history_id(), chain, upto);
     }
 
-    /// Where nothing else was said, each chain is watched from what it has committed by now.
+    /// Sets the position. Unless the caller gave one, each chain is watched from its present watermark on.
     async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
         let mut position = self.from.clone();
         for config in &routing.chains {
@@ -215,18 +217,18 @@ impl WatchState {
         Ok(())
     }
 
-    /// Whether a chain that refuses now hasn't done so, and nothing else, for longer than a call may take.
+    /// Whether a chain's refusal is tolerated: it has refused without another answer for less than a call's timeout.
     fn is_excused(&mut self, chain: ChainId) -> bool {
         let since = *self.refusing.entry(chain).or_insert_with(Instant::now);
         let is_excused = since.elapsed() < self.how.timeout;
         if !is_excused {
-            // The caller is told, and may ask on.
+            // The caller gets the error. If it polls on, the time starts anew.
             self.refusing.remove(&chain);
         }
         is_excused
     }
 
-    /// `None`: there was no answer, which says as little as there being no change.
+    /// Asks one chain for changes. `None`: no answer came in time, which counts as no change.
     async fn ask_chain(
         &self,
         routing: &Routing,
@@ -240,7 +242,7 @@ impl WatchState {
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
         let CallAnswer { reply, node, .. } = match asked {
             Ok(answer) => answer,
-            // Nobody said so in time that there was nothing.
+            // The answer that there is no change didn't come in time.
             Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => return Ok(None),
             Err(error) => return Err(error),
         };

@@ -16,7 +16,7 @@ use crate::{
     rpc::router::{BegunWrite, CallAnswer, HowToWrite, Router},
 };
 
-/// A write and the way to its head.
+/// A write with its options and the router that sends it.
 #[derive(Debug, Clone)]
 struct Prepared {
     router: Arc<Router>,
@@ -24,7 +24,7 @@ struct Prepared {
     how: HowToWrite,
 }
 
-/// What a write came to, its result not looked at yet.
+/// The outcome of a write, before its result is checked for the type that the call wants.
 type WriteOutcome = Result<Committed<Computed>, Conflict>;
 
 impl Prepared {
@@ -50,9 +50,9 @@ struct Writing<T> {
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
 enum WriteState {
     New(Write),
-    /// Its head was asked, whose answer may be the last.
+    /// The first attempt is under way. Its answer may end the write.
     Begun(BegunWrite),
-    /// It takes longer, or wants more than that.
+    /// The general path: it waits, retries and looks up routing as needed.
     Asked(Call<Result<(CallAnswer, RequestId), Error>>),
     Over,
 }
@@ -90,20 +90,20 @@ impl<T> Future for Writing<T> {
     }
 }
 
-/// For writes with a condition.
+/// The result of a write with a condition.
 fn conditional(outcome: WriteOutcome) -> Result<Result<Committed, Conflict>, Error> {
     Ok(outcome.map(|done| with(done, ())))
 }
 
-/// For writes without one: nothing else than a commit answers them, and what was computed is of the kind that was asked
-/// for, unless another write was made under the same id.
+/// The result of a write without a condition. Only a commit answers it, and with a result of the expected kind, unless
+/// another write was made under the same request id.
 fn computed<T>(outcome: WriteOutcome, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
     match outcome {
         Ok(done) => match result(&done.result) {
             Some(result) => Ok(with(done, result)),
             None => Err(Error::refused(crate::Refusal::OtherRequest, None)),
         },
-        // Only a repetition of another write's id brings that one's answer.
+        // Only a conditional write under the same id can have left this record.
         Err(_) => Err(Error::refused(crate::Refusal::OtherRequest, None)),
     }
 }
@@ -131,7 +131,7 @@ fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
     })
 }
 
-/// A record says that a script ran, and no more.
+/// The result of a script. A record keeps only that the script ran, so a retry finds no results.
 fn ran(outcome: WriteOutcome) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
     match outcome {
         Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
@@ -158,7 +158,7 @@ pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> Result<WriteOutcome,
     }
 }
 
-/// A write that is about to be made: set what differs from the handle's defaults, and await it.
+/// A write. Set what differs from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct WriteCall<T> {
     prepared: Prepared,
@@ -170,20 +170,20 @@ impl<T> WriteCall<T> {
         Self { prepared: Prepared::new(kv, write), result }
     }
 
-    /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
+    /// Sets how long the write may take. If the time is up before the commit is known, the outcome is unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.prepared.how.timeout = timeout;
         self
     }
 
-    /// In which session it is made: reads in that session see it from now on.
+    /// Makes the write in a session: later reads in that session see it.
     pub fn session(mut self, session: &Session) -> Self {
         self.prepared.how.session = Some(session.clone());
         self
     }
 
-    /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome. Under one id it happens at most once,
-    /// however often it is repeated.
+    /// Makes the write under this id, which is one of [`Kv::new_request_id`] or of an unknown outcome. However often a
+    /// write is repeated under one id, it is applied at most once.
     pub fn request_id(mut self, id: RequestId) -> Self {
         self.prepared.how.request_id = Some(id);
         self
@@ -211,7 +211,7 @@ impl<T> fmt::Debug for WriteCall<T> {
     }
 }
 
-/// What each kind of write comes to.
+/// Calls by the type of their result.
 impl Kv {
     pub(super) fn write_call(&self, write: Write) -> WriteCall<Committed> {
         WriteCall::new(self, write, nothing)

@@ -1,4 +1,4 @@
-//! Calls of a typed map: those of the data below it, with what stood in their way from the start.
+//! Calls of a typed map. Each wraps a call of the [`Kv`], or the error that came up before that call could be made.
 
 use std::{fmt, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::{
     kv::{Call, Read, Versioned, WriteCall},
 };
 
-/// How the bytes found become a value.
+/// Decodes a value from its bytes.
 pub(super) type Decode<V> = fn(&Bytes) -> Result<V, ValueError>;
 
-/// A write of one entry that is about to be made: set what differs from the handle's defaults, and await it.
+/// A write of one entry. Set what differs from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct MapWrite<T>(pub(super) Result<WriteCall<T>, MapError>);
@@ -23,18 +23,18 @@ impl<T> MapWrite<T> {
         Self(self.0.map(set))
     }
 
-    /// How long it may take. When the time is up before the commit is known, the outcome is unknown.
+    /// Sets how long the write may take. If the time is up before the commit is known, the outcome is unknown.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|call| call.timeout(timeout))
     }
 
-    /// In which session it is made: reads in that session see it from now on.
+    /// Makes the write in a session: later reads in that session see it.
     pub fn session(self, session: &Session) -> Self {
         self.set(|call| call.session(session))
     }
 
-    /// Under which id it is made, of [`Kv::new_request_id`] or of an unknown outcome. Under one id it happens at most once,
-    /// however often it is repeated.
+    /// Makes the write under this id, which is one of [`Kv::new_request_id`] or of an unknown outcome. However often a
+    /// write is repeated under one id, it is applied at most once.
     pub fn request_id(self, id: RequestId) -> Self {
         self.set(|call| call.request_id(id))
     }
@@ -49,10 +49,10 @@ impl<T: Send + 'static> IntoFuture for MapWrite<T> {
     }
 }
 
-/// A read of one entry that is about to be made.
+/// A read of one entry. Set what differs from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Get<V> {
-    /// Its defaults are the settings of this call.
+    /// The handle; its defaults are the settings of this call.
     kv: Kv,
     key: Result<Bytes, MapError>,
     decode: Decode<V>,
@@ -63,19 +63,19 @@ impl<V> Get<V> {
         Self { kv: kv.clone(), key, decode }
     }
 
-    /// How it may be served.
+    /// Sets the mode: where the read may be served, and how fresh its result is.
     pub fn mode(mut self, mode: ReadMode) -> Self {
         self.kv = self.kv.with_read_mode(mode);
         self
     }
 
-    /// How long it may take.
+    /// Sets how long the read may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.kv = self.kv.with_timeout(timeout);
         self
     }
 
-    /// In which session it is made: it never shows less than that has seen.
+    /// Makes the read in a session: it never shows an older state than the session has seen.
     pub fn session(mut self, session: &Session) -> Self {
         self.kv = self.kv.in_session(session);
         self

@@ -1,24 +1,24 @@
-//! What can go wrong with a call of a typed map.
+//! The errors of a typed map.
 
 use super::{KeyError, NameError, ValueError};
 use crate::{Error, replica::NotLocal};
 
-/// Why a call of a [`Map`](crate::Map) has no result. Unless it is a [`Call`](Self::Call), nobody was asked, or what was
-/// read can't be understood: nothing was applied.
+/// Why a call of a [`Map`](crate::Map) has no result. Unless it is a [`Call`](Self::Call), nothing was applied: either
+/// no node was asked, or the bytes that were read can't be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// The map has a name that no map can have, so that none of its calls is made.
+    /// The map's name isn't allowed, so none of its calls is made.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The key has no bytes, or the bytes found are no key of this map.
+    /// The key can't be encoded, or the bytes found are no key of this map.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The value has no bytes, or the bytes found are no value of this map.
+    /// The value can't be encoded, or the bytes found are no value of this map.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// Not to be served by this node here and now, said by [`get_local`](crate::Map::get_local) alone.
-    #[error("not to be read from this node's own state: {0:?}")]
+    /// This node can't serve the read now. Only [`get_local`](crate::Map::get_local) returns this.
+    #[error("not served from this node's own state: {0:?}")]
     NotLocal(NotLocal),
     /// The call itself failed.
     #[error(transparent)]

@@ -13,10 +13,10 @@ use crate::{
     kv::{Committed, Conflict, Versioned},
 };
 
-/// Entries of one type within the data of a cluster: keys by a codec that keeps their order ([`key`](super::key)),
-/// values by the codec `C`.
+/// Entries of one type in the data of a cluster. An order-preserving codec encodes the keys ([`key`](super::key)), and
+/// the codec `C` the values.
 ///
-/// Clones are cheap. A name that no map can have ([`NameError`]) is reported by each call.
+/// Clones are cheap. If the map's name isn't allowed ([`NameError`]), each call reports that.
 ///
 /// ```no_run
 /// # async fn example(kv: artillery_ddata::Kv) -> Result<(), artillery_ddata::map::MapError> {
@@ -51,46 +51,46 @@ pub struct Map<K, V, C = Bincode> {
 }
 
 impl Kv {
-    /// The typed map with this name, whose types are those of the variable: `let users: Map<String, User> =
-    /// kv.map("users")`. It has the defaults of this handle.
+    /// The typed map with this name. The variable's type says its types: `let users: Map<String, User> =
+    /// kv.map("users")`. The map has the defaults of this handle.
     ///
-    /// Nothing is asked or made: a map is there as soon as it has an entry. A name that is empty, longer than
-    /// [`MAX_NAME`](crate::map::key::MAX_NAME) or has a zero byte in it is reported by the calls of the map.
+    /// No node is asked, and nothing is created: a map exists as soon as it has an entry. A name has 1 to 255 bytes,
+    /// none of them zero; otherwise each call of the map reports [`NameError`].
     pub fn map<K, V, C>(&self, name: &str) -> Map<K, V, C> {
         Map { kv: self.clone(), keys: KeySpace::new(name), types: PhantomData }
     }
 }
 
 impl<K, V, C> Map<K, V, C> {
-    /// The same map; calls through this handle try for so long, where they don't say otherwise.
+    /// Sets the timeout of calls by this handle that set none themselves.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.kv = self.kv.with_timeout(timeout);
         self
     }
 
-    /// The same map; reads through this handle are served in this mode, where they don't say otherwise.
+    /// Sets the mode of reads by this handle that set none themselves.
     #[must_use]
     pub fn with_read_mode(mut self, mode: ReadMode) -> Self {
         self.kv = self.kv.with_read_mode(mode);
         self
     }
 
-    /// The same map; calls through this handle are made in this session, where they don't say otherwise.
+    /// A handle to the same map whose calls are made in this session, unless they set another.
     #[must_use]
     pub fn in_session(&self, session: &Session) -> Self {
         Self { kv: self.kv.in_session(session), ..self.clone() }
     }
 
-    /// Its keys.
+    /// The key space of the map.
     ///
     /// # Errors
-    /// [`NameError`] when no map can have its name.
+    /// [`NameError`] if the map's name isn't allowed.
     pub fn keys(&self) -> Result<&KeySpace<K>, NameError> {
         self.keys.as_ref().map_err(|error| *error)
     }
 
-    /// The whole key of an entry, as a [`Batch`](crate::Batch) and the calls of [`Kv`] take it.
+    /// The raw key of an entry, for a [`Batch`](crate::Batch) or a call of [`Kv`].
     ///
     /// # Errors
     /// [`MapError::Name`] and [`MapError::Key`].
@@ -98,15 +98,15 @@ impl<K, V, C> Map<K, V, C> {
         Ok(self.keys()?.key(key)?)
     }
 
-    /// Makes an entry absent, whether it was there or not.
+    /// Deletes an entry. It is no error if the entry is absent.
     ///
     /// # Errors
-    /// When awaited, [`MapError`]; what [`Kv::delete`] says as [`MapError::Call`].
+    /// When awaited, [`MapError`]; errors of [`Kv::delete`] as [`MapError::Call`].
     pub fn delete<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> MapWrite<Committed> {
         MapWrite(self.key(key).map(|key| self.kv.delete(key)))
     }
 
-    /// Makes an entry absent if its newest version is `expected`.
+    /// Deletes an entry if its newest version is `expected`. The inner result says whether it was.
     ///
     /// # Errors
     /// As [`delete`](Self::delete).
@@ -120,7 +120,7 @@ impl<K, V, C> Map<K, V, C> {
 }
 
 impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
-    /// The bytes of a value, as a [`Batch`](crate::Batch) takes them.
+    /// The bytes of a value, for a [`Batch`](crate::Batch).
     ///
     /// # Errors
     /// [`MapError::Value`].
@@ -128,7 +128,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         Ok(C::encode(value)?)
     }
 
-    /// The value that these bytes are, of a [`Conflict`](crate::kv::Conflict) for instance.
+    /// Decodes a value, for instance that of a [`Conflict`].
     ///
     /// # Errors
     /// [`MapError::Value`].
@@ -139,33 +139,33 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// Reads an entry.
     ///
     /// # Errors
-    /// When awaited, [`MapError`]; what [`Kv::get`] says as [`MapError::Call`].
+    /// When awaited, [`MapError`]; errors of [`Kv::get`] as [`MapError::Call`].
     pub fn get<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Get<V> {
         Get::new(&self.kv, self.key(key), C::decode)
     }
 
-    /// A strong read from this node's own state: a plain function, which works on any thread.
+    /// A strong read from this node's own state: a plain function for any thread, as [`Kv::get_local`].
     ///
     /// # Errors
-    /// [`MapError::NotLocal`] when this node can't serve it here and now, so that [`get`](Self::get) is the way; never
+    /// [`MapError::NotLocal`] when this node can't serve the read now: then use [`get`](Self::get). Never
     /// [`MapError::Call`].
     pub fn get_local<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Result<Option<Versioned<V>>, MapError> {
         let Some(found) = self.kv.get_local(&self.key(key)?)? else { return Ok(None) };
         Ok(Some(Versioned { version: found.version, value: C::decode(&found.value)? }))
     }
 
-    /// Gives an entry a value. Returns, when awaited, once the write is on all serving members.
+    /// Sets an entry's value. When awaited, returns once all serving members hold the write.
     ///
     /// # Errors
-    /// When awaited, [`MapError`]; what [`Kv::put`] says as [`MapError::Call`].
+    /// When awaited, [`MapError`]; errors of [`Kv::put`] as [`MapError::Call`].
     pub fn put<Q: AsKey<K> + ?Sized>(&self, key: &Q, value: &V) -> MapWrite<Committed> {
         MapWrite(self.key(key).and_then(|key| Ok(self.kv.put(key, self.value(value)?))))
     }
 
-    /// Gives an entry a value if its newest version is `expected`; [`Version::NONE`]: if it is absent.
+    /// Sets an entry's value if its newest version is `expected`; with [`Version::NONE`], if the entry is absent.
     ///
-    /// The inner result says whether it was. A conflict has the bytes of the value that is there:
-    /// [`decode`](Self::decode) reads them.
+    /// The inner result says whether it was. A conflict has the bytes of the present value; [`decode`](Self::decode)
+    /// reads them.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -179,16 +179,16 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         MapWrite(self.key(key).and_then(call))
     }
 
-    /// Changes an entry from what it is: `change` is given its value, `None` if it is absent, and returns what it is to
-    /// become, `None` to make it absent.
+    /// Reads an entry, and replaces it by what `change` makes of it. `change` gets the value, `None` if the entry is
+    /// absent, and returns the new value, `None` to delete the entry.
     ///
-    /// It reads strongly and swaps by version, and begins again, without a new read where possible, whenever somebody
-    /// else was first: `change` may be called several times, and the last of these calls counts. All of that together
-    /// takes no longer than the timeout.
+    /// The update reads strongly and swaps by version. If another write comes first, it starts over from that write's
+    /// value, so `change` may be called several times; only the last call takes effect. All attempts together take no
+    /// longer than the timeout.
     ///
     /// # Errors
-    /// When awaited, [`MapError`]: also when the value that is there isn't of this type; what [`Kv::compare_and_swap`]
-    /// says as [`MapError::Call`], where `NotApplied` by a timeout may mean that somebody else was first each time.
+    /// When awaited, [`MapError`], also if the present value isn't of this type; errors of [`Kv::compare_and_swap`] as
+    /// [`MapError::Call`]. There `NotApplied` by a timeout may mean that other writes came first each time.
     pub fn update<'a, Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
@@ -199,13 +199,14 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
 }
 
 impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
-    /// All entries, in the order of their keys.
+    /// Scans all entries, in the order of their keys.
     pub fn scan(&self) -> MapScan<K, V> {
         let prefix = self.keys().map(|keys| keys.prefix().clone()).map_err(MapError::from);
         MapScan::new(&self.kv, self.keys.clone(), prefix, C::decode)
     }
 
-    /// The entries whose keys have these leading fields, in the order of their keys: all orders of one customer, say.
+    /// Scans the entries whose keys have these leading fields, in the order of their keys: all orders of one customer,
+    /// say.
     pub fn scan_prefix<const FIELDS: usize, Q>(&self, fields: &Q) -> MapScan<K, V>
     where
         Q: Leading<K, FIELDS> + ?Sized,
@@ -216,10 +217,10 @@ impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
 }
 
 impl<K> Map<K, i64, Decimal> {
-    /// Adds to a number; an absent entry counts as 0.
+    /// Adds to a number; an absent entry counts as 0. The result is the new number.
     ///
     /// # Errors
-    /// When awaited, [`MapError`]; what [`Kv::increment`] says as [`MapError::Call`].
+    /// When awaited, [`MapError`]; errors of [`Kv::increment`] as [`MapError::Call`].
     pub fn increment<Q: AsKey<K> + ?Sized>(&self, key: &Q, by: i64) -> MapWrite<Committed<i64>> {
         MapWrite(self.key(key).map(|key| self.kv.increment(key, by)))
     }

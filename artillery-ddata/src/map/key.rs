@@ -1,4 +1,4 @@
-//! Keys as bytes that sort as the keys do (why not by somebody else's codec: docs/adr/0010).
+//! Keys as bytes that sort as the keys do. Existing codecs don't have all of the properties below (docs/adr/0010).
 //!
 //! | type | bytes |
 //! |---|---|
@@ -7,25 +7,25 @@
 //! | signed integers | the same, with the sign bit flipped |
 //! | `char` | as a `u32` |
 //! | strings, byte strings | each 00 as 00 01, and 00 00 at the end |
-//! | `Option` | 00, or 01 and what is in it |
+//! | `Option` | 00 for `None`; 01 and the content for `Some` |
 //! | sequences | 01 before each element, 00 at the end |
-//! | tuples, arrays, structs | field after field, nothing between |
+//! | tuples, arrays, structs | field after field, with nothing between |
 //! | enums | the index of the variant in one byte, then its fields |
 //! | unit | nothing |
 //!
-//! Floating-point numbers and maps are refused: the first have no total order, and some of the second have no order at
-//! all. So are enums of more than 256 variants, and what is nested deeper than [`MAX_DEPTH`].
+//! Floating-point numbers are refused, since they have no total order, and maps, since a `HashMap` has none at all. So
+//! are enums with more than 256 variants, and keys nested deeper than [`MAX_DEPTH`].
 //!
 //! Three properties follow, for all keys of one type:
 //!
-//! - **Order**: keys compare as their bytes do, provided that a derived `Ord` and serde agree about what comes first:
-//!   fields and variants in the order in which they are declared.
-//! - **One encoding**: bytes that decode are what the decoded key encodes to; everything else is refused.
-//! - **No encoding begins another one.** So the first fields of a tuple, encoded, are the prefix of the keys with these
-//!   fields and of no others: `"a"` isn't one of `"ab"`.
+//! - **Order**: keys compare as their bytes do, provided that `Ord` and serde take fields and variants in the same
+//!   order: that of their declaration, as a derived `Ord` does.
+//! - **One encoding**: a key has one encoding. Bytes that no key encodes to are refused.
+//! - **Prefix-free**: no encoding is a prefix of another. So the encoded first fields of a tuple are a prefix of the
+//!   keys with these fields, and of no others: `"a"` is no prefix of `"ab"`.
 //!
-//! The bytes are those of *one type*: a key written as `u32` and looked for as `u64` isn't found. [`AsKey`] and
-//! [`Leading`] let the compiler see to it.
+//! The bytes belong to *one type*: a key written as a `u32` isn't found as a `u64`. [`AsKey`] and [`Leading`] let the
+//! compiler check that.
 
 use std::{fmt, marker::PhantomData};
 
@@ -42,23 +42,23 @@ mod tests;
 
 pub use like::{AsKey, Leading};
 
-/// How deep options, sequences, tuples, structs and enums may stand in each other.
+/// The deepest nesting of options, sequences, tuples, structs and enums in a key.
 pub const MAX_DEPTH: usize = 64;
 
-/// A key that has no bytes, or bytes that are no key.
+/// A key that can't be encoded, or bytes that can't be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The type has something in it that keys can't have.
+    /// The type has a part that keys can't have.
     #[error("{0} can't stand in a key")]
     Unsupported(&'static str),
     /// The enum has more than 256 variants.
     #[error("variant {0} of an enum in a key; at most 256 are allowed")]
     TooManyVariants(u32),
-    /// It is nested deeper than [`MAX_DEPTH`].
+    /// The key is nested deeper than [`MAX_DEPTH`].
     #[error("a key nested deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// With the name of the map it is longer than [`MAX_KEY`].
+    /// With the name of its map the key is longer than [`MAX_KEY`].
     #[error("a key of {len} bytes with the name of its map, at most {limit} are allowed")]
     TooLong {
         /// Its length in bytes.
@@ -69,18 +69,18 @@ pub enum KeyError {
     /// The bytes are no key of this type.
     #[error("no key of this type: {what} at byte {at}")]
     Malformed {
-        /// Where, counted from the start of the key, without the name of its map.
+        /// The offset of the wrong byte, without the name of the map.
         at: usize,
-        /// What isn't as it should be.
+        /// What is wrong there.
         what: &'static str,
     },
-    /// A key of this type ends before its bytes do.
+    /// The bytes go on after the end of a key of this type.
     #[error("{0} bytes left over behind a key")]
     Trailing(usize),
     /// The bytes are a key of another map.
     #[error("a key of another map than {0:?}")]
     OtherMap(String),
-    /// The type's own serialization refused.
+    /// The type's own serialization or deserialization failed.
     #[error("{0}")]
     Refused(String),
 }
@@ -100,7 +100,7 @@ impl serde::de::Error for KeyError {
 /// Appends the bytes of `key` to `out`.
 ///
 /// # Errors
-/// [`KeyError`] when the type can't be a key; then `out` has some of it.
+/// [`KeyError`] when the type can't be a key; then `out` has a part of its bytes.
 pub fn encode_to<Q: Serialize + ?Sized>(key: &Q, out: &mut Vec<u8>) -> Result<(), KeyError> {
     key.serialize(&mut ser::KeyWriter::new(out))
 }
@@ -115,7 +115,7 @@ pub fn encode<Q: Serialize + ?Sized>(key: &Q) -> Result<Bytes, KeyError> {
     Ok(out.into())
 }
 
-/// The key that all of `bytes` are, without the name of a map.
+/// Decodes all of `bytes` as one key, without the name of a map.
 ///
 /// # Errors
 /// [`KeyError`]: these bytes aren't the encoding of any key of this type.
@@ -126,17 +126,17 @@ pub fn decode<K: DeserializeOwned>(bytes: &[u8]) -> Result<K, KeyError> {
     Ok(key)
 }
 
-/// A name that no map can have.
+/// Why a map's name isn't allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// It is empty.
     #[error("the name of a map is empty")]
     Empty,
-    /// A zero byte ends a name.
+    /// It has a zero byte in it, which would end the name.
     #[error("the name of a map has a zero byte in it")]
     Zero,
-    /// It leaves no room for a key.
+    /// It is longer than 255 bytes.
     #[error("the name of a map has {len} bytes, at most {limit} are allowed")]
     TooLong {
         /// Its length in bytes.
@@ -149,17 +149,17 @@ pub enum NameError {
 /// The longest name of a map, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// The keys of one map: all that begin with its name and a zero byte.
+/// The key space of one map: all keys that begin with its name and a zero byte.
 pub struct KeySpace<K> {
     prefix: Bytes,
     keys: PhantomData<fn() -> K>,
 }
 
 impl<K> KeySpace<K> {
-    /// The keys of the map with this name.
+    /// The key space of the map with this name.
     ///
     /// # Errors
-    /// [`NameError`] when it is empty, too long or has a zero byte in it.
+    /// [`NameError`] when the name is empty, too long or has a zero byte in it.
     pub fn new(name: &str) -> Result<Self, NameError> {
         match name.len() {
             0 => return Err(NameError::Empty),
@@ -172,16 +172,16 @@ impl<K> KeySpace<K> {
 
     /// The name of the map.
     pub fn name(&self) -> &str {
-        // It was made from a string.
+        // The prefix was made from a string, so this never fails.
         std::str::from_utf8(&self.prefix[..self.prefix.len() - 1]).unwrap_or_default()
     }
 
-    /// What all keys of this map begin with, and none of any other.
+    /// The prefix of all keys of this map, and of no other map's.
     pub fn prefix(&self) -> &Bytes {
         &self.prefix
     }
 
-    /// The whole key of an entry.
+    /// The raw key of an entry, with the map's prefix.
     ///
     /// # Errors
     /// [`KeyError`] when the type can't be a key, or the key is too long.
@@ -189,7 +189,7 @@ impl<K> KeySpace<K> {
         self.with_prefix(key)
     }
 
-    /// What the whole keys of all entries with these leading fields begin with, and of no others.
+    /// The prefix of the raw keys of all entries with these leading fields, and of no others.
     ///
     /// ```
     /// # use artillery_ddata::map::KeySpace;
@@ -199,7 +199,7 @@ impl<K> KeySpace<K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fields of another type don't compile: this number would be looked for as an `i32`.
+    /// Fields of another type don't compile: an `i32` would have other bytes than the `u32` of the key.
     ///
     /// ```compile_fail
     /// # use artillery_ddata::map::KeySpace;
@@ -226,7 +226,7 @@ impl<K> KeySpace<K> {
         Ok(out.into())
     }
 
-    /// The entry's key that a whole key is.
+    /// Decodes the entry's key from a raw key.
     ///
     /// # Errors
     /// [`KeyError`]: the bytes are a key of another map, or no key of this type.

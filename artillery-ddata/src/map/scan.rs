@@ -24,26 +24,26 @@ use crate::{
 pub struct MapEntry<K, V> {
     /// The key.
     pub key: K,
-    /// Which update made the value.
+    /// The update that wrote the value.
     pub version: Version,
     /// The value.
     pub value: V,
 }
 
 impl<K, V> MapEntry<K, V> {
-    /// A value: for tests of code that takes one.
+    /// Builds a value, for tests of code that takes one.
     pub fn new(key: K, version: Version, value: V) -> Self {
         Self { key, version, value }
     }
 }
 
-/// Entries of a typed map in the order of their keys; otherwise as [`Scan`].
+/// The entries of a typed map, in the order of their keys; otherwise as [`Scan`].
 ///
-/// An entry whose bytes aren't of the map's types is an error in its place, and the scan goes on behind it. Behind any
-/// other error it has ended.
+/// If an entry can't be decoded, the scan returns an error in its place and goes on with the next entry. After any
+/// other error the scan has ended.
 #[must_use = "a scan does nothing until its entries are asked for"]
 pub struct MapScan<K, V> {
-    /// `Err(None)`: what was wrong from the start has been said.
+    /// `Err`: the scan could not begin; `None` once that error was returned.
     scan: Result<(Scan, KeySpace<K>), Option<MapError>>,
     decode: Decode<V>,
 }
@@ -68,12 +68,12 @@ impl<K, V> MapScan<K, V> {
         self
     }
 
-    /// At most so many entries.
+    /// Sets the most entries that the scan shows.
     pub fn limit(self, limit: u64) -> Self {
         self.set(|scan| scan.limit(limit))
     }
 
-    /// Only entries behind this key.
+    /// Shows only entries after this key.
     pub fn after<Q: AsKey<K> + ?Sized>(mut self, key: &Q) -> Self {
         self.scan = self.scan.and_then(|(scan, keys)| match keys.key(key) {
             Ok(key) => Ok((scan.after(key), keys)),
@@ -82,17 +82,17 @@ impl<K, V> MapScan<K, V> {
         self
     }
 
-    /// How each page may be served.
+    /// Sets the mode of the reads of all pages.
     pub fn mode(self, mode: ReadMode) -> Self {
         self.set(|scan| scan.mode(mode))
     }
 
-    /// How long each page may take.
+    /// Sets how long each page may take.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|scan| scan.timeout(timeout))
     }
 
-    /// In which session the pages are read.
+    /// Reads the pages in a session: none shows an older state than the session has seen.
     pub fn session(self, session: &Session) -> Self {
         self.set(|scan| scan.session(session))
     }
@@ -104,8 +104,8 @@ impl<K, V> MapScan<K, V> {
 }
 
 impl<K: DeserializeOwned, V> MapScan<K, V> {
-    /// The next entry; `None` behind the last one, or behind an error that ends the scan. May be cancelled: nothing is
-    /// lost.
+    /// The next entry. `None` after the last entry, or after an error that ended the scan. May be cancelled: no entry
+    /// is lost.
     ///
     /// # Errors
     /// [`MapError`].

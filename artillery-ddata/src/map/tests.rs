@@ -51,7 +51,7 @@ async fn an_entry_is_written_and_read() {
 }
 
 #[tokio::test]
-async fn maps_keep_to_themselves() {
+async fn maps_with_similar_names_are_separate() {
     let node = alone(&unique("map"));
     let (a, ab): (Map<String, u8>, Map<String, u8>) = (node.kv().map("a"), node.kv().map("ab"));
     a.put("k", &1).await.unwrap();
@@ -70,7 +70,7 @@ async fn all<K: serde::de::DeserializeOwned, V>(mut scan: MapScan<K, V>) -> Vec<
 }
 
 #[tokio::test]
-async fn scans_meet_keys_in_their_own_order() {
+async fn scans_show_keys_in_their_order() {
     let node = alone(&unique("map"));
     let orders: Map<(i32, String), u64> = node.kv().map("orders");
     let keys = [(300, "b"), (-1, "z"), (7, "ab"), (7, "a"), (7, ""), (i32::MIN, "x"), (8, "a")];
@@ -120,12 +120,12 @@ async fn handles_have_defaults_and_calls_have_their_own() {
 }
 
 #[tokio::test]
-async fn an_update_begins_again_when_somebody_was_first() {
+async fn concurrent_updates_lose_no_increment() {
     let node = alone(&unique("map"));
     let counts: Map<String, u32> = node.kv().map("counts");
     let add = |counts: Map<String, u32>| async move {
         for _ in 0..100 {
-            // Somebody else may come in between the read and the swap.
+            // The other task may write between the read and the swap.
             counts.update("all", |n| Some(n.unwrap_or(0) + 1)).await.unwrap();
         }
     };
@@ -137,7 +137,7 @@ async fn an_update_begins_again_when_somebody_was_first() {
 }
 
 #[tokio::test]
-async fn what_an_update_sees_and_leaves() {
+async fn an_update_creates_changes_and_deletes() {
     let node = alone(&unique("map"));
     let counts: Map<String, u32> = node.kv().map("counts");
     let mut seen = Vec::new();
@@ -149,9 +149,9 @@ async fn what_an_update_sees_and_leaves() {
     assert_eq!(seen, [None, Some(1), None]);
 }
 
-/// The first try meets a conflict, the second one goes on from what the other one wrote.
+/// The first attempt meets a conflict; the second starts from the value of the other write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_update_sees_who_was_first() {
+async fn an_update_starts_over_from_the_other_write() {
     let node = alone(&unique("map"));
     let counts: Map<String, u32> = node.kv().map("counts");
     let mut seen = Vec::new();
@@ -168,7 +168,7 @@ async fn an_update_sees_who_was_first() {
     assert_eq!(counts.get("n").await.unwrap().into_value(), Some(11));
 }
 
-/// Whatever is put first, somebody else is before it: from the closure itself, so that each try meets a conflict.
+/// The closure itself writes the entry, so that each attempt meets a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_ends_when_its_time_is_up() {
     let node = alone(&unique("map"));
@@ -187,7 +187,7 @@ async fn an_update_ends_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn numbers_are_added_to() {
+async fn numbers_are_incremented() {
     let node = alone(&unique("map"));
     let hits: Map<String, i64, Decimal> = node.kv().map("hits");
     assert_eq!(hits.increment("home", 2).await.unwrap().result, 2);
@@ -199,7 +199,7 @@ async fn numbers_are_added_to() {
 }
 
 #[tokio::test]
-async fn foreign_bytes_are_an_error_in_their_place() {
+async fn undecodable_entries_are_errors_in_their_place() {
     let node = alone(&unique("map"));
     let kv = node.kv();
     let users: Map<u8, User> = kv.map("users");
@@ -220,7 +220,7 @@ async fn foreign_bytes_are_an_error_in_their_place() {
 }
 
 #[tokio::test]
-async fn what_has_no_bytes_is_said_by_the_call() {
+async fn encoding_errors_are_returned_by_the_call() {
     let node = alone(&unique("map"));
     let bad: Map<String, u8> = node.kv().map("a\0b");
     let zero = |error| matches!(error, MapError::Name(NameError::Zero));

@@ -1,4 +1,4 @@
-//! Changing an entry from what it is.
+//! Read-modify-write of one entry.
 
 use std::{fmt, pin::Pin, time::Duration};
 
@@ -10,10 +10,11 @@ use crate::{Error, Kv, ReadMode, Session, Version, error::NotApplied, kv::Commit
 
 type ChangeValue<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 
-/// A change of one entry that is about to be made; its result is the value that the entry has now.
+/// A read-modify-write of one entry; the result is the entry's new value. Set what differs from the handle's defaults,
+/// and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct MapUpdate<'a, V> {
-    /// Its defaults are the settings of this call.
+    /// The handle; its defaults are the settings of this call.
     kv: Kv,
     timeout: Duration,
     key: Result<Bytes, MapError>,
@@ -28,13 +29,13 @@ impl<'a, V> MapUpdate<'a, V> {
         Self { timeout: kv.timeout(), kv, key, change, encode: C::encode, decode: C::decode }
     }
 
-    /// How long it may take, with all its tries.
+    /// Sets how long the update may take, with all its attempts.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// In which session it is made: reads of that see it from now on.
+    /// Makes the update in a session: later reads in that session see it.
     pub fn session(mut self, session: &Session) -> Self {
         self.kv = self.kv.in_session(session);
         self
@@ -63,7 +64,7 @@ impl<V: Send> MapUpdate<'_, V> {
             seen = match conflict.current {
                 Some((version, value)) => (version, Some(value)),
                 None if conflict.version().is_none() => (Version::NONE, None),
-                // The answer to a retry has no value any more.
+                // This conflict answers a retry, for which the chain keeps no value.
                 None => read(&self.kv, &key, deadline).await?,
             };
         }
@@ -75,7 +76,7 @@ async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<(Version, Optio
     Ok((read.version(), read.into_value()))
 }
 
-/// Whoever has no time left hasn't applied anything: the last try met a conflict.
+/// The time left for the next attempt. Without any the update has applied nothing: its last attempt met a conflict.
 fn left(deadline: Instant) -> Result<Duration, Error> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Error::not_applied(NotApplied::TimedOut)) } else { Ok(left) }

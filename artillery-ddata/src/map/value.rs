@@ -1,4 +1,4 @@
-//! Values as bytes, by a codec of the map's choice.
+//! Values as bytes, by a codec that the map's type names.
 
 use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
@@ -7,33 +7,33 @@ use serde::{Serialize, de::DeserializeOwned};
 #[cfg(test)]
 mod tests;
 
-/// A value that has no bytes, or bytes that are no value.
+/// A value that can't be encoded, or bytes that can't be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueError {
     /// The value can't be encoded.
     #[error("the value can't be encoded: {0}")]
     Encode(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The bytes are no value of this type, by this codec.
+    /// The bytes are no value of this type in this codec.
     #[error("no value of this type: {0}")]
     Decode(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl ValueError {
-    /// A value that can't be encoded, and why.
+    /// The value can't be encoded, for this reason.
     pub fn encode(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Encode(why.into())
     }
 
-    /// Bytes that are no value, and why.
+    /// The bytes can't be decoded, for this reason.
     pub fn decode(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Decode(why.into())
     }
 }
 
-/// How the values of a map become bytes. It is named as a type, and there are no values of it.
+/// Encodes the values of a map as bytes. A codec is only named as a type; no value of it is ever made.
 ///
-/// Any serde format takes a few lines:
+/// A codec for any serde format takes a few lines:
 ///
 /// ```
 /// use artillery_ddata::map::{ValueCodec, ValueError};
@@ -56,7 +56,7 @@ impl ValueError {
 /// # Ok::<(), ValueError>(())
 /// ```
 ///
-/// Bytes come from the network: `decode` must refuse what isn't a value, whatever it is, and never panic.
+/// The bytes come from the network: `decode` must return an error for any bytes that are no value, and never panic.
 pub trait ValueCodec<V> {
     /// The bytes of `value`.
     ///
@@ -64,17 +64,17 @@ pub trait ValueCodec<V> {
     /// [`ValueError::Encode`].
     fn encode(value: &V) -> Result<Bytes, ValueError>;
 
-    /// The value that all of `bytes` are.
+    /// Decodes all of `bytes` as one value.
     ///
     /// # Errors
     /// [`ValueError::Decode`].
     fn decode(bytes: &Bytes) -> Result<V, ValueError>;
 }
 
-/// bincode's standard configuration; bytes behind a value are refused. The default.
+/// The default codec: bincode's standard configuration. Bytes after a value are refused.
 ///
-/// Compact and fast, and a field more or less makes another type of it: take a format that names its fields for values
-/// that are to outlive their type.
+/// It is compact and fast, but a type with a field added or removed can't read the old bytes. If values are to outlive
+/// their type, use a format that names its fields.
 #[derive(Debug)]
 pub enum Bincode {}
 
@@ -93,7 +93,7 @@ impl<V: Serialize + DeserializeOwned> ValueCodec<V> for Bincode {
     }
 }
 
-/// A number of 64 bits as decimal text, in its one form: what `increment` reads and writes.
+/// A 64-bit number as decimal text, in the only form that `increment` reads and writes.
 #[derive(Debug)]
 pub enum Decimal {}
 

@@ -1,5 +1,5 @@
-//! The counters themselves. Whatever is counted here has gone through a queue or over a socket, so that an atomic more
-//! costs nothing that can be measured; local clean reads stay away from them.
+//! The counters. Each counted operation has gone through a queue or over a socket, so one more atomic costs nothing
+//! measurable. Local clean reads are not counted here: for them it would.
 
 use std::{
     array,
@@ -20,7 +20,7 @@ use crate::{
 const SECONDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// What one node counts.
+/// The counters of one node.
 #[derive(Debug)]
 pub(crate) struct Tally {
     operations: [Cells; OperationKind::ALL.len()],
@@ -43,7 +43,7 @@ enum OperationOutcome {
     Unknown,
 }
 
-/// An operation that has begun.
+/// An operation under way: its kind, and when it began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperationTimer {
     kind: OperationKind,
@@ -51,7 +51,7 @@ pub(crate) struct OperationTimer {
 }
 
 impl OperationTimer {
-    /// `None`: it is none that is counted.
+    /// `None`: the operation isn't counted.
     pub(crate) fn of(operation: &Operation) -> Option<Self> {
         match operation {
             Operation::Read { query, .. } => Some(Self::of_query(query)),
@@ -69,7 +69,7 @@ impl OperationTimer {
         })
     }
 
-    /// Sessions are opened by the way, for the write that is meant.
+    /// `None` for the opening of a session: only the write that needs the session is counted.
     pub(crate) fn of_write(write: &Write) -> Option<Self> {
         Some(Self::now(match write {
             Write::OpenSession => return None,
@@ -90,12 +90,12 @@ impl OperationTimer {
 }
 
 impl Tally {
-    /// An operation ended with this reply.
+    /// Counts an operation that ended with this reply.
     pub(crate) fn replied(&self, timing: OperationTimer, reply: &Reply) {
         self.ended(timing, outcome(reply));
     }
 
-    /// A call ended with this.
+    /// Counts a call that ended with this result.
     pub(crate) fn returned(&self, timing: OperationTimer, result: Result<&Reply, &Error>) {
         let outcome = match result {
             Ok(reply) => outcome(reply),
@@ -116,7 +116,7 @@ impl Tally {
         cells.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// These changes of configurations were decided on here.
+    /// Counts changes of configurations that this node decided on.
     pub(crate) fn changed(&self, reasons: &[ChangeReason]) {
         for reason in reasons {
             self.changes[reason.why as usize].fetch_add(1, Relaxed);
@@ -172,7 +172,7 @@ mod tests {
     use crate::{ChainId, MemberId, Refusal};
 
     #[test]
-    fn kinds_and_reasons_stand_at_their_places() {
+    fn kinds_and_reasons_are_listed_by_discriminant() {
         assert!(OperationKind::ALL.iter().enumerate().all(|(at, kind)| *kind as usize == at));
         assert!(Why::ALL.iter().enumerate().all(|(at, why)| *why as usize == at));
     }

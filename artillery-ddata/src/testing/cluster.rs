@@ -37,7 +37,7 @@ use crate::{
 
 /// A cluster in this process, on virtual time. Clones are the same cluster; it ends with the last of them.
 ///
-/// See the [module](super) for what it is and what it isn't.
+/// The [module](super) says what it checks and what it lacks.
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<ClusterState>,
@@ -51,40 +51,40 @@ pub(super) struct ClusterState {
     witness: Arc<Witness>,
     clients: AtomicU32,
     crashed: Mutex<BTreeSet<NodeId>>,
-    /// Nothing goes wrong by itself any more.
+    /// No more interruptions begin.
     calm: AtomicBool,
     _clock: clock::Followed,
 }
 
 impl Cluster {
-    /// Begins to describe a cluster.
+    /// Starts to build a cluster.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The seed that everything is drawn from.
+    /// The seed of the run.
     pub fn seed(&self) -> u64 {
         self.inner.seed
     }
 
-    /// The data, for a client of its own beside the cluster: each call makes another one, as another process would be.
+    /// The data, by a new client beside the cluster: each call simulates another process.
     pub fn client(&self) -> Kv {
         let number = self.inner.clients.fetch_add(1, Ordering::Relaxed);
         let router = self.inner.client(&format!("client-{number}"));
-        // The only one to set it.
+        // Set once, here: it can't fail.
         let _ = router.observer.set(Observer::new(self.inner.witness.clone(), number, None));
         Kv::new(router)
     }
 
-    /// The data, inside a node: the handle that its own process has.
+    /// The data, by the handle of a node's own process.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the cluster has no such node.
     pub fn kv(&self, member: MemberId) -> Kv {
         self.inner.member(member).kv()
     }
 
-    /// All nodes, by number; those that serve the first chain are [`chain`](Self::chain).
+    /// All nodes, by number. Those that serve the first chain are [`chain`](Self::chain).
     pub fn nodes(&self) -> Vec<MemberId> {
         self.inner.members.iter().map(|member| member.id).collect()
     }
@@ -95,7 +95,7 @@ impl Cluster {
         config.map_or_else(Vec::new, |config| config.serving().collect())
     }
 
-    /// Where the writes of the first chain enter.
+    /// The head of the first chain, where writes enter.
     ///
     /// # Panics
     /// Never: a chain has members.
@@ -103,7 +103,7 @@ impl Cluster {
         self.chain()[0]
     }
 
-    /// Where the writes of the first chain are committed.
+    /// The tail of the first chain, where writes are committed.
     ///
     /// # Panics
     /// Never: a chain has members.
@@ -112,8 +112,8 @@ impl Cluster {
         chain[chain.len() - 1]
     }
 
-    /// A node is gone, without a word and for ever, as when its process is killed. While its chain names it, nothing is
-    /// written there; the others serve what is clean.
+    /// Kills a node for good, without a word to its peers. Its chains keep naming it: they commit no more writes, and
+    /// their other members serve clean keys.
     #[doc(alias = "kill")]
     pub fn crash(&self, member: MemberId) {
         let inner = &self.inner;
@@ -123,51 +123,51 @@ impl Cluster {
         inner.witness.resume(member.node);
     }
 
-    /// A node's process stands still: nothing comes from it or goes into it, and calls by its own handles wait.
-    /// Others give their connections to it up after three seconds.
+    /// Pauses a node's process: it sends and receives nothing, and calls by its own handles wait. After three seconds
+    /// other nodes give up their connections to it.
     pub fn pause(&self, member: MemberId) {
         self.inner.pause(member.node);
     }
 
-    /// A process that stood still goes on.
+    /// Resumes a paused process.
     pub fn resume(&self, member: MemberId) {
         self.inner.resume(member.node);
     }
 
-    /// Nothing passes from one node to another any more; what is on its way waits. After three seconds the connections
-    /// between them are given up, with what was on its way.
+    /// Cuts the link from one node to another, in that direction. Messages on their way wait. After three seconds the
+    /// connections between the two are given up, with those messages.
     pub fn cut(&self, from: MemberId, to: MemberId) {
         self.inner.network.cut(from.node, to.node);
     }
 
-    /// Takes [`cut`](Self::cut) back.
+    /// Mends a [`cut`](Self::cut) link.
     pub fn mend(&self, from: MemberId, to: MemberId) {
         self.inner.network.mend(from.node, to.node);
     }
 
-    /// Nothing passes from or to a node any more, also from and to clients; it goes on by itself.
+    /// Isolates a node: it keeps running, but no message passes between it and other nodes or clients.
     pub fn isolate(&self, member: MemberId) {
         self.inner.network.set_apart(member.node);
     }
 
-    /// Takes back all cuts, isolations and pauses. The crashed stay crashed.
+    /// Ends all cuts, isolations and pauses. Crashed nodes stay crashed.
     pub fn heal(&self) {
         self.inner.network.heal();
         self.inner.witness.resume_all();
     }
 
-    /// The next write by any handle ends with an unknown outcome, when its timeout is over; what became of it is `fate`.
-    /// Called twice, it is about the next two writes.
+    /// Makes the next write by any handle end with an unknown outcome, when its timeout is over. `fate` is its true
+    /// outcome. Each further call is about one more write.
     pub fn next_outcome_unknown(&self, fate: Fate) {
         self.inner.witness.next_fate(fate);
     }
 
-    /// Changes what goes wrong by itself from now on. Interruptions begin and end with the cluster alone.
+    /// Changes the random trouble from now on. Interruptions can only be set by the builder.
     pub fn set_trouble(&self, trouble: Trouble) {
         self.inner.set_trouble(&trouble);
     }
 
-    /// All calls so far, one a line: what was asked and answered, and when. The same in each run with one seed.
+    /// All calls so far, one a line: request, answer and times. The same in each run with one seed.
     pub fn history(&self) -> String {
         self.inner.history()
     }
@@ -180,7 +180,7 @@ impl ClusterState {
     }
 
     fn crashed(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
-        // No code that holds it can panic halfway through a change.
+        // No code that holds the lock can panic halfway through a change.
         self.crashed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,18 +222,18 @@ impl ClusterState {
     }
 }
 
-/// A client's way to the cluster, which knows from the start where that is.
+/// The router of a client that knows the cluster's routing from the start.
 fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
     let routes = Routes::Asked(LearnedRoutes::new(routing.clone(), Candidates::new()));
     Router::of_client(routes, endpoint, Spread::Sticky)
 }
 
-/// Nobody dials a client.
+/// The service of a client's endpoint: clients accept no connections.
 struct RefusesStreams;
 
 impl Service for RefusesStreams {
     fn admit(&self, _peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
-        Err(Refusal::Other("a client takes nobody in".to_owned()))
+        Err(Refusal::Other("a client accepts no connections".to_owned()))
     }
 
     fn stream(&self, _peer: &Arc<PeerInfo>, _stream: IncomingStream) {}

@@ -13,32 +13,32 @@ use super::{Builder, Cluster, Trouble};
 /// ```
 /// # use artillery_ddata::testing;
 /// testing::explore(0..10, |cluster| async move {
-///     // Its outcome may be unknown, and then it is settled.
+///     // The outcome may be unknown.
 ///     if let Err(error) = cluster.client().append("log", "x").await {
 ///         println!("{error}");
 ///     }
 /// });
 /// ```
 ///
-/// To set more of the cluster, or less trouble: [`Builder::explore`].
+/// [`Builder::explore`] does the same with other settings of the cluster and its trouble.
 ///
 /// # Panics
-/// With the first seed that fails, and why.
+/// On the first seed that fails, with that seed and the reason.
 pub fn explore<F: Future<Output = ()>>(seeds: impl IntoIterator<Item = u64>, test: impl Fn(Cluster) -> F) {
     Cluster::builder().trouble(Trouble::rough()).explore(seeds, test);
 }
 
 impl Builder {
-    /// Runs a test once for each seed on such a cluster, each in a runtime of its own, and [checks](Cluster::check) it
-    /// afterwards. Not to be called within a runtime.
+    /// Runs a test once for each seed, each on a new cluster in a new runtime, and [checks](Cluster::check) it
+    /// afterwards. Must not be called within a runtime.
     ///
     /// # Panics
-    /// With the first seed that fails, and why.
+    /// On the first seed that fails, with that seed and the reason.
     pub fn explore<F: Future<Output = ()>>(self, seeds: impl IntoIterator<Item = u64>, test: impl Fn(Cluster) -> F) {
         for seed in seeds {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clone().run(seed, &test))) {
                 match words(&*panic) {
-                    // A failed check says so by itself.
+                    // The panic of a failed check names the seed already.
                     Some(words) if words.starts_with(&format!("seed {seed}: ")) => resume_unwind(panic),
                     Some(words) => panic!("seed {seed}: {words}"),
                     None => resume_unwind(panic),

@@ -1,4 +1,4 @@
-//! A node of a test's cluster: what a real one has, but for membership and formation.
+//! A node of a test's cluster: a real node without membership and formation.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::{
 
 /// The largest value, in bytes.
 const MAX_VALUE: u64 = 64 << 20;
-/// Of each queue of requests and answers.
+/// The size of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
 
 pub(super) struct TestMember {
@@ -52,20 +52,20 @@ impl std::fmt::Debug for TestMember {
     }
 }
 
-/// What endpoints of the cluster say of themselves.
+/// The information that an endpoint of the cluster sends in its hello.
 pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: PeerKind) -> LocalInfo {
     LocalInfo::new("test", incarnation, kind).with_cluster_id(Some(cluster))
 }
 
 impl TestMember {
-    /// A node that knows of no cluster yet.
+    /// Starts a node that serves no chain yet.
     pub(super) fn start(network: &Network, cluster: ClusterId, number: u32, seed: u64) -> Self {
         let name = format!("node-{number}");
         let id =
             MemberId { node: NodeId::from_name(&name), incarnation: Incarnation { store: number.into(), starts: 1 } };
         let chains = Arc::<ChainInlets>::default();
         let server = Arc::new(std::sync::OnceLock::new());
-        // Nobody forms anything here.
+        // Formation messages are dropped: the test forms the cluster.
         let (formation, _) = mpsc::channel(1);
         let service = Arc::new(DataService {
             chains: chains.clone(),
@@ -80,7 +80,7 @@ impl TestMember {
         let status = Box::new(|| -> crate::driver::BoxFuture<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
         let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, status);
-        // Set once, here.
+        // Set once, here: it can't fail.
         let _ = server.set(Arc::new(serving));
         let hub = Arc::new(Hub::new(endpoint.clone()));
         Self { id, name, endpoint, local, chains, router, hub, store }
@@ -90,7 +90,7 @@ impl TestMember {
         &self.name
     }
 
-    /// Begins to serve what the routing says; how its chains stand.
+    /// Starts this node's chains by the routing. Returns the readiness of each.
     pub(super) fn form(&self, routing: &Routing, settings: &ReplicaSettings) -> Vec<watch::Receiver<ChainReadiness>> {
         let mut standings = Vec::new();
         let chains = routing.chains.iter().map(|config| {
@@ -134,7 +134,7 @@ impl TestMember {
     }
 
     pub(super) fn observe(&self, witness: &Arc<Witness>, client: u32) {
-        // Set once, when the cluster is made.
+        // Set once, when the cluster is made: it can't fail.
         let _ = self.router.observer.set(Observer::new(witness.clone(), client, Some(self.id.node)));
     }
 
@@ -142,7 +142,7 @@ impl TestMember {
         Kv::new(self.router.clone())
     }
 
-    /// How its chains stand.
+    /// The status of each of this node's chains.
     pub(super) async fn statuses(&self) -> Vec<Status> {
         let mut statuses = Vec::new();
         for inlets in self.chains.all() {
@@ -154,7 +154,7 @@ impl TestMember {
         statuses
     }
 
-    /// Ends its tasks.
+    /// Ends this node's tasks.
     pub(super) fn stop(&self) {
         self.chains.close();
         self.local.close();

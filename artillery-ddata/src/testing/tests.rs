@@ -1,4 +1,4 @@
-//! Clusters of tests, tested.
+//! Tests of the clusters that tests use.
 
 mod applications;
 #[cfg(feature = "mutants")]

@@ -1,31 +1,32 @@
-//! Trouble that a seed draws while a test runs.
+//! Random trouble while a test runs, drawn from its seed.
 
 use std::time::Duration;
 
 use artillery_core::internal::simulated::Weather;
 
-/// What goes wrong by itself, without the test's doing. All chances are from 0 to 1.
+/// Random faults, which the test doesn't cause itself. All chances are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Trouble {
-    /// The shortest time that anything is on its way.
+    /// The shortest delay of a packet.
     pub shortest_delay: Duration,
-    /// The longest time, where nothing is lost.
+    /// The longest delay of a packet that isn't lost.
     pub longest_delay: Duration,
-    /// The chance that a packet is lost and sent again, 50 ms later.
+    /// The chance that a packet is lost, and sent again 50 ms later.
     pub lost_packets: f64,
-    /// The chance, for each thing sent, that its connection breaks, with all that is on its way.
+    /// The chance, for each packet, that its connection breaks, which loses all packets on their way.
     pub broken_connections: f64,
     /// The chance that a write ends with an unknown outcome.
     pub lost_answers: f64,
     /// The chance that a write's request arrives a second time, up to two seconds later.
     pub doubled_requests: f64,
-    /// Every now and then, for up to 1.5 seconds, a member stands still or is set apart, or a link is cut in one direction.
+    /// Whether, every now and then, a member is paused or isolated, or a link is cut in one direction, for up to 1.5
+    /// seconds.
     pub interruptions: bool,
 }
 
 impl Trouble {
-    /// None: delays alone.
+    /// No faults: only delays.
     pub fn none() -> Self {
         Self {
             shortest_delay: Duration::from_micros(200),
@@ -38,7 +39,7 @@ impl Trouble {
         }
     }
 
-    /// Something of everything, and nothing for so long that calls would fail for it that repeat themselves.
+    /// Faults of all kinds. Each is short, so that a call that retries succeeds in the end.
     pub fn rough() -> Self {
         Self {
             longest_delay: Duration::from_millis(20),

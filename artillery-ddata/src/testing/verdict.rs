@@ -1,9 +1,9 @@
-//! Whether all that was asked and answered in a run can have come from a correct store.
+//! Judges whether the calls and answers of a run can have come from a correct store.
 //!
-//! Two checks that each see what the other one can't. The [checker](super::checker) takes every key for a versioned
-//! register and looks at *when* versions were seen. [`contents`] puts the writes of a key into the order of their versions,
-//! tries where those of unknown outcome may stand, and looks at *what* was computed and read: an append or increment that
-//! was applied twice or not at all shows there.
+//! Two checks complement each other. The [checker](super::checker) takes every key as a versioned register, and checks
+//! *when* versions were seen. [`contents`] orders the writes of a key by version, tries all places for those of unknown
+//! outcome, and checks *what* was computed and read. It finds an append or increment that was applied twice or not at
+//! all.
 
 mod content;
 mod contents;
@@ -25,7 +25,7 @@ use crate::{
     rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
 };
 
-/// Which write of unknown outcome made a version of a key.
+/// By key and version, the entry of the write that made it.
 type Makers = BTreeMap<(Bytes, Version), usize>;
 
 /// Judges a whole run.
@@ -53,14 +53,14 @@ fn chain_of_entry(entry: &BookEntry, chains: u32) -> Option<ChainId> {
     entry.chain.or_else(|| key.map(|key| chain_of(key, chains)))
 }
 
-/// What somebody saw of a key: a version, and its value where that was told.
+/// What an answer shows of a key: a version, and its value if the answer has it.
 struct Sight<'a> {
     key: &'a Bytes,
     version: Version,
     value: Option<&'a Bytes>,
 }
 
-/// Whatever an answer shows of keys that hold a value.
+/// All that an answer shows of present keys.
 fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
     let BookAnswer::Reply(reply) = &entry.told else { return Vec::new() };
     match (&entry.ask, reply) {
@@ -107,7 +107,7 @@ fn conflicting(write: &Write, step: u32) -> Option<&Bytes> {
     }
 }
 
-/// The keys that a write changes if it is applied, each once; of a script those that it may change.
+/// The keys that a write changes if it is applied, each once. A script may change fewer.
 fn changed(write: &Write) -> Vec<&Bytes> {
     let keys: Vec<&Bytes> = match write {
         Write::Batch(steps) => {
@@ -125,7 +125,7 @@ fn changed(write: &Write) -> Vec<&Bytes> {
     distinct
 }
 
-/// The version that an acknowledged write made, if it changed anything.
+/// The version that an acknowledged write made. `None`: it changed nothing.
 fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
         BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),

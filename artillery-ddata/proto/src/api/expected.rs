@@ -2,14 +2,14 @@
 
 use crate::Version;
 
-/// How a key must be for a batch, a script or a group of one to happen.
+/// The state that a key must have for a batch, a script or a group of a script to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Expected {
-    /// It has no value.
+    /// The key has no value.
     Absent,
-    /// It has one.
+    /// The key has a value.
     Present,
-    /// It has a value of this version.
+    /// The key has a value of this version.
     Version(Version),
 }

@@ -1,4 +1,4 @@
-//! Reads as they are asked for.
+//! The reads that a client can ask for.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ pub enum ReadMode {
     Strong,
     /// Linearizable, behind a barrier that passes the whole chain: trusts no clock.
     ThroughChain,
-    /// The newest version here, perhaps uncommitted; the result says so.
+    /// The newest version that the member has. It may be uncommitted; the result says so.
     Eventual,
-    /// The newest version here, with at most so many uncommitted versions of the key, by a member that has shown within
-    /// this time of its own clock that it is not further behind; otherwise as [`Strong`](Self::Strong).
+    /// The newest version that the member has, with at most `versions` uncommitted ones of the key. Within `age` of its
+    /// own clock, the member has shown that it is not further behind. Otherwise as [`Strong`](Self::Strong).
     Bounded {
         /// Uncommitted versions of the key at most.
         versions: u32,
@@ -27,7 +27,7 @@ pub enum ReadMode {
     },
 }
 
-/// What a read is about.
+/// What a read asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Query {
     /// One key.
@@ -36,24 +36,24 @@ pub enum Query {
     Keys(Vec<Bytes>),
     /// A page of keys in order, at one point of the history.
     Scan(ScanQuery),
-    /// Committed changes in the order of the history. Answered when there are some, at the latest at the deadline.
+    /// Committed changes in the order of the history. The answer comes with the first, at the latest at the deadline.
     Changes(WatchQuery),
     /// A page of keys in hash order, at one point of the history.
     Hashed(HashedQuery),
 }
 
-/// Which changes.
+/// Which changes a watch asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchQuery {
-    /// Only of keys that begin with this.
+    /// Only changes of keys that begin with this.
     pub prefix: Bytes,
-    /// Only behind this position; `None`: from now on, which is answered at once, by the position that now is.
+    /// Only changes behind this position. `None`: from now on; the answer comes at once, and is the present position.
     pub after: Option<Sequence>,
-    /// So many changes of the update behind that position were shown already, by [`Changes::shown`](super::WatchReply::shown).
+    /// How many changes of the update behind `after` were [shown](super::WatchReply::shown) already.
     pub shown: u32,
 }
 
-/// Which page of which keys.
+/// Which page of keys in key order a scan asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanQuery {
     /// Only keys that begin with this.
@@ -62,11 +62,11 @@ pub struct ScanQuery {
     pub after: Option<Bytes>,
     /// At most so many entries.
     pub limit: u32,
-    /// Of which point of the history.
+    /// The point of the history that the page shows.
     pub snapshot: Snapshot,
 }
 
-/// Which page of keys in hash order.
+/// Which page of keys in hash order a scan asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HashedQuery {
     /// Only keys at this [`position`](crate::store::position) or behind it; 0: from the first.
@@ -79,16 +79,16 @@ pub struct HashedQuery {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Snapshot {
-    /// Each page another one.
+    /// Each page shows a point of its own.
     No,
     /// This page begins a snapshot: the member keeps what the following pages need, for a while.
     Begin,
-    /// The one that this member began under this number.
+    /// The snapshot that this member began under this number.
     Of(u64),
 }
 
 impl Query {
-    /// The keys that it is about; of a scan, in either order, or of changes, none.
+    /// The keys that the query names. A scan in either order, and a watch, name none.
     pub fn keys(&self) -> &[Bytes] {
         match self {
             Self::Key(key) => std::slice::from_ref(key),
@@ -97,7 +97,7 @@ impl Query {
         }
     }
 
-    /// What it names of keys instead: their beginning, and the one to go on behind.
+    /// The bounds that a scan or a watch names instead of keys: the prefix, and the key to go on behind.
     pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
         let (prefix, after) = match self {
             Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),

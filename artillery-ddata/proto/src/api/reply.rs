@@ -1,4 +1,4 @@
-//! What comes of requests.
+//! The outcomes of requests.
 
 use bytes::Bytes;
 
@@ -8,22 +8,22 @@ use crate::{
     store::{Held, ScanRecord},
 };
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The write is committed: on all serving members.
+    /// The write is committed: all serving members hold it.
     Committed(WriteReply),
-    /// The condition of the write failed, and what it saw is committed: the key's version and value then.
+    /// The condition of the write failed. The version and value of the key that it saw are committed.
     Conflict {
         /// The update that records the failure.
         at: Version,
-        /// Which step of a batch, or requirement of a script, it was, counted from 0.
+        /// Which step of a batch, or requirement of a script, failed, counted from 0.
         step: u32,
         /// The version that the key had; [`Version::NONE`]: it was absent.
         version: Version,
-        /// The value of that version, unless this answers a retry and nobody holds it any more.
+        /// The value of that version, unless this answers a retry and the value is no longer held.
         value: Option<Bytes>,
-        /// Whether an earlier attempt of the same request did it.
+        /// Whether this is the outcome of an earlier attempt of the same request.
         replayed: bool,
     },
     /// The read is served.
@@ -36,7 +36,7 @@ pub enum Reply {
     Changes(WatchReply),
     /// Nothing was done and nothing will be.
     Refused(Refusal),
-    /// The deadline came first. A read is over; of a write the outcome is unknown.
+    /// The deadline came before an answer. A read is over; the outcome of a write is unknown.
     Expired,
     /// The page of a scan in hash order is served.
     Hashed(HashedReply),
@@ -45,13 +45,13 @@ pub enum Reply {
 /// A committed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteReply {
-    /// The version that it made.
+    /// The version that the write made.
     pub version: Version,
-    /// On how many members it is.
+    /// How many members hold it.
     pub copies: u32,
-    /// Whether an earlier attempt of the same request did it.
+    /// Whether this is the outcome of an earlier attempt of the same request.
     pub replayed: bool,
-    /// What it computed.
+    /// What the write computed.
     pub result: Computed,
 }
 
@@ -65,33 +65,33 @@ pub enum Computed {
     Length(u64),
     /// The number after an increment.
     Number(i64),
-    /// What was taken away, and its version; `None`: the key was absent.
+    /// The value that was taken away, and its version; `None`: the key was absent.
     Took(Option<(Version, Bytes)>),
     /// A value of this version was taken away; it was too large to be kept for retries.
     TookForgotten(Version),
-    /// What came of the groups of a script, in their order.
+    /// The outcomes of a script's groups, in their order.
     Ran(Vec<GroupOutcome>),
-    /// A script ran; what came of it isn't kept for retries.
+    /// A script ran; its outcomes aren't kept for retries.
     RanForgotten,
 }
 
 /// A served read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReply {
-    /// The version that was found, tombstones shown as `None`.
+    /// The version that was found; a tombstone is shown as `None`.
     pub held: Option<Held>,
-    /// Whether that version was known here to be committed.
+    /// Whether the member knew that version to be committed.
     pub clean: bool,
     /// By which way it was served.
     pub way: ReadPath,
-    /// What it saw is at least the history up to here, and that is committed: the floor of a session rises to it.
+    /// The read saw at least the history up to here, which is committed. The floor of a session rises to it.
     pub as_of: Sequence,
 }
 
 /// Keys at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiGetReply {
-    /// What was found of each key, in the order of the question; tombstones shown as `None`.
+    /// What each key holds, in the order of the query; tombstones are shown as `None`.
     pub found: Vec<Option<Held>>,
     /// Whether all of it was known here to be committed.
     pub clean: bool,
@@ -106,7 +106,7 @@ pub struct MultiGetReply {
 pub struct ScanReply {
     /// Keys and values in order, no tombstones.
     pub records: Vec<ScanRecord>,
-    /// Behind which key the scan goes on; `None`: it is at its end. A page without records needn't be the last one.
+    /// The key behind which the scan goes on; `None`: the scan is at its end. Other pages may be without records too.
     pub next: Option<Bytes>,
     /// Whether all of it was known here to be committed.
     pub clean: bool,
@@ -114,7 +114,7 @@ pub struct ScanReply {
     pub way: ReadPath,
     /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
-    /// The snapshot that it belongs to, by the number that this member gave it.
+    /// The snapshot that the page belongs to, by the number that this member gave it.
     pub snapshot: Option<u64>,
 }
 
@@ -123,8 +123,8 @@ pub struct ScanReply {
 pub struct HashedReply {
     /// Keys that hold a value, in hash order: all those before the position at which the scan goes on.
     pub keys: Vec<Bytes>,
-    /// The position at which the scan goes on, where it began if this member doesn't know the order yet; 0: it is at its
-    /// end. A page without keys needn't be the last one.
+    /// The position at which the scan goes on; 0: the scan is at its end. If this member doesn't know the order yet, it
+    /// is the position at which the page began. Other pages than the last may be without keys too.
     pub next: u64,
     /// Whether all of it was known here to be committed.
     pub clean: bool,
@@ -139,10 +139,10 @@ pub struct HashedReply {
 pub struct WatchReply {
     /// Keys with their new values, tombstones for deletions.
     pub records: Vec<ScanRecord>,
-    /// There are no others up to here: ask behind it next.
+    /// The answer covers all changes up to here. The next query goes on behind it.
     pub upto: Sequence,
-    /// Nor among the first so many changes of the update behind it, which didn't fit the answer as a whole: ask for the
-    /// rest of it next. 0: none of that update is shown.
+    /// How many changes of the update behind `upto` the answer covers too. That update didn't fit the answer as a
+    /// whole; the next query asks for its rest. 0: none of that update is shown.
     pub shown: u32,
 }
 
@@ -162,22 +162,22 @@ pub enum ReadPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// This member is in no configuration, or stopped.
+    /// This member is in no configuration, or has stopped.
     #[error("this node serves no chain with that key")]
     NoChain,
-    /// Writes are taken by the head.
+    /// Only the head takes writes: this is the head, if it is known.
     #[error("writes are taken by the head")]
     NotHead(Option<MemberId>),
-    /// In classic mode strong reads are served by the tail.
+    /// In classic mode only the tail serves strong reads: this is the tail, if it is known.
     #[error("strong reads are served by the tail")]
     NotTail(Option<MemberId>),
-    /// Its lease is out.
+    /// This member holds no lease that still runs.
     #[error("this node holds no lease")]
     NoLease,
-    /// The window is full, or a queue on the way to it.
+    /// The window, or a queue on the way to it, is full.
     #[error("too many bytes are in flight")]
     Busy,
-    /// Fewer members serve than the configuration wants for writes.
+    /// Fewer members serve than the configuration requires for writes.
     #[error("{have} members serve, writes need {need}")]
     TooFewMembers {
         /// Serving members.
@@ -204,13 +204,13 @@ pub enum Refusal {
         /// The largest allowed, in bytes.
         limit: u64,
     },
-    /// The client's session was evicted, or never was: whether the request was applied before, nobody knows any more.
+    /// The client's session was evicted, or never existed. Whether the request was applied before is no longer known.
     #[error("the client's session has expired")]
     SessionExpired,
     /// The client itself has said that it knows the outcome of this request.
     #[error("the record of this request is gone: its client said that it was answered")]
     Forgotten,
-    /// Somebody asked for the outcome before the request came: it never was applied, and never will be.
+    /// The outcome was asked for before the request came: the request was never applied, and never will be.
     #[error("the request was settled as never applied")]
     Barred,
     /// The session has too many requests whose answers its client hasn't confirmed.
@@ -222,18 +222,18 @@ pub enum Refusal {
     /// An increment past the largest or smallest number of 64 bits.
     #[error("the number would leave the range of 64 bits")]
     Overflow,
-    /// The snapshot is no longer, or never was, kept by this member.
+    /// This member no longer keeps the snapshot, or never did.
     #[error("the snapshot is no longer kept")]
     SnapshotGone,
-    /// Keys that belong to different chains: one batch, or one request id, can't span them. What stands in a key's first
-    /// `{…}`, if anything, decides about its chain.
+    /// The keys belong to different chains: one batch, or one request id, can't span them. The text in a key's first
+    /// `{…}`, if there is one, decides about its chain.
     #[error("the keys belong to different chains")]
     ManyChains,
     /// Another write was made under this request id.
     #[error("another write was made under this request id")]
     OtherRequest,
-    /// A session, a watch or a request id of another history: of another cluster, or of before a recovery. It means nothing in
-    /// this one. Begin another.
+    /// A session, a watch or a request id of another history: of another cluster, or of before a recovery. It means
+    /// nothing in this history. Begin a new one.
     #[error("the session, watch or request id belongs to another history of the cluster")]
     OtherHistory,
     /// A batch or script without a step, or with too many.
@@ -244,13 +244,13 @@ pub enum Refusal {
         /// How many it may have.
         limit: u64,
     },
-    /// Changes are asked for that this member keeps no longer: it fell behind, or asked for too old ones.
+    /// This member no longer keeps the changes asked for: the watch fell behind, or began too far back.
     #[error("changes before sequence {first} are no longer kept")]
     Compacted {
         /// The first one kept.
         first: u64,
     },
-    /// What a script would have told is larger than the node allows for one value: it changed nothing.
+    /// The results of a script are larger than the node allows for one value. The script changed nothing.
     #[error("results of {len} bytes or more, at most {limit} are allowed (max_value_bytes)")]
     ResultsTooLarge {
         /// Their length as far as the script got, in bytes.
@@ -258,14 +258,14 @@ pub enum Refusal {
         /// The largest allowed, in bytes.
         limit: u64,
     },
-    /// This node's cluster was given up, another one succeeds it, and this node hears no other node of its own: it keeps what it
-    /// holds, and serves nothing.
+    /// This node's cluster was given up and another one succeeds it, and this node hears no other node of its cluster.
+    /// It keeps what it holds, and serves nothing.
     #[error("this node's cluster was given up for cluster {by}: it keeps what it holds, and serves nothing")]
     Succeeded {
         /// The cluster that succeeds it.
         by: crate::ClusterId,
     },
-    /// The values that the write would have left come to more than one update may: it changed nothing.
+    /// The values that the write would leave are together larger than one update may be. The write changed nothing.
     #[error(
         "the update would come to {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)"
     )]

@@ -58,7 +58,7 @@ pub enum Ending {
     /// Nothing was applied, and nothing will be, under this request id; the last refusal, if there was one. After
     /// [`Refusal::SessionExpired`] the same may be asked for under another id, in a new session.
     NotApplied(Option<Refusal>),
-    /// The request may have been applied, may be later, or never; the last refusal, if there was one.
+    /// The request may have been applied, may be applied later, or never; the last refusal, if there was one.
     Unknown(Option<Refusal>),
 }
 
@@ -174,7 +174,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Overflow
         | Refusal::ResultsTooLarge { .. }
         | Refusal::UpdateTooLarge { .. } => Says::Settled,
-        // A value can be too large as it comes, or once appended; only the latter has a record.
+        // A value can be too large by itself, or after an append; only the latter leaves a record.
         Refusal::TooFewMembers { .. }
         | Refusal::KeyTooLong { .. }
         | Refusal::ValueTooLarge { .. }

@@ -60,7 +60,7 @@ impl Routing {
         self.chains.get(chain.0 as usize)
     }
 
-    /// The newer configuration of each chain. The answering node may lag behind: then our known addresses are kept too.
+    /// The newer configuration of each chain. If the answering node lags behind, the addresses known so far stay too.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {
         if self.cluster != new.cluster {

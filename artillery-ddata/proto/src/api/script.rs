@@ -1,25 +1,25 @@
-//! Scripts: writes whose steps run one after the other at the head, and tell what came of each.
+//! Scripts: writes whose steps run one after the other at the head. The answer tells the outcome of each step.
 
 use bytes::Bytes;
 
 use super::expected::Expected;
 use crate::{Version, types::update::RequestFailure};
 
-/// Steps that run one after the other, in groups each of which fails alone. Readers see all that it changed or nothing.
+/// Steps that run one after the other, in groups of which each fails alone. Readers see all changes of it, or none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScriptWrite {
-    /// How keys must have been before it: if one wasn't, nothing of it happens.
+    /// How keys must be before the script runs. If one isn't, nothing of the script happens.
     pub require: Vec<Requirement>,
-    /// What is done, in this order: each group sees what those before it did.
+    /// The groups, in the order in which they run. Each group sees what those before it did.
     pub groups: Vec<ScriptGroup>,
 }
 
-/// Steps that are done all together or not at all. Nothing else of the script depends on which.
+/// Steps that are done all together or not at all. The other groups of the script run in either case.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScriptGroup {
-    /// How keys must be when its turn comes: if one isn't, the group changes nothing.
+    /// How keys must be when the group's turn comes. If one isn't, the group changes nothing.
     pub require: Vec<Requirement>,
-    /// What is done, in this order: each step sees what those before it did.
+    /// The steps, in the order in which they run. Each step sees what those before it did.
     pub steps: Vec<ScriptStep>,
 }
 
@@ -78,10 +78,10 @@ pub enum ScriptStep {
     },
 }
 
-/// What came of a group: what each of its steps told, or why it changed nothing.
+/// The outcome of a group: the outcome of each of its steps, or why the group changed nothing.
 pub type GroupOutcome = Result<Vec<StepOutcome>, GroupFailure>;
 
-/// What a step told.
+/// The outcome of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StepOutcome {
@@ -89,8 +89,8 @@ pub enum StepOutcome {
     Done,
     /// Whether there was something to delete.
     Deleted(bool),
-    /// What a get or a get-and-delete found, and its version: that of the script itself, if a step before it made the
-    /// value; `None`: the key was absent.
+    /// The value that a get or a get-and-delete found, and its version. If an earlier step of the script made the
+    /// value, the version is the script's own. `None`: the key was absent.
     Found(Option<(Version, Bytes)>),
     /// The length of the key's value, in bytes; `None`: the key was absent.
     Length(Option<u64>),
@@ -104,7 +104,7 @@ pub enum StepOutcome {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupFailure {
-    /// A key wasn't as it had to be.
+    /// A key wasn't as required.
     #[error("requirement {requirement} of the group wasn't met")]
     Unmet {
         /// Which of the group's requirements, counted from 0.
@@ -123,7 +123,7 @@ pub enum GroupFailure {
 }
 
 impl ScriptWrite {
-    /// Requirements and steps in it; a group counts as one at least.
+    /// The number of requirements and steps; a group counts as at least one.
     pub fn size(&self) -> usize {
         let of_group = |group: &ScriptGroup| (group.require.len() + group.steps.len()).max(1);
         self.require.len() + self.groups.iter().map(of_group).sum::<usize>()
@@ -150,7 +150,7 @@ impl ScriptGroup {
 }
 
 impl ScriptStep {
-    /// The key, if it appends to its value.
+    /// The key, if the step appends to the key's value.
     pub(super) fn appended(&self) -> Option<&Bytes> {
         if let Self::Append { key, .. } = self { Some(key) } else { None }
     }
@@ -178,7 +178,7 @@ impl ScriptStep {
 }
 
 impl StepOutcome {
-    /// The bytes of the value that it tells.
+    /// The length of the value in this outcome, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Found(Some((_, value))) => value.len(),
@@ -187,7 +187,7 @@ impl StepOutcome {
     }
 }
 
-/// The bytes of all values that these outcomes tell.
+/// The length of all values in these outcomes, in bytes.
 pub fn bytes_of(outcomes: &[GroupOutcome]) -> usize {
     outcomes.iter().flatten().flatten().map(StepOutcome::bytes).sum()
 }

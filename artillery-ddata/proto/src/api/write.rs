@@ -1,11 +1,11 @@
-//! Writes as they are asked for.
+//! The writes that a client can ask for.
 
 use bytes::Bytes;
 
 use super::{Expected, ScriptStep, ScriptWrite};
 use crate::Version;
 
-/// A write as it is asked for.
+/// A write that a client asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
     /// The key has this value from now on.
@@ -48,9 +48,9 @@ pub enum Write {
         /// The key.
         key: Bytes,
     },
-    /// All of these steps or none, in this order, each seeing what those before it did.
+    /// Does all of these steps or none, in this order. Each step sees what those before it did.
     Batch(Vec<Step>),
-    /// Steps in groups each of which fails alone, and what they tell comes back.
+    /// Runs steps in groups of which each fails alone. The outcomes of the steps come back.
     Script(ScriptWrite),
     /// Opens a client session. Its id is the version of the update.
     OpenSession,
@@ -95,7 +95,7 @@ impl Write {
         one.into_iter().chain(batch).chain(script)
     }
 
-    /// Those of a batch.
+    /// The steps of a batch; other writes have none here.
     fn steps(&self) -> &[Step] {
         if let Self::Batch(steps) = self { steps } else { &[] }
     }

@@ -33,25 +33,25 @@ macro_rules! mutants {
 mutants! {
     // The replica.
 
-    /// A read joins a version query that was sent before it arrived.
+    /// A read joins a version query that was sent before the read arrived.
     JoinQueryInFlight = "join-query-in-flight", trap 3;
-    /// A read is served at the answer, though the own watermark went past it and the version may be pruned.
+    /// A read is served at the answer of its version query, though the member's watermark is past it: it may be pruned.
     AnswerBelowOwnWatermark = "answer-below-own-watermark", trap 12;
-    /// The newest version is served as committed without asking.
+    /// The newest version is served as committed, without a version query.
     DirtyAsCommitted = "dirty-as-committed", trap 18;
-    /// Local readers aren't kept out while what was handed on isn't in the store.
+    /// Local readers may read while updates that the member has handed on are not yet in its store.
     ReadBehind = "read-behind", trap 47;
-    /// Any move of the own watermark ends the wait for a dirty read, even below the version that it saw.
+    /// Any move of the member's watermark ends the wait of a dirty read, even below the version that the read saw.
     WaitEndsEarly = "wait-ends-early", trap 29;
-    /// A retry isn't known again, and runs once more.
+    /// A retry isn't recognized, and runs once more.
     ForgetRecords = "forget-records", trap 7;
-    /// A session's read is served by a member that is behind its floor.
+    /// A session's read is served by a member that is behind the session's floor.
     IgnoreFloor = "ignore-floor", trap 17;
-    /// A failed compare-and-swap is answered before what it saw is committed.
+    /// A failed compare-and-swap is answered before the version that it saw is committed.
     AnswerFailedSwapAtOnce = "answer-failed-swap-at-once", trap 20;
-    /// What a script told is answered before the script is committed.
+    /// The outcomes of a script are answered before the script is committed.
     AnswerScriptAtOnce = "answer-script-at-once", trap 20;
-    /// The steps of a script's group stand that came before the one that failed.
+    /// When a step of a script's group fails, the steps before it keep their effect.
     KeepFailedGroups = "keep-failed-groups", trap 45;
     /// A failed compare-and-swap leaves no record, so that a late duplicate may succeed.
     ForgetFailedSwaps = "forget-failed-swaps", trap 20;
@@ -59,184 +59,184 @@ mutants! {
     AnswerPendingRecord = "answer-pending-record", trap 31;
     /// The request of an evicted session runs as if it were new.
     RunEvicted = "run-evicted", trap 32;
-    /// Keys that are read together are read at two times.
+    /// The keys of one read are read at two points of the history.
     ReadKeysApart = "read-keys-apart", trap 34;
     /// Changes are shown before they are committed.
     WatchUncommitted = "watch-uncommitted", trap 18;
-    /// A piece of a large update is put behind what has come of it, wherever it belongs.
+    /// A piece of a large update is put behind the bytes that have come, even if it belongs elsewhere.
     JoinPieces = "join-pieces", trap 41;
-    /// A member serves without a lease, whatever became of it meanwhile. Also trap 19.
+    /// A member serves without a lease, even if it was expelled or paused meanwhile. Also trap 19.
     IgnoreLease = "ignore-lease", trap 1;
-    /// A member that a newer configuration doesn't name goes on as before.
+    /// A member that a newer configuration doesn't name goes on serving as before.
     ServeWhenExpelled = "serve-when-expelled", trap 1;
-    /// What was said in an older epoch is taken in. Also trap 2.
+    /// A message of an older epoch is accepted. Also trap 2.
     TakeOlderEpoch = "take-older-epoch", trap 22;
-    /// What was said in a newer epoch is taken in by a member that hasn't entered it.
+    /// A message of a newer epoch is accepted by a member that hasn't entered that epoch.
     TakeNewerEpoch = "take-newer-epoch", trap 36;
-    /// The joiner's promotion is asked for however far behind it is, and the tail commits without it.
+    /// The tail asks for the joiner's promotion however far behind the joiner is, and commits without it.
     PromoteTooEarly = "promote-too-early", trap 5;
-    /// The watermark counts as a joiner's acknowledgement too, as it does for a member that serves.
+    /// The commit watermark counts as an acknowledgement by a joiner, as it does for a serving member.
     AcknowledgeForJoiner = "acknowledge-for-joiner", trap 5;
     /// A new head numbers its updates in the epoch of the old one.
     ReuseEpoch = "reuse-epoch", trap 6;
-    /// What a returning member holds beyond the common history stays in its store.
+    /// Updates that a returning member holds beyond the common history stay in its store.
     KeepDirty = "keep-dirty", trap 10;
-    /// A snapshot is put over what is there.
+    /// A snapshot is written over the old content of the store, which isn't cleared first.
     NoWipe = "no-wipe", trap 11;
-    /// A joiner takes in parts of a snapshot while it clears what it held.
+    /// A joiner accepts parts of a snapshot while it clears what it held before.
     TakeWhileClearing = "take-while-clearing", trap 64;
     /// A tail answers version queries before its epoch is open.
     AnswerBeforeOpen = "answer-before-open", trap 23;
-    /// A broken link to the joiner ends the wait for it.
+    /// When its link to the joiner breaks, a tail no longer waits for the joiner whose promotion it asked for.
     ForgetAsked = "forget-asked", trap 24;
     /// A tail asks for a promotion before its epoch is open.
     AskBeforeOpen = "ask-before-open", trap 25;
-    /// Reads that wait go on waiting when their member enters another epoch.
+    /// Waiting reads go on waiting when their member enters another epoch.
     KeepWaiting = "keep-waiting", trap 27;
-    /// A local read doesn't look again whether its member still serves.
+    /// A local read doesn't check a second time that its member still serves.
     LookOnce = "look-once", trap 28;
-    /// A returning member drops what lies above its own watermark before it has met the chain. Two guards: a cut behind that
-    /// halts nothing.
+    /// A returning member drops the updates above its own watermark before it has met the chain. Two guards: a cut that
+    /// comes after that doesn't halt it.
     RollBackFirst = "roll-back-first", trap 37;
-    /// A snapshot that begins anew goes on where the last one was broken off.
+    /// A new snapshot goes on at the place where the last one was broken off.
     SkipFinished = "skip-finished", trap 38;
-    /// A joiner counts as whole when the last part of its snapshot is there, whatever the parts show that it hasn't
-    /// applied: a state that never was. Two guards: it then puts older updates over newer values in vain.
+    /// A joiner counts as whole when the last part of its snapshot is there, even if the parts show updates that it
+    /// hasn't applied: a state that never existed. Two guards: an older update then leaves a newer value as it is.
     WholeTooSoon = "whole-too-soon", trap 43;
     /// A tail answers version queries without a lease.
     AnswerUnleased = "answer-unleased", trap 2;
-    /// Version queries, and answers to them, are taken in whatever the epoch in which they were said.
+    /// Version queries, and answers to them, are accepted from any epoch.
     TakeAnyAnswer = "take-any-answer", trap 2;
-    /// In a new epoch sending goes on behind what the old successor was sent, and the new one passes over what it misses:
-    /// two guards, either of which would do.
+    /// In a new epoch a member sends only what it hadn't sent its old successor, and the new one passes over the gap.
+    /// Two guards: either one alone prevents it.
     LoseInFlight = "lose-in-flight", trap 8;
-    /// A joiner keeps nothing of what is written while its snapshot comes.
+    /// A joiner keeps none of the updates that arrive while its snapshot comes.
     KeepNothing = "keep-nothing", trap 16;
-    /// A local reader takes the time for what it was when the replica last had something to do.
+    /// A local reader uses the reading of the clock from when the replica last had something to do.
     CacheClock = "cache-clock", trap 19;
-    /// A member that is alone answers reads through the chain by itself, whatever it has asked for.
+    /// A member that is alone answers reads through the chain by itself, even after it asked for a promotion.
     AnswerAlone = "answer-alone", trap 26;
     /// A member follows its successor's position before its own history is known to be a prefix of its predecessor's.
-    /// Three guards: the version before a frame's first update is not compared, and a cut behind that halts nothing.
+    /// Three guards: the version before a frame's first update is not compared, and a cut after that doesn't halt it.
     FollowTooSoon = "follow-too-soon", trap 52;
-    /// A local reader compares what it found with the watermark as it is after the lookup.
+    /// A local reader compares the version that it found with the watermark as it is after the lookup.
     LoadWatermarkLate = "load-watermark-late", trap 53;
-    /// The version before a frame's first update is not compared, only its sequence.
+    /// Of the version before a frame's first update, only the sequence is compared.
     CompareSequences = "compare-sequences", trap 54;
-    /// A page in hash order ends between two keys of one position, and the next one begins behind that.
+    /// A page in hash order ends between two keys of one position, and the next page begins behind that position.
     PartPositions = "part-positions", trap 46;
 
     // The store, and clients.
 
-    /// A key that comes while hash order is being made is left out of it.
+    /// A key that is added while the hash order is being built is left out of it.
     ForgetNewKeys = "forget-new-keys", trap 46;
     /// A refusal is believed though an earlier attempt was not answered.
     BelieveRefusals = "believe-refusals", trap 33;
 
     // The runner of chains.
 
-    /// The reading of the clock for one turn decides about the next one too.
+    /// The reading of the clock for one turn decides about the requests of the next turn too.
     KeepReading = "keep-reading", trap 56;
-    /// The lease is taken in turns in which nothing else was received.
+    /// A renewed lease is taken only in turns in which no request was received.
     LeaseLast = "lease-last", trap 57;
     /// A floor, or a position, of another history is taken for one of this history. Also trap 59.
     MixHistories = "mix-histories", trap 58;
-    /// A lease that was granted before the node resigned counts again once the node has taken its resignation back.
+    /// A lease that was granted before the node resigned counts again once the node has withdrawn its resignation.
     TakeAnyStretch = "take-any-stretch", trap 62;
 
     // The node.
 
-    /// The node says that it acts by a configuration as soon as one of its chains does. Also trap 28.
+    /// The node reports that it acts by a configuration as soon as one of its chains does. Also trap 28.
     ActEarly = "act-early", trap 65;
-    /// The node says that it is ready though the leader says that no other one should be stopped.
+    /// The node reports that it is ready though the leader says that no other node should be stopped.
     ReadyUnsettled = "ready-unsettled", trap 70;
-    /// A node that is to stop, and is the last that serves a chain, ends at once.
+    /// A node that is to stop ends at once, though it is the last node that serves a chain.
     EndAtOnce = "end-at-once", trap 69;
-    /// A node gives way to a cluster that succeeds its own, for good, though other nodes of its cluster are there.
+    /// A node gives way for good to a cluster that succeeds its own, though other nodes of its own cluster are there.
     YieldAtOnce = "yield-at-once", trap 71;
-    /// A node that hears no other one of its own goes on though another cluster succeeds its own.
+    /// A node that hears no other node of its own cluster goes on, though another cluster succeeds that cluster.
     NeverYield = "never-yield", trap 71;
-    /// A node that starts again says that it is who it was. In the simulator's nodes.
+    /// A restarted node reports the incarnation that it was before. In the simulator's nodes.
     SameLife = "same-life", trap 21;
 
     // The coordinator.
 
-    /// A member is removed as soon as it is suspected, while its lease may run.
+    /// A member is removed as soon as it is suspected, while its lease may still run.
     RemoveAtOnce = "remove-at-once", trap 4;
-    /// A new leader doesn't wait for the leases that others granted.
+    /// A new leader doesn't wait until the leases that other leaders granted have expired.
     NewLeaderDoesNotWait = "new-leader-does-not-wait", trap 4;
     /// Leases are renewed while the removal of their holder is being decided.
     RenewWhileDeciding = "renew-while-deciding", trap 35;
-    /// A lease is granted without a quorum's word that this node still leads.
+    /// A lease is granted though no quorum has confirmed that this node still leads.
     GrantUnconfirmed = "grant-unconfirmed", trap 14;
-    /// A renewal is answered by a round that began before it was received.
+    /// A renewal is answered by a confirmation round that began before the renewal was received.
     JoinRound = "join-round", trap 14;
-    /// A member gets a lease though it may still act as what it was before it was expelled.
+    /// A member gets a lease though it may still act in the role that it had before it was expelled.
     GrantToFormerSelf = "grant-to-former-self", trap 28;
-    /// The granter takes a lease to be out by its own clock, whatever the rate of the holder's.
+    /// The granter counts a lease as expired by its own clock, and ignores that the holder's clock may run slower.
     ForgetDrift = "forget-drift", trap 4;
-    /// A request for a promotion counts in later epochs too.
+    /// A request for a promotion counts in epochs after its own too.
     PromoteInAnyEpoch = "promote-in-any-epoch", trap 5;
-    /// A node that is heard of is taken to live, however old the message. Two guards: also as the heir of a leaver.
+    /// A node counts as alive once its message is read, however old that is. Two guards: also as the heir of a leaver.
     BelieveOldMessages = "believe-old-messages", trap 42;
-    /// A member that lives is left where it is, though its neighbour can't reach it.
+    /// A living member keeps its place though its neighbour can't reach it.
     TolerateDeadHop = "tolerate-dead-hop", trap 39;
-    /// A joiner that lives and holds up what is to be committed is left where it is.
+    /// A living joiner keeps its place though it holds up the commit of updates.
     TolerateDeadJoiner = "tolerate-dead-joiner", trap 39;
-    /// A joiner that its tail doesn't hear keeps the place that another node could have, as long as no write waits for it.
+    /// A joiner that its tail doesn't hear keeps the place that another node could have, as long as no write waits.
     TolerateUnheardJoiner = "tolerate-unheard-joiner", trap 39;
-    /// A member that alone makes its chain slow is left where it is.
+    /// A member that alone makes its chain slow keeps its place.
     TolerateSlow = "tolerate-slow", trap 39;
-    /// A node that held its chain up again and again keeps away for twice as long each time, with no end.
+    /// A node that held up its chain repeatedly is kept away twice as long each time, without a limit.
     KeepAwayForLong = "keep-away-for-long", trap 49;
-    /// A node that is heard joins a chain, whether it hears or not.
+    /// A node that is heard joins a chain, even if it hears no other node.
     TakeDeaf = "take-deaf", trap 50;
     /// A leader that hears no other node removes all others.
     RemoveUnheard = "remove-unheard", trap 51;
-    /// The members of a chain change places while its head goes on.
+    /// The members of a chain change places while its head isn't closed.
     ReorderOpen = "reorder-open", trap 15;
-    /// The members change places because the head was closed once, whether it still is or not.
+    /// The members change places because the head was closed once, even if it no longer is.
     BelieveOldClosing = "believe-old-closing", trap 55;
-    /// A node that leaves goes on keeping the log: when most of those have left it can't be changed any more.
+    /// A node that leaves stays a voter of the log. When most voters have left, the log can't be changed any more.
     KeepLeavers = "keep-leavers", trap 44;
-    /// After a leave the log is kept by nodes that nothing proves to live.
+    /// After a leave the log is kept by nodes that are not proven to be alive.
     KeepUnproven = "keep-unproven", trap 60;
     /// A node that asks to leave may resign though no other member of its chains stays.
     AgreeAtOnce = "agree-at-once", trap 61;
-    /// A member that has resigned, and can't be removed any more, stays so.
+    /// A member that has resigned, and can no longer be removed, stays resigned.
     KeepResigned = "keep-resigned", trap 61;
-    /// A message says that a node has resigned which has taken that back since.
+    /// A message of a node's resignation is believed, though the node has withdrawn the resignation since.
     TakeOldResignation = "take-old-resignation", trap 62;
-    /// A resignation of before this leader's term counts, though another leader may have had it taken back.
+    /// A resignation from before this leader's term counts, though another leader may have had it withdrawn.
     TakeUnvouchedResignation = "take-unvouched-resignation", trap 62;
-    /// A node goes by the times that it was started with, not by those of its cluster.
+    /// A node uses the timing that it was started with, not that of its cluster.
     KeepOwnTimes = "keep-own-times", trap 63;
-    /// A proposal that may be in the log counts as refused once another attempt at it is.
+    /// A proposal that may be in the log counts as refused once another attempt at it is refused.
     ForgetUnknown = "forget-unknown", trap 66;
-    /// A leader says that nothing is about to change before it can have heard of all nodes.
+    /// A leader reports that nothing is about to change before it can have heard of all nodes.
     SettleAtOnce = "settle-at-once", trap 67;
-    /// A member that halted stays a member.
+    /// A member whose replica halted stays a member.
     KeepHalted = "keep-halted", trap 68;
-    /// The last member of a chain that leaves gets no joiner.
+    /// When the last member of a chain leaves, the chain gets no joiner that could take over.
     KeepLast = "keep-last", trap 69;
 
     // The formation of a cluster.
 
-    /// A node gives its proposal up when that takes too long.
+    /// A node gives up its proposal when the formation takes too long.
     GiveUpWhenSlow = "give-up-when-slow", trap 13;
-    /// A node gives its proposal up when one founder is replaced.
+    /// A node gives up its proposal when one founder is replaced.
     GiveUpWhenOneIsReplaced = "give-up-when-one-is-replaced", trap 13;
     /// A node forgets the proposal that it accepted when another one comes.
     AcceptTwo = "accept-two", trap 13;
-    /// A new life speaks for the old one.
+    /// A new incarnation of a node speaks for the old one.
     AnyLife = "any-life", trap 13;
-    /// A majority that accepted is enough.
+    /// The acceptance of a majority of the founders is enough.
     MajorityAccepts = "majority-accepts", trap 13;
-    /// A node that knows that all accepted forms the cluster without a vote.
+    /// A node that knows that all founders accepted forms the cluster without a vote.
     FormWithoutVote = "form-without-vote", trap 13;
-    /// The owner of a ballot doesn't care for earlier votes.
+    /// The owner of a ballot ignores earlier votes.
     FreshVerdict = "fresh-verdict", trap 13;
-    /// A node votes below what it promised.
+    /// A node votes in a lower ballot than it promised.
     BrokenPromise = "broken-promise", trap 13;
     /// A refused proposal can be accepted later.
     RefuseForNow = "refuse-for-now", trap 13;
@@ -245,11 +245,11 @@ mutants! {
 
     // The log that nodes keep (the crate artillery-ddata).
 
-    /// A restarted node begins the log once more.
+    /// A restarted node initialises the log once more.
     InitialiseAgain = "initialise-again", trap 13;
     /// A node leads before it has applied what its predecessors committed.
     LeadUnapplied = "lead-unapplied", trap 14;
-    /// A leader that was deposed and doesn't know it confirms.
+    /// A leader that was deposed, and doesn't know it, confirms that it leads.
     ConfirmWithoutQuorum = "confirm-without-quorum", trap 14;
     /// A restarted node that has forgotten its votes votes as its former self.
     KeepVote = "keep-vote", trap 21;

@@ -1,9 +1,9 @@
 //! What the members of a chain say to each other.
 //!
-//! [`Updates`] carry history down the chain, and [`Chunk`]s what of it is too large for one frame; [`SnapshotPart`]s carry
-//! to a joiner what history no longer says. [`Control`] carries everything else, as *cumulative state*: what the sender
-//! holds, has committed, asks and answers by now. A later one says all that an earlier one said, so a member keeps one
-//! pending control frame per peer however much happens, and loss, repetition and reordering can't do more than delay.
+//! [`Updates`] carry history down the chain. [`Chunk`]s carry the updates that are too large for one frame.
+//! [`SnapshotPart`]s carry to a joiner what history no longer says. [`Control`] carries everything else, as *cumulative
+//! state*: what the sender holds, has committed, asks and answers by now. A later one says all that an earlier one
+//! said. So a member keeps only one pending control frame per peer, and loss, repetition and reordering can only delay.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{ChainId, Epoch, Sequence, Version, types::update::Update};
 
-/// A message and the configuration in which it was said.
+/// A message and the configuration in which it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChainFrame {
     /// Which chain.
@@ -23,7 +23,7 @@ pub struct ChainFrame {
     pub epoch: Epoch,
     /// Log index of that configuration.
     pub index: u64,
-    /// What is said.
+    /// The message itself.
     pub message: ChainMessage,
 }
 
@@ -40,20 +40,20 @@ pub enum ChainMessage {
     Snapshot(SnapshotPart),
 }
 
-/// Consecutive updates, and the sender's watermark as a free ride.
+/// Consecutive updates. The sender's watermark travels with them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Updates {
     /// The sender's commit watermark.
     pub watermark: Sequence,
-    /// The version before the first update; [`Version::NONE`]: the history begins here. A receiver whose history ends in
-    /// another version lacks something, or has diverged (trap 54).
+    /// The version before the first update; [`Version::NONE`]: the history begins here. A receiver whose history ends
+    /// in another version lacks something, or has diverged (trap 54).
     pub after: Version,
     /// Consecutive by sequence, never empty.
     pub updates: Vec<Update>,
 }
 
-/// A piece of the next update, and the sender's watermark as a free ride. A member hands a piece on before it has the
-/// next, so that a large value passes each hop of the chain while it is on its way through the others.
+/// A piece of the next update. The sender's watermark travels with it. A member hands a piece on before it has the next
+/// piece, so that a large value passes all hops of the chain at the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chunk {
     /// The sender's commit watermark.
@@ -68,13 +68,13 @@ pub struct Chunk {
     pub bytes: Bytes,
 }
 
-/// The longest piece of an update, in bytes: nothing else waits for more of a large value than the piece that it met.
+/// The longest piece of an update, in bytes. Another message waits for at most one piece of a large value.
 pub const MAX_CHUNK: usize = 64 << 10;
 
 /// Where a piece of an update belongs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ChunkPart {
-    /// At the beginning; what the update is.
+    /// At the beginning; here with the outline of the update.
     First(Outline),
     /// Behind so many bytes.
     Behind(u64),
@@ -104,24 +104,24 @@ pub struct Position {
 pub struct Control {
     /// The sender's commit watermark.
     pub watermark: Sequence,
-    /// The receiver's watermark as the sender knows it: what needn't be repeated.
+    /// The receiver's watermark as the sender knows it: the receiver needn't repeat it.
     pub echo: Sequence,
-    /// The sender doesn't know whether the receiver knows its watermark, and would like to.
+    /// The sender asks for an echo: it doesn't know whether the receiver knows its watermark.
     pub confirm: bool,
     /// Whether the epoch is open at the sender.
     pub is_open: bool,
     /// To the predecessor: the newest version applied (a hop acknowledgement).
     pub acknowledged: Version,
-    /// To the predecessor: please send from behind this position, whatever was sent before.
+    /// To the predecessor: send from behind this position, even what was sent before.
     pub resume: Option<Position>,
-    /// To the predecessor: what has come of the update behind that, if it comes in pieces. With `resume` it says where
-    /// in that update to go on.
+    /// To the predecessor: how much of the next update has come, if it comes in pieces. With `resume` it says where in
+    /// that update to go on.
     pub partial: Option<Partial>,
     /// To the successor: the sender knows where the receiver's history stands, and that it is a prefix of its own.
     pub following: bool,
-    /// To the successor: the histories part; what to drop before going on.
+    /// To the successor: the histories diverge; what the successor must drop before it goes on.
     pub cut: Option<Truncate>,
-    /// To the successor: the epoch is open for it once it holds all up to here (rule 5.5).
+    /// To the successor: the epoch is open for it once it holds all updates up to here (rule 5.5).
     pub open: Option<Sequence>,
     /// To the tail: the version query that waits for its answer (0: none).
     pub query: u64,
@@ -131,23 +131,23 @@ pub struct Control {
     pub barrier: u64,
     /// From the head: the highest barrier ordered for the receiver, and its sequence.
     pub ordered: Option<VersionAnswer>,
-    /// To the predecessor: the sender is in the middle of a snapshot, and has no history until that is through.
+    /// To the predecessor: the sender is in the middle of a snapshot, and has no history until that is complete.
     pub snapshot: Option<Box<SnapshotProgress>>,
 }
 
-/// Where a successor's history parts from its predecessor's.
+/// Where a successor's history diverges from its predecessor's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncate {
-    /// The newest version that the successor said it had. It drops nothing once that has changed: the word came late.
+    /// The newest version that the successor reported. If that has changed since, it drops nothing: this came too late.
     pub said: Version,
-    /// The newest version common to both; everything above goes.
+    /// The newest version common to both. The successor drops everything above it.
     pub keep: Version,
 }
 
-/// The answer to a numbered question.
+/// The answer to a numbered query or barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VersionAnswer {
-    /// The number of the question; it answers all lower ones too.
+    /// The number of the query or barrier. The answer holds for all lower ones too.
     pub number: u64,
     /// A watermark or the place of a barrier.
     pub sequence: Sequence,

@@ -11,23 +11,23 @@ use crate::control::{
 /// What one node asks of another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlCall {
-    /// It lives, and asks for a lease; of which history it is, if of any yet.
+    /// The sender is alive, and asks for a lease; with its history, if it has one yet.
     Renewal(Option<History>, Renewal),
     /// A message of the group that keeps the log.
     Log(Bytes),
-    /// What has it, in case that others are lost for good?
+    /// Asks what the receiver has, in case the others are lost for good.
     Survey,
 }
 
-/// What the other one says to it. Who has nothing to say ends the stream instead.
+/// The answer of the other node. A node that has no answer ends the stream instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlAnswer {
-    /// To [`ControlCall::Renewal`], and of which history the one is who says it, if of any yet.
+    /// To [`ControlCall::Renewal`]; with the history of the answering node, if it has one yet.
     Renewed(Option<History>, Box<Renewed>),
     /// To [`ControlCall::Log`].
     Log(Bytes),
     /// To [`ControlCall::Survey`].
     Surveyed(Box<Standing>),
-    /// To whoever belongs to a history that is over: the cluster was recovered as this one.
+    /// To a node of a history that is over: the cluster was recovered as this one.
     OtherHistory(History),
 }

@@ -9,7 +9,7 @@ use crate::{
     types::update::{KeyChange, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
-/// The lengths of a key and of what it is to hold, in bytes.
+/// The lengths of a key and of its new value, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lengths {
     /// Of the key.
@@ -25,14 +25,14 @@ impl Lengths {
     }
 }
 
-/// An update but for its version and its bytes.
+/// An update without its version and its bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Outline {
-    /// What it is for.
+    /// What the update is for.
     pub kind: UpdateKind,
-    /// Whose request it answers.
+    /// The key of the request that it answers, if there is one.
     pub request: Option<RequestKey>,
-    /// What came of the request.
+    /// The outcome of the request.
     pub outcome: RequestOutcome,
     /// The head's stamp.
     pub chain_time: u64,
@@ -41,9 +41,9 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// What `update` is but for its version and bytes.
+    /// The outline of `update`.
     pub fn of(update: &Update) -> Self {
-        // Frames can't say more; `encode` refuses what was cut off here, since the bytes are more than stated then.
+        // A frame can't state a longer one. The update then has more bytes than stated here, and `encode` refuses it.
         let len = |bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let lengths = |change: &KeyChange| Lengths { key: len(&change.key), value: change.value.as_ref().map(len) };
         Self {
@@ -60,7 +60,7 @@ impl Outline {
         self.changes.iter().map(Lengths::sum).sum()
     }
 
-    /// The update with this version whose keys and values are `body`, one behind the other; `None` if they don't fill it.
+    /// The update with this version whose keys and values are `body`, back to back; `None` if they don't fill it.
     pub fn fill(self, version: Version, body: &Bytes) -> Option<Update> {
         if self.bytes() != body.len() as u64 {
             return None;
@@ -72,7 +72,7 @@ impl Outline {
     }
 }
 
-/// Takes a body apart whose length has been checked.
+/// Splits a body into keys and values. The caller has checked the body's length.
 pub(crate) struct BodyReader<'a> {
     body: &'a Bytes,
     at: usize,

@@ -14,24 +14,24 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// Requests that may wait for their responses on one stream at a time. A receiver reads no further while so many do.
+/// How many requests may wait for their responses on one stream. A receiver reads no further while so many wait.
 pub const MAX_OUTSTANDING: usize = 1 << 16;
 
-/// The largest body of a request or a reply, in bytes, that shares its stream with others. A larger request has a stream
-/// of kind [`REQUESTS`](crate::wire::streams::REQUESTS) to itself, a larger reply one of kind
+/// The largest body of a request or a reply, in bytes, that shares its stream with others. A larger request has a
+/// stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) to itself, a larger reply one of kind
 /// [`ANSWERS`](crate::wire::streams::ANSWERS).
 pub const SMALL: usize = 64 << 10;
 
-/// What is asked.
+/// A request to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Comes back with the response.
+    /// The number that the response repeats.
     pub number: u64,
-    /// Which chain is meant; of no meaning where the operation concerns none.
+    /// The chain that is meant; without meaning if the operation concerns none.
     pub chain: ChainId,
     /// How long the sender will wait from now on, in milliseconds. The clocks of the two needn't agree.
     pub deadline_ms: u32,
-    /// A node handed it on: the receiver answers or refuses, and doesn't hand it on again.
+    /// A node forwarded the request: the receiver answers or refuses it, and doesn't forward it again.
     pub forwarded: bool,
     /// What is to be done.
     pub operation: Operation,
@@ -42,31 +42,31 @@ pub struct Request {
 pub enum Operation {
     /// Read.
     Read {
-        /// What.
+        /// What is read.
         query: Query,
         /// How it may be served.
         mode: ReadMode,
-        /// The floor of the session that it is made in, if it is in one.
+        /// The floor of the session that the read belongs to, if it belongs to one.
         floor: Option<Sequence>,
-        /// The history that its session, or its watch, belongs to: in another one it is refused.
+        /// The history that its session, or its watch, belongs to: a member of another history refuses it.
         history: Option<ClusterId>,
     },
     /// Write.
     Write {
-        /// Under which request id, if under one.
+        /// The request id of the write, if it has one.
         request: Option<RequestKey>,
         /// The history that its session belongs to, if it is in one: a member of another history refuses it.
         history: Option<ClusterId>,
-        /// What.
+        /// What is written.
         write: Write,
     },
     /// Say which chains there are, and where their members are.
     Routing,
-    /// Say how the node stands.
+    /// Say what state the node is in.
     Status,
-    /// Do what an operator wants.
+    /// Carry out an operator's command.
     Arrange(AdminCommand),
-    /// Say what the node has, in case that others are lost for good.
+    /// Say what the node has, in case the others are lost for good.
     Survey,
     /// Go on alone under a new history, if the others are lost for good.
     Recover {
@@ -75,11 +75,11 @@ pub enum Operation {
         /// The history that is to end.
         history: History,
     },
-    /// Give the cluster up for one that succeeds it, if no life that ever served is there.
+    /// Give the cluster up for one that succeeds it, if no incarnation that ever served is there.
     Found {
         /// The cluster that is given up.
         cluster: ClusterId,
-        /// The node is to found the other one; otherwise it joins that.
+        /// Whether the node founds the new cluster; otherwise it joins that cluster.
         founds: bool,
     },
     /// Say which chains there are, and where their members are, even if another cluster succeeds this one.
@@ -93,32 +93,32 @@ impl Operation {
     }
 }
 
-/// What came of a request.
+/// The response to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Response {
     /// The number of the request.
     pub number: u64,
-    /// Who answered, when that isn't the node at the other end of the stream.
+    /// The member that answered, if it isn't the node at the other end of the stream.
     pub by: Option<MemberId>,
-    /// What came of it.
+    /// The answer itself.
     pub answer: ResponseAnswer,
 }
 
-/// What came of a request.
+/// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResponseAnswer {
-    /// Of a read or a write.
+    /// To a read or a write.
     Reply(Reply),
     /// Chains, members and addresses; `None`: the cluster isn't formed yet.
     Routing(Option<Box<Routing>>),
-    /// How the node stands: JSON.
+    /// The state of the node, as JSON.
     Status(Bytes),
-    /// Of what an operator wants: done, in this epoch if it made one.
+    /// To an operator's command: it is carried out, in this epoch if it made one.
     Arranged(Result<Option<Epoch>, ArrangeError>),
     /// What the node has; `None`: its configuration can't be lost, or it has none yet.
     Survey(Option<Box<Standing>>),
-    /// What came of a recovery.
+    /// The outcome of a recovery.
     Recovered(Result<Box<Recovered>, NotRecovered>),
-    /// The node has given its cluster up: the nodes of it that answered this one, itself first. Or why it hasn't.
+    /// The node has given its cluster up: the nodes of that cluster that answered it, itself first. Or why it hasn't.
     Founds(Result<Vec<NodeInfo>, NotFounded>),
 }

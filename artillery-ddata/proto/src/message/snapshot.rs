@@ -1,4 +1,4 @@
-//! What a source says of the snapshot that it sends to a joiner, and what the joiner says of it.
+//! The parts of a snapshot that a source sends to a joiner, and the joiner's report of its progress.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,44 +9,44 @@ use crate::{Epoch, Sequence, Version, store::ScanRecord, types::update::RequestO
 /// A part of a snapshot, from a source to the joiner behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotPart {
-    /// Which one: the source's number, at least 1, rising within an epoch.
+    /// Which snapshot: the source's number, at least 1, rising within an epoch.
     pub id: u64,
-    /// What stands before it. A joiner takes it in only if it has exactly that.
+    /// What stands before this part. A joiner accepts the part only if it has exactly that.
     pub at: SnapshotCursor,
-    /// The source's commit watermark when it made this part: keys are shown as they were then, or at some moment between the
-    /// beginning of the snapshot and then.
+    /// The source's commit watermark when it made this part. The part shows a key as it was then, or at some moment
+    /// between the beginning of the snapshot and then.
     pub watermark: Sequence,
-    /// What it brings.
+    /// The content of the part.
     pub content: SnapshotContent,
 }
 
-/// What a part of a snapshot brings, in the order of the parts.
+/// The content of a part of a snapshot, in the order of the parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SnapshotContent {
-    /// The first: what the snapshot is.
+    /// The first part: the header.
     Begin(SnapshotHeader),
-    /// Entries of the table of sessions, never none.
+    /// Entries of the table of sessions, at least one.
     Sessions(Vec<SessionEntry>),
-    /// Records in key order, never none, and none of them a tombstone.
+    /// Records in key order, at least one, and none of them a tombstone.
     Records(Vec<ScanRecord>),
     /// A piece of one record whose value is too large for one part.
     Piece(RecordPiece),
-    /// The last: there is nothing more.
+    /// The last part: there is nothing more.
     End,
 }
 
-/// What a snapshot is.
+/// The header of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SnapshotHeader {
-    /// The newest version that the joiner said it had ([`Version::NONE`] too, if it was in the middle of another
-    /// snapshot). It takes up nothing once that has changed: the word came late.
+    /// The newest version that the joiner reported ([`Version::NONE`] too, if it was in the middle of another
+    /// snapshot). If that has changed since, the joiner doesn't begin this snapshot: the header came too late.
     pub said: Version,
-    /// The source had committed the history up to here. What follows comes as updates, some of which the records that come
-    /// later may show already.
+    /// The source had committed the history up to here. Later history comes as updates. Records that come later may
+    /// show some of those updates already.
     pub version: Version,
     /// The first sequence of each epoch in that history, oldest first.
     pub epochs: Vec<(Epoch, Sequence)>,
-    /// A stamp that none of its updates is above.
+    /// A stamp that no update of that history exceeds.
     pub chain_time: u64,
     /// How many entries the table of sessions has.
     pub sessions: u64,
@@ -65,7 +65,7 @@ pub struct RecordPiece {
     pub bytes: Bytes,
 }
 
-/// An entry of the table of sessions: sessions by their ids, each with its records behind it.
+/// An entry of the table of sessions: sessions in the order of their ids, each followed by its records.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SessionEntry {
     /// A session.
@@ -83,15 +83,15 @@ pub enum SessionEntry {
         number: u64,
         /// The update that recorded it.
         version: Version,
-        /// What came of it.
+        /// The outcome of the request.
         outcome: RequestOutcome,
-        /// The value that it took away, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
+        /// The value that the request took away, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
         #[serde(with = "raw")]
         taken: Option<Bytes>,
     },
 }
 
-/// A place in a snapshot: all that stands before it.
+/// A place in a snapshot, given by all that stands before it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotCursor {
     /// Entries of the table of sessions.
@@ -103,21 +103,21 @@ pub struct SnapshotCursor {
     pub bytes: u64,
 }
 
-/// Where a joiner stands that is in the middle of a snapshot, and so has no history.
+/// The progress of a joiner that is in the middle of a snapshot, and so has no history.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotProgress {
     /// Which snapshot of this epoch; 0: none yet.
     pub id: u64,
-    /// What has come of it.
+    /// How much of that snapshot has come.
     pub mark: SnapshotCursor,
-    /// Please send from behind that, whatever was sent before.
+    /// Asks for the parts from behind `mark`, even those that were sent before.
     pub again: bool,
-    /// The newest update that it keeps for afterwards.
+    /// The newest of the updates that the joiner keeps until the snapshot is complete.
     pub upto: Sequence,
-    /// Please send updates from behind that, whatever was sent before.
+    /// Asks for the updates from behind `upto`, even those that were sent before.
     pub missed: bool,
-    /// It has no room for more updates until the last part has come.
+    /// The joiner has no room for more updates until the last part has come.
     pub hold: bool,
-    /// The last part has come. What is missing is updates, up to the highest watermark at which a part was made.
+    /// The last part has come. Only updates are missing, up to the highest watermark at which a part was made.
     pub ended: bool,
 }

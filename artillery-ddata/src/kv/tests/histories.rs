@@ -1,4 +1,4 @@
-//! Sessions and watches when a recovery has begun another history.
+//! Sessions and watches across a recovery, which begins another history.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     driver::fake::{config, routing},
 };
 
-/// The same cluster after a recovery, which began another history.
+/// The same cluster after a recovery.
 fn recovered(routing: &Routing) -> Routing {
     let mut recovered = routing.clone();
     recovered.history = routing.history.next(9);
@@ -34,7 +34,7 @@ async fn a_session_does_not_outlive_its_history() {
     assert!(is_of_another_history(kv.get_many(["k"]).session(&old).await));
     assert!(is_of_another_history(kv.scan("").session(&old).next().await.unwrap()));
     assert!(is_of_another_history(kv.scan_hashed(0).session(&old).await));
-    assert!(is_of_another_history(kv.put("k", "w").session(&old).await), "a write that it could not read");
+    assert!(is_of_another_history(kv.put("k", "w").session(&old).await), "a write that the session could not read");
 }
 
 #[tokio::test]
@@ -63,12 +63,12 @@ async fn a_watch_does_not_outlive_its_history() {
     assert_eq!(watch.next().await.unwrap().unwrap().version, put.version);
     node.local.update(recovered(&first));
     kv.put("k", "w").await.unwrap();
-    assert!(is_of_another_history(watch.next().await.unwrap()), "it would pass over changes");
+    assert!(is_of_another_history(watch.next().await.unwrap()), "the watch would skip changes");
     assert!(watch.next().await.is_none());
 }
 
 #[tokio::test]
-async fn a_node_that_knows_of_no_recovery_is_told_so_by_the_member_that_it_asks() {
+async fn a_recovered_member_refuses_old_sessions_of_an_outdated_node() {
     let cluster = unique("kv");
     let (member, spare) = (FakeNode::start(&cluster, "member"), FakeNode::start(&cluster, "spare"));
     let first = routing(config(&[member.me()], 1), &[&member, &spare]);
@@ -82,5 +82,5 @@ async fn a_node_that_knows_of_no_recovery_is_told_so_by_the_member_that_it_asks(
         assert!(is_of_another_history(seen), "{mode:?}");
     }
     assert!(is_of_another_history(spare.kv().watch("").next().await.unwrap()));
-    assert!(spare.kv().get("k").await.is_ok(), "who remembers nothing asks for no history");
+    assert!(spare.kv().get("k").await.is_ok(), "a read without a session names no history");
 }

@@ -1,4 +1,4 @@
-//! Bytes to keys. Takes in what the writer writes and nothing else.
+//! Decodes keys. The reader accepts only what the writer writes.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, SeqAccess, VariantAccess, Visitor,
@@ -19,7 +19,7 @@ impl<'b> KeyReader<'b> {
         Self { bytes, at: 0, depth: 0 }
     }
 
-    /// To be called behind the key: nothing may follow it.
+    /// Must be called after the key: no byte may follow it.
     pub(super) fn finish(self) -> Result<(), KeyError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
@@ -48,7 +48,7 @@ impl<'b> KeyReader<'b> {
         }
     }
 
-    /// The byte read last is wrong.
+    /// The error for a wrong byte, which is the one read last.
     fn malformed(&self, what: &'static str) -> KeyError {
         KeyError::Malformed { at: self.at.saturating_sub(1), what }
     }
@@ -136,8 +136,8 @@ impl<'de> Deserializer<'de> for &mut KeyReader<'_> {
     }
 
     unsupported! {
-        deserialize_any "what only says by itself what it is",
-        deserialize_ignored_any "what is skipped",
+        deserialize_any "a self-describing value",
+        deserialize_ignored_any "a skipped value",
         deserialize_identifier "a name",
         deserialize_f32 "a floating-point number",
         deserialize_f64 "a floating-point number",
@@ -256,7 +256,7 @@ impl<'de> SeqAccess<'de> for &mut List<'_, '_> {
     }
 }
 
-/// So many fields.
+/// A known number of fields.
 struct FieldsReader<'r, 'b> {
     reader: &'r mut KeyReader<'b>,
     left: usize,

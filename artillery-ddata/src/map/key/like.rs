@@ -1,13 +1,12 @@
-//! What may stand for a key: types whose encodings are those of the key.
+//! Types that may stand for a key, since they have the key's encoding.
 
 use serde::Serialize;
 
-/// A type that is encoded as `K` is, so that it can be used to look a `K` up: `K` itself, `str` for `String`, `[T]` for
+/// A type with the encoding of `K`, so that it can be used to look up a `K`: `K` itself, `str` for `String`, `[T]` for
 /// `Vec<T>`.
 ///
-/// `Borrow` isn't enough: an array borrows as a slice, which has another encoding.
-///
-/// Implement it only for types that serde writes as it writes `K`, or entries won't be found.
+/// `Borrow` isn't enough: an array borrows as a slice, which has another encoding. Implement this trait only for types
+/// that serde writes exactly as it writes `K`; otherwise entries won't be found.
 pub trait AsKey<K>: Serialize {}
 
 impl<K: Serialize> AsKey<K> for K {}
@@ -18,10 +17,10 @@ impl<B: Serialize> AsKey<(String, B)> for (&str, B) {}
 impl<A: Serialize> AsKey<(A, String)> for (A, &str) {}
 impl AsKey<(String, String)> for (&str, &str) {}
 
-/// The first `FIELDS` fields of `K`, which is a tuple of more: one field as it is, several as a tuple.
+/// The first `FIELDS` fields of `K`, a tuple with more fields: one field as it is, several as a tuple.
 ///
-/// `FIELDS` is found by the compiler. Implement it for keys of your own where a scan by their first fields is wanted,
-/// and only for what serde writes as it writes these fields:
+/// The compiler infers `FIELDS`. Implement this trait to scan keys of your own type by their first fields, and only for
+/// types that serde writes exactly as it writes these fields:
 ///
 /// ```
 /// use artillery_ddata::map::{KeySpace, Leading};

@@ -1,4 +1,4 @@
-//! Keys to bytes.
+//! Encodes keys.
 
 use serde::{Serialize, Serializer, ser};
 
@@ -186,7 +186,7 @@ impl<'w, 'a> Serializer for &'w mut KeyWriter<'a> {
     }
 }
 
-/// Fields of a struct or tuple, or elements of a list, which need to say where they end.
+/// Writes the fields of a struct or tuple, or the elements of a list, whose bytes mark its end.
 pub(super) struct FieldsWriter<'w, 'a> {
     writer: &'w mut KeyWriter<'a>,
     is_list: bool,
@@ -236,7 +236,7 @@ macro_rules! compound_with_names {
                 self.next(value)
             }
 
-            /// Nothing would say that it isn't there.
+            /// A skipped field would leave no trace in the bytes.
             fn skip_field(&mut self, _: &'static str) -> Result<(), KeyError> {
                 Err(KeyError::Unsupported("a field that is left out at times"))
             }

@@ -55,7 +55,7 @@ struct Key {
     list: Vec<Vec<u8>>,
 }
 
-/// Few different letters, so that one is often the beginning of another one; zeros, ones and 255 among them.
+/// Strings of few letters, so that one is often a prefix of another; zeros, ones and 255 among them.
 fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(vec!['\0', '\u{1}', 'a', 'b', 'ÿ', '\u{10ffff}']), 0..4)
         .prop_map(String::from_iter)
@@ -65,7 +65,7 @@ fn raw() -> impl Strategy<Value = Raw> {
     prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 0xfe, 0xff]), 0..5).prop_map(Raw)
 }
 
-/// Numbers of which many are near the edges.
+/// Numbers, many of them near the limits of their type.
 macro_rules! number {
     ($type:ident) => {
         prop_oneof![any::<$type>(), (0 as $type..3), Just($type::MAX), Just($type::MIN), Just($type::MAX / 2 + 1)]
@@ -97,7 +97,7 @@ fn check<K: Serialize + DeserializeOwned + Ord + Debug>(a: &K, b: &K) -> Result<
     Ok(())
 }
 
-/// Bytes that decode are those that the key encodes to.
+/// Bytes that decode must be the encoding of the decoded key.
 fn check_garbage<K: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(key) = decode::<K>(bytes) {
         prop_assert_eq!(&encode(&key).unwrap(), bytes, "{:?}", key);
@@ -105,7 +105,7 @@ fn check_garbage<K: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Resul
     Ok(())
 }
 
-/// A list of fields begins those keys that have them, and no others.
+/// Encoded leading fields must be a prefix of the keys that have them, and of no others.
 fn check_leading<K, const FIELDS: usize, Q>(a: &K, b: &K, fields: &Q, same: bool) -> Result<(), TestCaseError>
 where
     K: Serialize + Debug,
@@ -122,7 +122,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn integers((a, b) in (number!(u8), number!(u8)), (c, d) in (number!(i8), number!(i8)),
+    fn integers_sort_as_their_bytes(
+                (a, b) in (number!(u8), number!(u8)), (c, d) in (number!(i8), number!(i8)),
                 (e, f) in (number!(u16), number!(u16)), (g, h) in (number!(i16), number!(i16)),
                 (i, j) in (number!(u32), number!(u32)), (k, l) in (number!(i32), number!(i32)),
                 (m, n) in (number!(u64), number!(u64)), (o, p) in (number!(i64), number!(i64)),
@@ -141,7 +142,8 @@ proptest! {
     }
 
     #[test]
-    fn small_things(a: bool, b: bool, c: char, d: char, e: [u8; 16], f: [u8; 16], g: Option<u8>, h: Option<u8>,
+    fn small_types_sort_as_their_bytes(
+                    a: bool, b: bool, c: char, d: char, e: [u8; 16], f: [u8; 16], g: Option<u8>, h: Option<u8>,
                     i: Option<Option<bool>>, j: Option<Option<bool>>) {
         check(&a, &b)?;
         check(&c, &d)?;
@@ -152,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn strings(a in text(), b in text(), c in raw(), d in raw(), e in number!(u8), f in number!(u8)) {
+    fn strings_sort_as_bytes(a in text(), b in text(), c in raw(), d in raw(), e in number!(u8), f in number!(u8)) {
         check(&a, &b)?;
         check(&c, &d)?;
         check(&(a.clone(), e), &(b.clone(), f))?;
@@ -162,15 +164,15 @@ proptest! {
     }
 
     #[test]
-    fn structs(a in key(), b in key(), c in kind(), d in kind()) {
+    fn structs_sort_as_their_bytes(a in key(), b in key(), c in kind(), d in kind()) {
         check(&a, &b)?;
         check(&c, &d)?;
-        // Nearly the same keys are rare otherwise.
+        // Random keys are rarely almost equal.
         check(&Key { kind: c, ..a.clone() }, &Key { kind: d, ..a })?;
     }
 
     #[test]
-    fn leading_fields(a in (text(), number!(u32), raw()), b in (text(), number!(u32), raw())) {
+    fn leading_fields_are_a_prefix(a in (text(), number!(u32), raw()), b in (text(), number!(u32), raw())) {
         check_leading(&a, &b, a.0.as_str(), a.0 == b.0)?;
         check_leading(&a, &b, &a.0, a.0 == b.0)?;
         check_leading(&a, &b, &(a.0.as_str(), a.1), (&a.0, a.1) == (&b.0, b.1))?;
@@ -180,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage(bytes in prop::collection::vec(prop_oneof![0u8..5, any::<u8>()], 0..40)) {
+    fn garbage_has_no_second_encoding(bytes in prop::collection::vec(prop_oneof![0u8..5, any::<u8>()], 0..40)) {
         check_garbage::<Key>(&bytes)?;
         check_garbage::<Kind>(&bytes)?;
         check_garbage::<Vec<Option<String>>>(&bytes)?;
@@ -192,11 +194,11 @@ proptest! {
         let _ = decode::<Deep>(&bytes);
     }
 
-    /// Almost right is where a decoder goes wrong.
+    /// Damaged encodings are the hardest input for a decoder.
     #[test]
-    fn damaged(key in key(), at: prop::sample::Index, to: u8, cut: prop::sample::Index) {
+    fn damaged_keys_have_no_second_encoding(key in key(), at: prop::sample::Index, to: u8, cut: prop::sample::Index) {
         let mut bytes = encode(&key).unwrap().to_vec();
-        prop_assert!(decode::<Key>(&bytes[..cut.index(bytes.len())]).is_err(), "half a key is none");
+        prop_assert!(decode::<Key>(&bytes[..cut.index(bytes.len())]).is_err(), "a part of a key is no key");
         let at = at.index(bytes.len());
         bytes[at] = to;
         check_garbage::<Key>(&bytes)?;
@@ -211,7 +213,7 @@ enum Deep {
     Down(Box<Deep>),
 }
 
-/// The format, byte for byte: what is stored stays readable.
+/// The format, byte for byte: stored keys must stay readable.
 #[test]
 fn the_bytes() {
     fn bytes<K: Serialize>(key: K) -> Vec<u8> {
@@ -232,7 +234,7 @@ fn the_bytes() {
 }
 
 #[test]
-fn what_cannot_be_a_key_says_so() {
+fn unsupported_keys_are_refused() {
     assert_eq!(encode(&(1, 0.5)).unwrap_err(), KeyError::Unsupported("a floating-point number"));
     assert_eq!(encode(&BTreeMap::from([(1, 2)])).unwrap_err(), KeyError::Unsupported("a map"));
     #[derive(Serialize)]
@@ -262,7 +264,7 @@ fn depth_is_bounded_both_ways() {
 }
 
 #[test]
-fn what_is_no_key_says_where() {
+fn malformed_keys_are_located() {
     let malformed = |at, what| KeyError::Malformed { at, what };
     assert_eq!(decode::<(u8, bool)>(&[9, 2]).unwrap_err(), malformed(1, "neither false nor true"));
     assert_eq!(decode::<u32>(&[0, 0, 7]).unwrap_err(), malformed(3, "an early end"));
@@ -271,7 +273,7 @@ fn what_is_no_key_says_where() {
     assert_eq!(decode::<u8>(&[1, 2, 3]).unwrap_err(), KeyError::Trailing(2));
 }
 
-/// A type that reads one number, whatever it was told.
+/// A type that reads only the first element of a sequence or tuple.
 struct First(u8);
 
 impl<'de> serde::de::Visitor<'de> for First {
@@ -287,7 +289,7 @@ impl<'de> serde::de::Visitor<'de> for First {
 }
 
 #[test]
-fn a_type_that_stops_early_takes_nothing_for_its_own() {
+fn unread_elements_are_refused() {
     use serde::Deserializer;
     let first = |bytes| de::KeyReader::new(bytes).deserialize_seq(First(0)).map(|first| first.0);
     assert_eq!(first(&[1, 7, 0]), Ok(7));
@@ -299,7 +301,7 @@ fn a_type_that_stops_early_takes_nothing_for_its_own() {
 }
 
 #[test]
-fn maps_keep_apart() {
+fn maps_have_separate_key_spaces() {
     let (users, more) = (KeySpace::<String>::new("user").unwrap(), KeySpace::<String>::new("users").unwrap());
     let key = more.key("ann").unwrap();
     assert_eq!(more.decode(&key).unwrap(), "ann");
@@ -317,9 +319,9 @@ fn names_are_checked() {
     assert!(KeySpace::<u8>::new(&"x".repeat(MAX_NAME)).is_ok());
 }
 
-/// What stands for a key has its bytes.
+/// A type that may stand for a key must have the key's encoding.
 #[test]
-fn stand_ins_have_the_same_bytes() {
+fn stand_ins_have_the_encoding_of_the_key() {
     let text = KeySpace::<(String, String)>::new("m").unwrap();
     let owned = ("a".to_owned(), "b".to_owned());
     assert_eq!(text.key(&("a", "b")).unwrap(), text.key(&owned).unwrap());

@@ -17,7 +17,7 @@ fn decimals_have_one_form() {
 }
 
 #[test]
-fn what_stands_behind_a_value_is_refused() {
+fn bytes_after_a_value_are_refused() {
     let mut bytes = <Bincode as ValueCodec<(u8, String)>>::encode(&(7, "x".into())).unwrap().to_vec();
     bytes.push(0);
     let error = <Bincode as ValueCodec<(u8, String)>>::decode(&bytes.into()).unwrap_err();
@@ -32,7 +32,7 @@ fn a_value_may_be_larger_than_any_header() {
 }
 
 #[test]
-fn what_refuses_to_be_encoded_says_why() {
+fn an_encoding_error_names_its_reason() {
     struct Never;
     impl Serialize for Never {
         fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! How the cluster of a test is made.
+//! Builds the cluster of a test.
 
 use std::sync::{
     Arc, Mutex,
@@ -23,7 +23,7 @@ use crate::{
     testing::node::TestMember,
 };
 
-/// A cluster that is about to start.
+/// Builds a [`Cluster`].
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `start` is awaited"]
 pub struct Builder {
@@ -45,31 +45,31 @@ impl Builder {
         }
     }
 
-    /// How many nodes there are (3). All of them are members of each chain, unless [`replicas`](Self::replicas) says
-    /// that fewer are; the others are spares, and serve by asking a member.
+    /// The number of nodes (3). All of them serve each chain, unless [`replicas`](Self::replicas) is set to fewer. The
+    /// others are spares, which serve by asking a member.
     ///
     /// # Panics
-    /// Without a node, or with more than 250.
+    /// If the number isn't from 1 to 250.
     pub fn nodes(mut self, nodes: u32) -> Self {
         assert!((1..=250).contains(&nodes), "from 1 to 250 nodes are possible");
         (self.nodes, self.chains.replicas) = (nodes, nodes);
         self
     }
 
-    /// How many nodes serve each chain (all).
+    /// The number of nodes that serve each chain (all).
     ///
     /// # Panics
-    /// Without a replica.
+    /// If the number is 0.
     pub fn replicas(mut self, replicas: u32) -> Self {
         assert!(replicas > 0, "a chain has members");
         self.chains.replicas = replicas;
         self
     }
 
-    /// How many chains the keys are spread over (1).
+    /// The number of chains over which the keys are spread (1).
     ///
     /// # Panics
-    /// Without a chain, or with more than 1000.
+    /// If the number isn't from 1 to 1000.
     pub fn chains(mut self, chains: u32) -> Self {
         assert!((1..=1000).contains(&chains), "from 1 to 1000 chains are possible");
         self.chains.chains = chains;
@@ -82,19 +82,19 @@ impl Builder {
         self
     }
 
-    /// What everything is drawn from (0): the same seed makes the same run.
+    /// The seed (0): the same seed makes the same run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// What goes wrong by itself ([`Trouble::none`]).
+    /// Random trouble during the run ([`Trouble::none`]).
     pub fn trouble(mut self, trouble: Trouble) -> Self {
         self.trouble = trouble;
         self
     }
 
-    /// Takes a guard out of all members.
+    /// Removes a guard from all members.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     pub fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
@@ -105,7 +105,7 @@ impl Builder {
     /// Starts the nodes, and returns when all chains are open.
     ///
     /// # Panics
-    /// In a runtime that isn't a current-thread one with a paused clock: `#[tokio::test(start_paused = true)]`.
+    /// Unless the runtime is a current-thread one with a paused clock: `#[tokio::test(start_paused = true)]`.
     pub async fn start(self) -> Cluster {
         assert_virtual();
         let clock = clock::Followed::new();
@@ -120,7 +120,7 @@ impl Builder {
             member.observe(&witness, number);
         }
         for mut standing in standings {
-            // Fails only when the chain has ended, which nothing here brings about.
+            // Fails only when the chain has ended, which it doesn't here.
             let _ = standing.wait_for(|standing| standing.open.is_some()).await;
         }
         let inner = Arc::new(ClusterState {
@@ -137,7 +137,7 @@ impl Builder {
         let courier = inner.client("courier");
         inner.witness.employ(Arc::new(move |question, deadline| {
             let courier = courier.clone();
-            // What comes of it is told to no caller.
+            // No caller waits for this answer.
             Box::pin(async move { drop(courier.call(question, deadline).await) })
         }));
         inner.set_trouble(&self.trouble);
@@ -155,14 +155,14 @@ impl Builder {
         };
         let founding = Bootstrap {
             settings: self.chains,
-            // Nothing changes, so no lease ends.
+            // A static configuration never changes, and its leases never end.
             ..Bootstrap::new(cluster, "test", members.iter().map(founder).collect())
         };
         Routing::of(cluster, &Configs::of(&founding))
     }
 }
 
-/// A run is a function of its seed only if one thread runs all tasks and time moves when nothing else can.
+/// A run is a function of its seed only if one thread runs all tasks, and time moves only when all of them wait.
 fn assert_virtual() {
     let advice = "a test's cluster needs a paused clock and one thread: #[tokio::test(start_paused = true)]";
     assert!(Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread, "{advice}");

@@ -1,4 +1,4 @@
-//! What must hold in the end.
+//! Checks a run at its end.
 
 use std::{collections::BTreeSet, fmt, sync::atomic::Ordering, time::Duration};
 
@@ -16,26 +16,26 @@ use crate::{
 
 /// How long the members may take to agree, in virtual time.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long each of the last reads may take, where members are crashed.
+/// The timeout of each of the last reads: where a member is crashed, some never end.
 const LAST_READ: Duration = Duration::from_secs(10);
 
-/// What a check that failed nowhere has looked at.
+/// The extent of a check that found nothing wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// Calls by all handles, those of the check itself included.
+    /// The number of calls by all handles, those of the check included.
     pub calls: usize,
-    /// Keys.
+    /// The number of keys that occurred in calls.
     pub keys: usize,
 }
 
-/// Something doesn't hold that must.
+/// A check that failed.
 ///
 /// Its `Display` has the seed, what is wrong, and every call of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckFailed {
-    /// The seed that shows it.
+    /// The seed of the run.
     pub seed: u64,
     /// What is wrong.
     pub what: String,
@@ -53,10 +53,10 @@ impl std::error::Error for CheckFailed {}
 
 impl Cluster {
     /// Ends all trouble, [heals](Self::heal), waits in virtual time until the members agree, and checks what the
-    /// [module](crate::testing#what-is-checked) promises. May be called again, also while calls are under way: their outcome
-    /// counts as unknown.
+    /// [module](crate::testing#what-is-checked) promises. May be called again, and while calls are under way: their
+    /// outcome counts as unknown.
     ///
-    /// Members that were crashed aren't asked; a chain that has one needn't agree on what isn't committed.
+    /// Crashed members are not checked. In a chain with a crashed member the others needn't agree.
     ///
     /// # Panics
     /// With the seed, what is wrong, and every call.
@@ -98,14 +98,14 @@ impl ClusterState {
         self.members.iter().filter(move |member| !crashed.contains(&member.id.node))
     }
 
-    /// Whether all members of a chain are there.
+    /// Whether no member of a chain is crashed.
     fn is_whole(&self, chain: ChainId) -> bool {
         let crashed = self.crashed();
         let config = self.routing.chain(chain);
         config.is_some_and(|config| config.members.iter().all(|member| !crashed.contains(&member.id.node)))
     }
 
-    /// Waits until nothing is late, and the members of each whole chain agree.
+    /// Waits until all late requests have arrived, and the members of each whole chain agree.
     async fn settle(&self) -> Result<(), String> {
         self.witness.all_brought().await;
         let step = Duration::from_millis(20);
@@ -144,12 +144,12 @@ impl ClusterState {
         self.witness.with_book(|book| book.entries.iter().flat_map(of).collect())
     }
 
-    /// Reads everything once more, at every node: what nobody looked at would be missed by nobody.
+    /// Reads every key once more, at every node: a lost write shows only in a later read.
     async fn read_all(&self, keys: &BTreeSet<Bytes>) {
         for member in self.alive() {
             let kv = member.kv().with_timeout(LAST_READ);
             for key in keys {
-                // Where a member is crashed, a key may be dirty for ever.
+                // In a chain with a crashed member a key may stay dirty for ever.
                 if let Err(error) = kv.get(key).await {
                     tracing::debug!(key = text(key), %error, "a last read");
                 }
@@ -157,7 +157,7 @@ impl ClusterState {
         }
     }
 
-    /// Whether all members of each whole chain hold the same.
+    /// Compares the stores of all members of each whole chain.
     fn compare(&self) -> Result<(), String> {
         for config in self.routing.chains.iter().filter(|config| self.is_whole(config.chain)) {
             let mut first: Option<(&TestMember, Vec<ScanRecord>)> = None;
@@ -165,7 +165,7 @@ impl ClusterState {
                 let scanned = member.store.scan(config.chain, b"", Sequence(u64::MAX));
                 let held: Result<Vec<ScanRecord>, _> = scanned.collect();
                 let mut held = held.map_err(|error| error.to_string())?;
-                // A store may forget what was deleted, when it likes.
+                // Stores drop tombstones at different times.
                 held.retain(|record| record.held.value.is_some());
                 let (before, expected) = first.get_or_insert_with(|| (member, held.clone()));
                 if *expected != held {

@@ -1,4 +1,4 @@
-//! Interruptions of members and links, drawn while a test runs.
+//! Random interruptions of members and links while a test runs.
 
 use std::{sync::Weak, time::Duration};
 
@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::ClusterState;
 
-/// One interruption after the other, until the cluster is calmed or gone.
+/// Makes one interruption after the other, until the cluster is calm or dropped.
 pub(super) async fn interrupt(cluster: Weak<ClusterState>) {
     loop {
         let Some(pause) = wait(&cluster, 600) else { return };

@@ -1,4 +1,4 @@
-//! Small applications, right ones and wrong ones, under many seeds.
+//! Small applications, correct and wrong ones, under many seeds.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use crate::{
     kv::{Expected, Group, StepOutcome},
 };
 
-/// Pays once, whatever happens.
+/// Pays exactly once: repeats a request of unknown outcome under its id.
 async fn pay(kv: &Kv, amount: i64) {
     let mut call = kv.increment("paid", amount);
     loop {
@@ -22,7 +22,7 @@ async fn pay(kv: &Kv, amount: i64) {
     }
 }
 
-/// Takes a new request id after an unknown outcome: has paid twice if the first one was applied.
+/// Makes a new request after an unknown outcome: pays twice if the first one was applied.
 async fn pay_again(kv: &Kv, amount: i64) {
     while kv.increment("paid", amount).await.is_err() {}
 }
@@ -36,7 +36,7 @@ async fn paid(kv: &Kv) -> i64 {
 }
 
 #[test]
-fn whoever_repeats_the_request_pays_once() {
+fn repeating_the_request_pays_once() {
     explore(0..60, |cluster| async move {
         let kv = cluster.client();
         for _ in 0..5 {
@@ -47,7 +47,7 @@ fn whoever_repeats_the_request_pays_once() {
 }
 
 #[test]
-fn whoever_asks_anew_pays_twice_under_some_seed() {
+fn a_new_request_pays_twice_under_some_seed() {
     let seeds = Arc::new(Mutex::new(Vec::new()));
     let tried = seeds.clone();
     let explored = std::panic::catch_unwind(move || {
@@ -62,13 +62,13 @@ fn whoever_asks_anew_pays_twice_under_some_seed() {
             }
         });
     });
-    let words = explored.expect_err("nothing was found");
+    let words = explored.expect_err("no seed pays twice");
     let words = words.downcast_ref::<String>().unwrap();
     let last = *seeds.lock().unwrap().last().unwrap();
     assert!(words.starts_with(&format!("seed {last}: ")) && words.contains("paid as often"), "{words}");
 }
 
-/// Everything at once, without a thought for what comes back.
+/// All operations by several handles at once. Their results are ignored: the check judges them.
 pub(super) async fn everything(cluster: Cluster) {
     let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
     let tasks: Vec<_> = handles.into_iter().enumerate().map(|(number, kv)| tokio::spawn(mix(number, kv))).collect();
@@ -107,7 +107,7 @@ fn every_operation_is_linearizable_through_all_trouble() {
     Cluster::builder().nodes(4).replicas(2).chains(3).trouble(Trouble::rough()).explore(0..10, everything);
 }
 
-/// The calls of a run.
+/// The calls of a run with this seed.
 fn history(seed: u64) -> String {
     let history = Arc::new(Mutex::new(String::new()));
     let told = history.clone();
@@ -123,11 +123,11 @@ fn history(seed: u64) -> String {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn a_seed_determines_the_run() {
     for seed in 0..6 {
         let first = history(seed);
         assert!(first.lines().count() > 100);
-        assert!(first.contains("unknown"), "trouble came");
+        assert!(first.contains("unknown"), "no outcome was unknown");
         let second = history(seed);
         let apart = first.lines().zip(second.lines()).find(|(first, second)| first != second);
         assert_eq!(apart, None, "seed {seed}");
@@ -137,7 +137,7 @@ fn a_seed_is_a_run() {
 }
 
 #[test]
-fn clusters_side_by_side_are_apart() {
+fn parallel_clusters_are_independent() {
     let alone: Vec<String> = (0..4).map(history).collect();
     let threads: Vec<_> =
         (0..4).map(|seed| std::thread::Builder::new().spawn(move || history(seed)).unwrap()).collect();
@@ -146,7 +146,7 @@ fn clusters_side_by_side_are_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_clusters_in_one_test_are_apart() {
+async fn two_clusters_in_one_test_are_independent() {
     let (one, other) = (Cluster::builder().seed(1).start().await, Cluster::builder().seed(1).start().await);
     one.client().put("k", "v").await.unwrap();
     assert!(other.client().get("k").await.unwrap().value().is_none());
@@ -155,7 +155,7 @@ async fn two_clusters_in_one_test_are_apart() {
     other.check().await;
 }
 
-/// Scripts and single writes of the same keys, without a thought for what comes back.
+/// Scripts and single writes of the same keys. Most results are ignored: the check judges them.
 async fn scripts(number: usize, kv: Kv) {
     for round in 0..4 {
         let script = Script::new()
@@ -181,7 +181,7 @@ async fn scripts(number: usize, kv: Kv) {
 }
 
 #[test]
-fn scripts_are_right_under_trouble() {
+fn scripts_are_correct_under_trouble() {
     Cluster::builder().trouble(Trouble::rough()).explore(0..40, |cluster| async move {
         let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
         let tasks: Vec<_> = handles.into_iter().enumerate().map(|(n, kv)| tokio::spawn(scripts(n, kv))).collect();

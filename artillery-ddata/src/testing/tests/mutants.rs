@@ -1,10 +1,10 @@
-//! Members with a guard left out: the check must notice, without an assertion of the test's own.
+//! Clusters without a guard: the check must notice that, without an assertion in the test.
 
 use artillery_proto::guards::Mutant;
 
 use super::{super::*, applications::everything};
 
-/// Seeds that a mutant may take.
+/// The number of seeds within which a mutant must be noticed.
 const SEEDS: u64 = 60;
 
 fn caught(mutant: Mutant) -> Option<String> {
@@ -14,13 +14,13 @@ fn caught(mutant: Mutant) -> Option<String> {
 }
 
 #[test]
-fn a_retry_that_runs_once_more_is_noticed() {
+fn a_retry_that_is_applied_again_is_noticed() {
     let words = caught(Mutant::ForgetRecords).expect("nothing was noticed");
     assert!(words.starts_with("seed "), "{words}");
 }
 
 #[test]
-fn reads_of_what_is_not_committed_are_noticed() {
+fn strong_reads_of_uncommitted_versions_are_noticed() {
     let words = caught(Mutant::DirtyAsCommitted).expect("nothing was noticed");
     assert!(words.contains("not linearizable"), "{words}");
 }

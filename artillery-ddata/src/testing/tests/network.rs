@@ -1,4 +1,4 @@
-//! What a test may do to a cluster, and what its handles notice.
+//! Faults that a test can cause in a cluster, and their effect on its handles.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn text(value: Option<&bytes::Bytes>) -> Option<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_serves_members_and_clients_alike() {
+async fn a_cluster_serves_members_and_clients() {
     let cluster = Cluster::builder().nodes(3).seed(7).start().await;
     let client = cluster.client();
     let put = client.put("greeting", "hello").await.unwrap();
@@ -31,7 +31,7 @@ async fn it_serves_members_and_clients_alike() {
 }
 
 impl Cluster {
-    /// Checking changes nothing.
+    /// Checks twice: a check changes nothing.
     async fn check_twice(&self) -> Checked {
         self.check().await;
         self.try_check().await.unwrap()
@@ -89,7 +89,7 @@ async fn a_dead_member_stops_writes_and_clean_reads_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_holds_writes_up_and_its_own_handles() {
+async fn a_pause_stalls_writes_and_the_members_own_handles() {
     let cluster = Cluster::builder().seed(4).start().await;
     let (kv, middle) = (cluster.client(), cluster.chain()[1]);
     kv.put("k", "v").await.unwrap();
@@ -110,15 +110,15 @@ async fn a_cut_is_one_way_and_heals() {
     let chain = cluster.chain();
     let kv = cluster.kv(chain[0]);
     kv.put("k", "v").await.unwrap();
-    // Watermarks come back to the head, updates go the other way.
+    // Cut the links by which watermarks come back to the head; updates still pass the other way.
     cluster.cut(chain[1], chain[0]);
     cluster.cut(chain[2], chain[0]);
     kv.put("k", "w").timeout(SECOND).await.unwrap_err();
     let tail = cluster.kv(chain[2]).get("k").await.unwrap();
-    assert_eq!(text(tail.value()), Some("w"), "it passed, only nobody told the head");
+    assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't hear of it");
     cluster.heal();
     kv.put("k", "x").await.unwrap();
-    // For so long that all connections are given up.
+    // Wait until all connections are given up.
     cluster.cut(chain[0], chain[1]);
     tokio::time::sleep(10 * SECOND).await;
     kv.put("k", "y").timeout(SECOND).await.unwrap_err();
@@ -131,7 +131,7 @@ async fn a_cut_is_one_way_and_heals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_chains_and_spares() {
+async fn many_chains_with_spares_serve_all_keys() {
     let cluster = Cluster::builder().nodes(5).replicas(3).chains(8).seed(6).start().await;
     let kv = cluster.client();
     for n in 0..40 {
@@ -151,7 +151,7 @@ async fn many_chains_and_spares() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_large_is_refused_as_ever() {
+async fn oversized_keys_are_refused_and_large_values_stored() {
     let cluster = Cluster::builder().nodes(1).start().await;
     let long = cluster.client().put(vec![b'k'; 5000], "v").await.unwrap_err();
     assert!(matches!(long, Error::Refused { reason: Refusal::KeyTooLong { .. }, .. }), "{long}");

@@ -1,10 +1,10 @@
-//! What a key holds, and what single steps make of it.
+//! The content of a key, and the effect of single steps on it.
 
 use bytes::Bytes;
 
 use crate::{Version, api::Expected};
 
-/// What a key holds. The version is unknown behind a write whose version nobody saw.
+/// The content of a key. The version is unknown after a write whose version no answer showed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Content {
     pub(super) value: Option<Bytes>,
@@ -23,7 +23,7 @@ pub(super) fn holds(content: &Content, expected: Expected) -> bool {
         Expected::Absent => content.value.is_none(),
         Expected::Present => content.value.is_some(),
         Expected::Version(version) => matches(content, version),
-        // What the judge doesn't know it doesn't believe.
+        // An unknown condition counts as failed.
         _ => false,
     }
 }

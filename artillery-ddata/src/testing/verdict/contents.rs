@@ -1,4 +1,4 @@
-//! Puts the writes of each key into the order of their versions, and computes what must have been there.
+//! Orders the writes of each key by version, and computes what the key must have held.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use bytes::Bytes;
 use super::{Makers, points::KnownKey, search::Search, sights};
 use crate::rpc::observer::book::{Ask, BookEntry};
 
-/// Explanations of single keys that are looked at before a run counts as not decided.
+/// The most explanations of single keys that are tried before a run counts as undecided.
 const TRIES: usize = 100_000;
 
-/// Checks all keys; tells which hidden writes made the versions that were seen.
+/// Checks all keys. Returns which hidden writes made the versions that were seen.
 ///
-/// What explains one key may be wrong for another that the same write changed. Then it is explained in another way.
+/// An explanation of one key may contradict another key that the same write changed. Then the next one is tried.
 pub(super) fn check(entries: &[(usize, &BookEntry)]) -> Result<Makers, String> {
     let known: Vec<_> = keys(entries).into_iter().map(|key| KnownKey::of(key, entries)).collect::<Result<_, _>>()?;
     for key in &known {
-        // By itself: what nothing explains is to be told of the key where it was seen.
+        // Check each key alone first, so that an error names the key where the contradiction is.
         let mut search = Search::new(key, Makers::new());
         search.next().ok_or_else(|| search.why())?;
     }
     together(&known)
 }
 
-/// One explanation for each key, such that a write made one version, wherever it was seen.
+/// Finds one explanation for each key, such that each write made the same version of all its keys.
 fn together(keys: &[KnownKey<'_>]) -> Result<Makers, String> {
     let mut makers = Makers::new();
     let mut searches: Vec<Search<'_>> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a write made of a key, or must have found there.
+//! What a write found in a key, and what it made of it.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::api::{Computed, Step, Write};
 
-/// Goes past a point whose write is known: what the key may hold behind it.
+/// The contents that the key may have after a point whose write is known. An error says why that write is impossible.
 pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Vec<Content>, String> {
     let content = match &point.what {
         What::Failed(write, step, version) => {
@@ -31,7 +31,7 @@ pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<
             after
         }
         What::Write(Write::Script(script), _) => {
-            // It ran, and what it told was lost: perhaps it left the key alone.
+            // The script ran and its results are lost: it may have left the key as it was.
             let made = |value| Content { value, version: Some(point.version) };
             let mut after: Vec<Content> = scripts::perhaps(script, key, content).into_iter().map(made).collect();
             after.push(content.clone());
@@ -47,7 +47,7 @@ pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<
             if let Some(seen) = point.seen.filter(|seen| value.as_ref() != Some(*seen)) {
                 return Err(format!("{seen:?} was seen after {write:?} over {content:?}"));
             }
-            // What changes nothing leaves the version as it was.
+            // A write that changes nothing leaves the version as it was.
             let changes = changed(write).contains(&key) && **result != Computed::Took(None);
             Content { value, version: if changes { Some(point.version) } else { content.version } }
         }
@@ -66,13 +66,13 @@ fn told_right(result: &Computed, before: &Content, after: Option<&Bytes>) -> boo
             before.version == Some(*version) && before.value.as_ref() == Some(value)
         }
         Computed::TookForgotten(version) => before.version == Some(*version),
-        // Neither a script's outcome nor what the judge doesn't know is one of these writes'.
+        // Scripts are checked elsewhere; an unknown result counts as wrong.
         _ => false,
     }
 }
 
-/// What a key holds after a write; `None`: it would not have been applied there.
-#[allow(clippy::option_option, reason = "whether it is applied, and whether a value is there then")]
+/// A key's value after a write. `None`: the write would not have been applied to this content.
+#[allow(clippy::option_option, reason = "whether the write is applied, and whether the key then has a value")]
 pub(super) fn apply(write: &Write, key: &Bytes, content: &Content) -> Option<Option<Bytes>> {
     match write {
         Write::Put { value, .. } => Some(Some(value.clone())),
@@ -97,7 +97,7 @@ pub(super) fn apply(write: &Write, key: &Bytes, content: &Content) -> Option<Opt
             }
             Some(value)
         }
-        // Scripts are looked at group by group.
+        // Scripts are checked group by group, elsewhere.
         Write::Script(_) | Write::OpenSession | Write::Resolve => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one key, version by version.
+//! What is known of one key, by version.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ use crate::{
 pub(super) struct Point<'a> {
     pub(super) version: Version,
     pub(super) what: What<'a>,
-    /// What was seen at this version: all the same.
+    /// The value that answers showed at this version; all of them must agree.
     pub(super) seen: Option<&'a Bytes>,
-    /// By when this version, or a later one, was known to somebody.
+    /// The time of the first answer that showed this version or a later one.
     pub(super) known_by: u64,
 }
 
 pub(super) enum What<'a> {
     /// An acknowledged write.
     Write(&'a Write, &'a Computed),
-    /// A write that nobody was told of, and whose version was seen.
+    /// A write without an acknowledgement, whose version an answer showed.
     Somebody,
-    /// A condition that failed here: which step, and the version that the key had.
+    /// A write whose condition failed here: the failed step, and the version that the key had.
     Failed(&'a Write, u32, Version),
 }
 
-/// A write of unknown outcome.
+/// A hidden write: one of unknown outcome.
 #[derive(Clone, Copy)]
 pub(super) struct Hidden<'a> {
     pub(super) entry: usize,
     pub(super) called: u64,
     pub(super) write: &'a Write,
-    /// It changes other keys too.
+    /// Whether it changes other keys too.
     pub(super) is_shared: bool,
 }
 
@@ -110,7 +110,7 @@ fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Poi
         }
     }
     let mut points: Vec<Point<'a>> = points.into_values().collect();
-    // Whoever knows a version knows that those below it were there before.
+    // An answer that shows a version proves that all lower versions existed before it.
     let mut known_by = NEVER;
     for point in points.iter_mut().rev() {
         known_by = known_by.min(point.known_by);

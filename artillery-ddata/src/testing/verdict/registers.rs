@@ -1,4 +1,4 @@
-//! A run in the words of the checker: each key a register, each write a value of its own.
+//! Translates a run for the checker: each key is a register, and each write has a value of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,9 +40,9 @@ pub(super) fn history(entries: &[(usize, &BookEntry)], makers: &Makers) -> (Hist
 
 #[derive(Default)]
 struct RegisterWriter {
-    /// Which write made a version of a key.
+    /// By key and version, the entry of the write that made it.
     makers: Makers,
-    /// Keys that scripts read or write: registers know no write that is applied in part.
+    /// Keys that scripts read or write: a register can't model a write that is applied in part.
     left_out: BTreeSet<Bytes>,
     numbers: BTreeMap<Bytes, u32>,
     keys: Vec<Bytes>,
@@ -59,7 +59,7 @@ impl RegisterWriter {
         number
     }
 
-    /// The name of the value that a key had in this version; one that nobody wrote, if it is nobody's.
+    /// The register's value at this version of a key. If no known write made the version, a value that no write has.
     fn value(&self, key: &Bytes, version: Version) -> Value {
         let nobody = u64::MAX - version.sequence.0;
         Value(self.makers.get(&(key.clone(), version)).map_or(nobody, |index| name(*index).0))
@@ -110,7 +110,7 @@ impl RegisterWriter {
     fn read(&mut self, entry: &BookEntry, query: &Query, is_strong: bool, floor: Option<crate::Sequence>) {
         let BookAnswer::Reply(reply) = &entry.told else { return };
         let found: BTreeMap<&Bytes, Version> = sights(entry).iter().map(|sight| (sight.key, sight.version)).collect();
-        // Of a page nobody knows which keys would have been there.
+        // A page doesn't say which keys were absent, so only the keys that it shows count.
         let asked = query.keys().iter().chain(found.keys().filter(|_| query.keys().is_empty()).copied());
         let mut seen = Vec::new();
         for key in asked {
@@ -135,12 +135,12 @@ impl RegisterWriter {
     }
 }
 
-/// The value that the write of this line wrote, wherever.
+/// The value that the write of this entry wrote to all of its keys.
 fn name(index: usize) -> Value {
     Value(index as u64 + 1)
 }
 
-/// A write of one key as the register knows it: what it computes doesn't matter here.
+/// A write of one key as the register models it: the result that it computes doesn't matter here.
 fn call(write: &Write, key: &Bytes, value: Value) -> Call {
     match write {
         Write::Delete { .. } | Write::CompareAndSwap { value: None, .. } => Call::Delete,
@@ -158,13 +158,13 @@ fn is_change(step: &Step) -> bool {
     !matches!(step, Step::Require { .. })
 }
 
-/// What the failed condition expected, where it found `version`.
+/// The version that the failed condition expected, when it found `version`.
 fn expected(write: &Write, step: u32, version: Version) -> Version {
     match write {
         Write::CompareAndSwap { expected, .. } => *expected,
         Write::Batch(steps) => match steps.get(step as usize) {
             Some(Step::Require { expected: Expected::Version(expected), .. }) => *expected,
-            // It was absent.
+            // The key was absent: stand in for "present" by a version that never exists.
             Some(Step::Require { expected: Expected::Present, .. }) => Version::new(u64::MAX, u64::MAX),
             _ => Version::NONE,
         },

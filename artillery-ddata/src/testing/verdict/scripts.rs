@@ -1,7 +1,7 @@
-//! What a script did to one key: for certain, where it told so, or perhaps.
+//! What a script did to one key: for certain if its results are known, else what it may have done.
 //!
-//! Whether a group failed may depend on other keys. So of a script that told nothing it is only known what it may have done,
-//! and no more is held against anybody. Keys that scripts touch are looked at by version alone, not by when they were seen.
+//! Whether a group failed may depend on other keys. So a script without results may have done any of several things,
+//! and only an impossible one is an error. Keys of scripts are checked by version alone, not by the times of answers.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::{
     api::{Computed, GroupFailure, GroupOutcome, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, WriteReply},
 };
 
-/// Contents that one script may have left which are looked at, at most.
+/// The most contents that are tried for one script.
 pub(super) const MAX_CONTENTS: usize = 1000;
 
-/// The keys that a script changes if all goes well, once for each step.
+/// The keys that a script changes if no group fails, once for each step.
 pub(super) fn changing(script: &ScriptWrite) -> impl Iterator<Item = &Bytes> {
     let steps = script.groups.iter().flat_map(|group| &group.steps);
     steps.filter(|step| changes(step)).map(ScriptStep::key)
@@ -29,7 +29,7 @@ fn changes(step: &ScriptStep) -> bool {
     !matches!(step, ScriptStep::Get { .. } | ScriptStep::Length { .. })
 }
 
-/// The steps of the groups that didn't fail, with what they told.
+/// The steps of the groups that didn't fail, with their outcomes.
 fn done<'a>(
     script: &'a ScriptWrite,
     outcomes: &'a [GroupOutcome],
@@ -38,7 +38,7 @@ fn done<'a>(
     script.groups.iter().zip(outcomes).filter_map(told).flat_map(|(group, told)| group.steps.iter().zip(told))
 }
 
-/// What it told of values that others wrote.
+/// The values of other writes that the script's results show.
 pub(super) fn sights<'a>(script: &'a ScriptWrite, reply: &'a WriteReply) -> Vec<Sight<'a>> {
     let Computed::Ran(outcomes) = &reply.result else { return Vec::new() };
     let sight = |(step, told): (&'a ScriptStep, &'a StepOutcome)| match told {
@@ -50,10 +50,10 @@ pub(super) fn sights<'a>(script: &'a ScriptWrite, reply: &'a WriteReply) -> Vec<
     done(script, outcomes).filter_map(sight).collect()
 }
 
-/// What the key holds behind a script that was committed as `at` and told `outcomes`.
+/// The key's content after a script that was committed as `at` with these `outcomes`.
 ///
 /// # Errors
-/// Why that can't be.
+/// Why these outcomes are impossible.
 pub(super) fn after(
     script: &ScriptWrite,
     outcomes: &[GroupOutcome],
@@ -96,7 +96,7 @@ pub(super) fn after(
     Ok(now)
 }
 
-/// Whether a group can have failed so, for all that is known of this key.
+/// Whether this key allows that a group failed in this way.
 fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version, mut now: Content) -> bool {
     match failure {
         GroupFailure::Unmet { requirement, version } => match group.require.get(requirement as usize) {
@@ -113,17 +113,17 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version
             }
             match failed {
                 ScriptStep::Increment { key: of, by } => of != key || incremented(now.value.as_ref(), *by).is_none(),
-                // Nobody here knows how long a value may be.
+                // The limit of a value's length isn't known here.
                 ScriptStep::Append { .. } => true,
                 _ => false,
             }
         }
-        // What the judge doesn't know it doesn't believe.
+        // An unknown failure counts as impossible.
         _ => false,
     }
 }
 
-/// What the key holds behind a step; `None`: it can't be done.
+/// The key's content after a step. `None`: the step fails.
 fn stepped(step: &ScriptStep, at: Version, now: &Content) -> Option<Content> {
     let value = match step {
         ScriptStep::Get { .. } | ScriptStep::Length { .. } => return Some(now.clone()),
@@ -147,17 +147,17 @@ fn told_right(told: &StepOutcome, before: &Content, after: &Content) -> bool {
         StepOutcome::Length(length) => before.value.as_ref().map(|value| value.len() as u64) == *length,
         StepOutcome::Appended(length) => after.value.as_ref().is_some_and(|value| value.len() as u64 == *length),
         StepOutcome::Number(number) => number_of(after.value.as_ref()) == Some(*number),
-        // What the judge doesn't know it doesn't believe.
+        // An unknown outcome counts as wrong.
         _ => false,
     }
 }
 
-/// What the key may hold behind a script that told nothing, if that changed the key.
+/// The values that the key may have after a script without results, if the script changed the key.
 pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> Vec<Option<Bytes>> {
     if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
         return Vec::new();
     }
-    // Nobody can have known the script's own version when it was asked for.
+    // A version that no condition can name: the script's own didn't exist when the script was requested.
     let at = Version::new(u64::MAX, u64::MAX);
     let mut contents = BTreeSet::from([content.clone()]);
     for group in script.groups.iter().filter(|group| group.steps.iter().any(|step| step.key() == key)) {
@@ -174,7 +174,7 @@ pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> V
     made.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What the key holds behind a group; `None`: it fails here.
+/// The key's content after a group. `None`: this key makes the group fail.
 fn group_ran(group: &ScriptGroup, key: &Bytes, at: Version, now: &Content) -> Option<Content> {
     if group.require.iter().any(|required| required.key == key && !holds(now, required.expected)) {
         return None;
@@ -183,7 +183,7 @@ fn group_ran(group: &ScriptGroup, key: &Bytes, at: Version, now: &Content) -> Op
     steps.into_iter().try_fold(now.clone(), |now, step| stepped(step, at, &now))
 }
 
-/// Whether this key alone says what becomes of a group: no other one, and not how long a value may be.
+/// Whether this key alone decides if a group fails: neither other keys nor the limit of a value's length matter.
 fn is_certain(group: &ScriptGroup, key: &Bytes) -> bool {
     group.keys().all(|other| other == key) && !group.steps.iter().any(|step| matches!(step, ScriptStep::Append { .. }))
 }

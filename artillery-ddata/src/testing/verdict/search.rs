@@ -1,4 +1,4 @@
-//! Looks for an order of the writes of one key that explains what was seen of it.
+//! Searches for an order of the writes of one key that explains all that answers showed of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::{Version, api::Write, rpc::observer::book::text};
 
-/// States that the search goes through for one key at most.
+/// The most states that a search visits for one key.
 const BUDGET: usize = 200_000;
 
-/// Where an order of the writes stands.
+/// A partial order of the writes: those up to a point.
 #[derive(Clone)]
 struct SearchState {
-    /// The next point.
+    /// The index of the next point.
     at: usize,
-    /// Hidden writes that have happened.
+    /// Hidden writes that are placed already.
     used: Rc<BTreeSet<usize>>,
     content: Content,
-    /// Which of them made versions that were seen, the last one first.
+    /// The hidden writes that made versions that were seen, the last one first.
     made: Option<Rc<Made>>,
     /// Those of them that change other keys too.
     shared: Rc<Shared>,
 }
 
-/// Which write made which version, of those that change other keys too.
+/// By version, the hidden write that made it, if that write changes other keys too.
 type Shared = BTreeMap<Version, usize>;
 
 struct Made {
@@ -42,23 +42,23 @@ struct Made {
     before: Option<Rc<Made>>,
 }
 
-/// A state, as far as others can be the same.
+/// The parts of a state that decide what may follow: states that agree in them are visited once.
 type MetState = (usize, Rc<BTreeSet<usize>>, Content, Rc<Shared>);
 
-/// The orders that explain a key, one after the other.
+/// A search that yields the orders that explain a key, one after the other.
 pub(super) struct Search<'a> {
     known: &'a KnownKey<'a>,
-    /// Of keys that were explained before: a write made the same version of all its keys.
+    /// The makers of keys that are explained already: a write made the same version of all its keys.
     makers: Makers,
-    /// Still to be looked at, the last one first.
+    /// States to visit, the last one first.
     states: Vec<SearchState>,
-    /// States that were met: each is looked at once.
+    /// Visited states.
     met: BTreeSet<MetState>,
-    /// What was found already, as far as it matters to other keys.
+    /// Orders that were yielded, by the part that matters to other keys.
     found: BTreeSet<Rc<Shared>>,
-    /// There was a script that may have done more than was looked at.
+    /// Whether some script may have left more contents than were tried.
     undecided: bool,
-    /// The last point that some order reached and none passed, and why.
+    /// The furthest point that an order reached and none passed, and why.
     furthest: Option<(usize, String)>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
         Self { known, makers, states: vec![start], met, found, undecided: false, furthest: None }
     }
 
-    /// Which writes made which versions, with those of the keys before: another way with each call.
+    /// The makers of this key's versions and of those of earlier keys. Each call yields another explanation.
     pub(super) fn next(&mut self) -> Option<Makers> {
         while let Some(state) = self.states.pop() {
             let Some(point) = self.known.points.get(state.at) else {
@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Why there is none.
+    /// Why no explanation was found.
     pub(super) fn why(&self) -> String {
         let name = text(self.known.key);
         if self.met.len() >= BUDGET || self.undecided {
@@ -99,7 +99,7 @@ impl<'a> Search<'a> {
     }
 
     fn step(&mut self, state: &SearchState, point: &Point<'_>) {
-        // The last one is looked at first: what needs nothing hidden.
+        // The state pushed last is visited first: push the states without a hidden write last.
         for index in self.candidates(point, state) {
             let after = self.with(state, index, None);
             self.states.extend(after);
@@ -126,8 +126,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The states behind a hidden write, which made the version of `point` if one is given: many, if nobody knows which
-    /// groups of a script failed.
+    /// The states after a hidden write, which made the version of `point` if one is given. There are several if the
+    /// write is a script, since it isn't known which of its groups failed.
     fn with(&mut self, state: &SearchState, index: usize, point: Option<&Point<'_>>) -> Vec<SearchState> {
         let Hidden { entry, write, is_shared, .. } = self.known.hidden[index];
         let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
@@ -167,7 +167,7 @@ impl<'a> Search<'a> {
         values.into_iter().filter_map(after).collect()
     }
 
-    /// Whether a write of this version can happen next: at `point`, if one is given, else between two of them.
+    /// Whether a write of this version can be placed next: at `point`, if one is given, else between two points.
     fn may_be(&self, version: Version, state: &SearchState, point: Option<&Point<'_>>) -> bool {
         match point {
             Some(point) => version == point.version,
@@ -190,7 +190,7 @@ impl<'a> Search<'a> {
         makers
     }
 
-    /// Hidden writes that may have happened before a point: those that were called before anybody knew of it.
+    /// The hidden writes that may be placed before a point: those called before an answer showed it.
     fn candidates(&self, point: &Point<'_>, state: &SearchState) -> Vec<usize> {
         let may = |(index, hidden): (usize, &Hidden<'_>)| {
             (hidden.called < point.known_by && !state.used.contains(&index)).then_some(index)

@@ -1,4 +1,4 @@
-//! Runs written by hand: what fits together and what doesn't.
+//! Runs written by hand: correct ones, and ones that contradict themselves.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::{
     store::Held,
 };
 
-/// Calls one after the other, unless they say otherwise.
+/// Calls, one after the other. A call of unknown outcome never returns.
 #[derive(Default)]
 struct Run(Vec<BookEntry>);
 
@@ -54,7 +54,7 @@ impl Run {
     }
 
     fn why(&self) -> String {
-        judge(&self.0, 1).expect_err("it should not fit together")
+        judge(&self.0, 1).expect_err("the run should contradict itself")
     }
 }
 
@@ -71,7 +71,7 @@ fn increment(by: i64) -> Write {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn reads_must_show_what_was_written() {
     let run = || Run::default().done(put("a"), 1, Computed::Nothing);
     assert!(run().read(Some((1, "a"))).fits());
     assert!(run().read(Some((1, "b"))).why().contains("was seen after"));
@@ -87,16 +87,16 @@ fn an_acknowledged_increment_counts_once() {
     let run = || Run::default().done(increment(2), 1, Computed::Number(2));
     assert!(run().done(increment(3), 2, Computed::Number(5)).read(Some((2, "5"))).fits());
     assert!(run().done(increment(3), 2, Computed::Number(7)).why().contains("told"), "the first one counted twice");
-    assert!(run().done(increment(3), 2, Computed::Number(3)).why().contains("told"), "the first one was lost");
-    assert!(run().read(Some((3, "4"))).why().contains("nobody wrote"), "it was applied again");
+    assert!(run().done(increment(3), 2, Computed::Number(3)).why().contains("told"), "the first increment was lost");
+    assert!(run().read(Some((3, "4"))).why().contains("nobody wrote"), "the increment was applied again");
 }
 
 #[test]
-fn an_unknown_increment_counts_at_most_once_and_not_before_it_was_asked_for() {
+fn an_unknown_increment_counts_at_most_once_and_after_its_call() {
     let run = || Run::default().done(increment(2), 1, Computed::Number(2)).unknown(increment(10));
     assert!(run().read(Some((1, "2"))).fits());
     assert!(run().read(Some((2, "12"))).fits());
-    assert!(run().done(increment(1), 3, Computed::Number(13)).fits(), "nobody saw its version");
+    assert!(run().done(increment(1), 3, Computed::Number(13)).fits(), "no answer showed its version");
     assert!(run().done(increment(1), 2, Computed::Number(3)).fits());
     assert!(run().done(increment(1), 4, Computed::Number(23)).why().contains("told"));
     let before = Run::default().done(increment(1), 2, Computed::Number(11)).unknown(increment(10));
@@ -104,16 +104,16 @@ fn an_unknown_increment_counts_at_most_once_and_not_before_it_was_asked_for() {
 }
 
 #[test]
-fn unknown_writes_that_look_alike_are_told_apart_by_what_follows() {
+fn similar_unknown_writes_are_told_apart_by_later_calls() {
     let run = Run::default().unknown(append("x")).unknown(append("xy"));
     let run = run.read(Some((1, "xy"))).done(append("z"), 3, Computed::Length(4)).read(Some((3, "xyxz")));
     assert!(run.fits());
     let run = Run::default().unknown(append("x")).read(Some((1, "x"))).done(append("z"), 3, Computed::Length(3));
-    assert!(run.why().contains("told"), "it stands there twice");
+    assert!(run.why().contains("told"), "the append was applied twice");
 }
 
 #[test]
-fn conditions_are_looked_at() {
+fn conditions_are_checked() {
     let swap = |expected| Write::CompareAndSwap {
         key: Bytes::from_static(b"k"),
         expected,
@@ -144,11 +144,11 @@ fn a_batch_is_applied_as_a_whole() {
     };
     let whole = other(run(), Some(Held { version: Version::new(1, 1), value: Some(key("1")) }));
     assert!(whole.fits());
-    assert!(other(run(), None).why().contains("linearizable"), "half of it");
+    assert!(other(run(), None).why().contains("linearizable"), "half of the batch");
 }
 
 #[test]
-fn long_runs_are_no_burden() {
+fn long_runs_are_judged() {
     let mut run = Run::default();
     for n in 1..=20_000 {
         run = run.done(increment(1), n, Computed::Number(n as i64));
@@ -156,7 +156,7 @@ fn long_runs_are_no_burden() {
     assert!(run.fits());
 }
 
-/// What two writes did to one key looks alike: which of them was first another key tells.
+/// Two writes look alike in one key; another key tells which of them was first.
 #[test]
 fn keys_are_explained_together() {
     let both = |alike: &'static str, own: &'static str| {
@@ -169,7 +169,7 @@ fn keys_are_explained_together() {
         let seen = seen.read_of("a", Some((2, "x"))).read(Some((2, second)));
         assert!(seen.fits(), "{first} {second}");
     }
-    // Each key alone could be so.
+    // Each key alone has an explanation; both together have none.
     let seen = run("x", "y").read_of("a", Some((1, "x"))).read(Some((1, "2")));
     assert!(seen.why().contains("no order of the writes"), "{}", seen.why());
 }

@@ -1,4 +1,4 @@
-//! Scripts: what they told must fit, and what they didn't tell may have been either way.
+//! Scripts: their results must fit, and groups without results may have run or failed.
 
 use bytes::Bytes;
 
@@ -43,7 +43,7 @@ fn found(sequence: u64, value: &'static str) -> StepOutcome {
 const NO_NUMBER: GroupFailure = GroupFailure::Failed { step: 1, failure: RequestFailure::NotANumber };
 
 #[test]
-fn what_it_told_was_there() {
+fn results_must_fit_the_content() {
     let run = || Run::default().done(put("1"), 1, Computed::Nothing);
     let read = |told: StepOutcome| ran([Ok(vec![told, StepOutcome::Number(2), found(2, "2")])]);
     let asked = || script([steps([get(), count(), get()])]);
@@ -56,7 +56,7 @@ fn what_it_told_was_there() {
 }
 
 #[test]
-fn what_it_read_is_a_read() {
+fn reads_of_a_script_must_be_current() {
     let old = || Run::default().done(put("1"), 1, Computed::Nothing).done(put("2"), 2, Computed::Nothing);
     let elsewhere = ScriptStep::Put { key: Bytes::from_static(b"other"), value: k() };
     let asked = || script([steps([get(), elsewhere.clone()])]);
@@ -67,7 +67,7 @@ fn what_it_read_is_a_read() {
 }
 
 #[test]
-fn a_failed_group_did_nothing_and_had_a_reason() {
+fn a_failed_group_changes_nothing_and_has_a_reason() {
     let more = || ScriptStep::Append { key: k(), value: Bytes::from_static(b"x") };
     let asked = || script([steps([more(), count()])]);
     let run = || Run::default().done(put("1"), 1, Computed::Nothing).done(asked(), 2, ran([Err(NO_NUMBER)]));
@@ -88,9 +88,9 @@ fn a_failed_group_did_nothing_and_had_a_reason() {
     assert!(run().done(unless(Expected::Absent), 2, counted).why().contains("couldn't"));
 }
 
-/// One whose results are lost, or whose outcome is unknown, may have failed in part for reasons that other keys know.
+/// If a script's results are lost or its outcome is unknown, groups may have failed because of other keys.
 #[test]
-fn what_it_did_not_tell_may_have_been_either_way() {
+fn groups_without_results_may_have_run_or_failed() {
     let other = Requirement { key: Bytes::from_static(b"other"), expected: Expected::Absent };
     let asked = || {
         let perhaps = ScriptGroup { require: vec![other.clone()], steps: vec![count()] };
