@@ -2,7 +2,7 @@
 //!
 //! Every node that keeps the log has a [`Coordinator`]; it acts while its node leads. Hand in what happened with
 //! [`Coordinator::handle`], take the outputs with [`Coordinator::poll_output`] until there are none, hand in
-//! [`Input::Tick`] at [`Coordinator::next_tick`].
+//! [`CoordinatorInput::Tick`] at [`Coordinator::next_tick`].
 //!
 //! The rules (docs/DESIGN.md §5 and §6), each found necessary by a model:
 //!
@@ -79,21 +79,21 @@ pub(crate) enum CoordinatorInput {
         /// Its renewal.
         renewal: Renewal,
     },
-    /// The round of [`Output::Confirm`] has ended.
+    /// The round of [`CoordinatorOutput::Confirm`] has ended.
     Confirmed {
         /// Which round.
         round: u64,
         /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
     },
-    /// [`Output::Append`] has ended.
+    /// [`CoordinatorOutput::Append`] has ended.
     Appended {
         /// The place that the proposal was to take.
         at: LogIndex,
         /// What became of the proposal.
         fate: ProposalFate,
     },
-    /// An operator wants the serving members of a chain in this order. Answered by [`Output::Reordered`].
+    /// An operator wants the serving members of a chain in this order. Answered by [`CoordinatorOutput::Reordered`].
     Reorder {
         /// Names the request.
         token: u64,
@@ -102,7 +102,7 @@ pub(crate) enum CoordinatorInput {
         /// All of its serving members, head first.
         order: Vec<MemberId>,
     },
-    /// [`Output::SetVoters`] has ended, with success or without.
+    /// [`CoordinatorOutput::SetVoters`] has ended, with success or without.
     VotersSet,
     /// Time has passed.
     Tick,
@@ -147,7 +147,7 @@ pub(crate) enum CoordinatorOutput {
         /// Why, for operators.
         why: Vec<ChangeReason>,
     },
-    /// The answer to [`Input::Reorder`].
+    /// The answer to [`CoordinatorInput::Reorder`].
     Reordered {
         /// The request's token.
         token: u64,
@@ -260,7 +260,7 @@ impl Coordinator {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Tick`] is wanted, as of `now`.
+    /// When [`CoordinatorInput::Tick`] is wanted, as of `now`.
     pub(crate) fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
         self.leading.as_ref().map(|_| now + self.settings.tick)
     }

@@ -55,7 +55,7 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
 
 pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
-    // A client that asks the slow node itself waits for it, whatever its place. With as many reads as writes these alone would
+    // A client that asks the slow node itself waits for it in any place. With as many reads as writes these alone would
     // keep the node busy, and clients that wait for a read write nothing.
     setup.mix.writes = 800;
     setup.favourite = 0;

@@ -177,8 +177,8 @@ impl World {
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
-            // An entry in the leader's own log is committed once a majority that follows it again has the entry, whatever its
-            // proposer was told meanwhile. The majority confirms that it leads before that.
+            // An entry in the leader's own log is committed once a majority that follows it again has the entry.
+            // That holds even if its proposer was told of a failure. The majority confirms before that that it leads.
             if group.rng.chance(50)
                 && let Some((term, at, change)) = group.limbo.take_if(|(term, ..)| *term == Term(group.term))
             {

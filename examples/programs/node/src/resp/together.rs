@@ -23,7 +23,7 @@ use super::{
 
 /// How often an update yields to other connections before it leaves (`benches/README.md`).
 const YIELDS: usize = 16;
-/// Writes that wait behind an update wait no longer than this for it, whatever its delay.
+/// Writes that wait behind an update wait no longer than this for it, however long that takes.
 const MAX_UPDATE_WAIT: Duration = Duration::from_millis(5);
 /// Writes in the queue, at most; further ones wait for room.
 const QUEUE: usize = 1024;
