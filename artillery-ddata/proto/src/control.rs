@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     history::{History, Met, ParseHistoryError, Relation},
-    log::{ConfigLog, Configs, Static, Term},
+    log::{ConfigLog, Configs, Term},
     placement::{chain_of, first_configs},
     timing::{InvalidTiming, Timing},
 };

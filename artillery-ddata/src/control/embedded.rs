@@ -6,7 +6,7 @@
 //! and its log: so it joins the group as another node, and messages name the incarnation that they are for. It waits
 //! without a log until the leader has made it a voter ([`ConfigLog::set_voters`]). Only incarnations named in the
 //! founding begin the log: a restarted node never founds it again. The leader sends the log to every node of the
-//! cluster ([`Configs::nodes`]), so that each can follow it.
+//! cluster ([`Configs::nodes`]), so that each can apply it.
 //!
 //! # Two logs in one
 //!
@@ -21,7 +21,6 @@
 //! own term has been applied here, hence everything committed before (trap 14). Its reads are then confirmed by a
 //! majority in the same term.
 
-mod follow;
 mod histories;
 mod log_handle;
 mod machine;
@@ -44,20 +43,19 @@ use openraft::{
 };
 use tokio::{sync::watch, time::timeout};
 
+pub(crate) use self::{
+    histories::Histories, log_handle::LogHandle, messages::CallError, network::LogTransport, settings::EmbeddedSettings,
+};
 use self::{
-    follow::Follower,
     machine::{AppliedConfigs, Machine},
     messages::{Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
     network::LogNetwork,
     store::LogStore,
     types::{EntryOutcome, LogProposal, Raft, RaftId, RaftLogId, RaftNode},
 };
-pub(crate) use self::{
-    histories::Histories, log_handle::LogHandle, messages::CallError, network::LogTransport, settings::EmbeddedSettings,
-};
 use super::{
     Bootstrap, History, NodeInfo,
-    log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, Configs, LogIndex, LogStream, Term},
+    log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, Configs, LogEntry, LogIndex, Term},
     recovery::LogEnd,
 };
 use crate::{ClusterId, MemberId};
@@ -421,8 +419,8 @@ impl ConfigLog for Embedded {
         Box::pin(self.0.append(term, at, change))
     }
 
-    fn follow(&self, from: LogIndex) -> LogStream {
-        LogStream::new(Follower::new(self.0.applied.clone(), from))
+    fn entry(&self, at: LogIndex) -> Result<Option<LogEntry>, ConfigLogError> {
+        self.0.applied.entry(at)
     }
 
     fn confirm(&self, term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {

@@ -1,21 +1,16 @@
-//! The log of configurations: one trait, and its implementation without failover.
+//! The log of configurations, as a trait.
 //!
 //! [`Configs`] decides what a change means, the same for every implementation; an implementation only keeps entries in one
-//! order. Nothing in this module needs a runtime: [`LogStream`] is a futures stream where the feature `net` is on, and can
-//! be polled by hand where it is not.
+//! order. Nothing in this module needs a runtime.
 
 mod configs;
-mod stream;
 
 use std::{collections::BTreeSet, fmt, future::Future, pin::Pin, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::{
-    configs::{Configs, OutOfOrder},
-    stream::{Follow, LogStream, NextEntry},
-};
-use super::{Bootstrap, NodeInfo, first_configs};
+pub use self::configs::{Configs, OutOfOrder};
+use super::NodeInfo;
 use crate::{ChainConfig, Epoch, MemberId};
 
 /// A future behind a pointer, as object-safe traits need it.
@@ -97,10 +92,7 @@ pub enum AppendError {
     /// This node doesn't lead, or leads in another term than the one in which the proposal was prepared.
     #[error("this node doesn't lead in that term")]
     NotLeading,
-    /// This log never changes: its chains have no failover.
-    #[error("the configuration is static: it never changes")]
-    ReadOnly,
-    /// The change may be in the log or not: follow the log to find out.
+    /// The change may be in the log or not: read the log to find out.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
     /// Nothing was appended.
@@ -115,7 +107,7 @@ pub enum ConfigLogError {
     /// No majority of the voters can be reached.
     #[error("the configuration log has no quorum")]
     NoQuorum,
-    /// The entry was compacted into a later one: follow from there.
+    /// The entry was compacted into a later one: read from there.
     #[error("the configuration log begins at {first}")]
     Compacted {
         /// The first entry that is still there.
@@ -137,9 +129,11 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     /// [`AppendError`]; all but [`AppendError::OutcomeUnknown`] mean that this call never appends the change.
     fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>>;
 
-    /// All entries from `from` on, in order and without a gap, also future ones: the stream ends only with the log.
-    /// `from` 0 means from the first.
-    fn follow(&self, from: LogIndex) -> LogStream;
+    /// The entry at `at`; `None` if this node hasn't applied it yet. All entries behind one that is still there are there too.
+    ///
+    /// # Errors
+    /// [`ConfigLogError::Compacted`].
+    fn entry(&self, at: LogIndex) -> Result<Option<LogEntry>, ConfigLogError>;
 
     /// The last entry at some moment after this call began. A quorum of the voters has confirmed that this node still led in
     /// `term` after the call began (read index).
@@ -170,69 +164,6 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     /// Waits until [`leads`](Self::leads), [`leader`](Self::leader), [`configs`](Self::configs) or
     /// [`voters`](Self::voters) has changed more than `seen` times in all; returns how often by now.
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64>;
-
-    /// Whether members need leases: everywhere but where a configuration never changes.
-    fn needs_leases(&self) -> bool {
-        true
-    }
-}
-
-/// The configurations of the founding, for good: no failover, no leases, and a restarted member never comes back.
-#[derive(Clone, Debug)]
-pub struct Static {
-    entries: Vec<LogEntry>,
-    configs: Arc<Configs>,
-}
-
-impl Static {
-    /// The log of one entry: [`first_configs`].
-    pub fn new(founding: &Bootstrap) -> Self {
-        let changes = first_configs(founding).into_iter().map(|config| ChainChange { replaces: Epoch(0), config });
-        let entry = LogEntry { index: LogIndex(1), term: Term(0), change: ConfigChange::Chains(changes.collect()) };
-        Self { entries: vec![entry], configs: Arc::new(Configs::of(founding)) }
-    }
-}
-
-impl ConfigLog for Static {
-    fn append(&self, _term: Term, _at: LogIndex, _change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
-        Box::pin(std::future::ready(Err(AppendError::ReadOnly)))
-    }
-
-    fn follow(&self, from: LogIndex) -> LogStream {
-        LogStream::fixed(self.entries.iter().filter(|entry| entry.index >= from).cloned().collect())
-    }
-
-    fn confirm(&self, _term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {
-        Box::pin(std::future::ready(Ok(self.configs.applied())))
-    }
-
-    fn leads(&self) -> Option<Term> {
-        None
-    }
-
-    fn leader(&self) -> Option<MemberId> {
-        None
-    }
-
-    fn configs(&self) -> Arc<Configs> {
-        self.configs.clone()
-    }
-
-    fn voters(&self) -> BTreeSet<MemberId> {
-        BTreeSet::new()
-    }
-
-    fn set_voters(&self, _term: Term, _voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
-        Box::pin(std::future::ready(Err(AppendError::ReadOnly)))
-    }
-
-    fn changed(&self, _seen: u64) -> BoxFuture<'_, u64> {
-        Box::pin(std::future::pending())
-    }
-
-    fn needs_leases(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod acks;
 mod answers;
 mod chain;
-mod chaos;
 mod clearing;
 mod cuts;
 mod expelled;

@@ -10,7 +10,7 @@ use crate::{
     MemberId,
     control::{
         Configs,
-        log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogIndex, LogStream, Term},
+        log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogEntry, LogIndex, Term},
     },
 };
 
@@ -58,9 +58,8 @@ impl ConfigLog for LogHandle {
         Box::pin(async move { log.append(term, at, change).await })
     }
 
-    /// Follows one history. Another one is followed anew.
-    fn follow(&self, from: LogIndex) -> LogStream {
-        self.log().follow(from)
+    fn entry(&self, at: LogIndex) -> Result<Option<LogEntry>, ConfigLogError> {
+        self.log().entry(at)
     }
 
     fn confirm(&self, term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>> {

@@ -1,4 +1,4 @@
-//! The state made by the entries of the group's log, and the window of entries that followers read.
+//! The state made by the entries of the group's log, and the window of entries that stay readable.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,7 +19,7 @@ use crate::{
     Epoch,
     control::{
         Bootstrap,
-        log::{ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
+        log::{ChainChange, ConfigChange, ConfigLogError, Configs, LogEntry, LogIndex, Term},
     },
 };
 
@@ -135,13 +135,13 @@ impl AppliedConfigs {
         self.lock().configs.clone()
     }
 
-    /// The entry at `index`; if that was dropped, the index of the first one kept.
-    pub(super) fn entry(&self, index: LogIndex) -> Result<Option<LogEntry>, LogIndex> {
+    /// See [`ConfigLog::entry`](crate::control::ConfigLog::entry).
+    pub(super) fn entry(&self, index: LogIndex) -> Result<Option<LogEntry>, ConfigLogError> {
         let state = self.lock();
         let first = state.entries.front().map_or(state.configs.applied().next(), |entry| entry.index);
         match index.0.checked_sub(first.0) {
             Some(place) => Ok(usize::try_from(place).ok().and_then(|place| state.entries.get(place)).cloned()),
-            None => Err(first),
+            None => Err(ConfigLogError::Compacted { first }),
         }
     }
 

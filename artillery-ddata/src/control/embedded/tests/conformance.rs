@@ -50,8 +50,11 @@ async fn three_nodes_conform() {
     conformance::appendable(&log).await;
     let last = log.configs().applied();
     for (founder, other) in net.logs() {
-        let mut stream = other.follow(last);
-        assert_eq!(stream.next_entry().await.unwrap().unwrap().index, last, "{} has the entry too", founder.name);
+        let mut seen = 0;
+        while other.configs().applied() < last {
+            seen = other.changed(seen).await;
+        }
+        assert_eq!(other.entry(last), log.entry(last), "{} has the entry too", founder.name);
         assert_eq!(other.configs(), log.configs());
     }
 }

@@ -261,12 +261,20 @@ fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTree
 
 /// Reads the log while the node's incarnation lives.
 async fn read(by: String, log: Embedded, book: Arc<Mutex<Book>>) {
-    let mut stream = log.follow(LogIndex(1));
-    while let Some(entry) = stream.next_entry().await {
-        match entry {
-            Ok(entry) => book.lock().unwrap().read(&by, entry),
-            Err(ConfigLogError::Compacted { first }) => stream = log.follow(first),
-            Err(error) => book.lock().unwrap().violation = Some(format!("{by} can't read: {error}")),
+    let (mut next, mut seen) = (LogIndex(1), 0);
+    loop {
+        match log.entry(next) {
+            Ok(Some(entry)) => {
+                next = entry.index.next();
+                book.lock().unwrap().read(&by, entry);
+            }
+            Ok(None) if log.0.applied.progress().ended => return,
+            Ok(None) => seen = log.changed(seen).await,
+            Err(ConfigLogError::Compacted { first }) => next = first,
+            Err(error) => {
+                book.lock().unwrap().violation = Some(format!("{by} can't read: {error}"));
+                return;
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     },
     network::founding,
 };
-use crate::control::log::{ConfigChange, LogIndex};
+use crate::control::log::{ConfigChange, ConfigLogError, LogIndex};
 
 fn entry(index: u64, term: u64, proposed_in: u64, at: u64) -> Entry<TypeConfig> {
     let change = ConfigChange::Nodes { add: vec![], remove: vec![] };
@@ -44,7 +44,7 @@ async fn a_snapshot_holds_what_was_applied_and_the_window() {
     assert_eq!(to.0.configs(), from.0.configs());
     assert_eq!(to.applied_state().await.unwrap(), from.applied_state().await.unwrap());
     for machine in [&from, &to] {
-        assert_eq!(machine.0.entry(LogIndex(6)), Err(LogIndex(7)));
+        assert_eq!(machine.0.entry(LogIndex(6)), Err(ConfigLogError::Compacted { first: LogIndex(7) }));
         assert_eq!(machine.0.entry(LogIndex(7)).unwrap().map(|entry| entry.index), Some(LogIndex(7)));
         assert_eq!(machine.0.entry(LogIndex(10)), Ok(None));
     }

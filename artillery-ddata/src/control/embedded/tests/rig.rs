@@ -4,12 +4,7 @@ use artillery_proto::control::{
     Term,
     conformance::{self, Rig},
 };
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use artillery_proto::guards::Guards;
 use tokio::time::sleep;
@@ -85,12 +80,8 @@ impl Rig for Five {
     }
 
     fn entries(&self, node: MemberId) -> Vec<LogEntry> {
-        let mut stream = self.log(node).follow(LogIndex(1));
-        let mut entries = Vec::new();
-        while let Poll::Ready(Some(entry)) = stream.poll_next(&mut Context::from_waker(Waker::noop())) {
-            entries.push(entry.unwrap());
-        }
-        entries
+        let log = self.log(node);
+        (1..).map_while(|at| log.entry(LogIndex(at)).unwrap()).collect()
     }
 
     fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>> {
