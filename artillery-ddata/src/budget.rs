@@ -175,13 +175,7 @@ pub(crate) fn of_operation(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query, .. } => of_query(query),
         Operation::Write { write, .. } => of_write(write),
-        Operation::Routing
-        | Operation::RoutingAnyway
-        | Operation::Status
-        | Operation::Arrange(_)
-        | Operation::Survey
-        | Operation::Recover { .. }
-        | Operation::Found { .. } => OVERHEAD,
+        Operation::Admin(_) => OVERHEAD,
     }
 }
 

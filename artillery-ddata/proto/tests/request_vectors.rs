@@ -12,7 +12,7 @@ use artillery_proto::{
         Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome,
         WatchQuery, WatchReply, Write, WriteReply,
     },
-    message::request::{Operation, Request, Response, ResponseAnswer},
+    message::request::{AdminOperation, Operation, Request, Response, ResponseAnswer},
     store::{Held, ScanRecord},
     types::update::{RequestFailure, RequestKey},
     wire::request::{
@@ -111,8 +111,8 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-delete", write(Write::Delete { key: key() })),
         ("request-swap", write(swap(Some(Bytes::new())))),
         ("request-swap-delete", write(swap(None))),
-        ("request-routing", request(Operation::Routing)),
-        ("request-status", request(Operation::Status)),
+        ("request-routing", request(Operation::Admin(AdminOperation::Routing))),
+        ("request-status", request(Operation::Admin(AdminOperation::Status))),
     ]
 }
 

@@ -14,7 +14,7 @@ use crate::{
         succession::NotFounded,
     },
     error::NotApplied,
-    message::request::{Operation, ResponseAnswer},
+    message::request::{AdminOperation, ResponseAnswer},
     rpc::router::{ask_once, from_now},
 };
 
@@ -38,7 +38,7 @@ impl Client {
         for (&node, address) in &routing.nodes {
             let (client, name) = (self.clone(), address.name.clone());
             asked.spawn(async move {
-                match client.router.ask_node(node, Operation::Survey, timeout).await {
+                match client.router.ask_node(node, AdminOperation::Survey, timeout).await {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
                     Ok(_) => Err(Some(name)),
                     Err(error) => {
@@ -53,7 +53,7 @@ impl Client {
         for addr in self.candidates.all() {
             let client = self.clone();
             asked.spawn(async move {
-                let answer = client.ask_at(&[addr], None, Operation::Survey, timeout).await;
+                let answer = client.ask_at(&[addr], None, AdminOperation::Survey, timeout).await;
                 match answer {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
                     _ => Err(None),
@@ -88,7 +88,7 @@ impl Client {
         history: History,
         timeout: Duration,
     ) -> Result<Result<Recovered, NotRecovered>, Error> {
-        match self.router.ask_node(node, Operation::Recover { cluster, history }, timeout).await? {
+        match self.router.ask_node(node, AdminOperation::Recover { cluster, history }, timeout).await? {
             ResponseAnswer::Recovered(outcome) => Ok(outcome.map(|recovered| *recovered)),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
@@ -109,7 +109,7 @@ impl Client {
         founds: bool,
         timeout: Duration,
     ) -> Result<Result<Vec<NodeInfo>, NotFounded>, Error> {
-        match self.ask_at(&by.addrs, Some(by.id), Operation::Found { cluster, founds }, timeout).await? {
+        match self.ask_at(&by.addrs, Some(by.id), AdminOperation::Found { cluster, founds }, timeout).await? {
             ResponseAnswer::Founds(outcome) => Ok(outcome),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),
         }
@@ -120,7 +120,7 @@ impl Client {
         &self,
         addrs: &[SocketAddr],
         only: Option<MemberId>,
-        operation: Operation,
+        operation: AdminOperation,
         timeout: Duration,
     ) -> Result<ResponseAnswer, Error> {
         let until = from_now(timeout);

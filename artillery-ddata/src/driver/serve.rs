@@ -186,11 +186,9 @@ impl Server {
 
     async fn on_request(self: &Arc<Self>, request: Request, share: Share, answers: &Answers, room: &ConnectionRoom) {
         let answering = answers.expect(&request).await;
-        match &request.operation {
-            Operation::Read { .. } | Operation::Write { .. } => {
-                self.serve_or_forward(request, share, answering, answers, room).await;
-            }
-            _ => self.tell(request.operation, answering),
+        match request.operation {
+            Operation::Admin(operation) => self.tell(operation, answering),
+            _ => self.serve_or_forward(request, share, answering, answers, room).await,
         }
     }
 
@@ -344,12 +342,6 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
         Operation::Write { request, history, write } => {
             handle.write(WriteRequest { request, history, write, deadline, caller: responder }).await;
         }
-        Operation::Routing
-        | Operation::RoutingAnyway
-        | Operation::Status
-        | Operation::Arrange(_)
-        | Operation::Survey
-        | Operation::Recover { .. }
-        | Operation::Found { .. } => {}
+        Operation::Admin(_) => {}
     }
 }

@@ -115,13 +115,7 @@ fn reserved(operation: &Operation) -> usize {
             | Write::Resolve => RESERVED,
             _ => 1,
         },
-        Operation::Routing
-        | Operation::RoutingAnyway
-        | Operation::Status
-        | Operation::Arrange(_)
-        | Operation::Survey
-        | Operation::Recover { .. }
-        | Operation::Found { .. } => 1,
+        Operation::Admin(_) => 1,
     }
 }
 

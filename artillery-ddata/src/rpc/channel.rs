@@ -29,7 +29,7 @@ use self::{
 use crate::{
     ChainId, MemberId, budget,
     error::Unknown,
-    message::request::{Operation, Response, SMALL},
+    message::request::{AdminOperation, Operation, Response, SMALL},
 };
 
 /// A request to a node.
@@ -40,6 +40,13 @@ pub(crate) struct Question {
     /// If set, only this member may answer.
     pub(crate) only: Option<MemberId>,
     pub(crate) operation: Operation,
+}
+
+impl Question {
+    /// For the node at the other end, about itself.
+    pub(crate) fn admin(operation: AdminOperation) -> Self {
+        Self { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Admin(operation) }
+    }
 }
 
 /// The outcome of a [`Question`].

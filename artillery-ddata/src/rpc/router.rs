@@ -296,14 +296,7 @@ fn repeat(operation: &Operation) -> Repeat {
         Operation::Write { request: Some(_), .. } => Repeat::Recorded,
         Operation::Write { request: None, write: Write::OpenSession, .. } => Repeat::Harmless,
         Operation::Write { .. } => Repeat::Twice,
-        Operation::Read { .. }
-        | Operation::Routing
-        | Operation::RoutingAnyway
-        | Operation::Status
-        | Operation::Arrange(_)
-        | Operation::Survey
-        | Operation::Recover { .. }
-        | Operation::Found { .. } => Repeat::Harmless,
+        Operation::Read { .. } | Operation::Admin(_) => Repeat::Harmless,
     }
 }
 

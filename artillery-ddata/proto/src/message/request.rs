@@ -60,6 +60,20 @@ pub enum Operation {
         /// What is written.
         write: Write,
     },
+    /// What neither reads nor changes data.
+    Admin(AdminOperation),
+}
+
+impl Operation {
+    /// Whether it changes data.
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. })
+    }
+}
+
+/// What is to be done that neither reads nor changes data: the node answers it, not a chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AdminOperation {
     /// Say which chains there are, and where their members are.
     Routing,
     /// Say what state the node is in.
@@ -84,13 +98,6 @@ pub enum Operation {
     },
     /// Say which chains there are, and where their members are, even if another cluster succeeds this one.
     RoutingAnyway,
-}
-
-impl Operation {
-    /// Whether it changes data.
-    pub fn is_write(&self) -> bool {
-        matches!(self, Self::Write { .. })
-    }
 }
 
 /// The response to a request.

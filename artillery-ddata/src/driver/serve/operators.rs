@@ -4,27 +4,25 @@ use super::Server;
 use crate::{
     control::{message::ArrangeError, recovery::NotRecovered, succession::NotFounded},
     local::answering::Answering,
-    message::request::{Operation, ResponseAnswer},
+    message::request::{AdminOperation, ResponseAnswer},
 };
 
 impl Server {
     /// Answers an operation that is neither a read nor a write. One that takes time gets a task of its own.
-    pub(super) fn tell(&self, operation: Operation, answering: Answering) {
+    pub(super) fn tell(&self, operation: AdminOperation, answering: Answering) {
         match operation {
-            // Chains answer these.
-            Operation::Read { .. } | Operation::Write { .. } => {}
-            Operation::Routing | Operation::RoutingAnyway => {
+            AdminOperation::Routing | AdminOperation::RoutingAnyway => {
                 // A yielding node hides its routing: a node that looks for a cluster must find the successor.
-                let is_shown = !self.local.yields() || operation == Operation::RoutingAnyway;
+                let is_shown = !self.local.yields() || operation == AdminOperation::RoutingAnyway;
                 let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
                 let routing = routing.map(Box::new);
                 answering.respond(ResponseAnswer::Routing(routing));
             }
-            Operation::Status => {
+            AdminOperation::Status => {
                 let json = (self.status)();
                 tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
             }
-            Operation::Arrange(wish) => {
+            AdminOperation::Arrange(wish) => {
                 let done = self.arrange.as_ref().map(|arrange| arrange(wish));
                 tokio::spawn(async move {
                     let result = match done {
@@ -34,7 +32,7 @@ impl Server {
                     answering.respond(ResponseAnswer::Arranged(result));
                 });
             }
-            Operation::Survey => {
+            AdminOperation::Survey => {
                 let standing = self.recovery.as_ref().map(|recovery| recovery.standing());
                 tokio::spawn(async move {
                     let standing = match standing {
@@ -44,7 +42,7 @@ impl Server {
                     answering.respond(ResponseAnswer::Survey(standing.map(Box::new)));
                 });
             }
-            Operation::Recover { cluster, history } => {
+            AdminOperation::Recover { cluster, history } => {
                 let recovered = self.recovery.as_ref().map(|recovery| recovery.recover(cluster, history));
                 tokio::spawn(async move {
                     let recovered = match recovered {
@@ -54,7 +52,7 @@ impl Server {
                     answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
                 });
             }
-            Operation::Found { cluster, founds } => {
+            AdminOperation::Found { cluster, founds } => {
                 let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster, founds));
                 tokio::spawn(async move {
                     let founds = match founds {

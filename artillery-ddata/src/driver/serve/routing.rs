@@ -24,13 +24,7 @@ impl Server {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
             Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
-            Operation::Routing
-            | Operation::RoutingAnyway
-            | Operation::Status
-            | Operation::Arrange(_)
-            | Operation::Survey
-            | Operation::Recover { .. }
-            | Operation::Found { .. } => return Err(Refusal::NoChain),
+            Operation::Admin(_) => return Err(Refusal::NoChain),
         }
         match self.local.chain(request.chain) {
             Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),

@@ -25,13 +25,7 @@ impl Ask {
                 Self::Read { query: query.clone(), mode: *mode, floor: *floor }
             }
             // These are never recorded.
-            Operation::Routing
-            | Operation::RoutingAnyway
-            | Operation::Status
-            | Operation::Arrange(_)
-            | Operation::Survey
-            | Operation::Recover { .. }
-            | Operation::Found { .. } => Self::Write(Write::Resolve),
+            Operation::Admin(_) => Self::Write(Write::Resolve),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     control::message::{AdminCommand, ArrangeError},
     error::NotApplied,
     local::Local,
-    message::request::{Operation, Request, ResponseAnswer},
+    message::request::{AdminOperation, Operation, Request, ResponseAnswer},
     rpc::{
         Candidates,
         channel::{CallOutcome, Channel, NO_DOUBTS, Question},
@@ -236,7 +236,7 @@ impl Router {
     }
 
     pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
-        match self.ask_node(node, Operation::Status, timeout).await? {
+        match self.ask_node(node, AdminOperation::Status, timeout).await? {
             ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
@@ -246,12 +246,12 @@ impl Router {
     pub(crate) async fn ask_node(
         &self,
         node: NodeId,
-        operation: Operation,
+        operation: AdminOperation,
         timeout: Duration,
     ) -> Result<ResponseAnswer, Error> {
         let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
-        let question = Question { chain: ChainId(0), forwarded: true, only: None, operation };
+        let question = Question::admin(operation);
         match channel.ask(&question, deadline, NO_DOUBTS).await {
             CallOutcome::Answered(response) => Ok(response.answer),
             CallOutcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
@@ -266,7 +266,7 @@ impl Router {
         wish: AdminCommand,
         timeout: Duration,
     ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
-        match self.ask_node(node, Operation::Arrange(wish), timeout).await? {
+        match self.ask_node(node, AdminOperation::Arrange(wish), timeout).await? {
             ResponseAnswer::Arranged(result) => Ok(result),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
@@ -274,7 +274,7 @@ impl Router {
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
-    let question = Question { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Routing };
+    let question = Question::admin(AdminOperation::Routing);
     let until = deadline.min(Instant::now() + ASK_TIMEOUT);
     timeout_at(until, channel.link().connected()).await.ok()?.ok()?;
     match channel.ask(&question, until, NO_DOUBTS).await {
@@ -292,7 +292,7 @@ pub(crate) async fn ask_on(
     until: Instant,
     anyway: bool,
 ) -> Result<Option<Routing>, ConnectError> {
-    let operation = if anyway { Operation::RoutingAnyway } else { Operation::Routing };
+    let operation = if anyway { AdminOperation::RoutingAnyway } else { AdminOperation::Routing };
     match ask_once(connection, operation, until).await? {
         ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
         _ => Err(ConnectError::Malformed("the answer doesn't match the request".to_owned())),
@@ -302,13 +302,19 @@ pub(crate) async fn ask_on(
 /// Sends one request on a stream of its own.
 pub(crate) async fn ask_once(
     connection: &Connection,
-    operation: Operation,
+    operation: AdminOperation,
     until: Instant,
 ) -> Result<ResponseAnswer, ConnectError> {
     let malformed = |what: &dyn std::fmt::Display| ConnectError::Malformed(what.to_string());
     let asked = async {
         let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
-        let request = Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation };
+        let request = Request {
+            number: 1,
+            chain: ChainId(0),
+            deadline_ms,
+            forwarded: true,
+            operation: Operation::Admin(operation),
+        };
         let request = encode_request(&request).map_err(|error| malformed(&error))?;
         let (mut writer, mut reader) =
             connection.open_bi(StreamKind(REQUESTS), 1).await.map_err(|error| malformed(&error))?;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::{HashedQuery, Query, ScanQuery, Step, WatchQuery, Write},
-    message::request::{Operation, Request},
+    message::request::{AdminOperation, Operation, Request},
 };
 
 /// Encodes `request`. Keys and values are shared, not copied.
@@ -30,16 +30,22 @@ pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
             let write = write_header(write, &mut body)?;
             OperationHeader::Write { request: *request, history: *history, write }
         }
-        Operation::Routing => OperationHeader::Routing,
-        Operation::RoutingAnyway => OperationHeader::RoutingAnyway,
-        Operation::Status => OperationHeader::Status,
-        Operation::Arrange(wish) => OperationHeader::Arrange(wish.clone()),
-        Operation::Survey => OperationHeader::Survey,
-        &Operation::Recover { cluster, history } => OperationHeader::Recover { cluster, history },
-        &Operation::Found { cluster, founds } => OperationHeader::Found { cluster, founds },
+        Operation::Admin(operation) => admin_header(operation),
     };
     let Request { number, chain, deadline_ms, forwarded, .. } = *request;
     encoded(&RequestHeader { number, chain, deadline_ms, forwarded, operation }, body)
+}
+
+fn admin_header(operation: &AdminOperation) -> OperationHeader {
+    match operation {
+        AdminOperation::Routing => OperationHeader::Routing,
+        AdminOperation::RoutingAnyway => OperationHeader::RoutingAnyway,
+        AdminOperation::Status => OperationHeader::Status,
+        AdminOperation::Arrange(wish) => OperationHeader::Arrange(wish.clone()),
+        AdminOperation::Survey => OperationHeader::Survey,
+        &AdminOperation::Recover { cluster, history } => OperationHeader::Recover { cluster, history },
+        &AdminOperation::Found { cluster, founds } => OperationHeader::Found { cluster, founds },
+    }
 }
 
 fn query_header(query: &Query, body: &mut BodyWriter) -> Result<QueryHeader, EncodeError> {
@@ -110,13 +116,13 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         OperationHeader::Write { request, history, write } => {
             Operation::Write { request, history, write: take_write(write, &mut body) }
         }
-        OperationHeader::Routing => Operation::Routing,
-        OperationHeader::RoutingAnyway => Operation::RoutingAnyway,
-        OperationHeader::Status => Operation::Status,
-        OperationHeader::Arrange(wish) => Operation::Arrange(wish),
-        OperationHeader::Survey => Operation::Survey,
-        OperationHeader::Recover { cluster, history } => Operation::Recover { cluster, history },
-        OperationHeader::Found { cluster, founds } => Operation::Found { cluster, founds },
+        OperationHeader::Routing => Operation::Admin(AdminOperation::Routing),
+        OperationHeader::RoutingAnyway => Operation::Admin(AdminOperation::RoutingAnyway),
+        OperationHeader::Status => Operation::Admin(AdminOperation::Status),
+        OperationHeader::Arrange(wish) => Operation::Admin(AdminOperation::Arrange(wish)),
+        OperationHeader::Survey => Operation::Admin(AdminOperation::Survey),
+        OperationHeader::Recover { cluster, history } => Operation::Admin(AdminOperation::Recover { cluster, history }),
+        OperationHeader::Found { cluster, founds } => Operation::Admin(AdminOperation::Found { cluster, founds }),
     };
     body.end()?;
     Ok(Request { number, chain, deadline_ms, forwarded, operation })

@@ -147,15 +147,21 @@ fn operation() -> impl Strategy<Value = Operation> {
             history,
             write
         }),
-        Just(Operation::Routing),
-        Just(Operation::RoutingAnyway),
-        Just(Operation::Status),
-        Just(Operation::Survey),
-        any::<(u128, u64)>().prop_map(|(cluster, generation)| Operation::Recover {
+        admin_operation().prop_map(Operation::Admin),
+    ]
+}
+
+fn admin_operation() -> impl Strategy<Value = AdminOperation> {
+    prop_oneof![
+        Just(AdminOperation::Routing),
+        Just(AdminOperation::RoutingAnyway),
+        Just(AdminOperation::Status),
+        Just(AdminOperation::Survey),
+        any::<(u128, u64)>().prop_map(|(cluster, generation)| AdminOperation::Recover {
             cluster: ClusterId(cluster),
             history: crate::control::History { generation, id: cluster },
         }),
-        any::<(u128, bool)>().prop_map(|(cluster, founds)| Operation::Found { cluster: ClusterId(cluster), founds }),
+        any::<(u128, bool)>().prop_map(|(cluster, founds)| AdminOperation::Found { cluster: ClusterId(cluster), founds }),
     ]
 }
 
@@ -348,7 +354,7 @@ proptest! {
 #[test]
 fn headers_have_one_form() {
     let request =
-        Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation: Operation::Status };
+        Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation: Operation::Admin(AdminOperation::Status) };
     let mut frame = whole(&encode_request(&request).unwrap());
     assert_eq!(frame.header[0], 7);
     frame.header = [&[0xfb, 7, 0], &frame.header[1..]].concat().into();

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     ChainId,
     api::{Refusal, Reply},
-    message::request::{Operation, ResponseAnswer},
+    message::request::{AdminOperation, Operation, ResponseAnswer},
 };
 
 /// A lane with two slots.
@@ -23,7 +23,12 @@ impl Desk {
 
     fn begin(&self, after: Duration) -> LaneCall {
         let place = self.places.clone().try_acquire_owned().expect("no slot is free");
-        let question = Question { chain: ChainId(0), forwarded: false, only: None, operation: Operation::Status };
+        let question = Question {
+            chain: ChainId(0),
+            forwarded: false,
+            only: None,
+            operation: Operation::Admin(AdminOperation::Status),
+        };
         let until = Instant::now() + after;
         self.calls.begin(question, until, until, (place, Share::none())).expect("the lane is closed")
     }
