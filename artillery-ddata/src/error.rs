@@ -3,6 +3,6 @@
 pub(crate) mod kinds;
 
 pub use artillery_core::error::{BindError, CloseReason, ConnectError, IdentityError};
-pub use artillery_proto::{ParseFrontierError, ParseRequestIdError, ParseVersionError};
+pub use artillery_proto::ParseIdError;
 
 pub use self::kinds::{Advice, NotApplied, Unknown};

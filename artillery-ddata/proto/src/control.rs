@@ -23,7 +23,7 @@ pub use artillery_core::internal::MAX_LINEAGE;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    history::{History, Met, ParseHistoryError, Relation},
+    history::{History, Met, Relation},
     log::{ConfigLog, Configs, Term},
     placement::{chain_of, first_configs},
     timing::{InvalidTiming, Timing},

@@ -4,7 +4,10 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterId, types::hex::parse_hex};
+use crate::{
+    ClusterId,
+    types::text::{ParseIdError, parse_hex, parsed},
+};
 
 /// The id of a history. A recovery begins another history, which may lack what the old one acknowledged. So nothing is
 /// compared or resent across the two. Written `GENERATION-ID`.
@@ -87,22 +90,15 @@ impl fmt::Display for History {
     }
 }
 
-/// A text is no id of a history.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no id of a history: GENERATION-ID was expected")]
-pub struct ParseHistoryError {
-    text: String,
-}
-
 impl FromStr for History {
-    type Err = ParseHistoryError;
+    type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || -> Option<Self> {
+        let parse = |text: &str| -> Option<Self> {
             let (generation, id) = text.split_once('-')?;
             Some(Self { generation: generation.parse().ok()?, id: parse_hex(id)? })
         };
-        parse().ok_or_else(|| ParseHistoryError { text: text.to_owned() })
+        parsed(text, "id of a history: GENERATION-ID", parse)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::hex::parse_hex;
+use super::text::{ParseIdError, parse_hex, parsed};
 use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
 
 /// Names one write of one client. Written `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it where the write must happen
@@ -32,18 +32,11 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The text is not a request id.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no request id: CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER was expected")]
-pub struct ParseRequestIdError {
-    text: String,
-}
-
 impl FromStr for RequestId {
-    type Err = ParseRequestIdError;
+    type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || -> Option<Self> {
+        let parse = |text: &str| -> Option<Self> {
             let mut parts = text.split('/');
             let id = Self {
                 cluster: ClusterId(parse_hex(parts.next()?)?),
@@ -53,7 +46,7 @@ impl FromStr for RequestId {
             };
             parts.next().is_none().then_some(id)
         };
-        parse().ok_or_else(|| ParseRequestIdError { text: text.to_owned() })
+        parsed(text, "request id: CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER", parse)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::hex::parse_hex;
+use super::text::{ParseIdError, parse_hex, parsed};
 use crate::{ChainId, ClusterId, Sequence};
 
 /// How far a session has seen: in each chain a sequence below which nothing may be shown to it any more.
@@ -51,18 +51,11 @@ impl fmt::Display for Frontier {
     }
 }
 
-/// The text is not a frontier.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no frontier of a session: CLUSTER/CHAIN=SEQUENCE,… or - was expected")]
-pub struct ParseFrontierError {
-    text: String,
-}
-
 impl FromStr for Frontier {
-    type Err = ParseFrontierError;
+    type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || -> Option<Self> {
+        let parse = |text: &str| -> Option<Self> {
             if text == "-" {
                 return Some(Self::default());
             }
@@ -77,7 +70,7 @@ impl FromStr for Frontier {
             }
             Some(frontier)
         };
-        parse().ok_or_else(|| ParseFrontierError { text: text.to_owned() })
+        parsed(text, "frontier of a session: CLUSTER/CHAIN=SEQUENCE,… or -", parse)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Epochs, sequences and versions: the coordinates of a chain's history.
 
-use std::{fmt, num::ParseIntError, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+
+use super::text::{ParseIdError, parsed};
 
 /// The number of one configuration of a chain. The first is 1; 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
@@ -80,23 +82,15 @@ impl fmt::Debug for Version {
     }
 }
 
-/// The text is not a version.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no version: EPOCH.SEQUENCE, two numbers, was expected")]
-pub struct ParseVersionError {
-    text: String,
-}
-
 impl FromStr for Version {
-    type Err = ParseVersionError;
+    type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = |text: &str| -> Option<Self> {
             let (epoch, sequence) = text.split_once('.')?;
-            let number = |text: &str| -> Result<u64, ParseIntError> { text.parse() };
-            Some(Self::new(number(epoch).ok()?, number(sequence).ok()?))
+            Some(Self::new(epoch.parse().ok()?, sequence.parse().ok()?))
         };
-        parse(text).ok_or_else(|| ParseVersionError { text: text.to_owned() })
+        parsed(text, "version: EPOCH.SEQUENCE, two numbers,", parse)
     }
 }
 

@@ -1,0 +1,25 @@
+//! Ids as text.
+
+/// A text is none of the ids that were expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no {expected} was expected")]
+pub struct ParseIdError {
+    text: String,
+    /// The kind of id, and its form.
+    expected: &'static str,
+}
+
+/// The id in `text` by `parse`; `expected` names the kind of id and its form.
+pub(crate) fn parsed<T>(
+    text: &str,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, ParseIdError> {
+    parse(text).ok_or_else(|| ParseIdError { text: text.to_owned(), expected })
+}
+
+/// A cluster id as it is written: 32 lower-case digits.
+pub(crate) fn parse_hex(text: &str) -> Option<u128> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (text.len() == 32 && text.bytes().all(is_digit)).then(|| u128::from_str_radix(text, 16).ok())?
+}
