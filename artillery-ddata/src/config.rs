@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-pub use artillery_core::{config::TransportConfig, identity::Identity};
+pub use artillery_core::{
+    config::{Congestion, TransportConfig},
+    identity::Identity,
+};
 
-pub use artillery_proto::control::{ChainSettings, InvalidChainSettings, InvalidTiming, Timing};
+pub use artillery_proto::control::{
+    ChainSettings, InvalidChainSettings, InvalidTiming, Timing, formation::InvalidFormation,
+};
 
 use crate::types::update::MAX_KEY;
 

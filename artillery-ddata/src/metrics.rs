@@ -12,7 +12,7 @@ mod tally;
 
 use std::fmt;
 
-use artillery_core::transport::Counters;
+pub use artillery_core::transport::Counters;
 
 pub(crate) use self::tally::{OperationTimer, Tally};
 use crate::status::NodeStatus;

@@ -15,5 +15,7 @@ pub(crate) mod service;
 mod tests;
 mod threads;
 
+pub use artillery_core::Cluster;
+
 pub use self::builder::StartError;
 pub use crate::driver::phase::{NeverReady, Ready, Stopped};

@@ -19,7 +19,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use artillery_core::internal::frame::FrameDecoder;
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, ReadMode, Role,
     Timestamp,
@@ -30,7 +29,7 @@ use artillery_proto::{
     runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::MemoryStore,
     types::update::RequestKey,
-    wire::chain,
+    wire::{FrameDecoder, chain},
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

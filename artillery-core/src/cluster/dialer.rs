@@ -237,7 +237,7 @@ impl Dialer {
                 None => self.endpoint.connect(addr).await,
             };
             match dialled {
-                // The endpoint has told the membership of it, which keeps a link of its own.
+                // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
                 Ok(connection) => {
                     let node = connection.peer().id.node;
                     self.record.set_source(node, &candidate.source);

@@ -20,8 +20,8 @@ use crate::{
     identity::Identity,
 };
 
-/// A connection whose two sides have accepted each other. Clones are the same connection. It is closed when the last
-/// clone is dropped, and the last of its streams.
+/// A connection whose two sides have accepted each other. Clones are the same connection. It is closed once all clones and
+/// all of its streams are dropped.
 #[derive(Debug, Clone)]
 pub struct Connection {
     inner: Arc<ConnectionInner>,
@@ -134,8 +134,8 @@ impl Connection {
 
     /// Opens a stream to the peer. Of several streams with data to send, streams of higher `priority` go first.
     ///
-    /// The side that was dialled may open streams too. There the call waits until the other side
-    /// [accepts](Self::accept_uni) what is open already, since few may be open at a time.
+    /// The side that was dialled may open streams too, but only few may be open at a time. If that many are open, the call waits
+    /// until the side that dialled has [accepted](Self::accept_uni) one.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -168,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// The next stream that the peer opened: for the side that dialled, and for one caller at a time. On the other side
-    /// the [`Service`](super::Service) gets all streams.
+    /// Waits for the next stream that the peer opens. Only the side that dialled may call it, and only one caller at a time. On
+    /// the other side the [`Service`](super::Service) gets all streams.
     ///
     /// A peer that opens a stream without sending its kind blocks the streams behind it.
     ///

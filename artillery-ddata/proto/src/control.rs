@@ -79,11 +79,11 @@ impl Bootstrap {
     /// Checks the settings: the founding may come from any peer.
     ///
     /// # Errors
-    /// [`InvalidSettings`](formation::InvalidSettings).
-    pub(crate) fn validate(&self) -> Result<(), formation::InvalidSettings> {
+    /// [`InvalidFormation`](formation::InvalidFormation).
+    pub(crate) fn validate(&self) -> Result<(), formation::InvalidFormation> {
         self.settings.validate()?;
         if self.succeeds.len() > MAX_LINEAGE {
-            return Err(formation::InvalidSettings::Lineage(self.succeeds.len()));
+            return Err(formation::InvalidFormation::Lineage(self.succeeds.len()));
         }
         Ok(self.timing.validate()?)
     }

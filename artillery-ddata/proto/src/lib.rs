@@ -33,5 +33,6 @@ pub use api::{
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
 pub use replica::NotLocal;
 pub use types::{
-    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, ParseIdError, Place, RequestId, Role, Sequence, Session, Version,
+    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, ParseIdError, Place, RequestId, Role, Sequence, Session,
+    Version,
 };

@@ -127,7 +127,7 @@ pub struct Replica {
     resyncs: Resyncs,
     writes: Writes,
     /// The write that is ordered next, while it is being put together.
-    joining: Option<Box<Joining>>,
+    assembling: Option<Box<Joining>>,
     sessions: Sessions,
     reads: Reads,
     snapshots: Snapshots,
@@ -190,7 +190,7 @@ impl Replica {
             snapshot_seen: 0,
             resyncs: Resyncs::default(),
             writes: Writes::default(),
-            joining: None,
+            assembling: None,
             sessions: Sessions::default(),
             reads: Reads::default(),
             snapshots: Snapshots::of(me),
@@ -203,7 +203,7 @@ impl Replica {
 
     /// Takes in an input at `now`.
     pub(crate) fn handle(&mut self, now: Timestamp, input: ReplicaInput) {
-        #[cfg(feature = "mutants")]
+        #[cfg(any(test, feature = "mutants"))]
         self.gate.note_time(now);
         if !self.is_unsettled() {
             self.next_heartbeat = now + self.settings.heartbeat;

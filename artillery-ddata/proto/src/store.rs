@@ -51,15 +51,15 @@ pub struct Size {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreOp {
     /// Adds the newest version of the key. At or below [`StoreBatch::keep_from`] the versions that it supersedes are
-    /// dropped, as if a [`Prune`](Self::Prune) of the key came next; but a tombstone stays itself.
+    /// dropped, as if a [`Prune`](Self::Prune) of the key came next. A tombstone that is added stays.
     Put {
         /// The key.
         key: Bytes,
         /// The version and its value.
         held: Held,
     },
-    /// The versions of the key that another one at or below [`StoreBatch::keep_from`] and below every pin supersedes
-    /// may be dropped. So may a tombstone there that no version supersedes.
+    /// A version of the key may be dropped if a newer one supersedes it that stands at or below [`StoreBatch::keep_from`] and
+    /// below every pin. So may a tombstone that stands there, if no version supersedes it.
     Prune {
         /// The key.
         key: Bytes,

@@ -86,10 +86,11 @@ pub fn hunted(name: &str) -> Option<Hunted> {
     HUNTED.into_iter().find(|(mutant, _)| mutant.name() == name)
 }
 
-/// Whether this oracle's word is enough: what clients saw, or an invariant of the chain. Six traps break neither. Five show by
-/// the bound on recovery: a catch-up that never ends (16), a log that has lost its majority to those that left (44) or to the
-/// dead (60), a member that is kept away (49), a leader that hears no other node and stays alone (51). And of two groups of one
-/// cluster's nodes (13) no client ever meets the other.
+/// Whether a failure of this oracle convicts this mutant. As a rule only what clients saw and the invariants of a chain convict.
+/// The mutants of six traps break neither. Five of them show only as a recovery that takes too long, so [`Oracle::Liveness`]
+/// convicts: a catch-up that never ends (16), a log that has lost its majority to nodes that left (44) or died (60), a member
+/// that is kept away (49), a leader that hears no other node and stays alone (51). Trap 13 makes two clusters of one cluster's
+/// nodes, which no client can see, so [`Oracle::Formation`] convicts.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {
         Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60),

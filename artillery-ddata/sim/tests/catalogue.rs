@@ -123,3 +123,27 @@ fn every_test_of_the_catalogue_takes_its_mutant_out() {
         assert!(body.contains(&format!("Mutant::{mutant:?}")), "{test} doesn't take {mutant:?} out");
     }
 }
+
+/// The names of the mutants that the code asks for.
+fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("an entry of a folder").path();
+        if path.is_dir() {
+            hooks(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = read(&path);
+            let asked = source.split("allows!(").skip(1).filter_map(|call| call.split_once(')')?.0.rsplit_once(", "));
+            found.extend(asked.map(|(_, mutant)| mutant.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn every_mutant_takes_a_guard_out() {
+    let mut found = BTreeSet::new();
+    for folder in ["proto/src", "src", "sim/src"] {
+        hooks(&library().join(folder), &mut found);
+    }
+    let without: Vec<_> = Mutant::ALL.iter().filter(|mutant| !found.contains(&format!("{mutant:?}"))).collect();
+    assert!(without.is_empty(), "no guard asks for {without:?}");
+}

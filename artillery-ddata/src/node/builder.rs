@@ -15,7 +15,7 @@ use super::{
 use crate::{
     ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, Threads},
-    control::formation::{After, InvalidSettings},
+    control::formation::{After, InvalidFormation},
     store::MemoryStore,
 };
 
@@ -45,7 +45,7 @@ pub enum StartError {
     Identity(#[from] IdentityError),
     /// The settings of the formation can't be used.
     #[error(transparent)]
-    Formation(#[from] InvalidSettings),
+    Formation(#[from] InvalidFormation),
     /// The node's threads can't be started.
     #[error("no thread for the node: {0}")]
     Threads(io::Error),

@@ -19,7 +19,7 @@ use crate::{
     config::{Config, Threads},
     control::{
         Bootstrap, ConfigLog, Configs, NodeInfo, Timing,
-        formation::{self, After, Formation, FormationMessage, InvalidSettings},
+        formation::{self, After, Formation, FormationMessage, InvalidFormation},
         message::ArrangeError,
     },
     driver::BoxFuture,
@@ -146,7 +146,7 @@ impl Data {
     }
 
     /// Starts to look for the cluster, or to found it.
-    pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidSettings> {
+    pub(crate) fn start(self: &Arc<Self>, cluster: &Cluster, seed: u128) -> Result<Arc<Router>, InvalidFormation> {
         let endpoint = cluster.endpoint().clone();
         let is_driven = self.config.threads != Threads::Shared;
         let max_value_bytes = self.config.limits.max_value_bytes as u64;
@@ -174,7 +174,7 @@ impl Data {
         messages: mpsc::Receiver<(MemberId, FormationMessage)>,
         cluster: &Cluster,
         hub: Arc<Hub>,
-    ) -> Result<(), InvalidSettings> {
+    ) -> Result<(), InvalidFormation> {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
         let settings = formation::FormationSettings {
             timing: self.config.timing(),

@@ -1,8 +1,8 @@
 //! Judges whether the calls and answers of a run can have come from a correct store.
 //!
 //! Two checks complement each other. The [checker](super::checker) takes every key as a versioned register, and checks
-//! *when* versions were seen. [`contents`] orders the writes of a key by version, tries all places for those of unknown
-//! outcome, and checks *what* was computed and read. It finds an append or increment that was applied twice or not at
+//! *when* versions were seen. [`contents`] orders the writes of a key by version, tries a write of unknown outcome at every
+//! place, and checks *what* was computed and read. It finds an append or increment that was applied twice or not at
 //! all.
 
 mod content;
@@ -25,7 +25,7 @@ use crate::{
     rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
 };
 
-/// By key and version, the entry of the write that made it.
+/// The index of the entry whose write made a version of a key.
 type Makers = BTreeMap<(Bytes, Version), usize>;
 
 /// Judges a whole run.

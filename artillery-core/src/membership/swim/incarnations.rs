@@ -22,9 +22,9 @@ impl Swim {
         self.stopped
     }
 
-    /// Handles news of another incarnation of this node. Their order rests on wall clocks, which may have been set
-    /// back. So an incarnation that has just begun, and that no member has accepted, claims to be the later one in
-    /// spite of the clocks. An incarnation that was a member yields.
+    /// Handles news of another incarnation of this node. The order of incarnations follows wall clocks, which may have been
+    /// set back. So if no member has accepted this incarnation yet, it claims a later start, at most [`MAX_CLAIMS`] times.
+    /// Otherwise this incarnation stops.
     pub(super) fn on_other_incarnation(&mut self, other: MemberId, order: IncarnationOrder) {
         if self.stopped || other == self.me.member || order <= self.me.incarnation_order() {
             return;

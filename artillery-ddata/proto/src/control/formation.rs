@@ -72,7 +72,7 @@ use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom
 pub use self::{
     interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
     message::{Ballot, FormationMessage, Proposal, ProposalId, ProposalProgress, ProposalVerdict, RejectReason, Vote},
-    settings::{After, FormationSettings, InvalidSettings},
+    settings::{After, FormationSettings, InvalidFormation},
 };
 use super::{Bootstrap, NodeInfo};
 use crate::{ClusterId, MemberId, Timestamp};
@@ -117,8 +117,8 @@ impl Formation {
     /// A node that belongs to no cluster. `seed` must be random: cluster ids are made from it.
     ///
     /// # Errors
-    /// [`InvalidSettings`].
-    pub fn new(me: NodeInfo, settings: FormationSettings, seed: u128) -> Result<Self, InvalidSettings> {
+    /// [`InvalidFormation`].
+    pub fn new(me: NodeInfo, settings: FormationSettings, seed: u128) -> Result<Self, InvalidFormation> {
         settings.validate()?;
         Ok(Self {
             random: SeededRandom::new(seed, me.id),
@@ -140,12 +140,12 @@ impl Formation {
     /// A node that belongs to a cluster since an earlier incarnation: it never forms another, and names its own when asked.
     ///
     /// # Errors
-    /// [`InvalidSettings`].
+    /// [`InvalidFormation`].
     pub fn member(
         me: NodeInfo,
         settings: FormationSettings,
         founding: Arc<Bootstrap>,
-    ) -> Result<Self, InvalidSettings> {
+    ) -> Result<Self, InvalidFormation> {
         let mut formation = Self::new(me, settings, 0)?;
         formation.state = FormationState::Settled(founding);
         Ok(formation)

@@ -43,8 +43,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// The answer of so long ago, as of now: the node's touch with the log lies so much further back. The node may have heard
-    /// other members since, so that time stays.
+    /// An answer that was given `by` ago, corrected to now: the node's last touch with the log lies further back by as much. The
+    /// node may have heard other members since, so that time stays.
     #[must_use]
     pub fn aged(self, by: Duration) -> Self {
         let aged = |ago: Option<Duration>| ago.map(|ago| ago.saturating_add(by));

@@ -163,10 +163,9 @@ impl Sessions {
         if !is_full(records, bytes) {
             return KnownRequest::Nothing;
         }
-        // Only a request that is taken in can say that others are answered, so that their records are dropped. If each
-        // were refused, the session would stay full for ever. So one at a time is taken in that makes enough room, or
-        // that is the lowest one unanswered: its client can raise `lowest` only once it knows the outcome of that
-        // request.
+        // A full session must still take in requests: only a request that is taken in can raise `lowest`, and so free
+        // records. So one at a time is taken in, if it frees enough, or if it is the lowest one unanswered: its client can
+        // raise `lowest` only once it knows the outcome of that request.
         let makes_room = || {
             let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
             number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)

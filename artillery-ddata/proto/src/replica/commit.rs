@@ -16,7 +16,7 @@ impl Replica {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
         }
-        // With that guard left out, what is here may be newer, and would refuse everything.
+        // With the mutant `WholeTooSoon` the store may hold a newer version, and would refuse this update.
         let too_soon = allows!(self.settings.guards, WholeTooSoon);
         let known = |key: &[u8]| too_soon && self.has_newer(key, update.version).unwrap_or(false);
         let ops: SmallVec<[StoreOp; 2]> = update

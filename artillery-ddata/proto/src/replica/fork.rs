@@ -37,7 +37,7 @@ impl Replica {
             snapshot_seen: self.snapshot_seen,
             resyncs: self.resyncs,
             writes: self.writes.clone(),
-            joining: self.joining.clone(),
+            assembling: self.assembling.clone(),
             sessions: self.sessions.clone(),
             reads: self.reads.clone(),
             snapshots: self.snapshots.clone(),
@@ -88,7 +88,7 @@ impl Replica {
             snapshot_seen,
             resyncs,
             writes,
-            joining,
+            assembling,
             sessions,
             reads,
             snapshots,
@@ -114,7 +114,7 @@ impl Replica {
             write!(out, "{:?}", (id, peer))?;
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
-        write!(out, "{:?}", (snapshot_seen, resyncs, writes, joining, sessions, reads, snapshots, watchers))?;
+        write!(out, "{:?}", (snapshot_seen, resyncs, writes, assembling, sessions, reads, snapshots, watchers))?;
         write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, acks, store.is_behind(), past.len()))
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     store::{Held, Store, StoreError},
 };
 
-#[cfg(feature = "mutants")]
+#[cfg(any(test, feature = "mutants"))]
 mod halves;
 #[cfg(feature = "mutants")]
 pub use halves::Begun;
@@ -25,7 +25,7 @@ pub struct Gate {
     counters: ReadCounters,
     guards: Guards,
     /// The time at which the replica took something in last.
-    #[cfg(feature = "mutants")]
+    #[cfg(any(test, feature = "mutants"))]
     noted: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl Gate {
             lease_until: AtomicU64::new(0),
             counters: ReadCounters::default(),
             guards: Guards::default(),
-            #[cfg(feature = "mutants")]
+            #[cfg(any(test, feature = "mutants"))]
             noted: AtomicU64::new(0),
         }
     }
@@ -151,7 +151,7 @@ impl Gate {
     }
 
     fn leave(&self, looked: Looked, now: impl FnOnce() -> Timestamp) -> Result<Option<Held>, NotLocal> {
-        #[cfg(feature = "mutants")]
+        #[cfg(any(test, feature = "mutants"))]
         let now = || self.noted_time().unwrap_or_else(now);
         let now = now();
         if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
@@ -195,8 +195,8 @@ impl Gate {
         fence(Ordering::SeqCst);
     }
 
-    /// Sends all readers that come from now on to the replica, until [`release`](Self::release). A reader that has done
-    /// its lookup before may still return: it came before others hear of what the store lacks.
+    /// Sends all readers that come from now on to the replica, until [`release`](Self::release). A reader that has finished its
+    /// lookup before may still return: no other node knows yet of the updates that the store lacks.
     pub(crate) fn hold(&self) {
         self.serving.store(self.serving.load(Ordering::Relaxed) | HELD_BIT, Ordering::SeqCst);
         fence(Ordering::SeqCst);

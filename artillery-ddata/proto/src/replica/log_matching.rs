@@ -22,9 +22,9 @@ impl Replica {
         }
         let keep = self.history.common(position);
         if keep != position.last && !self.is_open() {
-            // The successor's suffix may be on its way to us, too. A cut can't be withdrawn: the successor may
-            // acknowledge the suffix by then, and would still drop it. Once the epoch is open here the position is
-            // compared again.
+            // Don't cut yet. Our predecessor may still send us the updates that this cut would drop, and the successor may
+            // acknowledge them meanwhile. A cut can't be withdrawn, so the position is compared again once the epoch is open
+            // here.
             if let Some(peer) = self.peers.get_mut(&from) {
                 let resume = Some(position.clone());
                 peer.heard =

@@ -90,7 +90,7 @@ impl Replica {
     fn join_some(&mut self, now: Timestamp, mut joining: Joining) -> Result<(), NotOrdered> {
         joining.resolved.join_some(self.settings.join.max(1));
         if !joining.resolved.is_whole() {
-            self.joining = Some(Box::new(joining));
+            self.assembling = Some(Box::new(joining));
             return Ok(());
         }
         let Joining { asker, mut update, resolved } = joining;
@@ -113,7 +113,7 @@ impl Replica {
 
     /// Does one more step of the write that is being put together.
     pub(super) fn go_on_joining(&mut self, now: Timestamp) {
-        let Some(joining) = self.joining.take() else { return };
+        let Some(joining) = self.assembling.take() else { return };
         let token = joining.asker.token;
         if let Err(not_ordered) = self.join_some(now, *joining) {
             self.not_ordered(token, not_ordered);
@@ -122,7 +122,7 @@ impl Replica {
 
     /// Refuses the write that is being put together. No reader and no other member has seen it yet.
     pub(super) fn give_up_joining(&mut self, refusal: Refusal) {
-        if let Some(joining) = self.joining.take() {
+        if let Some(joining) = self.assembling.take() {
             self.reply(joining.asker.token, Reply::Refused(refusal));
         }
     }

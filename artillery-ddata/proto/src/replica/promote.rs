@@ -16,8 +16,8 @@ pub(super) struct PromotedTail {
 }
 
 impl Replica {
-    /// How far the tail may commit. No other place knows this rule. In memory, what the tail has applied all members
-    /// have applied.
+    /// How far the tail may commit. No other place knows this rule. Updates pass all members in order, and each member keeps
+    /// them in memory, so every member has applied what the tail has.
     pub(super) fn committable(&self) -> Sequence {
         let last = self.history.last().sequence;
         match self.promotion {

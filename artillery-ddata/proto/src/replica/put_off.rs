@@ -6,7 +6,7 @@ use crate::Timestamp;
 impl Replica {
     /// Whether deferred work is left, for which no caller waits. [`settle`](Self::settle) does it.
     pub(crate) fn is_behind(&self) -> bool {
-        (self.store.is_behind() || self.is_clearing() || self.joining.is_some()) && self.halted.is_none()
+        (self.store.is_behind() || self.is_clearing() || self.assembling.is_some()) && self.halted.is_none()
     }
 
     /// Whether the deferred work had better wait for a moment. While the gate is open to local readers it can wait
@@ -15,7 +15,7 @@ impl Replica {
     pub(crate) fn is_between(&self) -> bool {
         let place = &self.place;
         let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
-        !self.is_clearing() && self.joining.is_none() && (others_work || !self.store.is_held())
+        !self.is_clearing() && self.assembling.is_none() && (others_work || !self.store.is_held())
     }
 
     /// Does the deferred work. It shows only in the time that the next input takes, and in local reads, which come to
@@ -23,7 +23,7 @@ impl Replica {
     /// last one. A head puts more of a write's values together.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.make_up();
-        if self.joining.is_some() {
+        if self.assembling.is_some() {
             self.go_on_joining(now);
             self.follow_up(now);
         }

@@ -31,16 +31,15 @@ pub(super) struct Lookup {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshots {
     kept: BTreeMap<u64, KeptSnapshot>,
-    /// The highest number given. No two incarnations give the same number: a client that asks another member for the
-    /// rest of its scan must not get pages of another client's snapshot.
+    /// The highest number given. Two incarnations give the same number only by a collision of hashes: a client that asks
+    /// another member for the rest of its scan must not get pages of another client's snapshot.
     last: u64,
     /// Bytes of all updates applied so far.
     taken_in: u64,
 }
 
 impl Snapshots {
-    /// No snapshots yet. Their numbers begin at a hash of the incarnation, so two incarnations share none, almost
-    /// certainly.
+    /// No snapshots yet. Their numbers begin at a hash of the incarnation.
     pub(super) fn of(me: MemberId) -> Self {
         let node = me.node.as_bytes().iter().fold(0_u64, |mix, &byte| mix.rotate_left(7) ^ u64::from(byte));
         let store = me.incarnation.store as u64 ^ (me.incarnation.store >> 64) as u64;

@@ -92,7 +92,7 @@ impl Replica {
     /// leave writes in their own bounded queues. The last write let in may overshoot the window by its own size:
     /// otherwise a value larger than the window would wait for ever.
     pub(crate) fn has_room(&self) -> bool {
-        self.held() < self.settings.window.max(1) && !self.is_closed() && self.joining.is_none()
+        self.held() < self.settings.window.max(1) && !self.is_closed() && self.assembling.is_none()
     }
 
     /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed behind everything that

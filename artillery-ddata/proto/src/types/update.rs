@@ -12,7 +12,7 @@ use crate::Version;
 pub struct UpdateKind(pub u8);
 
 impl UpdateKind {
-    /// Changes nothing. With a request id it bars that request for ever: it never was applied, and never will be.
+    /// Changes nothing. With a request id it bars that request: the request was never applied, and never will be.
     pub const NOOP: Self = Self(0);
     /// Carries changes; none, if its condition failed.
     pub const WRITE: Self = Self(1);
@@ -99,7 +99,7 @@ pub enum RequestFailure {
     UpdateTooLarge(u64),
 }
 
-/// The longest value that is kept for retries once it was taken away, in bytes.
+/// The longest value, in bytes, that the record of a get-and-delete keeps, so that a retry gets the value.
 pub const MAX_TAKEN: usize = 4096;
 
 /// A key's new value.

@@ -24,7 +24,7 @@ use crate::{
 /// The most responses in one write.
 const BATCH: usize = 256;
 
-/// Writes responses in batches, until all answering sides are dropped or the stream is lost. Large responses go on
+/// Writes responses in batches, until every sender of `waiting` is dropped or the stream is lost. Large responses go on
 /// streams of their own.
 pub(super) async fn write(
     mut writer: FrameWriter,
@@ -36,7 +36,7 @@ pub(super) async fn write(
 ) {
     let mut batch = FrameBatch::new();
     let mut answered = Vec::with_capacity(BATCH);
-    // Alternate the two sources: ready answers alone could go on for ever.
+    // Take from `ready` and `waiting` in turn: a steady flow of ready answers would starve `waiting`.
     let mut others_first = false;
     loop {
         // Ready answers come from this very task, which needs no waking for them.

@@ -41,13 +41,13 @@ impl Router {
         self.observer.get().is_some_and(Observer::is_paused)
     }
 
-    /// Whether a write's first attempt has to wait or is cancelled. Such a write isn't polled in place.
+    /// Whether the test makes a write's first attempt wait, or cancels it. Such a write takes the general path, which can wait.
     pub(super) fn is_held_up(&self) -> bool {
         self.observer.get().is_some_and(Observer::holds_up)
     }
 
-    /// Whether the test drops the answer to a write that is polled in place; the rest of the call's time is then lost
-    /// too.
+    /// Whether the test drops the answer to a write's first attempt. Then the call ends at its deadline, as if the answer had
+    /// never come.
     pub(super) fn takes_away(&self, question: impl FnOnce() -> Question, reply: &Reply) -> bool {
         self.observer.get().is_some_and(|observer| observer.takes_away(&question(), reply))
     }

@@ -95,7 +95,7 @@ impl Builder {
     }
 
     /// Removes a guard from all members.
-    #[cfg(feature = "mutants")]
+    #[cfg(any(test, feature = "mutants"))]
     #[doc(hidden)]
     pub fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
         self.settings.guards = artillery_proto::guards::Guards::without(mutant);

@@ -25,8 +25,13 @@ pub static CHAOS: Program = LazyLock::new(|| built("chaos"));
 pub static QUICKSTART: Program = LazyLock::new(|| built("quickstart"));
 
 /// The sources of programs apart from their own: a program older than one of these must be built again.
-const SHARED_SOURCES: [&str; 4] =
-    ["artillery-core/src", "artillery-ddata/src", "artillery-ddata/proto/src", "examples/programs/common/src"];
+const SHARED_SOURCES: [&str; 5] = [
+    "artillery-core/src",
+    "artillery-ddata/src",
+    "artillery-ddata/checker/src",
+    "artillery-ddata/proto/src",
+    "examples/programs/common/src",
+];
 
 /// The path of a program, beside the test that runs. Cargo builds the programs of those packages whose tests it runs: all
 /// programs with `--workspace`, one with `-p`. The others may be missing or old then: they are built here.
@@ -60,9 +65,10 @@ fn changed(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).and_then(|found| found.modified()).ok()
 }
 
-/// Whether this file is older, or all files below this folder. Tests don't count: cargo builds no program for them.
+/// Whether this file is older, or all files below this folder. Tests and what only they use don't count: cargo builds no
+/// program for them.
 fn is_older(path: &Path, built: SystemTime) -> bool {
-    if path.file_stem().is_some_and(|stem| stem == "tests") {
+    if path.file_stem().is_some_and(|stem| stem == "tests" || stem == "fake") {
         return true;
     }
     match fs::read_dir(path) {

@@ -223,7 +223,8 @@ impl View<'_> {
         way.waits.filter(|&(_, age)| age >= self.settings.slow).map(|(at, _)| at)
     }
 
-    /// The joiner of a tail that has waited for too long: it commits only what the joiner holds.
+    /// The joiner, if the tail has waited for its acknowledgement for too long. A tail commits only what a joiner that is being
+    /// promoted holds, so the chain stands still.
     fn dead_joiner(&self, config: &ChainConfig) -> Option<Suspicion> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;

@@ -53,7 +53,8 @@ impl View<'_> {
         self.lived_within(id, self.settings.suspect)
     }
 
-    /// Like `lives`, within twice the suspicion time: distant members count as alive where silence alone removes no member.
+    /// Like `lives`, within twice the suspicion time. It is asked where silence alone removes no member: the answer of a distant
+    /// member takes longer.
     pub(super) fn lived(&self, id: MemberId) -> bool {
         self.lived_within(id, self.settings.suspect * 2)
     }
@@ -80,7 +81,7 @@ impl View<'_> {
     /// leader that hears no other node, and is heard, would remove all of them (trap 51).
     fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
-        // That mutant runs no rounds.
+        // With `GrantUnconfirmed` no round runs, so none ever confirms.
         let unasked = allows!(self.settings.guards, RemoveUnheard) || allows!(self.settings.guards, GrantUnconfirmed);
         heard || unasked || self.has_resigned(id)
     }

@@ -58,15 +58,15 @@ impl FormationSettings {
     ///
     /// # Errors
     /// The first setting that is out of them.
-    pub fn validate(&self) -> Result<(), InvalidSettings> {
+    pub fn validate(&self) -> Result<(), InvalidFormation> {
         if self.expect == 0 || self.expect > MAX_FOUNDERS {
-            return Err(InvalidSettings::Expect(self.expect));
+            return Err(InvalidFormation::Expect(self.expect));
         }
         if self.repeat.is_zero() || self.patience.is_zero() || self.stagger.is_zero() {
-            return Err(InvalidSettings::ZeroTime);
+            return Err(InvalidFormation::ZeroTime);
         }
         if let Some(after) = self.after.as_ref().filter(|after| after.lineage.len() > MAX_LINEAGE) {
-            return Err(InvalidSettings::Lineage(after.lineage.len()));
+            return Err(InvalidFormation::Lineage(after.lineage.len()));
         }
         self.chains.validate()?;
         Ok(self.timing.validate()?)
@@ -86,7 +86,7 @@ pub struct After {
 /// A setting of a formation makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InvalidSettings {
+pub enum InvalidFormation {
     /// [`FormationSettings::expect`].
     #[error("{0} founders were expected: from 1 to {MAX_FOUNDERS} are possible")]
     Expect(u16),

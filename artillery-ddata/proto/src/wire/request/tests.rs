@@ -161,7 +161,8 @@ fn admin_operation() -> impl Strategy<Value = AdminOperation> {
             cluster: ClusterId(cluster),
             history: crate::control::History { generation, id: cluster },
         }),
-        any::<(u128, bool)>().prop_map(|(cluster, founds)| AdminOperation::Found { cluster: ClusterId(cluster), founds }),
+        any::<(u128, bool)>()
+            .prop_map(|(cluster, founds)| AdminOperation::Found { cluster: ClusterId(cluster), founds }),
     ]
 }
 
@@ -353,8 +354,13 @@ proptest! {
 /// The codec also reads a small number from more bytes than it needs.
 #[test]
 fn headers_have_one_form() {
-    let request =
-        Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation: Operation::Admin(AdminOperation::Status) };
+    let request = Request {
+        number: 7,
+        chain: ChainId(0),
+        deadline_ms: 1,
+        forwarded: false,
+        operation: Operation::Admin(AdminOperation::Status),
+    };
     let mut frame = whole(&encode_request(&request).unwrap());
     assert_eq!(frame.header[0], 7);
     frame.header = [&[0xfb, 7, 0], &frame.header[1..]].concat().into();

@@ -98,7 +98,7 @@ fn a_node_that_gives_way_tells_no_node_to_join() {
 fn a_lineage_is_bounded() {
     let lineage: Vec<_> = (0..=MAX_LINEAGE as u128).map(ClusterId).collect();
     let long = FormationSettings { after: Some(After { lineage: lineage.clone(), founds: true }), ..settings(3) };
-    assert_eq!(long.validate(), Err(InvalidSettings::Lineage(MAX_LINEAGE + 1)));
+    assert_eq!(long.validate(), Err(InvalidFormation::Lineage(MAX_LINEAGE + 1)));
     let mut founding = founding(9, &[life(1, 1)]);
     founding.succeeds = lineage;
     assert!(founding.validate().is_err());

@@ -66,13 +66,13 @@ pub(super) fn seen(node: u8, cluster: Option<u128>) -> FormationInput {
 
 #[test]
 fn settings_out_of_their_limits_are_named() {
-    assert_eq!(settings(0).validate(), Err(InvalidSettings::Expect(0)));
+    assert_eq!(settings(0).validate(), Err(InvalidFormation::Expect(0)));
     assert_eq!(settings(MAX_FOUNDERS).validate(), Ok(()));
-    assert_eq!(settings(MAX_FOUNDERS + 1).validate(), Err(InvalidSettings::Expect(MAX_FOUNDERS + 1)));
+    assert_eq!(settings(MAX_FOUNDERS + 1).validate(), Err(InvalidFormation::Expect(MAX_FOUNDERS + 1)));
     let hasty = FormationSettings { repeat: Duration::ZERO, ..settings(3) };
-    assert_eq!(hasty.validate(), Err(InvalidSettings::ZeroTime));
+    assert_eq!(hasty.validate(), Err(InvalidFormation::ZeroTime));
     let chains = ChainSettings { chains: 0, ..ChainSettings::default() };
-    assert!(matches!(FormationSettings { chains, ..settings(3) }.validate(), Err(InvalidSettings::Chains(_))));
+    assert!(matches!(FormationSettings { chains, ..settings(3) }.validate(), Err(InvalidFormation::Chains(_))));
 }
 
 #[test]
