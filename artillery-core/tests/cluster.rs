@@ -22,11 +22,12 @@ use tokio::sync::mpsc;
 const SECRET: &str = "a secret of some length";
 
 fn node(name: &str) -> ClusterBuilder {
-    let transport = TransportConfig::default()
-        .with_keep_alive(Duration::from_millis(100))
-        .with_idle_timeout(Duration::from_secs(1))
-        .with_redial_max(Duration::from_millis(200));
-    let membership = SwimSettings::loopback().with_suspect_to_down(Duration::from_millis(500));
+    let mut transport = TransportConfig::default();
+    transport.keep_alive = Duration::from_millis(100);
+    transport.idle_timeout = Duration::from_secs(1);
+    transport.redial_max = Duration::from_millis(200);
+    let mut membership = SwimSettings::loopback();
+    membership.suspect_to_down = Duration::from_millis(500);
     Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
 }
 
@@ -232,7 +233,8 @@ async fn invalid_settings_are_refused() {
     assert!(matches!(error(node("A B")).await, StartError::Identity(IdentityError::BadName { .. })));
     assert!(matches!(error(node("a").seed("nowhere")).await, StartError::Seed(_)));
     assert!(matches!(error(node("a").payload(vec![0; 600])).await, StartError::Payload(_)));
-    let membership = SwimSettings::lan().with_probe_period(Duration::ZERO);
+    let mut membership = SwimSettings::lan();
+    membership.probe_period = Duration::ZERO;
     assert!(matches!(error(node("a").membership(membership)).await, StartError::Membership(_)));
 }
 

@@ -149,10 +149,11 @@ impl Results {
 
 /// The transport settings of the client.
 fn transport(link: Link, window: u32) -> TransportConfig {
-    TransportConfig::default()
-        .with_congestion(link.congestion)
-        .with_stream_window_bytes(window)
-        .with_connection_window_bytes(window.saturating_mul(8))
+    let mut transport = TransportConfig::default();
+    transport.congestion = link.congestion;
+    transport.stream_window_bytes = window;
+    transport.connection_window_bytes = window.saturating_mul(8);
+    transport
 }
 
 /// One node, which clients reach through a relay.

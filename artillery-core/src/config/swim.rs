@@ -124,23 +124,6 @@ impl SwimSettings {
     }
 }
 
-setters! {
-    SwimSettings {
-        with_probe_period: probe_period: Duration,
-        with_probe_rtt: probe_rtt: Duration,
-        with_suspect_to_down: suspect_to_down: Duration,
-        with_indirect_probes: indirect_probes: usize,
-        with_gossip_period: gossip_period: Duration,
-        with_gossip_fan_out: gossip_fan_out: usize,
-        with_max_transmissions: max_transmissions: u8,
-        with_refresh_period: refresh_period: Duration,
-        with_heal_period: heal_period: Duration,
-        with_heal_fan_out: heal_fan_out: usize,
-        with_forget_after: forget_after: Duration,
-        with_max_packet: max_packet: usize,
-    }
-}
-
 impl Default for SwimSettings {
     fn default() -> Self {
         Self::lan()

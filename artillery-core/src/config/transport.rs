@@ -103,31 +103,6 @@ pub struct TransportConfig {
     pub max_streams_per_connection: u32,
 }
 
-setters! {
-    TransportConfig {
-        with_listen: listen: SocketAddr,
-        with_advertise: advertise: Option<SocketAddr>,
-        with_socket_buffer_bytes: socket_buffer_bytes: usize,
-        with_stream_window_bytes: stream_window_bytes: u32,
-        with_connection_window_bytes: connection_window_bytes: u32,
-        with_max_frame_bytes: max_frame_bytes: usize,
-        with_keep_alive: keep_alive: Duration,
-        with_idle_timeout: idle_timeout: Duration,
-        with_congestion: congestion: Congestion,
-        with_max_udp_payload: max_udp_payload: u16,
-        with_segmentation_offload: segmentation_offload: bool,
-        with_packets_per_ack: packets_per_ack: u32,
-        with_max_ack_delay: max_ack_delay: Duration,
-        with_hello_timeout: hello_timeout: Duration,
-        with_redial_min: redial_min: Duration,
-        with_redial_max: redial_max: Duration,
-        with_max_handshakes: max_handshakes: u32,
-        with_max_connections: max_connections: u32,
-        with_max_connections_per_peer: max_connections_per_peer: u32,
-        with_max_streams_per_connection: max_streams_per_connection: u32,
-    }
-}
-
 impl Default for TransportConfig {
     fn default() -> Self {
         Self {

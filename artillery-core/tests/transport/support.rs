@@ -126,16 +126,17 @@ impl Spec {
     }
 
     pub(crate) fn with(identity: Identity) -> Self {
+        let mut config = TransportConfig::default();
+        config.keep_alive = Duration::from_millis(100);
+        config.idle_timeout = Duration::from_secs(1);
+        config.redial_max = Duration::from_millis(100);
         Self {
             identity,
             cluster: "test".into(),
             cluster_id: None,
             versions: PROTOCOL_VERSIONS,
             store: 1,
-            config: TransportConfig::default()
-                .with_keep_alive(Duration::from_millis(100))
-                .with_idle_timeout(Duration::from_secs(1))
-                .with_redial_max(Duration::from_millis(100)),
+            config,
             filter: None,
             unwanted: None,
         }

@@ -224,7 +224,8 @@ async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
 }
 
 async fn connect(contact: &Contact, at: usize) -> Result<Client, Failed> {
-    let transport = TransportConfig::default().with_listen((Ipv4Addr::UNSPECIFIED, 0).into());
+    let mut transport = TransportConfig::default();
+    transport.listen = (Ipv4Addr::UNSPECIFIED, 0).into();
     let seed = *contact.addrs.get(at).ok_or("there is no such node")?;
     let client = Client::builder().cluster(&contact.name).secret(&contact.secret).transport(transport);
     Ok(client.seed(seed).connect().await?)

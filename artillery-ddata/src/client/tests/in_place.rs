@@ -65,7 +65,8 @@ impl Head {
         let (node, mut streams) = silent(&cluster);
         let seed = FakeNode::start(&cluster, "seed");
         seed.form(&routing(config(&[node.me()], 1), &[&node, &seed]));
-        let transport = TransportConfig::default().with_stream_window_bytes(256 << 10);
+        let mut transport = TransportConfig::default();
+        transport.stream_window_bytes = 256 << 10;
         let builder = Client::builder().cluster(&cluster).secret(SECRET).seed(seed.addr()).transport(transport);
         let client = builder.connect().await.unwrap();
         let put = tokio::spawn(client.kv().put("k", "v").into_future());

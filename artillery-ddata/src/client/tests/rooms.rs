@@ -35,8 +35,9 @@ struct Deaf {
 
 impl Deaf {
     async fn connect(cluster: &str, node: &FakeNode) -> Self {
-        let config =
-            TransportConfig::default().with_stream_window_bytes(64 << 10).with_connection_window_bytes(64 << 10);
+        let mut config = TransportConfig::default();
+        config.stream_window_bytes = 64 << 10;
+        config.connection_window_bytes = 64 << 10;
         let identity = Identity::from_secret(SECRET, "deaf").unwrap();
         let local = LocalInfo::new(cluster, member("deaf").incarnation, PeerKind::Client);
         let endpoint = Endpoint::bind(config, identity, local, Arc::new(NoStreams)).unwrap();

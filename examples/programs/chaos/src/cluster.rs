@@ -143,7 +143,8 @@ impl Cluster {
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         let seeds = (0..self.nodes.len()).map(|node| SocketAddr::from((address(node), QUIC)));
         // Nodes are beyond loopback.
-        let transport = TransportConfig::default().with_listen((Ipv4Addr::UNSPECIFIED, 0).into());
+        let mut transport = TransportConfig::default();
+        transport.listen = (Ipv4Addr::UNSPECIFIED, 0).into();
         let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }

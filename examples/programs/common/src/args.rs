@@ -33,7 +33,8 @@ pub struct LinkArgs {
 impl LinkArgs {
     /// The transport settings of a program that listens at `listen`.
     pub fn transport(self, listen: SocketAddr) -> TransportConfig {
-        let mut transport = TransportConfig::default().with_listen(listen).with_congestion(self.congestion);
+        let mut transport = TransportConfig::default();
+        (transport.listen, transport.congestion) = (listen, self.congestion);
         transport.stream_window_bytes = u32::try_from(self.stream_window_bytes.0).unwrap_or(u32::MAX);
         transport.connection_window_bytes = transport.stream_window_bytes.saturating_mul(8);
         transport

@@ -69,7 +69,8 @@ impl Insider {
     pub(crate) fn endpoint(&self, only_first: Option<u32>) -> Endpoint {
         let identity = Identity::client_from_secret(self.secret.as_bytes()).unwrap();
         let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
-        let config = TransportConfig::default().with_hello_timeout(Duration::from_secs(1));
+        let mut config = TransportConfig::default();
+        config.hello_timeout = Duration::from_secs(1);
         let passed = AtomicU32::new(0);
         let filter = move |_: SocketAddr| only_first.is_none_or(|most| passed.fetch_add(1, Ordering::Relaxed) < most);
         Endpoint::bind_filtered(config, identity, local, Arc::new(Deaf), Arc::new(filter)).unwrap()
