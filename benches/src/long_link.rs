@@ -14,6 +14,7 @@ use artillery_core::{
     internal::clock,
 };
 use artillery_ddata::Client;
+use artillery_processes::token;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Builder, task::JoinSet};
@@ -30,7 +31,7 @@ use crate::{
         book::Book,
         crew::Driver,
         machine::{cpu_of, own_cpu},
-        processes::{Process, ReadyLine, chance},
+        processes::{Process, ReadyLine},
         results::Machine,
         stats::Window,
     },
@@ -175,7 +176,7 @@ impl Site {
         // Node and relay must know each other's address, so that of the node is chosen here.
         let (addr, target) = (bound.addr, SocketAddr::from((own_loopback(), FIRST_PORT + number)));
         let relay = driver.run(async move { Ok(bound.start(target, &shape)) })?;
-        let (name, secret) = (format!("long-link-{}", chance()), chance());
+        let (name, secret) = (format!("long-link-{}", token()), token());
         let mut command = Command::new(&plan.node);
         command.args(["--cluster", &name, "--no-mdns", "--expect", "1", "--replicas", "1"]);
         command.args(["--listen", &target.to_string(), "--advertise", &addr.to_string()]);

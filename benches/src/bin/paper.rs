@@ -6,12 +6,13 @@ use artillery_benches::{
     paper::{
         chain::Lab,
         experiments::{self, Plan},
-        net::{self, Net},
+        net,
         results::Results,
         verdict,
     },
     throughput::{Failed, machine::machine, processes, run::node_beside, signals::end_on_signals},
 };
+use artillery_processes::namespaces;
 use clap::Parser;
 
 /// Measures CR and CRAQ on shaped links, each node and each client in a network namespace, and stores figures as JSON.
@@ -65,7 +66,7 @@ const SKIPPED: u8 = 77;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Some(missing) = Net::missing() {
+    if let Some(missing) = namespaces::missing() {
         println!("SKIPPED: {missing}");
         return ExitCode::from(SKIPPED);
     }

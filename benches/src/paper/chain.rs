@@ -10,11 +10,13 @@ use std::{
     },
 };
 
+use artillery_processes::{namespaces, token};
+
 use super::net::{Net, Place};
 use crate::throughput::{
     Failed,
     crew::Driver,
-    processes::{Contact, Process, ReadyLine, chance},
+    processes::{Contact, Process, ReadyLine},
     results::System,
 };
 
@@ -40,8 +42,8 @@ impl Lab {
     pub fn make(node: PathBuf, nodes: usize, clients: usize, mbit: u32) -> Result<Self, Failed> {
         let net = Net::make(nodes, clients, mbit)?;
         let driver = |client| {
-            let door = net.door(Place::Client(client));
-            Ok(Arc::new(Driver::start_where(0, move || door.enter())?))
+            let namespace = net.namespace(Place::Client(client));
+            Ok(Arc::new(Driver::start_where(0, move || Ok(namespaces::enter(&namespace)?))?))
         };
         let drivers = (0..clients).map(driver).collect::<Result<_, Failed>>()?;
         Ok(Self { net, node, drivers, next_port: AtomicU16::new(FIRST_PORT) })
@@ -52,7 +54,7 @@ impl Lab {
     /// # Errors
     /// An error of `tc`.
     pub fn shape(&self, mbit: u32) -> Result<(), Failed> {
-        self.net.shape(mbit)
+        Ok(self.net.shape(mbit)?)
     }
 
     /// A runtime whose sockets are in a client's namespace.
@@ -92,7 +94,7 @@ impl Chain {
     pub fn begin_with_lease(lab: &Lab, system: System, members: usize, lease_ms: u32) -> Result<Self, Failed> {
         let port = lab.next_port.fetch_add(1, Relaxed);
         let addrs = (0..members).map(|node| SocketAddr::from((Place::Node(node).address(), port))).collect();
-        let contact = Contact { name: format!("paper-{}", chance()), secret: chance(), addrs };
+        let contact = Contact { name: format!("paper-{}", token()), secret: token(), addrs };
         let mut chain = Self { system, contact: Arc::new(contact), lease_ms, nodes: Vec::new(), roles: Vec::new() };
         for node in 0..members {
             let process = chain.start_node(lab, node)?;

@@ -3,22 +3,16 @@
 //! Every namespace has one link, to a bridge in a namespace of its own. Both ends of a link are shaped, so it carries the
 //! same number of bits per second in each direction, like a port of a switch.
 
-mod command;
-mod leftovers;
-
 use std::{
-    fs::File,
+    io,
     net::Ipv4Addr,
-    os::fd::AsFd,
-    path::{Path, PathBuf},
-    process,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use artillery_processes::namespaces::{self, Maker, batch};
 
-use self::command::{batch, exists};
-use crate::throughput::Failed;
+/// Tests make namespaces too: their program is named after the library.
+const MAKER: Maker = Maker { prefix: "artillery-paper-", programs: &["paper", "artillery_bench"] };
 
 /// The name of a link's end in its own namespace.
 const LINK: &str = "link";
@@ -35,7 +29,7 @@ fn made() -> MutexGuard<'static, Vec<String>> {
 
 /// Removes all namespaces that this process made, and ends the processes in them.
 pub fn remove_all() {
-    made().drain(..).for_each(|namespace| leftovers::remove_namespace(&namespace));
+    made().drain(..).for_each(|namespace| namespaces::remove(&namespace));
 }
 
 /// The owner of a namespace.
@@ -73,22 +67,18 @@ pub struct Net {
 }
 
 impl Net {
-    /// What this machine lacks for such a network, if anything.
-    pub fn missing() -> Option<&'static str> {
-        if !rustix::process::geteuid().is_root() {
-            return Some("network namespaces need root");
-        }
-        (!exists("ip") || !exists("tc")).then_some("there is no iproute2 (`ip` and `tc`)")
-    }
-
     /// Makes the namespaces, after removing those of earlier runs that were killed.
     ///
     /// # Errors
     /// An error of `ip` or `tc`.
-    pub fn make(nodes: usize, clients: usize, mbit: u32) -> Result<Self, Failed> {
-        leftovers::remove();
+    pub fn make(nodes: usize, clients: usize, mbit: u32) -> io::Result<Self> {
+        let left = MAKER.leftovers();
+        if !left.is_empty() {
+            eprintln!("{} namespaces were left behind by an earlier run: removing them", left.len());
+        }
+        left.iter().for_each(|namespace| namespaces::remove(namespace));
         let places = (0..nodes).map(Place::Node).chain((0..clients).map(Place::Client)).collect();
-        let net = Self { prefix: format!("{}{}-", leftovers::PREFIX, process::id()), places };
+        let net = Self { prefix: MAKER.own_prefix(), places };
         net.build()?;
         net.at_all_ends(|link| format!("qdisc add dev {link} root handle 1: htb default 1"))?;
         net.shape(mbit)?;
@@ -97,7 +87,7 @@ impl Net {
         Ok(net)
     }
 
-    fn build(&self) -> Result<(), Failed> {
+    fn build(&self) -> io::Result<()> {
         let switch = self.switch();
         let mut names: Vec<_> = self.places.iter().map(|&place| self.namespace(place)).collect();
         names.push(switch.clone());
@@ -123,14 +113,14 @@ impl Net {
     ///
     /// # Errors
     /// An error of `tc`.
-    pub fn shape(&self, mbit: u32) -> Result<(), Failed> {
+    pub fn shape(&self, mbit: u32) -> io::Result<()> {
         // HTB handles a train of segments as a whole; TBF would cut it.
         let rate = format!("htb rate {mbit}mbit ceil {mbit}mbit burst 16k cburst 16k quantum 3000");
         self.at_all_ends(|link| format!("class replace dev {link} parent 1: classid 1:1 {rate}"))
     }
 
     /// Has `tc` execute a line at both ends of every link.
-    fn at_all_ends(&self, line: impl Fn(&str) -> String) -> Result<(), Failed> {
+    fn at_all_ends(&self, line: impl Fn(&str) -> String) -> io::Result<()> {
         batch("tc", Some(&self.switch()), self.places.iter().map(|place| line(&place.name())))?;
         self.places.iter().try_for_each(|&place| batch("tc", Some(&self.namespace(place)), [line(LINK)]))
     }
@@ -138,11 +128,6 @@ impl Net {
     /// The name of a namespace.
     pub fn namespace(&self, place: Place) -> String {
         format!("{}{}", self.prefix, place.name())
-    }
-
-    /// A handle with which threads can enter a namespace.
-    pub fn door(&self, place: Place) -> Door {
-        Door(Path::new("/run/netns").join(self.namespace(place)))
     }
 
     fn switch(&self) -> String {
@@ -156,23 +141,10 @@ impl Drop for Net {
     }
 }
 
-/// A namespace that a thread can move to.
-#[derive(Debug, Clone)]
-pub struct Door(PathBuf);
-
-impl Door {
-    /// Moves this thread, and those that it starts from now on, into the namespace.
-    ///
-    /// # Errors
-    /// An error of the system.
-    pub fn enter(&self) -> Result<(), Failed> {
-        let file = File::open(&self.0).map_err(|error| format!("{}: {error}", self.0.display()))?;
-        Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -184,23 +156,23 @@ mod tests {
 
     #[test]
     fn namespaces_are_removed() {
-        if let Some(missing) = Net::missing() {
+        if let Some(missing) = namespaces::missing() {
             eprintln!("SKIPPED: {missing}");
             return;
         }
         let net = Net::make(1, 1, 10).unwrap();
-        let paths = [net.door(Place::Node(0)).0, net.door(Place::Client(0)).0];
-        assert!(paths.iter().all(|path| path.exists()));
-        let door = net.door(Place::Client(0));
+        let names = [Place::Node(0), Place::Client(0)].map(|place| net.namespace(place));
+        let exists = |name: &String| Path::new("/run/netns").join(name).exists();
+        assert!(names.iter().all(exists));
         let bound = std::thread::scope(|scope| {
             let inside = || {
-                door.enter()?;
-                Ok::<_, Failed>(std::net::UdpSocket::bind((Place::Client(0).address(), 0)).map(drop)?)
+                namespaces::enter(&names[1])?;
+                std::net::UdpSocket::bind((Place::Client(0).address(), 0)).map(drop)
             };
             scope.spawn(inside).join().unwrap()
         });
         assert!(bound.is_ok(), "{bound:?}");
         drop(net);
-        assert!(paths.iter().all(|path| !path.exists()));
+        assert!(!names.iter().any(exists));
     }
 }

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use artillery_processes::token;
 use serde::Deserialize;
 
 use super::{Failed, quota::Share};
@@ -197,7 +198,7 @@ impl Cluster {
     /// # Errors
     /// A node doesn't start, or isn't ready in time.
     pub fn start(program: &Path, mode: &str, members: u32) -> Result<Self, Failed> {
-        let (name, secret) = (format!("bench-{}", chance()), chance());
+        let (name, secret) = (format!("bench-{}", token()), token());
         let members = members.to_string();
         let start = |_| {
             let mut command = Command::new(program);
@@ -224,13 +225,6 @@ impl Cluster {
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.iter().map(Process::pid).collect()
     }
-}
-
-/// 32 random digits.
-pub fn chance() -> String {
-    use std::hash::{BuildHasher, RandomState};
-    let half = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", half(), half())
 }
 
 #[cfg(test)]
@@ -262,11 +256,5 @@ mod tests {
         let process = Process::start(Command::new("sh").args(["-c", "exit 3"])).unwrap();
         assert!(process.said().unwrap_err().to_string().contains("ended before"));
         assert!(Process::start(&mut Command::new("/nowhere/node")).unwrap_err().to_string().contains("/nowhere/node"));
-    }
-
-    #[test]
-    fn names_differ() {
-        assert_ne!(chance(), chance());
-        assert_eq!(chance().len(), 32);
     }
 }

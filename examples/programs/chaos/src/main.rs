@@ -33,6 +33,7 @@ use std::{
     time::Duration,
 };
 
+use artillery_processes::namespaces;
 use artillery_programs::{
     chance,
     exit::{self, Failure},
@@ -66,7 +67,8 @@ const LIBRARY: usize = 3;
 fn main() -> ExitCode {
     let args = ChaosArgs::parse();
     log::begin("chaos", args.log.level);
-    let missing = Net::missing().or_else(|| (args.teeth && teeth::missing()).then_some("there is no redis-server"));
+    let missing =
+        namespaces::missing().or_else(|| (args.teeth && teeth::missing()).then_some("there is no redis-server"));
     if let Some(why) = missing {
         eprintln!("SKIPPED: {why}");
         return ExitCode::from(SKIPPED);

@@ -5,16 +5,12 @@
 //! *From clients* a link of its own leads to each node, which no cut touches, so that a node without peers can still
 //! be asked. A node has one address in both planes; where a packet comes from decides which way the answer takes.
 
-mod command;
-mod leftovers;
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use std::{collections::BTreeSet, fs::File, net::Ipv4Addr, os::fd::AsFd, path::Path, process};
-
+use artillery_processes::namespaces::{self, Maker, batch};
 use artillery_programs::exit::Failure;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use self::command::{in_namespace, ip, tc};
-
+const MAKER: Maker = Maker { prefix: "artillery-chaos-", programs: &["chaos"] };
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 254);
 const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 78, 255, 254);
 const PEERS: &str = "10.77.0.0/16";
@@ -30,61 +26,55 @@ pub(super) struct Net {
 }
 
 impl Net {
-    /// What this machine lacks for it, if anything.
-    pub(super) fn missing() -> Option<&'static str> {
-        if !rustix::process::geteuid().is_root() {
-            return Some("network namespaces need root");
-        }
-        let there = command::exists("ip") && command::exists("tc");
-        (!there).then_some("there is no iproute2 (`ip` and `tc`)")
-    }
-
     /// Makes the namespaces, after removing those of earlier runs that came to a sudden end.
     pub(super) fn make(nodes: usize) -> Result<Self, Failure> {
-        leftovers::remove();
-        let prefix = format!("{}{}-", leftovers::PREFIX, process::id());
-        let net = Self { prefix, nodes, cuts: BTreeSet::new(), slow: BTreeSet::new() };
+        for namespace in MAKER.leftovers() {
+            tracing::warn!(namespace, "removing what an earlier run has left behind");
+            namespaces::remove(&namespace);
+        }
+        let net = Self { prefix: MAKER.own_prefix(), nodes, cuts: BTreeSet::new(), slow: BTreeSet::new() };
         net.build()?;
         Ok(net)
     }
 
     fn build(&self) -> Result<(), Failure> {
         let (router, clients) = (self.router(), self.clients());
+        ip(None, self.all().iter().map(|namespace| format!("netns add {namespace}")))?;
         for namespace in self.all() {
-            ip(&["netns", "add", &namespace])?;
-            ip(&["-n", &namespace, "link", "set", "lo", "up"])?;
+            ip(Some(&namespace), ["link set lo up".to_owned()])?;
         }
         let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
-        command::run("ip", &["netns", "exec", &router, "sh", "-c", forward])?;
+        namespaces::run("ip", &["netns", "exec", &router, "sh", "-c", forward]).map_err(Failure::failed)?;
         for node in 0..self.nodes {
             self.link(node, &router, "peers", ROUTER)?;
             self.link(node, &clients, "clients", CLIENTS)?;
-            let (address, router) = (address(node).to_string(), ROUTER.to_string());
-            let route = ["route", "add", PEERS, "via", &router, "dev", "peers", "src", &address];
-            in_namespace(&self.namespace(node), &route)?;
+            let route = format!("route add {PEERS} via {ROUTER} dev peers src {}", address(node));
+            ip(Some(&self.namespace(node)), [route])?;
         }
         Ok(())
     }
 
     /// A link from a node to a namespace in the middle of one plane.
     fn link(&self, node: usize, middle: &str, plane: &str, hub: Ipv4Addr) -> Result<(), Failure> {
-        let (namespace, there) = (self.namespace(node), link_name(node));
-        let (own, hub) = (format!("{}/32", address(node)), format!("{hub}/32"));
-        let peer = ["peer", "name", plane, "netns", &namespace];
-        in_namespace(middle, &[&["link", "add", "name", &there, "type", "veth"][..], &peer].concat())?;
-        in_namespace(middle, &["link", "set", &there, "up"])?;
-        in_namespace(&namespace, &["link", "set", plane, "up"])?;
-        in_namespace(middle, &["addr", "add", &hub, "dev", &there])?;
-        in_namespace(&namespace, &["addr", "add", &own, "dev", plane])?;
-        in_namespace(middle, &["route", "add", &own, "dev", &there])?;
-        in_namespace(&namespace, &["route", "add", &hub, "dev", plane, "src", &address(node).to_string()])
+        let (namespace, there, own) = (self.namespace(node), link_name(node), address(node));
+        let in_the_middle = [
+            format!("link add name {there} type veth peer name {plane} netns {namespace}"),
+            format!("link set {there} up"),
+            format!("addr add {hub}/32 dev {there}"),
+            format!("route add {own}/32 dev {there}"),
+        ];
+        let at_the_node = [
+            format!("link set {plane} up"),
+            format!("addr add {own}/32 dev {plane}"),
+            format!("route add {hub}/32 dev {plane} src {own}"),
+        ];
+        ip(Some(middle), in_the_middle)?;
+        ip(Some(&namespace), at_the_node)
     }
 
     /// Moves this thread, and those that it will start, into the namespace of the clients.
     pub(super) fn enter(&self) -> Result<(), Failure> {
-        let path = Path::new("/run/netns").join(self.clients());
-        let file = File::open(&path).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(Failure::failed)
+        namespaces::enter(&self.clients()).map_err(Failure::failed)
     }
 
     /// Drops from now on all packets that one node sends to another.
@@ -98,12 +88,8 @@ impl Net {
     /// Limits the links of a node to so many kilobits a second from now on; they keep what waits for so long.
     pub(super) fn slow(&mut self, node: usize, kilobits: u64, ms: u64) -> Result<(), Failure> {
         self.slow.insert(node);
-        let (rate, latency) = (format!("{kilobits}kbit"), format!("{ms}ms"));
-        for (namespace, link) in self.ends(node) {
-            let shape = ["root", "tbf", "rate", &rate, "burst", "16kb", "latency", &latency];
-            tc(&namespace, &[&["qdisc", "replace", "dev", &link][..], &shape].concat())?;
-        }
-        Ok(())
+        let shape = format!("root tbf rate {kilobits}kbit burst 16kb latency {ms}ms");
+        self.at_both_ends(node, |link| format!("qdisc replace dev {link} {shape}"))
     }
 
     /// Takes back all that was done to the network.
@@ -112,23 +98,22 @@ impl Net {
             self.rule("del", from, to)?;
         }
         while let Some(node) = self.slow.pop_first() {
-            for (namespace, link) in self.ends(node) {
-                tc(&namespace, &["qdisc", "del", "dev", &link, "root"])?;
-            }
+            self.at_both_ends(node, |link| format!("qdisc del dev {link} root"))?;
         }
         Ok(())
     }
 
     fn rule(&self, verb: &str, from: usize, to: usize) -> Result<(), Failure> {
-        let (from, to) = (address(from).to_string(), address(to).to_string());
         // Unlike `unreachable` and `prohibit` it sends the peer no error.
-        let rule = ["rule", verb, "pref", PREFERENCE, "from", &from, "to", &to, "blackhole"];
-        in_namespace(&self.router(), &rule)
+        let rule = format!("rule {verb} pref {PREFERENCE} from {} to {} blackhole", address(from), address(to));
+        ip(Some(&self.router()), [rule])
     }
 
-    /// Both ends of a node's link to its peers.
-    fn ends(&self, node: usize) -> [(String, String); 2] {
-        [(self.router(), link_name(node)), (self.namespace(node), "peers".to_owned())]
+    /// Has `tc` execute a line at both ends of a node's link to its peers.
+    fn at_both_ends(&self, node: usize, line: impl Fn(&str) -> String) -> Result<(), Failure> {
+        let ends = [(self.router(), link_name(node)), (self.namespace(node), "peers".to_owned())];
+        let mut ends = ends.into_iter();
+        ends.try_for_each(|(namespace, link)| batch("tc", Some(&namespace), [line(&link)])).map_err(Failure::failed)
     }
 
     /// The name of a node's namespace.
@@ -152,8 +137,12 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        self.all().iter().for_each(|namespace| leftovers::remove_namespace(namespace));
+        self.all().iter().for_each(|namespace| namespaces::remove(namespace));
     }
+}
+
+fn ip(namespace: Option<&str>, lines: impl IntoIterator<Item = String>) -> Result<(), Failure> {
+    batch("ip", namespace, lines).map_err(Failure::failed)
 }
 
 /// The address of a node.

@@ -3,6 +3,8 @@
 mod cluster;
 mod documented;
 mod members;
+#[cfg(target_os = "linux")]
+pub mod namespaces;
 mod program;
 mod running;
 
@@ -23,4 +25,13 @@ pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn token() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tokens_differ() {
+        assert_ne!(super::token(), super::token());
+        assert_eq!(super::token().len(), 32);
+    }
 }
