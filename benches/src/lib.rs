@@ -14,5 +14,5 @@ pub mod throughput;
 pub use self::{
     bare::BareChain,
     load::{Load, VALUE, holds, key, value},
-    loopback::{Loopback, Remote, traffic},
+    loopback::{Loopback, Remote, SECRET, start_nodes},
 };

@@ -1,12 +1,13 @@
 //! Whole nodes on loopback in this process, and clients beside them.
 
-use std::hash::{BuildHasher, RandomState};
-
-use artillery_core::transport::Counters;
-use artillery_ddata::{Client, Kv, Node, config::Threads};
+use artillery_ddata::{Client, Kv, Node, NodeBuilder, config::Threads};
+use artillery_processes::token;
 use tokio::runtime::{Builder, Runtime};
 
-const SECRET: &str = "a secret for benches alone";
+use crate::throughput::Failed;
+
+/// The secret of every cluster of the benches.
+pub const SECRET: &str = "a secret for benches alone";
 /// Backlog of a node, in bytes. So small that it is full when measuring begins: until then each update would touch memory for
 /// the first time, which takes a virtual machine longer than the write itself.
 const BACKLOG: usize = 8 << 20;
@@ -22,23 +23,12 @@ pub struct Loopback {
 impl Loopback {
     /// Starts `members` nodes and waits until they are a chain.
     pub fn start(members: u32) -> Self {
-        let name = format!("bench-{:016x}", RandomState::new().hash_one(std::process::id()));
+        let name = format!("bench-{}", token());
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-        let nodes = runtime.block_on(async {
-            let mut nodes: Vec<Node> = Vec::new();
-            for _ in 0..members {
-                let mut builder = Node::builder().cluster(&name).secret(SECRET).mdns(false).expect(members);
-                builder = builder.threads(Threads::Shared).configure(|config| config.limits.backlog_bytes = BACKLOG);
-                if let Some(first) = nodes.first() {
-                    builder = builder.seed(first.addr().to_string());
-                }
-                nodes.push(builder.start().await.unwrap_or_else(|error| panic!("{error}")));
-            }
-            for node in &nodes {
-                node.ready().await.unwrap_or_else(|error| panic!("{error}"));
-            }
-            nodes
-        });
+        let nodes = runtime.block_on(start_nodes(&name, members, |builder| {
+            builder.threads(Threads::Shared).configure(|config| config.limits.backlog_bytes = BACKLOG)
+        }));
+        let nodes = nodes.unwrap_or_else(|error| panic!("{error}"));
         Self { nodes, name, runtime }
     }
 
@@ -76,6 +66,29 @@ impl Loopback {
     }
 }
 
+/// Starts `members` nodes and waits until they are a cluster.
+///
+/// # Errors
+/// A node doesn't start, or will never be ready.
+pub async fn start_nodes(
+    name: &str,
+    members: u32,
+    configure: impl Fn(NodeBuilder) -> NodeBuilder,
+) -> Result<Vec<Node>, Failed> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for _ in 0..members {
+        let mut builder = configure(Node::builder().cluster(name).secret(SECRET).mdns(false).expect(members));
+        if let Some(first) = nodes.first() {
+            builder = builder.seed(first.addr().to_string());
+        }
+        nodes.push(builder.start().await?);
+    }
+    for node in &nodes {
+        node.ready().await?;
+    }
+    Ok(nodes)
+}
+
 /// A client and its runtime.
 pub struct Remote {
     /// The client.
@@ -99,18 +112,4 @@ impl Drop for Remote {
     fn drop(&mut self) {
         self.runtime.block_on(self.client.close());
     }
-}
-
-/// The sum of these counters.
-pub fn traffic(all: &[Counters]) -> Counters {
-    all.iter().fold(Counters::default(), |sum, one| {
-        let mut sum = sum;
-        sum.frames_sent += one.frames_sent;
-        sum.frame_bytes_sent += one.frame_bytes_sent;
-        sum.writes += one.writes;
-        sum.udp_sends += one.udp_sends;
-        sum.udp_bytes_sent += one.udp_bytes_sent;
-        sum.udp_receives += one.udp_receives;
-        sum
-    })
 }

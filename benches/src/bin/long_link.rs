@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use artillery_benches::{
     long_link::{Link, Plan, Results, VALUE_BYTES, measure},
-    throughput::{Failed, machine::machine, processes, run::node_beside, signals::end_on_signals},
+    throughput::{Failed, machine::machine, processes, run::node_beside, signals},
 };
 use artillery_core::config::Congestion;
 use clap::Parser;
@@ -57,15 +57,7 @@ fn link(text: &str) -> Result<Link, String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = end_on_signals(processes::end_all).and_then(|()| run(&options));
-    processes::end_all();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    signals::run(processes::end_all, || run(&options))
 }
 
 fn run(options: &Options) -> Result<(), Failed> {

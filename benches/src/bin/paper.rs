@@ -10,7 +10,7 @@ use artillery_benches::{
         results::Results,
         verdict,
     },
-    throughput::{Failed, machine::machine, processes, run::node_beside, signals::end_on_signals},
+    throughput::{Failed, machine::machine, processes, run::node_beside, signals},
 };
 use artillery_processes::namespaces;
 use clap::Parser;
@@ -74,15 +74,7 @@ fn main() -> ExitCode {
         processes::end_all();
         net::remove_all();
     };
-    let done = end_on_signals(end).and_then(|()| measure(&options));
-    end();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    signals::run(end, || measure(&options))
 }
 
 fn plan(options: &Options) -> Result<Plan, Failed> {

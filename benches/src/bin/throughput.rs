@@ -9,7 +9,7 @@ use artillery_benches::throughput::{
     quota::Quotas,
     results::{Placement, Results},
     run::{Plan, Way, by_callers, by_shares, node_beside},
-    signals::end_on_signals,
+    signals,
 };
 use clap::{Parser, Subcommand};
 
@@ -79,17 +79,9 @@ enum Other {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = match options.other {
-        Some(Other::Echo) => echo::serve(),
-        None => end_on_signals(processes::end_all).and_then(|()| measure(&options)),
-    };
-    processes::end_all();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+    match options.other {
+        Some(Other::Echo) => signals::exit_code(echo::serve()),
+        None => signals::run(processes::end_all, || measure(&options)),
     }
 }
 

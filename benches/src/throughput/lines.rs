@@ -31,7 +31,9 @@ pub trait Blocking {
     fn call(&mut self, ask: Ask) -> Result<(), Failed>;
 
     /// Waits for the next turn, and keeps connections meanwhile.
-    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn>;
+    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
+        turns.blocking_recv()
+    }
 }
 
 /// A handle to the data of a cluster.
@@ -126,33 +128,10 @@ pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Faile
 /// # Errors
 /// No node is reached.
 pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Blocking>, Failed> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
     let client = runtime.block_on(reader(contact, book))?;
     let line = KvLine::new(client.kv(), book.clone(), contact.members());
-    Ok(Box::new(OwnClient { line, client, runtime }))
-}
-
-/// A client with a runtime that runs on the calling thread.
-struct OwnClient {
-    line: KvLine,
-    client: Client,
-    runtime: Runtime,
-}
-
-impl Blocking for OwnClient {
-    fn call(&mut self, ask: Ask) -> Result<(), Failed> {
-        self.runtime.block_on(self.line.call(ask))
-    }
-
-    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
-        self.runtime.block_on(turns.recv())
-    }
-}
-
-impl Drop for OwnClient {
-    fn drop(&mut self) {
-        self.runtime.block_on(self.client.close());
-    }
+    Ok(Box::new(CarriedClient { line, runtime, own: Some(client) }))
 }
 
 /// One of the threads that share a client, which runs elsewhere.
@@ -167,18 +146,17 @@ impl Blocking for SharedClient {
     fn call(&mut self, ask: Ask) -> Result<(), Failed> {
         self.handle.block_on(self.line.call(ask))
     }
-
-    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
-        turns.blocking_recv()
-    }
 }
 
-/// One of the threads that share a client and carry it in turn: the thread that waits first drives sockets and tasks for all.
+/// A thread that has a client, or one of those that share a client and carry it in turn: the thread that waits first drives
+/// sockets and tasks for all.
 pub struct CarriedClient {
     /// Its handle.
     pub line: KvLine,
     /// A current-thread runtime, driven by one of the threads at a time.
     pub runtime: Arc<Runtime>,
+    /// The client that ends with this thread.
+    pub own: Option<Client>,
 }
 
 impl Blocking for CarriedClient {
@@ -191,13 +169,17 @@ impl Blocking for CarriedClient {
     }
 }
 
+impl Drop for CarriedClient {
+    fn drop(&mut self) {
+        if let Some(client) = &self.own {
+            self.runtime.block_on(client.close());
+        }
+    }
+}
+
 impl Blocking for BlockingTcp {
     fn call(&mut self, _ask: Ask) -> Result<(), Failed> {
         Ok(self.ask()?)
-    }
-
-    fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
-        turns.blocking_recv()
     }
 }
 

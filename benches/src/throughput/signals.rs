@@ -1,6 +1,6 @@
 //! On SIGINT and SIGTERM, all started processes end before this one.
 
-use std::thread;
+use std::{process::ExitCode, thread};
 
 use tokio::{
     runtime::Builder,
@@ -9,11 +9,25 @@ use tokio::{
 
 use super::Failed;
 
-/// On SIGINT or SIGTERM, calls `end` and then exits this process.
-///
-/// # Errors
-/// An error of the system.
-pub fn end_on_signals(end: impl Fn() + Send + 'static) -> Result<(), Failed> {
+/// Runs a program. Calls `end` behind it, and before this process exits on SIGINT or SIGTERM.
+pub fn run(end: impl Fn() + Copy + Send + 'static, program: impl FnOnce() -> Result<(), Failed>) -> ExitCode {
+    let done = end_on_signals(end).and_then(|()| program());
+    end();
+    exit_code(done)
+}
+
+/// The exit code of a program. Its error is printed.
+pub fn exit_code(done: Result<(), Failed>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn end_on_signals(end: impl Fn() + Send + 'static) -> Result<(), Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = runtime
         .block_on(async { Ok::<_, Failed>((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })?;

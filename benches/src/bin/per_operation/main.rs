@@ -3,18 +3,17 @@
 
 mod budget;
 
-use std::{alloc::System, io, ops::Sub, path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{alloc::System, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use artillery_benches::{
     Load, Loopback, Remote, VALUE, holds,
     raw::{Quic, Shape},
-    traffic,
+    throughput::machine::own_cpu,
 };
 use artillery_core::transport::Counters;
 use clap::Parser;
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 use tokio::runtime::Builder;
 
 #[global_allocator]
@@ -42,49 +41,17 @@ struct Options {
 }
 
 /// The present values of all counters.
-#[derive(Clone, Copy)]
 struct Reading {
-    allocations: u64,
-    allocated: u64,
-    cpu: u64,
-    frames: u64,
-    frame_bytes: u64,
-    sends: u64,
-    receives: u64,
-    udp_bytes: u64,
+    heap: Stats,
+    /// Seconds.
+    cpu: f64,
+    /// Of all nodes and the client.
+    net: Vec<Counters>,
 }
 
 impl Reading {
-    fn take(counters: &[Counters]) -> Self {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        let (heap, net) = (ALLOCATOR.stats(), traffic(counters));
-        Self {
-            allocations: (heap.allocations + heap.reallocations) as u64,
-            allocated: heap.bytes_allocated as u64,
-            cpu: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
-            frames: net.frames_sent,
-            frame_bytes: net.frame_bytes_sent,
-            sends: net.udp_sends,
-            receives: net.udp_receives,
-            udp_bytes: net.udp_bytes_sent,
-        }
-    }
-}
-
-impl Sub for Reading {
-    type Output = Self;
-
-    fn sub(self, before: Self) -> Self {
-        Self {
-            allocations: self.allocations - before.allocations,
-            allocated: self.allocated - before.allocated,
-            cpu: self.cpu - before.cpu,
-            frames: self.frames - before.frames,
-            frame_bytes: self.frame_bytes - before.frame_bytes,
-            sends: self.sends - before.sends,
-            receives: self.receives - before.receives,
-            udp_bytes: self.udp_bytes - before.udp_bytes,
-        }
+    fn take(net: Vec<Counters>) -> Self {
+        Self { net, heap: ALLOCATOR.stats(), cpu: own_cpu() }
     }
 }
 
@@ -115,24 +82,29 @@ struct Packets {
 }
 
 impl Row {
-    fn new(operation: impl Into<String>, in_flight: usize, operations: usize, payload: usize, cost: Reading) -> Self {
-        let each = |of: u64| of as f64 / operations as f64;
-        let packets = Packets {
-            udp_sends: each(cost.sends),
-            udp_receives: each(cost.receives),
-            frames: each(cost.frames),
-            frame_bytes: each(cost.frame_bytes),
-            udp_bytes: each(cost.udp_bytes),
+    fn new(operation: impl Into<String>, plan: Plan, before: &Reading, after: &Reading) -> Self {
+        let each = |of: f64| of / plan.operations as f64;
+        let net = |of: fn(&Counters) -> u64| {
+            let sum = |reading: &Reading| reading.net.iter().map(of).sum::<u64>();
+            each((sum(after) - sum(before)) as f64)
         };
+        let packets = Packets {
+            udp_sends: net(|of| of.udp_sends),
+            udp_receives: net(|of| of.udp_receives),
+            frames: net(|of| of.frames_sent),
+            frame_bytes: net(|of| of.frame_bytes_sent),
+            udp_bytes: net(|of| of.udp_bytes_sent),
+        };
+        let heap = after.heap - before.heap;
         Self {
             operation: operation.into(),
-            in_flight,
-            operations,
-            allocations: each(cost.allocations),
-            allocated_bytes: each(cost.allocated),
-            cpu_micros: each(cost.cpu) / 1000.0,
+            in_flight: plan.in_flight,
+            operations: plan.operations,
+            allocations: each((heap.allocations + heap.reallocations) as f64),
+            allocated_bytes: each(heap.bytes_allocated as f64),
+            cpu_micros: each(after.cpu - before.cpu) * 1e6,
             packets: Some(packets),
-            payload_bytes: payload,
+            payload_bytes: plan.payload,
         }
     }
 }
@@ -160,13 +132,13 @@ impl Scene {
         run(plan.operations / 10);
         let read = || {
             let counters = self.chain.nodes.iter().map(|node| node.traffic());
-            Reading::take(&counters.chain(remote.map(|remote| remote.client.traffic())).collect::<Vec<_>>())
+            Reading::take(counters.chain(remote.map(|remote| remote.client.traffic())).collect())
         };
         let before = read();
         run(plan.operations);
-        let cost = read() - before;
+        let after = read();
         let name = format!("{name}, chain of {}", self.chain.members());
-        self.rows.push(Row::new(name, plan.in_flight, plan.operations, plan.payload, cost));
+        self.rows.push(Row::new(name, plan, &before, &after));
     }
 
     /// Costs without requests.
@@ -224,13 +196,13 @@ fn sleep(seconds: usize) {
 
 /// Processor time and allocations of the transport alone; its packets are not counted.
 fn raw(name: &str, shape: Shape, in_flight: usize, operations: usize) -> io::Result<Row> {
-    let Plan { operations, .. } = Plan::new(in_flight, operations);
+    let plan = Plan { payload: VALUE, ..Plan::new(in_flight, operations) };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut quic = runtime.block_on(Quic::connect(shape))?;
-    runtime.block_on(quic.pipe.run(operations as u64 / 10, in_flight as u64))?;
-    let before = Reading::take(&[]);
-    runtime.block_on(quic.pipe.run(operations as u64, in_flight as u64))?;
-    let row = Row::new(name, in_flight, operations, VALUE, Reading::take(&[]) - before);
+    runtime.block_on(quic.pipe.run(plan.operations as u64 / 10, in_flight as u64))?;
+    let before = Reading::take(Vec::new());
+    runtime.block_on(quic.pipe.run(plan.operations as u64, in_flight as u64))?;
+    let row = Row::new(name, plan, &before, &Reading::take(Vec::new()));
     Ok(Row { packets: None, ..row })
 }
 

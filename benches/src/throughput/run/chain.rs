@@ -80,7 +80,9 @@ impl Chain {
             Way::Carried => {
                 let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
                 let line = self.line(&runtime.block_on(reader(&contact, &book))?);
-                let make = move || Ok(Box::new(CarriedClient { line: line.clone(), runtime: runtime.clone() }) as _);
+                let make = move || {
+                    Ok(Box::new(CarriedClient { line: line.clone(), runtime: runtime.clone(), own: None }) as _)
+                };
                 Threads::new(self.book.clone(), make)
             }
         })
