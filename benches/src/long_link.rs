@@ -29,10 +29,10 @@ use crate::{
     throughput::{
         Failed,
         book::Book,
-        crew::Driver,
+        crew::{Driver, spread},
         machine::{cpu_of, own_cpu},
         processes::{Process, ReadyLine},
-        results::Machine,
+        results::{Machine, lines},
         stats::Window,
     },
 };
@@ -115,14 +115,13 @@ impl Results {
     /// # Errors
     /// An error of the system.
     pub fn store(&self, path: &Path) -> io::Result<()> {
-        let points = self.points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let text = format!(
-            "{{\n\"machine\": {},\n\"value_bytes\": {},\n\"warm_up_ms\": {},\n\"sample_ms\": {},\n\"points\": [\n{}\n]\n}}\n",
+            "{{\n\"machine\": {},\n\"value_bytes\": {},\n\"warm_up_ms\": {},\n\"sample_ms\": {},\n\"points\": {}\n}}\n",
             serde_json::to_string(&self.machine)?,
             self.value_bytes,
             self.warm_up_ms,
             self.sample_ms,
-            points.join(",\n")
+            lines(&self.points)?
         );
         fs::write(path, text)
     }
@@ -283,22 +282,11 @@ async fn until(callers: &mut JoinSet<Result<(), Failed>>, then: artillery_core::
 async fn verify(client: &Client, book: &Arc<Book>) -> Result<(), Failed> {
     let now = clock::now();
     let line = line(client, book, Window { from: now, until: now })?;
-    let mut readers = JoinSet::new();
-    for reader in 0..VERIFIERS {
+    let verify = move |at| {
         let line = line.clone();
-        readers.spawn(async move {
-            for at in (reader..line.book.keys()).step_by(VERIFIERS) {
-                if line.book.floor(at) > 0 {
-                    line.read(at).await?;
-                }
-            }
-            Ok::<_, Failed>(())
-        });
-    }
-    while let Some(ended) = readers.join_next().await {
-        ended??;
-    }
-    Ok(())
+        async move { if line.book.floor(at) > 0 { line.read(at).await } else { Ok(()) } }
+    };
+    spread(0..VERIFIERS, VERIFIERS, book.keys(), verify).await
 }
 
 #[cfg(test)]

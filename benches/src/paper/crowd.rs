@@ -19,7 +19,7 @@ use super::{
 use crate::throughput::{
     Failed,
     book::Book,
-    crew::{Driver, wait_until},
+    crew::{Driver, join, spread, wait_until},
     processes::Contact,
     results::System,
     stats::Window,
@@ -157,7 +157,7 @@ impl Crowd {
     /// # Errors
     /// A write that failed.
     pub fn fill(&self, book: &Arc<Book>) -> Result<(), Failed> {
-        self.for_each_key(book, |line, at| Box::pin(async move { line.write(at).await.map(drop) }))
+        self.for_each_key(book, |line, at| async move { line.write(at).await.map(drop) })
     }
 
     /// Checks that every key holds the last value that was written to it.
@@ -165,34 +165,25 @@ impl Crowd {
     /// # Errors
     /// A key with another value, or a read that failed.
     pub fn verify(&self, book: &Arc<Book>) -> Result<(), Failed> {
-        self.for_each_key(book, |line, at| Box::pin(async move { line.read(at).await }))
+        self.for_each_key(book, |line, at| async move { line.read(at).await })
     }
 
-    fn for_each_key(&self, book: &Arc<Book>, what: fn(Line, usize) -> Doing) -> Result<(), Failed> {
-        let now = clock::now();
-        let step = self.clients() * FILLERS;
+    fn for_each_key<F: Future<Output = Result<(), Failed>> + Send + 'static>(
+        &self,
+        book: &Arc<Book>,
+        what: impl Fn(Line, usize) -> F + Clone + Send + 'static,
+    ) -> Result<(), Failed> {
+        let (now, step) = (clock::now(), self.clients() * FILLERS);
         let mut begun = Vec::new();
         for (number, seat) in self.seats.iter().enumerate() {
             let line = self.line(seat, book, Window { from: now, until: now })?;
-            begun.push(seat.driver.begin(async move {
-                let mut tasks = JoinSet::new();
-                for filler in 0..FILLERS {
-                    let (line, keys) = (line.clone(), line.book.keys());
-                    tasks.spawn(async move {
-                        for at in (number * FILLERS + filler..keys).step_by(step) {
-                            what(line.clone(), at).await?;
-                        }
-                        Ok::<_, Failed>(())
-                    });
-                }
-                join(tasks).await
-            }));
+            let (what, keys, first) = (what.clone(), book.keys(), number * FILLERS);
+            let all = spread(first..first + FILLERS, step, keys, move |at| what(line.clone(), at));
+            begun.push(seat.driver.begin(all));
         }
         begun.iter().try_for_each(|found| wait_until(found, clock::now()))
     }
 }
-
-type Doing = std::pin::Pin<Box<dyn Future<Output = Result<(), Failed>> + Send>>;
 
 async fn work_together(
     callers: Vec<(Caller, Line)>,
@@ -212,13 +203,6 @@ async fn refresh_on(client: Client, every: Duration, window: Window) -> Result<(
     while clock::now() < window.until {
         pace.tick().await;
         let _ = client.refresh(every).await;
-    }
-    Ok(())
-}
-
-async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ use crate::throughput::{
     Failed,
     book::Book,
     machine::{cpu_of, idle_cpu, own_cpu},
+    results::System,
+    run::turns,
     stats::Window,
 };
 
@@ -70,7 +72,6 @@ impl Plan {
 
     /// The settings that are stored with the results.
     pub fn settings(&self) -> Settings {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Settings {
             quick: self.quick,
             rounds: self.rounds,
@@ -90,6 +91,10 @@ impl Plan {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Number of callers that keep the link of a member full, by size of values. Their requests fit in its queue.
 fn callers_per_link(value_bytes: usize) -> usize {
     (160_000 / (value_bytes + 100)).clamp(16, 256)
@@ -100,13 +105,8 @@ fn book(name: &str, keys: usize, value_bytes: usize) -> Arc<Book> {
 }
 
 /// A sample, and the cores that were busy meanwhile.
-fn sample(
-    plan: &Plan,
-    chain: &Chain,
-    crowd: &Crowd,
-    book: &Arc<Book>,
-    jobs: &[(usize, Caller)],
-) -> Result<(Tally, Cores), Failed> {
+fn sample(plan: &Plan, of: &Contestant, jobs: &[(usize, Caller)]) -> Result<(Tally, Cores), Failed> {
+    let Contestant { crowd, chain, book } = of;
     let pids = chain.pids();
     let nodes = || pids.iter().map(|&pid| cpu_of(pid)).sum::<Result<f64, _>>();
     let (began, before) = (clock::now(), (own_cpu(), nodes()?, idle_cpu()?));
@@ -123,19 +123,48 @@ fn sample(
     Ok((tally, cores))
 }
 
-/// The indices of the contestants, forward or backward by round, so that none is always the first.
-fn turns(contestants: usize, round: u32) -> Vec<usize> {
-    let mut order: Vec<_> = (0..contestants).collect();
-    if round % 2 == 1 {
-        order.reverse();
-    }
-    order
+/// A chain, its clients, and the keys that they work on.
+struct Contestant {
+    crowd: Crowd,
+    chain: Chain,
+    book: Arc<Book>,
 }
 
-/// Starts chains at the same time, and waits for all of them.
-fn start_all(lab: &Lab, kinds: &[(crate::throughput::results::System, usize)]) -> Result<Vec<Chain>, Failed> {
+/// Starts chains at the same time, and connects their clients when all of them are ready.
+fn start_all(lab: &Lab, plan: &Plan, kinds: &[(System, usize)]) -> Result<Vec<Contestant>, Failed> {
     let begin = |&(system, members): &_| Chain::begin(lab, system, members);
     let mut chains = kinds.iter().map(begin).collect::<Result<Vec<_>, _>>()?;
     chains.iter_mut().try_for_each(Chain::ready)?;
-    Ok(chains)
+    let contestant = |chain| {
+        let crowd = Crowd::gather(lab, &chain, plan.clients_per_member)?;
+        Ok(Contestant { crowd, chain, book: book("", 0, SMALL) })
+    };
+    chains.into_iter().map(contestant).collect()
+}
+
+/// Gives all contestants new keys, each with a value.
+fn fill_all(contestants: &mut [Contestant], name: &str, keys: usize, value_bytes: usize) -> Result<(), Failed> {
+    contestants.iter_mut().try_for_each(|one| {
+        one.book = book(name, keys, value_bytes);
+        one.crowd.fill(&one.book)
+    })
+}
+
+/// Checks that the keys of all contestants hold the last values that were written to them.
+fn verify_all(contestants: &[Contestant]) -> Result<(), Failed> {
+    contestants.iter().try_for_each(|one| one.crowd.verify(&one.book))
+}
+
+/// Lets all contestants be measured in turns, round by round. Returns a point for each of them.
+fn take_turns<P>(
+    plan: &Plan,
+    contestants: &[Contestant],
+    point: impl Fn(&Chain) -> P,
+    measure: impl Fn(&Plan, &Contestant, &mut P) -> Result<(), Failed>,
+) -> Result<Vec<P>, Failed> {
+    let mut points: Vec<_> = contestants.iter().map(|one| point(&one.chain)).collect();
+    for round in 0..plan.rounds {
+        turns(points.len(), round).into_iter().try_for_each(|at| measure(plan, &contestants[at], &mut points[at]))?;
+    }
+    Ok(points)
 }

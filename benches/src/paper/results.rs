@@ -1,11 +1,11 @@
 //! The stored results of a run, from which its graphs are drawn.
 
-use std::{fmt, fs, io, path::Path};
+use std::{fs, io, path::Path};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use super::tally::{Bucket, Latency};
-use crate::throughput::results::{Machine, System};
+use crate::throughput::results::{Machine, System, lines, load};
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -226,15 +226,4 @@ impl Results {
         rates.dedup();
         rates
     }
-}
-
-fn lines<T: Serialize>(points: &[T]) -> serde_json::Result<String> {
-    let points = points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    Ok(format!("[\n{}\n]", points.join(",\n")))
-}
-
-fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
-    let text = fs::read(path).map_err(|error| told(&error))?;
-    serde_json::from_slice(&text).map_err(|error| told(&error))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::results::{Change, Cores, LatencyPoint, ReadPoint, Results};
+use super::results::{Change, Cores, LatencyPoint, MixedPoint, ReadPoint, Results, WritePoint};
 use crate::{
     graphs::verdict::Verdict,
     throughput::{results::System, stats::median},
@@ -88,58 +88,40 @@ fn read_table(results: &Results, mbit: u32) -> String {
     text
 }
 
+/// A table of these rows, if there are any.
+fn table(head: &str, rows: impl Iterator<Item = String>) -> String {
+    let rows: String = rows.collect();
+    if rows.is_empty() { rows } else { format!("\n{head}\n{rows}") }
+}
+
 fn mixed_table(results: &Results, mbit: u32) -> String {
-    let points: Vec<_> = results.mixed.iter().filter(|point| point.mbit == mbit).collect();
-    if points.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        "\n| chain | writes/s | clean reads/s | dirty reads/s | all reads/s | cores idle · with others |\n".to_owned();
-    text += "|--:|--:|--:|--:|--:|--:|\n";
-    for point in points {
-        let (clean, dirty) = (median(&point.clean), median(&point.dirty));
-        let _ = writeln!(
-            text,
-            "| {}-{} | {:.0} | {clean:.0} | {dirty:.0} | {:.0} | {} |",
-            point.system,
-            point.members,
-            median(&point.writes),
-            clean + dirty,
-            spare(&point.cores)
-        );
-    }
-    text
+    let row = |point: &MixedPoint| {
+        let (writes, clean, dirty) = (median(&point.writes), median(&point.clean), median(&point.dirty));
+        let (system, members, all, spare) = (point.system, point.members, clean + dirty, spare(&point.cores));
+        format!("| {system}-{members} | {writes:.0} | {clean:.0} | {dirty:.0} | {all:.0} | {spare} |\n")
+    };
+    let head = "| chain | writes/s | clean reads/s | dirty reads/s | all reads/s | cores idle · with others |\n\
+        |--:|--:|--:|--:|--:|--:|";
+    table(head, results.mixed.iter().filter(|point| point.mbit == mbit).map(row))
 }
 
 fn write_table(results: &Results, mbit: u32) -> String {
-    let points: Vec<_> = results.writes.iter().filter(|point| point.mbit == mbit).collect();
-    if points.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        "\n| writes | chain | per second | µs | cores idle · with others |\n|---|--:|--:|--:|--:|\n".to_owned();
-    for point in points {
+    let row = |point: &WritePoint| {
         let change = match point.change {
             Change::Put => format!("put, {} callers", point.callers),
             Change::Swap => "compare and swap one key".to_owned(),
         };
-        let (all, micros) = (median(&point.per_second), median(&point.p50_us));
-        let spare = spare(&point.cores);
-        let bytes = point.value_bytes;
-        let _ = writeln!(text, "| {change}, {bytes} B | {} | {all:.0} | {micros:.0} | {spare} |", point.members);
-    }
-    text
+        let (all, micros, spare) = (median(&point.per_second), median(&point.p50_us), spare(&point.cores));
+        let (bytes, members) = (point.value_bytes, point.members);
+        format!("| {change}, {bytes} B | {members} | {all:.0} | {micros:.0} | {spare} |\n")
+    };
+    let head = "| writes | chain | per second | µs | cores idle · with others |\n|---|--:|--:|--:|--:|";
+    table(head, results.writes.iter().filter(|point| point.mbit == mbit).map(row))
 }
 
 fn latency_table(results: &Results, mbit: u32) -> String {
-    let points: Vec<_> = results.latency.iter().filter(|point| point.mbit == mbit).collect();
-    if points.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        "\n| µs: p50, p95, p99 | links | clean read | dirty read | write |\n|--:|---|--:|--:|--:|\n".to_owned();
-    points.iter().for_each(|point| text += &latency_row(point));
-    text
+    let head = "| µs: p50, p95, p99 | links | clean read | dirty read | write |\n|--:|---|--:|--:|--:|";
+    table(head, results.latency.iter().filter(|point| point.mbit == mbit).map(latency_row))
 }
 
 fn latency_row(point: &LatencyPoint) -> String {
@@ -155,7 +137,7 @@ fn latency_row(point: &LatencyPoint) -> String {
 #[cfg(test)]
 pub(crate) mod made_up {
     use super::super::{
-        results::{Failover, MixedPoint, Settings, WritePoint},
+        results::{Failover, Settings},
         tally::{Bucket, Latency},
     };
     use super::*;

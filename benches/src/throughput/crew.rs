@@ -1,6 +1,7 @@
 //! Callers that stand ready and call on command.
 
 use std::{
+    ops::Range,
     pin::Pin,
     sync::{
         Arc,
@@ -14,6 +15,7 @@ use artillery_core::{Timestamp, internal::clock};
 use tokio::{
     runtime::{Builder, Handle},
     sync::{mpsc, oneshot},
+    task::JoinSet,
 };
 
 use super::{
@@ -247,6 +249,40 @@ impl Drop for Driver {
             let _ = thread.join();
         }
     }
+}
+
+/// Does something with the keys below `keys`: a task for each of `firsts`, which goes on from there in steps of `step`.
+///
+/// # Errors
+/// The first error of a task.
+pub async fn spread<F: Future<Output = Result<(), Failed>> + Send>(
+    firsts: Range<usize>,
+    step: usize,
+    keys: usize,
+    what: impl Fn(usize) -> F + Clone + Send + 'static,
+) -> Result<(), Failed> {
+    let mut tasks = JoinSet::new();
+    for first in firsts {
+        let what = what.clone();
+        tasks.spawn(async move {
+            for at in (first..keys).step_by(step) {
+                what(at).await?;
+            }
+            Ok(())
+        });
+    }
+    join(tasks).await
+}
+
+/// Waits for all tasks, or for the first one that fails.
+///
+/// # Errors
+/// The error of that task.
+pub async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
 }
 
 /// Makes the line of a caller, in the runtime that will carry it.

@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, io, path::Path};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -168,9 +168,7 @@ impl Results {
     /// # Errors
     /// The file can't be read, or is not of the format that [`store`](Self::store) writes.
     pub fn load(path: &Path) -> io::Result<Self> {
-        let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
-        let text = fs::read(path).map_err(|error| told(&error))?;
-        serde_json::from_slice(&text).map_err(|error| told(&error))
+        load(path)
     }
 
     /// Writes a file, with a line for each point.
@@ -182,13 +180,12 @@ impl Results {
     }
 
     fn text(&self) -> serde_json::Result<String> {
-        let points: Result<Vec<_>, _> = self.points.iter().map(serde_json::to_string).collect();
         Ok(format!(
-            "{{\n\"machine\": {},\n\"settings\": {},\n\"skipped\": {},\n\"points\": [\n{}\n]\n}}\n",
+            "{{\n\"machine\": {},\n\"settings\": {},\n\"skipped\": {},\n\"points\": {}\n}}\n",
             serde_json::to_string(&self.machine)?,
             serde_json::to_string(&self.settings)?,
             serde_json::to_string(&self.skipped)?,
-            points?.join(",\n")
+            lines(&self.points)?
         ))
     }
 
@@ -205,6 +202,19 @@ impl Results {
         };
         [Placement::Free, Placement::OneCore].into_iter().filter(measured).collect()
     }
+}
+
+/// Reads a stored file.
+pub(crate) fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+    let text = fs::read(path).map_err(|error| told(&error))?;
+    serde_json::from_slice(&text).map_err(|error| told(&error))
+}
+
+/// A list with a line for each point.
+pub(crate) fn lines<T: Serialize>(points: &[T]) -> serde_json::Result<String> {
+    let points = points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n{}\n]", points.join(",\n")))
 }
 
 /// Made-up results.

@@ -110,13 +110,18 @@ fn take_turns(
     Ok(points)
 }
 
-/// A sample of each contestant, forward or backward by round, so that none is always the first.
-fn sample_all(plan: &Plan, round: u32, contestants: &mut [Contestant], row: &mut [Point]) -> Result<(), Failed> {
-    let mut order: Vec<_> = (0..row.len()).collect();
+/// The indices of the contestants, forward or backward by round, so that none is always the first.
+pub(crate) fn turns(contestants: usize, round: u32) -> Vec<usize> {
+    let mut order: Vec<_> = (0..contestants).collect();
     if round % 2 == 1 {
         order.reverse();
     }
-    for at in order {
+    order
+}
+
+/// A sample of each contestant.
+fn sample_all(plan: &Plan, round: u32, contestants: &mut [Contestant], row: &mut [Point]) -> Result<(), Failed> {
+    for at in turns(row.len(), round) {
         let (contestant, point) = (&mut contestants[at], &mut row[at]);
         contestant.sample(plan.orders(point.reads_percent, u64::from(round) + 1), point)?;
     }

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use artillery_core::{Timestamp, internal::clock};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Plan, SMALL, book, callers_per_link};
+use super::{Plan, SMALL, book, callers_per_link, millis};
 use crate::{
     paper::{
         chain::{Chain, Lab},
@@ -92,10 +92,6 @@ fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, 
 /// Sleeps until the next event. The time is the schedule of the experiment, not a wait for a condition.
 fn wait_for(runtime: &Runtime, at: Timestamp) {
     runtime.block_on(async { tokio::time::sleep(at.saturating_since(clock::now())).await });
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn tell(found: &Failover) {

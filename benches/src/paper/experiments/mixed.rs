@@ -1,16 +1,13 @@
 //! Reads beside writes to the same few keys.
 
-use std::sync::Arc;
-
-use super::{Plan, SMALL, book, callers_per_link, sample, start_all, turns};
+use super::{Contestant, Plan, SMALL, callers_per_link, fill_all, sample, start_all, take_turns, verify_all};
 use crate::{
     paper::{
         chain::{Chain, Lab},
-        crowd::Crowd,
         results::MixedPoint,
         tally::Kind,
     },
-    throughput::{Failed, book::Book, results::System},
+    throughput::{Failed, results::System},
 };
 
 const MEMBERS: usize = 3;
@@ -24,24 +21,16 @@ const QUICK_RATES: [Option<f64>; 3] = [Some(0.0), Some(250.0), None];
 /// # Errors
 /// Any failed operation or wrong value.
 pub fn mixed(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<MixedPoint>, Failed> {
-    let chains = start_all(lab, &[(System::Cr, MEMBERS), (System::Craq, MEMBERS)])?;
-    let crowds = chains.iter().map(|chain| Crowd::gather(lab, chain, plan.clients_per_member));
-    let crowds = crowds.collect::<Result<Vec<_>, _>>()?;
-    let books: Vec<_> = chains.iter().map(|_| book("hot", plan.hot_keys, SMALL)).collect();
-    crowds.iter().zip(&books).try_for_each(|(crowd, book)| crowd.fill(book))?;
+    let mut contestants = start_all(lab, plan, &[(System::Cr, MEMBERS), (System::Craq, MEMBERS)])?;
+    fill_all(&mut contestants, "hot", plan.hot_keys, SMALL)?;
     let rates = if plan.quick { &QUICK_RATES[..] } else { &RATES[..] };
     let mut points = Vec::new();
     for &wanted in rates {
-        let mut row: Vec<_> = chains.iter().map(|chain| point(chain, wanted, mbit)).collect();
-        for round in 0..plan.rounds {
-            for at in turns(chains.len(), round) {
-                measure(plan, &chains[at], &crowds[at], &books[at], &mut row[at])?;
-            }
-        }
+        let mut row = take_turns(plan, &contestants, |chain| point(chain, wanted, mbit), measure)?;
         row.iter().for_each(tell);
         points.append(&mut row);
     }
-    crowds.iter().zip(&books).try_for_each(|(crowd, book)| crowd.verify(book))?;
+    verify_all(&contestants)?;
     Ok(points)
 }
 
@@ -51,12 +40,12 @@ fn point(chain: &Chain, wanted: Option<f64>, mbit: u32) -> MixedPoint {
     MixedPoint { mbit, system, members, wanted, writes, clean, dirty, cores }
 }
 
-fn measure(plan: &Plan, chain: &Chain, crowd: &Crowd, book: &Arc<Book>, point: &mut MixedPoint) -> Result<(), Failed> {
-    let mut jobs = crowd.readers(callers_per_link(SMALL) * chain.readable_members());
+fn measure(plan: &Plan, one: &Contestant, point: &mut MixedPoint) -> Result<(), Failed> {
+    let mut jobs = one.crowd.readers(callers_per_link(SMALL) * one.chain.readable_members());
     if point.wanted != Some(0.0) {
-        jobs.extend(crowd.writers(plan.hot_keys, point.wanted));
+        jobs.extend(one.crowd.writers(plan.hot_keys, point.wanted));
     }
-    let (tally, cores) = sample(plan, chain, crowd, book, &jobs)?;
+    let (tally, cores) = sample(plan, one, &jobs)?;
     point.clean.push(tally.per_second(Kind::CleanRead).round());
     point.dirty.push(tally.per_second(Kind::DirtyRead).round());
     point.writes.push(tally.per_second(Kind::Write).round());

@@ -1,17 +1,14 @@
 //! Writes and compare-and-swaps by length of the chain.
 
-use std::sync::Arc;
-
-use super::{LARGE, Plan, SMALL, book, callers_per_link, sample, start_all, turns};
+use super::{Contestant, LARGE, Plan, SMALL, callers_per_link, fill_all, sample, start_all, take_turns, verify_all};
 use crate::{
     paper::{
         chain::{Chain, Lab},
-        crowd::Crowd,
         load::{Caller, Work},
         results::{Change, WritePoint},
         tally::Kind,
     },
-    throughput::{Failed, book::Book, results::System},
+    throughput::{Failed, results::System},
 };
 
 const LENGTHS: [usize; 3] = [3, 5, 7];
@@ -22,20 +19,12 @@ const SERIES: [(Change, usize); 3] = [(Change::Put, SMALL), (Change::Put, LARGE)
 /// # Errors
 /// Any failed operation or wrong value.
 pub fn writes(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<WritePoint>, Failed> {
-    let chains = start_all(lab, &LENGTHS.map(|members| (System::Craq, members)))?;
-    let crowds = chains.iter().map(|chain| Crowd::gather(lab, chain, plan.clients_per_member));
-    let crowds = crowds.collect::<Result<Vec<_>, _>>()?;
+    let mut contestants = start_all(lab, plan, &LENGTHS.map(|members| (System::Craq, members)))?;
     let mut points = Vec::new();
     for (number, (change, value_bytes)) in SERIES.into_iter().enumerate() {
-        let books: Vec<_> = chains.iter().map(|_| book(&format!("write-{number}"), plan.keys, value_bytes)).collect();
-        crowds.iter().zip(&books).try_for_each(|(crowd, book)| crowd.fill(book))?;
-        let mut row: Vec<_> = chains.iter().map(|chain| point(chain, change, value_bytes, mbit)).collect();
-        for round in 0..plan.rounds {
-            for at in turns(chains.len(), round) {
-                measure(plan, &chains[at], &crowds[at], &books[at], &mut row[at])?;
-            }
-        }
-        crowds.iter().zip(&books).try_for_each(|(crowd, book)| crowd.verify(book))?;
+        fill_all(&mut contestants, &format!("write-{number}"), plan.keys, value_bytes)?;
+        let mut row = take_turns(plan, &contestants, |chain| point(chain, change, value_bytes, mbit), measure)?;
+        verify_all(&contestants)?;
         row.iter().for_each(tell);
         points.append(&mut row);
     }
@@ -48,12 +37,12 @@ fn point(chain: &Chain, change: Change, value_bytes: usize, mbit: u32) -> WriteP
     WritePoint { mbit, change, value_bytes, members, callers, per_second, p50_us, cores }
 }
 
-fn measure(plan: &Plan, chain: &Chain, crowd: &Crowd, book: &Arc<Book>, point: &mut WritePoint) -> Result<(), Failed> {
+fn measure(plan: &Plan, one: &Contestant, point: &mut WritePoint) -> Result<(), Failed> {
     let jobs = match point.change {
-        Change::Put => crowd.writers(point.callers, None),
+        Change::Put => one.crowd.writers(point.callers, None),
         Change::Swap => vec![(0, Caller { work: Work::Swap, number: 0, writers: 1 })],
     };
-    let (tally, cores) = sample(plan, chain, crowd, book, &jobs)?;
+    let (tally, cores) = sample(plan, one, &jobs)?;
     point.per_second.push(tally.per_second(Kind::Write).round());
     point.p50_us.push(tally.latency(Kind::Write).p50_us.round());
     point.cores.push(cores);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use artillery_ddata::{Client, NodeId};
-use tokio::task::JoinSet;
 
 use super::{
     contestant::Contestant,
@@ -12,7 +11,7 @@ use super::{
 use crate::throughput::{
     Failed,
     book::Book,
-    crew::{Crew, Driver, MakeLine, Tasks, Threads},
+    crew::{Crew, Driver, MakeLine, Tasks, Threads, spread},
     lines::{CarriedClient, KvLine, SharedClient, blocking_client, connect, reader},
     processes::{Cluster, Contact},
     quota::Quotas,
@@ -39,7 +38,7 @@ impl Chain {
         let mode = if system == System::Cr { "cr" } else { "craq" };
         let mut cluster = Cluster::start(&plan.node, mode, members)?;
         let book = Book::new(plan.keys);
-        for_each_key(&cluster.contact, &book, |line, at| Box::pin(async move { line.write(at).await }))?;
+        for_each_key(&cluster.contact, &book, |line, at| async move { line.write(at).await })?;
         if let Some((quotas, share)) = limit {
             cluster.hold(|pid| quotas.hold(pid, share))?;
         }
@@ -52,9 +51,7 @@ impl Chain {
 
     /// Checks that every key holds the last value that was written to it.
     pub(super) fn verify(&self) -> Result<(), Failed> {
-        for_each_key(&self.cluster.contact, &self.book, |line, at| {
-            Box::pin(async move { line.read(at).await.map(drop) })
-        })
+        for_each_key(&self.cluster.contact, &self.book, |line, at| async move { line.read(at).await.map(drop) })
     }
 
     pub(super) fn contestant(&self, crew: impl Crew + 'static) -> Contestant {
@@ -143,25 +140,16 @@ async fn client_of(
     Err("clients never choose some of the members".into())
 }
 
-type Doing = std::pin::Pin<Box<dyn Future<Output = Result<(), Failed>> + Send>>;
-
-fn for_each_key(contact: &Contact, book: &Arc<Book>, what: fn(KvLine, usize) -> Doing) -> Result<(), Failed> {
+fn for_each_key<F: Future<Output = Result<(), Failed>> + Send + 'static>(
+    contact: &Contact,
+    book: &Arc<Book>,
+    what: impl Fn(KvLine, usize) -> F + Clone + Send + 'static,
+) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect(contact).await?;
-        let mut tasks = JoinSet::new();
-        for filler in 0..FILLERS {
-            let (line, keys) = (KvLine::new(client.kv(), book.clone(), contact.members()), book.keys());
-            tasks.spawn(async move {
-                for at in (filler..keys).step_by(FILLERS) {
-                    what(line.clone(), at).await?;
-                }
-                Ok::<_, Failed>(())
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
+        let line = KvLine::new(client.kv(), book.clone(), contact.members());
+        spread(0..FILLERS, FILLERS, book.keys(), move |at| what(line.clone(), at)).await?;
         client.close().await;
         Ok(())
     })
