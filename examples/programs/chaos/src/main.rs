@@ -39,6 +39,7 @@ use artillery_programs::{
     exit::{self, Failure},
     log,
     signals::Signals,
+    story::Story,
 };
 use clap::Parser;
 use tokio::{task::JoinSet, time::Instant};
@@ -51,7 +52,7 @@ use self::{
     door::{Library, Resp},
     net::Net,
     operator::Operator,
-    report::{Skipped, Story, Summary},
+    report::{Skipped, Summary},
     rounds::Rounds,
     tally::Tally,
     worker::Worker,

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     desk::Desk,
     fault::name,
     orders::{Draw, Order, Orders, Work, rearranged},
-    report::{Skipped, Story},
+    report::Skipped,
     tally::{Given, OrderOutcome, Tally},
     view::{Taking, View},
 };

@@ -1,7 +1,8 @@
-//! The story on the way, and the summary at the end.
+//! What is told of each fault, and the summary at the end.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
+use artillery_programs::story::Story;
 use serde::Serialize;
 
 use super::{
@@ -11,18 +12,6 @@ use super::{
     recovery::{BOUND, Regained},
     tally::Tally,
 };
-
-/// Tells the reader what is going on.
-pub(super) struct Story {
-    /// Print to standard error: standard output belongs to the summary.
-    pub(super) aside: bool,
-}
-
-impl Story {
-    pub(super) fn say(&self, line: &str) {
-        if self.aside { eprintln!("{line}") } else { println!("{line}") }
-    }
-}
 
 /// Faults and orders that were drawn and are not allowed, each with how often.
 #[derive(Default)]

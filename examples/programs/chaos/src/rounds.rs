@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     fault::{Fault, Kind, Plan, name},
     isolation::{self, Isolation},
     recovery,
-    report::{FaultRound, Skipped, Story, Summary},
+    report::{FaultRound, Skipped, Summary},
     view::View,
 };
 

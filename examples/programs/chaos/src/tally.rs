@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use artillery_programs::story::Story;
 use serde::Serialize;
 
-use super::{
-    orders::Work,
-    report::{Story, counts},
-};
+use super::{orders::Work, report::counts};
 
 /// Seconds of a run for which there is one order.
 const SECONDS_EACH: u64 = 20;

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use artillery_programs::{chance, exit::Failure};
+use artillery_programs::{chance, exit::Failure, story::Story};
 use redis::Client;
 use tokio::{
     task::JoinSet,
@@ -16,7 +16,6 @@ use super::{
     fault::name,
     net::{Net, address},
     process::Process,
-    report::Story,
     verdict::{self, Verdict},
     worker::Worker,
 };

@@ -6,3 +6,4 @@ pub mod exit;
 pub mod log;
 pub mod secret;
 pub mod signals;
+pub mod story;

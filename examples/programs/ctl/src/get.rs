@@ -2,11 +2,11 @@
 
 use artillery_ddata::{Client, Kv, ReadMode, kv::ReadState};
 use artillery_programs::exit::{self, Failure};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{
     args,
-    output::{Output, put_value},
+    output::{Output, with_value},
 };
 
 pub(super) async fn run(client: &Client, kv: &Kv, key: &str, mode: ReadMode, output: Output) -> Result<u8, Failure> {
@@ -18,15 +18,11 @@ pub(super) async fn run(client: &Client, kv: &Kv, key: &str, mode: ReadMode, out
         eprintln!("{} read: version {} at {node}, {state}", args::word(mode), read.version());
     }
     if output.json {
-        let mut object = Map::new();
-        object.insert("key".to_owned(), json!(key));
-        put_value(&mut object, read.value().map(AsRef::as_ref));
-        object.insert("version".to_owned(), json!(read.version().to_string()));
-        object.insert("read".to_owned(), json!(args::word(mode)));
-        object.insert("state".to_owned(), json!(state));
-        object.insert("node".to_owned(), json!(node));
-        object.insert("role".to_owned(), json!(read.served.place.to_string()));
-        output.object(&Value::Object(object));
+        let (version, role) = (read.version().to_string(), read.served.place.to_string());
+        let word = args::word(mode);
+        let object =
+            json!({ "key": key, "version": version, "read": word, "state": state, "node": node, "role": role });
+        output.object(&with_value(object, read.value().map(AsRef::as_ref)));
     } else if let Some(value) = read.value() {
         output.bytes(value);
     } else {

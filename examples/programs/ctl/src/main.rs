@@ -1,9 +1,7 @@
 //! `ctl`: looks at a cluster and works with its data, from outside.
 
 mod args;
-mod cas;
 mod change;
-mod del;
 mod drain;
 mod find;
 mod found;
@@ -11,7 +9,6 @@ mod get;
 mod load;
 mod outcome;
 mod output;
-mod put;
 mod recover;
 mod reorder;
 mod scan;
@@ -94,9 +91,9 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
     match command {
         Command::Status { watch } => status::run(client, timeout, output, *watch).await,
         Command::Get { key, read } => get::run(client, &kv, key, *read, output).await,
-        Command::Put { key, value } => put::run(&kv, key, value, output).await,
-        Command::Del { key } => del::run(&kv, key, output).await,
-        Command::Cas { key, version, value } => cas::run(&kv, key, *version, value, output).await,
+        Command::Put { key, value } => change::put(&kv, key, value, output).await,
+        Command::Del { key } => change::del(&kv, key, output).await,
+        Command::Cas { key, version, value } => change::cas(&kv, key, *version, value, output).await,
         Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,
         Command::Append { key, value } => change::append(&kv, key, value, output).await,
         Command::Scan { prefix } => scan::run(&kv, prefix, output).await,

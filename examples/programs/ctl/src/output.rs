@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use artillery_ddata::kv::Committed;
 use artillery_programs::exit::Failure;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 #[cfg(target_os = "linux")]
 use tokio::{io::Interest, net::unix::pipe::Sender};
 
@@ -57,14 +57,14 @@ pub(super) fn done_with<T>(key: &str, done: &Committed<T>) -> Value {
     })
 }
 
-/// Puts a value into an object: as text, or, where it is none, in hexadecimal.
-pub(super) fn put_value(object: &mut Map<String, Value>, value: Option<&[u8]>) {
+/// An object with a value: as text, or, where it is none, in hexadecimal.
+pub(super) fn with_value(mut object: Value, value: Option<&[u8]>) -> Value {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
-    object.insert("value".to_owned(), json!(text));
+    object["value"] = json!(text);
     if let (Some(value), None) = (value, text) {
-        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        object.insert("value_hex".to_owned(), json!(hex));
+        object["value_hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
     }
+    object
 }
 
 #[cfg(test)]
@@ -73,11 +73,8 @@ mod tests {
 
     #[test]
     fn values_that_are_no_text_are_hexadecimal() {
-        let mut object = Map::new();
-        put_value(&mut object, Some(b"\xff\x00"));
-        assert_eq!(Value::Object(object.clone()), json!({ "value": null, "value_hex": "ff00" }));
-        let mut object = Map::new();
-        put_value(&mut object, Some("ä".as_bytes()));
-        assert_eq!(Value::Object(object), json!({ "value": "ä" }));
+        let with = |value| with_value(json!({}), Some(value));
+        assert_eq!(with(b"\xff\x00"), json!({ "value": null, "value_hex": "ff00" }));
+        assert_eq!(with("ä".as_bytes()), json!({ "value": "ä" }));
     }
 }

@@ -2,9 +2,9 @@
 
 use artillery_ddata::{Frontier, Kv};
 use artillery_programs::exit::{self, Failure};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::output::{Output, put_value};
+use super::output::{Output, with_value};
 
 /// Prints the keys of changes one to a line, with `--json` one object per change, until it is stopped or its output is
 /// closed.
@@ -16,12 +16,10 @@ pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: 
     while let Some(change) = watch.next().await {
         let change = change?;
         let is_written = if output.json {
-            let mut object = Map::new();
-            object.insert("key".to_owned(), json!(String::from_utf8_lossy(&change.key)));
-            put_value(&mut object, change.value.as_deref());
-            object.insert("version".to_owned(), json!(change.version.to_string()));
-            object.insert("position".to_owned(), json!(watch.position().map(|position| position.to_string())));
-            output.object(&Value::Object(object))
+            let position = watch.position().map(|position| position.to_string());
+            let (key, version) = (String::from_utf8_lossy(&change.key), change.version.to_string());
+            let object = json!({ "key": key, "version": version, "position": position });
+            output.object(&with_value(object, change.value.as_deref()))
         } else {
             output.bytes(&change.key)
         };

@@ -14,7 +14,7 @@ pub use self::{
     cluster::Cluster,
     documented::{assert_documented, documented},
     members::{Members, setting},
-    program::{CHAOS, CTL, NODE, QUICKSTART, expect, run, text},
+    program::{CHAOS, CTL, NODE, QUICKSTART, assert_help_and_version, assert_refused, expect, run, text},
     running::{Lines, Node, resident},
 };
 

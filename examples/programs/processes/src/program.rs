@@ -112,6 +112,20 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Insists that a program of this version has `--help` and `--version`.
+pub async fn assert_help_and_version(program: &str, version: &str) {
+    assert!(expect(0, program, None, &["--help"]).await.0.contains("--log"));
+    assert!(expect(0, program, None, &["--version"]).await.0.contains(version));
+}
+
+/// Insists that a program refuses these arguments, and says of each why: exit code 2, and nothing on standard output.
+pub async fn assert_refused(program: &str, all: &[(&[&str], &str)]) {
+    for (args, named) in all {
+        let (out, err) = expect(2, program, None, args).await;
+        assert!(out.is_empty() && err.contains(named), "{args:?}: {err}");
+    }
+}
+
 /// Like [`run`], and insists on an exit code. Returns standard output and standard error.
 pub async fn expect(code: i32, program: &str, secret: Option<&str>, args: &[&str]) -> (String, String) {
     let done = run(program, secret, args).await;

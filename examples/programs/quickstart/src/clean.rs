@@ -4,9 +4,9 @@ use artillery_ddata::{
     Node,
     kv::{ReadPath, ReadState},
 };
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 
-use super::{ledger::Ledger, summary::Story};
+use super::ledger::Ledger;
 
 /// Reads every key at every node. Returns, for each node, the number of reads that it served from its own state.
 pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &Ledger) -> Result<Vec<u64>, Failure> {

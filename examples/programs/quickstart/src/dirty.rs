@@ -7,13 +7,10 @@ use std::sync::{
 };
 
 use artillery_ddata::{Error, Kv, Node, ReadMode, Version, kv::ReadState};
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 use tokio::task::JoinSet;
 
-use super::{
-    ledger::{Acked, Ledger},
-    summary::Story,
-};
+use super::ledger::{Acked, Ledger};
 
 const HOT: &str = "hot";
 const WRITERS: usize = 4;

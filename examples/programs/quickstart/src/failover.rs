@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use artillery_ddata::{Node, Place};
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     form::Admission,
     ledger::{Acked, Ledger},
-    summary::Story,
 };
 
 const NAME: &str = "dora";

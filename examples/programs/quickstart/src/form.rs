@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use artillery_core::discovery::Source;
 use artillery_ddata::{MemberId, Node, NodeBuilder};
-use artillery_programs::{chance, exit::Failure};
+use artillery_programs::{chance, exit::Failure, story::Story};
 use tokio::{task::JoinSet, time::timeout};
-
-use super::summary::Story;
 
 const NAMES: [&str; 3] = ["anna", "ben", "cleo"];
 

@@ -17,6 +17,7 @@ use artillery_programs::{
     exit::{self, Failure},
     log,
     signals::Signals,
+    story::Story,
 };
 use clap::Parser;
 use tokio::{
@@ -24,11 +25,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::{
-    form::Admission,
-    ledger::Ledger,
-    summary::{Story, Summary},
-};
+use self::{form::Admission, ledger::Ledger, summary::Summary};
 
 /// Three nodes find each other, form a chain, and keep their promises, though one is lost and another one comes.
 ///

@@ -1,19 +1,7 @@
-//! The story on the way, and the summary at the end.
+//! The summary at the end.
 
 use artillery_programs::exit::Failure;
 use serde::Serialize;
-
-/// Tells the reader what is going on.
-pub(super) struct Story {
-    /// Print to standard error: standard output belongs to the summary.
-    pub(super) aside: bool,
-}
-
-impl Story {
-    pub(super) fn say(&self, line: &str) {
-        if self.aside { eprintln!("{line}") } else { println!("{line}") }
-    }
-}
 
 /// The summary as `docs/json.md` describes it.
 #[derive(Debug, Default, Serialize)]

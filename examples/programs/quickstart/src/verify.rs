@@ -1,9 +1,9 @@
 //! No acknowledged write may be lost, at any node.
 
 use artillery_ddata::Node;
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 
-use super::{ledger::Ledger, summary::Story};
+use super::ledger::Ledger;
 
 /// Reads every key back at every node. Returns the number of acknowledged writes that all nodes have kept.
 pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &Ledger) -> Result<usize, Failure> {

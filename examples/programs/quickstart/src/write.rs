@@ -1,13 +1,10 @@
 //! Writes, from every node.
 
 use artillery_ddata::Node;
-use artillery_programs::exit::Failure;
+use artillery_programs::{exit::Failure, story::Story};
 use tokio::task::JoinSet;
 
-use super::{
-    ledger::{Acked, Ledger},
-    summary::Story,
-};
+use super::ledger::{Acked, Ledger};
 
 const PER_NODE: usize = 100;
 

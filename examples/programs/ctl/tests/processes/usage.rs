@@ -1,22 +1,21 @@
 //! Bad arguments are named.
 
-use artillery_processes::{CTL, expect};
+use artillery_processes::{CTL, assert_help_and_version, assert_refused};
 
 #[tokio::test]
 async fn help_and_version_are_printed() {
-    assert!(expect(0, &CTL, None, &["--help"]).await.0.contains("--log"));
-    assert!(expect(0, &CTL, None, &["--version"]).await.0.contains(env!("CARGO_PKG_VERSION")));
+    assert_help_and_version(&CTL, env!("CARGO_PKG_VERSION")).await;
 }
 
 #[tokio::test]
 async fn bad_arguments_are_named() {
-    let bad: [(&[&str], &str); 3] = [
-        (&["no-such-command"], "no-such-command"),
-        (&["--no-mdns", "status"], "--seed"),
-        (&["cas", "key", "1", "value"], "EPOCH.SEQUENCE"),
-    ];
-    for (args, named) in bad {
-        let (out, err) = expect(2, &CTL, None, args).await;
-        assert!(out.is_empty() && err.contains(named), "{args:?}: {err}");
-    }
+    assert_refused(
+        &CTL,
+        &[
+            (&["no-such-command"], "no-such-command"),
+            (&["--no-mdns", "status"], "--seed"),
+            (&["cas", "key", "1", "value"], "EPOCH.SEQUENCE"),
+        ],
+    )
+    .await;
 }
