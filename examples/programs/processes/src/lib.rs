@@ -17,9 +17,22 @@ pub use self::{
     program::{CHAOS, CTL, NODE, QUICKSTART, assert_help_and_version, assert_refused, expect, run, text},
     running::{Lines, Node, resident},
 };
+use tokio::time::{Instant, sleep};
 
 /// The limit for every wait: far more than anything takes, even on a busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Asks again and again until there is an answer. After the timeout it panics with the reason why there is none.
+pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(why) => assert!(Instant::now() < deadline, "{why}"),
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
 
 /// A unique word of 32 hexadecimal digits.
 pub fn token() -> String {

@@ -1,12 +1,12 @@
 //! A cluster whose nodes come and go.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use artillery_ddata::{Client, Kv, NodeId, client::Spread};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::{CTL, Cluster, Node, TEST_TIMEOUT, run, text};
+use crate::{CTL, Cluster, Node, TEST_TIMEOUT, eventually, run, text};
 
 /// The running nodes of a cluster, by name, and what is needed to start another one.
 pub struct Members {
@@ -127,9 +127,8 @@ impl Members {
 
     /// Waits until this many members serve. Returns their names, head first.
     pub async fn serving(&self, wanted: usize) -> Vec<String> {
-        let deadline = Instant::now() + TEST_TIMEOUT;
-        let mut seen = Value::Null;
-        loop {
+        eventually(async || {
+            let mut seen = Value::Null;
             for addr in self.addrs() {
                 let Some(status) = self.status(&addr).await else { continue };
                 let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();
@@ -137,13 +136,13 @@ impl Members {
                 let names = members.iter().filter(serves).map(|member| member["node"].as_str().unwrap().to_owned());
                 let names: Vec<_> = names.collect();
                 if names.len() == wanted {
-                    return names;
+                    return Ok(names);
                 }
                 seen = status;
             }
-            assert!(Instant::now() < deadline, "the chain didn't get {wanted} members: {seen:#}");
-            sleep(Duration::from_millis(50)).await;
-        }
+            Err(format!("the chain didn't get {wanted} members: {seen:#}"))
+        })
+        .await
     }
 }
 

@@ -63,6 +63,23 @@ impl Node {
         Self::of(&NODE, secret, &args)
     }
 
+    /// A chain of one, ready, with this secret and more flags; and its ready line.
+    pub async fn alone(secret: &str, more: &[&str]) -> (Self, Value) {
+        let flags = [&["--expect", "1", "--no-mdns"], more].concat();
+        let mut node = Self::start(&format!("test-{secret}"), secret, &flags);
+        let line = node.ready().await;
+        (node, line)
+    }
+
+    /// Like [`Node::alone`], with a password for its ports, which is the secret too.
+    pub async fn behind_a_password(secret: &str, more: &[&str]) -> (Self, Value) {
+        let file = std::env::temp_dir().join(format!("artillery-{secret}"));
+        std::fs::write(&file, format!("{secret}\n")).unwrap();
+        let alone = Self::alone(secret, &[&["--port-password-file", file.to_str().unwrap()], more].concat()).await;
+        std::fs::remove_file(&file).unwrap();
+        alone
+    }
+
     /// Starts another program that runs until it is ended.
     pub fn of(program: &str, secret: &str, args: &[&str]) -> Self {
         Self::spawn(command(program, Some(secret), args))

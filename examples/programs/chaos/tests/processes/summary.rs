@@ -12,15 +12,22 @@ fn fields(of: &Value) -> BTreeSet<&String> {
     of.as_object().unwrap().keys().collect()
 }
 
-#[tokio::test]
-async fn a_short_run_finds_nothing_and_says_so_in_json() {
-    let done = run(&CHAOS, None, &["--json", "--seconds", "1", "--kinds", "pause,one-way"]).await;
+/// The summary of a run of so many seconds; `None`: it was skipped.
+async fn summary(seconds: &str, more: &[&str]) -> Option<Value> {
+    let args = ["--json", "--seconds", seconds, "--kinds", "pause,one-way"];
+    let done = run(&CHAOS, None, &[&args, more].concat()).await;
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     if done.status.code() == Some(SKIPPED) {
-        return println!("SKIPPED: no chaos: {err}");
+        println!("SKIPPED: no chaos: {err}");
+        return None;
     }
     assert_eq!(done.status.code(), Some(0), "{out}\n{err}");
-    let summary: Value = serde_json::from_str(&out).unwrap();
+    Some(serde_json::from_str(&out).unwrap())
+}
+
+#[tokio::test]
+async fn a_short_run_finds_nothing_and_says_so_in_json() {
+    let Some(summary) = summary("1", &[]).await else { return };
     let shown = documented("`chaos --json`");
     assert_eq!(fields(&summary), fields(&shown));
     assert_eq!(fields(&summary["rounds"][0]), fields(&shown["rounds"][0]));
@@ -31,13 +38,7 @@ async fn a_short_run_finds_nothing_and_says_so_in_json() {
 
 #[tokio::test]
 async fn orders_and_their_outcomes_are_in_the_json() {
-    let done = run(&CHAOS, None, &["--json", "--seconds", "6", "--kinds", "pause,one-way", "--orders"]).await;
-    let (out, err) = (text(&done.stdout), text(&done.stderr));
-    if done.status.code() == Some(SKIPPED) {
-        return println!("SKIPPED: no chaos: {err}");
-    }
-    assert_eq!(done.status.code(), Some(0), "{out}\n{err}");
-    let summary: Value = serde_json::from_str(&out).unwrap();
+    let Some(summary) = summary("6", &["--orders"]).await else { return };
     let (orders, shown) = (&summary["orders"], &documented("`chaos --json`")["orders"]);
     assert_eq!(fields(orders), fields(shown));
     for order in orders["orders"].as_array().unwrap() {

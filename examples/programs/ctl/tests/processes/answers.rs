@@ -83,13 +83,18 @@ async fn increments_appends_and_scans_are_answered() {
     assert_eq!(never["outcome"], "never_applied", "{never}");
 }
 
+/// Puts `w/a`, and returns the position of that change.
+async fn put_and_follow(cluster: &Cluster) -> String {
+    let first = cluster.json(0, &["put", "w/a", "1"]).await;
+    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0;
+    format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1)
+}
+
 #[tokio::test]
 async fn changes_are_watched_from_a_position() {
     let cluster = Cluster::start(&[]).await;
     let at = cluster.addrs[1].as_str();
-    let first = cluster.json(0, &["put", "w/a", "1"]).await;
-    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0.to_owned();
-    let from = format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1);
+    let from = put_and_follow(&cluster).await;
     let watch = |from: String| {
         let known = ["--json", "--cluster", &cluster.name, "--no-mdns", "--seed", at];
         Node::of(&CTL, &cluster.secret, &[&known[..], &["watch", "w/", "--from", &from]].concat())
@@ -115,9 +120,7 @@ async fn a_watch_ends_when_its_reader_is_gone() {
     const PIPE: &str = r#"{ "$0" "$@"; echo "exit code $?" >&2; } | head -n 1"#;
     let cluster = Cluster::start(&[]).await;
     let at = cluster.addrs[1].as_str();
-    let first = cluster.json(0, &["put", "w/a", "1"]).await;
-    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0.to_owned();
-    let from = format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1);
+    let from = put_and_follow(&cluster).await;
     cluster.ctl(at, 0, &["put", "w/b", "2"]).await;
     let known = ["-c", PIPE, &CTL, "--cluster", &cluster.name, "--no-mdns", "--seed", at];
     for (command, line) in [(&["watch", "w/", "--from", &from][..], "w/b\n"), (&["status", "--watch"], "")] {

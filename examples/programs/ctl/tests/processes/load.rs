@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use artillery_processes::{CTL, Cluster, Node, TEST_TIMEOUT, assert_documented, documented};
+use artillery_processes::{CTL, Cluster, Node, assert_documented, documented, eventually};
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 fn sum(status: &Value, kind: &str) -> u64 {
     let nodes = status["nodes"].as_array().unwrap();
@@ -50,11 +50,11 @@ async fn loading(cluster: &Cluster) -> Node {
     let find = ["--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[2], "--json"];
     let load = [&find[..], &["load", "--clients", "16", "--seconds", "6"], &CHECKED].concat();
     let load = Node::of(&CTL, &cluster.secret, &load);
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    while sum(&cluster.json(0, &["status"]).await, "local_clean") < before + 500 {
-        assert!(Instant::now() < deadline, "nothing is read: {:#?}", load.err.all());
-        sleep(Duration::from_millis(50)).await;
-    }
+    eventually(async || {
+        let reads = sum(&cluster.json(0, &["status"]).await, "local_clean");
+        if reads < before + 500 { Err(format!("nothing is read: {:#?}", load.err.all())) } else { Ok(()) }
+    })
+    .await;
     load
 }
 

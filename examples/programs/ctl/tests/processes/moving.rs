@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use artillery_processes::{Cluster, TEST_TIMEOUT};
+use artillery_processes::{Cluster, eventually};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 const SECONDS: &str = "12";
 
@@ -17,35 +17,19 @@ async fn members(cluster: &Cluster) -> Vec<String> {
 }
 
 async fn until(cluster: &Cluster, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    loop {
+    eventually(async || {
         let members = members(cluster).await;
-        if wanted(&members) {
-            return members;
-        }
-        assert!(Instant::now() < deadline, "{members:?}");
-        sleep(Duration::from_millis(100)).await;
-    }
+        if wanted(&members) { Ok(members) } else { Err(format!("{members:?}")) }
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_change_places_and_leave_under_load() {
     let cluster = Cluster::start(&[]).await;
     let order = until(&cluster, |members| members.len() == 3).await;
-    let load = [
-        "--timeout",
-        "10000",
-        "load",
-        "--clients",
-        "4",
-        "--rate",
-        "400",
-        "--seconds",
-        SECONDS,
-        "--reads",
-        "50",
-        "--check",
-    ];
+    let few = ["load", "--clients", "4", "--rate", "400", "--seconds", SECONDS, "--reads", "50", "--check"];
+    let load = [&["--timeout", "10000"], &few[..]].concat();
     let work = async {
         sleep(Duration::from_secs(1)).await;
         let turned: Vec<String> = order.iter().rev().cloned().collect();

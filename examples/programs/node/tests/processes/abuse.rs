@@ -90,9 +90,7 @@ impl Insider {
                 assert!(all.join_next().await.unwrap().unwrap());
             }
         }
-        while let Some(failed) = all.join_next().await {
-            assert!(failed.unwrap());
-        }
+        assert!(all.join_all().await.into_iter().all(|failed| failed));
     }
 
     /// A client that sends requests and never reads an answer.

@@ -55,11 +55,9 @@ impl Load {
         load
     }
 
-    async fn end(mut self) -> BTreeMap<String, (u64, u64)> {
+    async fn end(self) -> BTreeMap<String, (u64, u64)> {
         self.over.store(true, SeqCst);
-        while let Some(done) = self.clients.join_next().await {
-            done.unwrap();
-        }
+        self.clients.join_all().await;
         let of = |figures: &Figures| (figures.all.load(SeqCst), figures.done.load(SeqCst));
         self.figures.iter().map(|(name, figures)| (name.clone(), of(figures))).collect()
     }

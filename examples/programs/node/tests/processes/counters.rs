@@ -143,9 +143,7 @@ impl Counters {
     /// Ends the load, and insists that each counter is exactly what was acknowledged.
     pub(crate) async fn end(mut self, members: &Members) -> Sum {
         self.shared.over.store(true, SeqCst);
-        while let Some(done) = self.tasks.join_next().await {
-            done.unwrap();
-        }
+        std::mem::take(&mut self.tasks).join_all().await;
         let kv = members.kv().await;
         for (at, counter) in self.shared.counters.iter().enumerate() {
             let value = kv.get(&self.shared.key(at)).await.unwrap().into_value().map_or(0, |value| number(&value));

@@ -37,13 +37,7 @@ async fn health_ready_and_status_are_answered() {
 #[tokio::test]
 async fn requests_without_the_token_are_refused() {
     let token = token();
-    let file = std::env::temp_dir().join(format!("artillery-{token}"));
-    std::fs::write(&file, format!("{token}\n")).unwrap();
-    let (name, path) = (format!("test-{token}"), file.to_str().unwrap());
-    let flags = ["--expect", "1", "--no-mdns", "--http", "127.0.0.1:0", "--port-password-file", path];
-    let mut node = Node::start(&name, &token, &flags);
-    let line = node.ready().await;
-    std::fs::remove_file(&file).unwrap();
+    let (_node, line) = Node::behind_a_password(&token, &["--http", "127.0.0.1:0"]).await;
     let http = line["http"].as_str().unwrap();
     assert_eq!(get(http, "/status", "").await.0, 401);
     assert_eq!(get(http, "/status", "Authorization: Bearer wrong\r\n").await.0, 401);

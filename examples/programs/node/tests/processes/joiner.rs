@@ -9,11 +9,11 @@ use std::{
 };
 
 use artillery_ddata::Kv;
-use artillery_processes::{Members, TEST_TIMEOUT, resident, setting};
+use artillery_processes::{Members, eventually, resident, setting};
 use serde_json::Value;
 use tokio::{
     task::{JoinHandle, JoinSet},
-    time::{Instant, sleep},
+    time::sleep,
 };
 
 use crate::http::get;
@@ -37,16 +37,13 @@ async fn write(kv: Kv, writer: usize, keys: usize, over: Arc<AtomicBool>, writes
 
 /// Waits until a condition holds for the first chain of a node.
 async fn until(members: &Members, name: &str, what: &str, enough: impl Fn(&Value) -> bool) {
-    let (http, deadline) = (members.line(name, "http"), Instant::now() + TEST_TIMEOUT);
-    loop {
+    let http = members.line(name, "http");
+    eventually(async || {
         let (_, body) = get(&http, "/status", "").await;
         let status: Value = serde_json::from_str(&body).unwrap();
-        if enough(&status["chains"][0]) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{what}: {status:#}");
-        sleep(Duration::from_millis(2)).await;
-    }
+        if enough(&status["chains"][0]) { Ok(()) } else { Err(format!("{what}: {status:#}")) }
+    })
+    .await;
 }
 
 /// Measures the memory of processes ten times a second: the maximum of each, in MiB.

@@ -1,9 +1,8 @@
 //! `/metrics` of real nodes: the format, the page that describes it, and that events are counted.
 
-use std::{collections::BTreeSet, io::Write, process::Stdio, time::Duration};
+use std::{collections::BTreeSet, io::Write, process::Stdio};
 
-use artillery_processes::{CTL, Cluster, Members, Node, TEST_TIMEOUT, run, token};
-use tokio::time::{Instant, sleep};
+use artillery_processes::{CTL, Cluster, Members, Node, eventually, run, token};
 
 use crate::{exposition::Page, http::get};
 
@@ -108,11 +107,11 @@ impl Scrapes {
 
 /// Waits until enough was counted, at all of these nodes together.
 async fn until(members: &Members, names: &[String], family: &str, labelled: Option<(&str, &str)>) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    while Scrapes::of(members, names).await.sum(family, labelled) < 1.0 {
-        assert!(Instant::now() < deadline, "{family} {labelled:?} doesn't move");
-        sleep(Duration::from_millis(50)).await;
-    }
+    eventually(async || {
+        let counted = Scrapes::of(members, names).await.sum(family, labelled) >= 1.0;
+        counted.then_some(()).ok_or_else(|| format!("{family} {labelled:?} doesn't move"))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,28 +212,21 @@ async fn membership_changes_are_counted() {
 
 /// Waits until exactly these nodes serve.
 async fn members_of(members: &Members, names: &[String]) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    loop {
+    eventually(async || {
         let page = scrape(&members.line(&names[0], "http")).await;
-        if page.sum("artillery_chain_copies", "chain", "0") == Some(names.len() as f64) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "not {names:?} alone serve");
-        sleep(Duration::from_millis(50)).await;
-    }
+        let serve = page.sum("artillery_chain_copies", "chain", "0") == Some(names.len() as f64);
+        serve.then_some(()).ok_or_else(|| format!("not {names:?} alone serve"))
+    })
+    .await;
 }
 
 /// Waits until `/ready` says so.
 async fn ready_is(http: &str, wanted: u16) {
-    let deadline = Instant::now() + TEST_TIMEOUT;
-    loop {
+    eventually(async || {
         let (code, _) = get(http, "/ready", "").await;
-        if code == wanted {
-            return;
-        }
-        assert!(Instant::now() < deadline, "/ready is {code}, not {wanted}");
-        sleep(Duration::from_millis(20)).await;
-    }
+        if code == wanted { Ok(()) } else { Err(format!("/ready is {code}, not {wanted}")) }
+    })
+    .await;
 }
 
 async fn signal(nodes: &[Node], signal: &str) {

@@ -26,10 +26,7 @@ fn port(cluster: &Cluster, node: usize) -> String {
 
 /// One node, a chain of its own, and the address of its port.
 async fn alone(flags: &[&str]) -> (Node, String) {
-    let token = token();
-    let flags = [&["--expect", "1", "--no-mdns", "--resp", "127.0.0.1:0"], flags].concat();
-    let mut node = Node::start(&format!("test-{token}"), &token, &flags);
-    let line = node.ready().await;
+    let (node, line) = Node::alone(&token(), &[&["--resp", "127.0.0.1:0"], flags].concat()).await;
     (node, line["resp"].as_str().unwrap().to_owned())
 }
 
@@ -95,9 +92,7 @@ async fn writes_of_many_connections_travel_together() {
             }
         });
     }
-    while let Some(done) = writers.join_next().await {
-        done.unwrap();
-    }
+    writers.join_all().await;
     let updates = sequence("after").await - before;
     assert!(updates < CONNECTIONS * WRITES, "{updates} updates");
     let mut wire = Wire::to(&there).await;
@@ -136,9 +131,7 @@ async fn a_refused_write_spoils_no_other_of_its_update() {
             }
         });
     }
-    while let Some(done) = writers.join_next().await {
-        done.unwrap();
-    }
+    writers.join_all().await;
 }
 
 #[tokio::test]
@@ -172,13 +165,10 @@ async fn versions_are_conditions() {
 #[tokio::test]
 async fn commands_without_the_password_are_refused() {
     let word = token();
-    let file = std::env::temp_dir().join(format!("artillery-{word}"));
-    std::fs::write(&file, format!("{word}\n")).unwrap();
-    let (_node, port) = alone(&["--port-password-file", file.to_str().unwrap()]).await;
-    std::fs::remove_file(&file).unwrap();
+    let (_node, line) = Node::behind_a_password(&word, &["--resp", "127.0.0.1:0"]).await;
     let no = "-NOAUTH Authentication required.\r\n";
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-    let mut wire = Wire::to(&port).await;
+    let mut wire = Wire::to(line["resp"].as_str().unwrap()).await;
     assert_eq!(wire.call(&["GET", "k"]).await, no);
     assert_eq!(wire.call(&["SET", "k", "v"]).await, no);
     assert_eq!(wire.call(&["MULTI"]).await, no);

@@ -109,8 +109,7 @@ async fn a_secret_is_replaced_under_load_and_stands_in_no_log() {
     let put = ["--log", "trace", "--json", "put", "traced", &value];
     let (_, ctl_log) = expect(0, &CTL, Some(&new), &[&ctl[..], &put].concat()).await;
     over.store(true, Ordering::Relaxed);
-    while let Some(done) = load.join_next().await {
-        let (key, counted) = done.unwrap();
+    for (key, counted) in load.join_all().await {
         let (shown, _) = expect(0, &CTL, Some(&new), &[&ctl[..], &["get", &key]].concat()).await;
         assert_eq!(shown.trim(), counted.to_string());
     }
