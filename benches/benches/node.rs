@@ -15,10 +15,7 @@ const OPERATIONS: usize = 16_384;
 
 /// A chain whose keys all hold a value and are clean at all members.
 fn filled(members: u32) -> (Loopback, Arc<Load>) {
-    let (chain, load) = (Loopback::start(members), Load::new(KEYS));
-    let (kv, filled) = (chain.nodes[0].kv(), load.clone());
-    chain.run(async move { filled.fill(&kv, members).await });
-    chain.settle();
+    let (chain, load) = Loopback::filled(members, KEYS);
     for node in &chain.nodes {
         let (kv, load) = (node.kv(), load.clone());
         chain.run(async move { load.verify(&kv).await });

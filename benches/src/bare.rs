@@ -12,12 +12,18 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-fn member(n: u8) -> MemberId {
+pub(crate) fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
+/// A configuration of chain 0.
+pub(crate) fn config(epoch: u64, members: impl Iterator<Item = ChainMember>) -> Arc<ChainConfig> {
+    let (chain, epoch, index, members) = (ChainId(0), Epoch(epoch), epoch, members.collect());
+    Arc::new(ChainConfig { chain, epoch, index, mode: Mode::Craq, min_members: 1, members })
+}
+
 /// The input of one turn of a member.
-type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
+pub(crate) type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
 /// A chain whose members hand each other their frames directly. Shows the cost of the state machine alone.
 pub struct BareChain {
@@ -35,14 +41,7 @@ pub struct BareChain {
 impl BareChain {
     /// An open chain of `members` members.
     pub fn new(members: u8) -> Self {
-        let config = Arc::new(ChainConfig {
-            chain: ChainId(0),
-            epoch: Epoch(1),
-            index: 1,
-            mode: Mode::Craq,
-            min_members: 1,
-            members: (0..members).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect(),
-        });
+        let config = config(1, (0..members).map(|n| ChainMember { id: member(n), role: Role::Serving }));
         let (members_of, turn) = (BTreeMap::new(), Turn::default());
         let mut chain = Self { members: members_of, turn, gates: Vec::new(), stores: Vec::new(), next: 0, commits: 0 };
         for n in 0..members {

@@ -22,7 +22,6 @@ use tokio::{runtime::Builder, task::JoinSet};
 use crate::{
     paper::{
         load::{Caller, Line, Work},
-        results::Cores,
         tally::{Kind, Tally},
     },
     relay::{Counts, Relay, pipe::Shape},
@@ -246,16 +245,15 @@ async fn sample(
     let latency = tally.latency(Kind::Write);
     let counts = site.relay.counts();
     let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum();
-    let cores =
-        Cores { clients: (after.0 - before.0) / seconds, nodes: (after.1 - before.1) / seconds, ..Cores::default() };
+    let cores = |before: f64, after: f64| ((after - before) / seconds * 1000.0).round() / 1000.0;
     Ok(Point {
         link,
         in_flight,
         per_second: tally.per_second(Kind::Write).round(),
         p50_ms: latency.p50_us / 1000.0,
         p99_ms: latency.p99_us / 1000.0,
-        client_cores: (cores.clients * 1000.0).round() / 1000.0,
-        node_cores: (cores.nodes * 1000.0).round() / 1000.0,
+        client_cores: cores(before.0, after.0),
+        node_cores: cores(before.1, after.1),
         lost: sum(|counts| counts.lost),
         dropped: sum(|counts| counts.dropped + counts.refused),
     })

@@ -1,10 +1,12 @@
 //! Whole nodes on loopback in this process, and clients beside them.
 
+use std::sync::Arc;
+
 use artillery_ddata::{Client, Kv, Node, NodeBuilder, config::Threads};
 use artillery_processes::token;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::throughput::Failed;
+use crate::{load::Load, throughput::Failed};
 
 /// The secret of every cluster of the benches.
 pub const SECRET: &str = "a secret for benches alone";
@@ -30,6 +32,15 @@ impl Loopback {
         }));
         let nodes = nodes.unwrap_or_else(|error| panic!("{error}"));
         Self { nodes, name, runtime }
+    }
+
+    /// A chain whose keys all hold a value and are clean at all members.
+    pub fn filled(members: u32, keys: usize) -> (Self, Arc<Load>) {
+        let (chain, load) = (Self::start(members), Load::new(keys));
+        let (kv, filled) = (chain.nodes[0].kv(), load.clone());
+        chain.run(async move { filled.fill(&kv, members).await });
+        chain.settle();
+        (chain, load)
     }
 
     /// The number of members of its chain.

@@ -3,16 +3,18 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use artillery_proto::{
-    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Timestamp,
+    ChainId, ChainMember, ClusterId, MemberId, Role, Timestamp,
     api::{Query, ReadMode, Reply, Write},
     control::log::LogIndex,
     message::{ChainFrame, MAX_CHUNK},
     replica::{Gate, ReplicaSettings},
-    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteRequest},
+    runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, WriteRequest},
     store::MemoryStore,
 };
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::bare::{Received, config, member};
 
 /// The head of the first epoch.
 pub const A: usize = 0;
@@ -56,11 +58,8 @@ fn cpu() -> Duration {
 }
 
 fn id(n: usize) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n as u8; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+    member(n as u8)
 }
-
-/// The input of one turn of a member.
-type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
 fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
     member.take(|| Timestamp::ZERO, || 1, turn, |_| None);
@@ -95,14 +94,7 @@ impl Pair {
     pub fn enter(&mut self, epoch: u64, serving: &[usize], joiner: Option<usize>) {
         let serving = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving });
         let joiner = joiner.map(|n| ChainMember { id: id(n), role: Role::Syncing });
-        let config = Arc::new(ChainConfig {
-            chain: ChainId(0),
-            epoch: Epoch(epoch),
-            index: epoch,
-            mode: Mode::Craq,
-            min_members: 1,
-            members: serving.chain(joiner).collect(),
-        });
+        let config = config(epoch, serving.chain(joiner));
         for (n, member) in self.members.iter_mut().enumerate() {
             let upto = LogIndex(epoch);
             let order = match config.role(id(n)) {

@@ -87,6 +87,12 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
+/// An axis of the lengths of chains.
+pub(super) fn lengths(most: f64) -> Axis {
+    let labels = (1..=most as u32).map(f64::from).collect();
+    Axis { name: "members of the chain", is_log: false, ends: (0.7, most + 0.3), labels }
+}
+
 /// Some round numbers from 0 to about `most`.
 pub(super) fn steps(most: f64) -> Vec<f64> {
     let decade = 10f64.powf((most.max(0.001) / 5.0).log10().floor());

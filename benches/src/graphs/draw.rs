@@ -5,7 +5,7 @@ use std::error::Error;
 use plotters::style::RGBColor;
 
 use super::{
-    canvas::{Axis, COLOURS, Line, panel, picture, steps},
+    canvas::{Axis, COLOURS, Line, lengths, panel, picture, steps},
     verdict::{paired, shared, shares},
 };
 use crate::throughput::{
@@ -119,8 +119,6 @@ pub fn by_share(results: &Results) -> Result<String, Box<dyn Error>> {
         for (area, &share) in areas.iter().zip(&shares) {
             let lines = speed_ups(results, share);
             let most = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).fold(1.0, f64::max);
-            let lengths = (1..=most as u32).map(f64::from).collect();
-            let x = Axis { name: "members of the chain", is_log: false, ends: (0.7, most + 0.3), labels: lengths };
             let y = Axis {
                 name: "CRAQ's operations/s by CR's, same length",
                 is_log: false,
@@ -129,7 +127,7 @@ pub fn by_share(results: &Results) -> Result<String, Box<dyn Error>> {
             };
             let ideal = [(1.0, 1.0), (most, most)];
             let caption = format!("each node held to {share} of a core");
-            panel(area, &caption, &x, &y, &lines, Some(("as many times as members", ideal)))?;
+            panel(area, &caption, &lengths(most), &y, &lines, Some(("as many times as members", ideal)))?;
         }
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use super::canvas::{Area, Axis, COLOURS, Drawn, GREY, Line, panel, picture, steps};
+use super::canvas::{Area, Axis, COLOURS, Drawn, GREY, Line, lengths, panel, picture, steps};
 use crate::{
     paper::{
         results::{Failover, LatencyPoint, MixedPoint, Results},
@@ -62,11 +62,6 @@ fn greatest(lines: &[Line]) -> f64 {
 
 fn from_zero(name: &'static str, most: f64) -> Axis {
     Axis { name, is_log: false, ends: (0.0, most.max(0.001) * HEADROOM), labels: steps(most) }
-}
-
-fn lengths(most: f64) -> Axis {
-    let labels = (1..=most as u32).map(f64::from).collect();
-    Axis { name: "members of the chain", is_log: false, ends: (0.7, most + 0.3), labels }
 }
 
 /// Reads by length of the chain, a panel for each size of values.

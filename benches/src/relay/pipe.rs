@@ -5,6 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use artillery_core::Timestamp;
 
 use super::{Counts, train::Train};
+use crate::throughput::book::scramble;
 
 /// The effect of one direction of a link on datagrams.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,10 +134,7 @@ impl<T: PartialEq> Pipe<T> {
     /// A random number, by SplitMix64.
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.chance;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        scramble(self.chance)
     }
 }
 

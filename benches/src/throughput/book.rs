@@ -154,7 +154,7 @@ fn mix(at: u64, number: u64) -> u64 {
 }
 
 /// The last step of SplitMix64.
-fn scramble(mut bits: u64) -> u64 {
+pub(crate) fn scramble(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

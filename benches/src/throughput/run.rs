@@ -147,18 +147,8 @@ fn point(graph: Graph, placement: Placement, of: &Contestant, callers: u32, read
 
 fn tell(row: &[Point]) {
     for point in row {
-        let Point {
-            graph,
-            system,
-            members,
-            callers,
-            reads_percent,
-            per_second,
-            p50_us,
-            client_cores,
-            server_cores,
-            ..
-        } = point;
+        let Point { graph, system, members, callers, reads_percent, .. } = point;
+        let Point { per_second, p50_us, client_cores, server_cores, .. } = point;
         eprintln!(
             "  {graph}, {callers} callers, {reads_percent} % reads, {system}-{members}: {per_second:?}/s, {p50_us:?} µs, \
              callers busy on {client_cores:?} cores, nodes on {server_cores:?}"

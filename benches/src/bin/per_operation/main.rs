@@ -119,10 +119,7 @@ struct Scene {
 
 impl Scene {
     fn new(members: u32, operations: usize) -> Self {
-        let (chain, load) = (Loopback::start(members), Load::new(KEYS));
-        let (kv, filled) = (chain.nodes[0].kv(), load.clone());
-        chain.run(async move { filled.fill(&kv, members).await });
-        chain.settle();
+        let (chain, load) = Loopback::filled(members, KEYS);
         Self { chain, load, operations, rows: Vec::new() }
     }
 

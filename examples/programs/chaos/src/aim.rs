@@ -80,9 +80,9 @@ pub(super) async fn stall(cluster: &Cluster, desk: &Desk, seed: u64) -> Failure 
         if is_paused() {
             continue;
         }
-        let stopped = cluster.signal(node, Signal::STOP);
+        let stopped = cluster.nodes.signal(node, Signal::STOP);
         sleep(Duration::from_millis(ms)).await;
-        let gone_on = if is_paused() { Ok(()) } else { cluster.signal(node, Signal::CONT) };
+        let gone_on = if is_paused() { Ok(()) } else { cluster.nodes.signal(node, Signal::CONT) };
         if let Err(failure) = stopped.and(gone_on) {
             return failure;
         }

@@ -55,7 +55,7 @@ pub(super) struct Programs {
 /// Nodes and the network between them.
 pub(super) struct Cluster {
     // Before the network, which goes last.
-    nodes: Nodes,
+    pub(super) nodes: Nodes,
     net: Mutex<Net>,
     programs: Programs,
     logs: PathBuf,
@@ -89,20 +89,6 @@ impl Cluster {
         let log = self.log(node);
         let (namespace, args) = (self.net().namespace(node), self.args(node));
         self.nodes.run(node, || Process::start(&namespace, &self.programs.node, &args, &self.secret, &log))
-    }
-
-    /// Asks a node to stop, and waits until it has.
-    pub(super) async fn stop(&self, node: usize) -> Result<(), Failure> {
-        self.nodes.stop(node).await
-    }
-
-    /// Signals a node, if it runs.
-    pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
-        self.nodes.signal(node, signal)
-    }
-
-    pub(super) fn runs(&self, node: usize) -> bool {
-        self.nodes.runs(node)
     }
 
     fn args(&self, node: usize) -> Vec<String> {
@@ -149,29 +135,28 @@ impl Cluster {
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 
+    /// `ctl`, which begins its search at these nodes.
+    fn ctl_at(&self, nodes: impl IntoIterator<Item = usize>) -> Command {
+        let mut command = Command::new(&self.programs.ctl);
+        command.args(["--cluster", &self.name, "--no-mdns"]).env("ARTILLERY_SECRET", &self.secret);
+        for node in nodes {
+            command.args(["--seed", &SocketAddr::from((address(node), QUIC)).to_string()]);
+        }
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
     /// The JSON that `ctl` prints when it begins its search at that node; `None`: it failed.
     pub(super) async fn ctl(&self, node: usize, args: &[&str]) -> Option<Value> {
-        let seed = SocketAddr::from((address(node), QUIC)).to_string();
-        let output = Command::new(&self.programs.ctl)
-            .args(["--cluster", &self.name, "--seed", &seed, "--no-mdns"])
-            .args(args)
-            .env("ARTILLERY_SECRET", &self.secret)
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await;
-        serde_json::from_slice(&output.ok()?.stdout).ok()
+        let output = self.ctl_at([node]).args(args).output().await.ok()?;
+        serde_json::from_slice(&output.stdout).ok()
     }
 
     /// Has `ctl` give an order; `ctl` begins its search at that node. Returns the outcome, and what `ctl` printed if
     /// the order was not done.
     pub(super) async fn order(&self, first: usize, args: &[&str]) -> (OrderOutcome, Option<String>) {
-        let mut command = Command::new(&self.programs.ctl);
-        command.args(["--cluster", &self.name, "--no-mdns", "--json", "--timeout", &CTL_MS.to_string()]);
-        for node in (0..self.size()).map(|place| (first + place) % self.size()) {
-            command.args(["--seed", &SocketAddr::from((address(node), QUIC)).to_string()]);
-        }
-        command.args(args).env("ARTILLERY_SECRET", &self.secret).stdin(Stdio::null()).kill_on_drop(true);
+        let mut command = self.ctl_at((0..self.size()).map(|place| (first + place) % self.size()));
+        command.args(["--json", "--timeout", &CTL_MS.to_string()]).args(args);
         let output = match timeout(CTL_HANGS, command.output()).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => return (OrderOutcome::Failed, Some(error.to_string())),

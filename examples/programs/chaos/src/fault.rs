@@ -44,17 +44,8 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kill => "kill",
-            Self::Restart => "restart",
-            Self::Pause => "pause",
-            Self::Cut => "cut",
-            Self::OneWay => "one-way",
-            Self::Isolate => "isolate",
-            Self::Deaf => "deaf",
-            Self::Mute => "mute",
-            Self::Slow => "slow",
-        })
+        // As `--kinds` takes it. No kind is hidden there.
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
 }
 

@@ -81,7 +81,7 @@ impl Operator<'_> {
             let members = rearranged(&view.members, draw.pick);
             members.map(Order::Reorder).or_else(|| self.skip("reorder of fewer than two members"))
         };
-        let running: Vec<_> = (0..self.cluster.size()).filter(|node| self.cluster.runs(*node)).collect();
+        let running: Vec<_> = (0..self.cluster.size()).filter(|node| self.cluster.nodes.runs(*node)).collect();
         let node = draw.pick.checked_rem(running.len() as u64).map(|place| running[place as usize]);
         let (Some(node), true) = (node, draw.work != Work::Reorder) else { return reorder() };
         // Operators restart the next node when the one before is ready.
@@ -136,7 +136,7 @@ impl Operator<'_> {
     }
 
     async fn restart(&self, node: usize, down: Duration) -> Result<(), Failure> {
-        self.cluster.stop(node).await?;
+        self.cluster.nodes.stop(node).await?;
         sleep(down).await;
         self.cluster.start(node)
     }

@@ -99,7 +99,7 @@ impl Rounds<'_> {
     /// Why a fault is not allowed.
     fn forbids(&self, fault: &Fault, view: &View) -> Option<String> {
         let needs_process = matches!(fault.kind, Kind::Kill | Kind::Restart | Kind::Pause);
-        if needs_process && !self.cluster.runs(fault.victim) {
+        if needs_process && !self.cluster.nodes.runs(fault.victim) {
             return Some(format!("{} of a node that an order has stopped", fault.kind));
         }
         let why = view.forbids(fault.kind.taking()?, fault.victim, &self.desk.away())?;

@@ -109,7 +109,7 @@ impl ClusterReport {
 }
 
 /// The sequence of the newest version of a member.
-fn sequence(view: &ChainStatus) -> Option<u64> {
+pub(super) fn sequence(view: &ChainStatus) -> Option<u64> {
     view.last.split_once('.')?.1.parse().ok()
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::status::ReadsStatus;
 
-use super::gather::{ChainSeat, ClusterReport};
+use super::gather::{ChainSeat, ClusterReport, sequence};
 
 /// All that is shown.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ impl Snapshot {
 
 fn member(seat: &ChainSeat<'_>) -> Member {
     let state = seat.view.map_err(str::to_owned).map(|view| MemberReport {
-        last: view.last.split_once('.').and_then(|(_, sequence)| sequence.parse().ok()).unwrap_or_default(),
+        last: sequence(view).unwrap_or_default(),
         watermark: view.watermark,
         lag: seat.lag,
         dirty: view.dirty_updates,
@@ -115,11 +115,11 @@ pub(super) fn reads_per_second(before: Option<&Snapshot>, now: &Snapshot, node: 
     }
 }
 
-/// Kinds of reads, by the words that the picture shows.
+/// Kinds of reads, by the words that picture and table show.
 pub(super) const KINDS: [&str; 6] =
     ["local clean", "dirty", "version query", "shared query", "forwarded", "through chain"];
 
-fn kinds(reads: &ReadsStatus) -> [u64; KINDS.len()] {
+pub(super) fn kinds(reads: &ReadsStatus) -> [u64; KINDS.len()] {
     [reads.local_clean, reads.dirty, reads.version_query, reads.shared_query, reads.forwarded, reads.through_chain]
 }
 

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use comfy_table::{Table, presets::NOTHING};
 
-use super::gather::{ChainSeat, ClusterReport};
+use super::{
+    gather::{ChainSeat, ClusterReport},
+    snapshot::{KINDS, kinds},
+};
 
 pub(super) fn text(whole: &ClusterReport) -> String {
     let mut text = format!("cluster {}\n", whole.routing.cluster);
@@ -53,18 +56,15 @@ fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
 }
 
 fn reads(whole: &ClusterReport) -> Table {
-    let mut table =
-        table(&["node", "local clean", "dirty", "version query", "shared query", "forwarded", "through chain", ""]);
+    let mut table = table(&[&["node"], &KINDS[..], &[""]].concat());
     for told in whole.nodes.values() {
         let mut row = vec![told.name.clone()];
         match &told.status {
             Ok(status) => {
-                let reads = status.reads;
-                let counts = [reads.local_clean, reads.dirty, reads.version_query, reads.shared_query];
-                row.extend(counts.iter().chain(&[reads.forwarded, reads.through_chain]).map(u64::to_string));
+                row.extend(kinds(&status.reads).iter().map(u64::to_string));
             }
             Err(why) => {
-                row.extend(["?"; 6].map(str::to_owned));
+                row.extend(KINDS.map(|_| "?".to_owned()));
                 row.push(why.clone());
             }
         }

@@ -1,6 +1,6 @@
 //! Answers about a node and about its commands.
 
-use artillery_ddata::{ChainConfig, Node, Place, status::NodeStatus};
+use artillery_ddata::{ChainConfig, Node, status::NodeStatus};
 
 use super::{
     MAX_CLIENTS,
@@ -108,8 +108,11 @@ pub(super) fn others(node: &Node) -> i64 {
 
 /// `DBSIZE`: the keys of this node.
 pub(super) fn size(status: &NodeStatus) -> Reply {
-    let keys: u64 = status.chains.iter().map(|chain| chain.keys).sum();
-    Reply::Number(i64::try_from(keys).unwrap_or(i64::MAX))
+    Reply::Number(i64::try_from(keys(status)).unwrap_or(i64::MAX))
+}
+
+fn keys(status: &NodeStatus) -> u64 {
+    status.chains.iter().map(|chain| chain.keys).sum()
 }
 
 /// `INFO`: these sections, or all.
@@ -146,14 +149,7 @@ fn server(status: &NodeStatus) -> String {
 }
 
 fn replication(status: &NodeStatus) -> String {
-    let place = match status.role {
-        Place::Head => "head",
-        Place::Middle => "middle",
-        Place::Tail => "tail",
-        Place::Syncing => "syncing",
-        _ => "spare",
-    };
-    let mut text = format!("role:master\r\nartillery_role:{place}\r\n");
+    let mut text = format!("role:master\r\nartillery_role:{}\r\n", status.role);
     for chain in &status.chains {
         let replicas = chain.members.len().saturating_sub(1);
         text += &format!("connected_slaves:{replicas}\r\nmaster_repl_offset:{}\r\n", chain.watermark);
@@ -173,6 +169,6 @@ fn stats(status: &NodeStatus) -> String {
 }
 
 fn keyspace(status: &NodeStatus) -> String {
-    let keys: u64 = status.chains.iter().map(|chain| chain.keys).sum();
+    let keys = keys(status);
     if keys == 0 { String::new() } else { format!("db0:keys={keys},expires=0,avg_ttl=0\r\n") }
 }

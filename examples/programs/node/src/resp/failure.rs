@@ -35,13 +35,11 @@ pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
     }
 }
 
-/// Whether a read failed because of its own keys: another read may still succeed.
-pub(super) fn is_about_keys(error: &Error) -> bool {
+/// Whether a request failed because of its own keys or values: another one, or a part of it, may still succeed.
+pub(super) fn is_about_content(error: &Error) -> bool {
     use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
-    matches!(
-        error,
-        Error::Refused { reason: KeyTooLong { .. } | ValueTooLarge { .. } | ManyChains | BatchSize { .. }, .. }
-    )
+    let Error::Refused { reason, .. } = error else { return false };
+    matches!(reason, BatchSize { .. } | KeyTooLong { .. } | ManyChains | ValueTooLarge { .. })
 }
 
 fn not_applied(reason: &NotApplied) -> Reply {

@@ -2,6 +2,13 @@
 
 use super::{frame::Words, reply::Reply};
 
+/// The flags of a command, by Redis's names.
+type Flags = &'static [&'static str];
+
+/// Where the keys of a command are: the first, the last (from behind, if negative), the step from one to the next; 0: it
+/// has none.
+type Keys = (i64, i64, i64);
+
 /// A command.
 #[derive(Debug)]
 pub(super) struct Spec {
@@ -9,10 +16,8 @@ pub(super) struct Spec {
     pub(super) name: &'static str,
     /// Words including its name; negative: at least so many.
     pub(super) arity: i64,
-    /// Its flags, by Redis's names.
-    pub(super) flags: &'static [&'static str],
-    /// Where its keys are: the first, the last (from behind, if negative), the step from one to the next; 0: it has none.
-    pub(super) keys: (i64, i64, i64),
+    pub(super) flags: Flags,
+    pub(super) keys: Keys,
     pub(super) kind: Kind,
 }
 
@@ -65,21 +70,15 @@ pub(super) enum Kind {
     Watch,
 }
 
-const READ: &[&str] = &["readonly", "fast"];
-const WRITE: &[&str] = &["write", "denyoom"];
-const OTHER: &[&str] = &["loading", "stale"];
-const ONE: (i64, i64, i64) = (1, 1, 1);
-const ALL: (i64, i64, i64) = (1, -1, 1);
-const PAIRS: (i64, i64, i64) = (1, -1, 2);
-const NONE: (i64, i64, i64) = (0, 0, 0);
+const READ: Flags = &["readonly", "fast"];
+const WRITE: Flags = &["write", "denyoom"];
+const OTHER: Flags = &["loading", "stale"];
+const ONE: Keys = (1, 1, 1);
+const ALL: Keys = (1, -1, 1);
+const PAIRS: Keys = (1, -1, 2);
+const NONE: Keys = (0, 0, 0);
 
-const fn spec(
-    name: &'static str,
-    arity: i64,
-    flags: &'static [&'static str],
-    keys: (i64, i64, i64),
-    kind: Kind,
-) -> Spec {
+const fn spec(name: &'static str, arity: i64, flags: Flags, keys: Keys, kind: Kind) -> Spec {
     Spec { name, arity, flags, keys, kind }
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Kv, Refusal};
+use artillery_ddata::{Error, Kv};
 use tokio::{
     sync::{
         mpsc::{self, Receiver, Sender},
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    failure::told,
+    failure::{is_about_content, told},
     reply::Reply,
     script,
     write::{MOST_BYTES, MOST_STEPS, Write, sizes},
@@ -119,7 +119,7 @@ async fn make(kv: Kv, update: Vec<QueuedWrites>) {
     match script::make_plain(&kv, writes).await {
         // The head may have other limits than this node, and the refusal doesn't say which write it concerns: so each
         // is made by itself.
-        Err(Error::Refused { reason, .. }) if update.len() > 1 && is_about_content(&reason) => {
+        Err(error) if update.len() > 1 && is_about_content(&error) => {
             for waiting in update {
                 let done = script::make_plain(&kv, &waiting.writes).await;
                 waiting.answer(done);
@@ -127,12 +127,6 @@ async fn make(kv: Kv, update: Vec<QueuedWrites>) {
         }
         done => update.into_iter().for_each(|waiting| waiting.answer(done.clone())),
     }
-}
-
-/// Whether a part of the same writes might not be refused.
-fn is_about_content(refusal: &Refusal) -> bool {
-    use Refusal::{BatchSize, KeyTooLong, ManyChains, ValueTooLarge};
-    matches!(refusal, BatchSize { .. } | KeyTooLong { .. } | ManyChains | ValueTooLarge { .. })
 }
 
 #[cfg(test)]

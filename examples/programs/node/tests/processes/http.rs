@@ -9,13 +9,19 @@ use tokio::{
 
 /// Status code and body.
 pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
+    let (head, body) = answer(addr, path, header).await;
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+}
+
+/// Head and body.
+pub(crate) async fn answer(addr: &str, path: &str, header: &str) -> (String, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    (head.to_owned(), body.to_owned())
 }
 
 #[tokio::test]

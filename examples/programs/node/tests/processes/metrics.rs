@@ -4,7 +4,13 @@ use std::{collections::BTreeSet, io::Write, process::Stdio};
 
 use artillery_processes::{CTL, Cluster, Members, Node, eventually, run, token};
 
-use crate::{exposition::Page, http::get};
+use crate::{
+    exposition::Page,
+    http::{answer, get},
+};
+
+/// Metrics: name, kind and labels of each.
+type Metrics = BTreeSet<(String, String, BTreeSet<String>)>;
 
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 
@@ -14,25 +20,25 @@ async fn scrape(http: &str) -> Page {
     Page::parse(&body).unwrap_or_else(|line| panic!("no line of the format: {line}"))
 }
 
-/// The metrics that `docs/metrics.md` describes, one in a row: name, kind and labels.
-fn described() -> BTreeSet<(String, String, Vec<String>)> {
+/// The metrics that `docs/metrics.md` describes, one in a row.
+fn described() -> Metrics {
     let page = include_str!("../../../../../docs/metrics.md");
-    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
     let rows = page.lines().filter(|line| line.starts_with("| `artillery_"));
     let row = |line: &str| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let name = words(cells[1]).swap_remove(0);
+        let name = words(cells[1]).pop_first().unwrap();
         assert!(cells[4].len() > 5, "{name}: it says nothing");
         (name, cells[2].to_owned(), words(cells[3]))
     };
     rows.map(row).collect()
 }
 
-/// The metrics that a node exports, in the same form. Of a family without a sample the labels aren't known.
-fn exported(page: &Page) -> BTreeSet<(String, String, Vec<String>)> {
+/// The metrics that a node exports. Of a family without a sample the labels aren't known.
+fn exported(page: &Page) -> Metrics {
     let labels = |samples: &[crate::exposition::Sample]| {
         let all = samples.iter().flat_map(|sample| sample.labels.keys().cloned());
-        all.filter(|label| label != "le").collect::<BTreeSet<_>>().into_iter().collect()
+        all.filter(|label| label != "le").collect()
     };
     page.families.iter().map(|(name, family)| (name.clone(), family.kind.clone(), labels(&family.samples))).collect()
 }
@@ -56,32 +62,17 @@ async fn exported_metrics_are_documented_and_well_formed() {
         let http = line["http"].as_str().unwrap();
         let page = scrape(http).await;
         assert_eq!(page.lint(), [""; 0]);
-        let sorted = |all: BTreeSet<(String, String, Vec<String>)>| -> BTreeSet<_> {
-            all.into_iter()
-                .map(|(name, kind, labels)| (name, kind, labels.into_iter().collect::<BTreeSet<_>>()))
-                .collect()
-        };
-        let (described, exported) = (sorted(described()), sorted(exported(&page)));
-        let only = |one: &BTreeSet<_>, other: &BTreeSet<_>| one.difference(other).cloned().collect::<Vec<_>>();
+        let (described, exported) = (described(), exported(&page));
+        let only = |one: &Metrics, other: &Metrics| one.difference(other).cloned().collect::<Vec<_>>();
         let (unexported, undescribed) = (only(&described, &exported), only(&exported, &described));
         assert!(
             unexported.is_empty() && undescribed.is_empty(),
             "only in docs/metrics.md: {unexported:#?}\nonly exported: {undescribed:#?}"
         );
         promtool(&get(http, "/metrics", "").await.1);
-        let (_, head) = headers(http).await;
-        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        let (head, _) = answer(http, "/metrics", "").await;
+        assert!(head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{head}");
     }
-}
-
-async fn headers(http: &str) -> (u16, String) {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(http).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase())
 }
 
 /// All nodes of a cluster.

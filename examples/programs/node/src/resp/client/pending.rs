@@ -8,7 +8,7 @@ use super::{Client, Reply};
 use crate::resp::{
     PortShared,
     connection::FREE,
-    failure::is_about_keys,
+    failure::is_about_content,
     frame::SHORT,
     plain::Plain,
     read::Read,
@@ -111,7 +111,7 @@ async fn together(shared: &PortShared, slots: &[Slot]) -> Result<Vec<Reply>, Err
     let keys = reads.iter().flat_map(|read| read.keys.clone());
     match shared.kv.get_many(keys).await {
         Ok(cut) => Ok(reads.iter().zip(cut.found).map(|(read, found)| read.answer(&[found], false)).collect()),
-        Err(error) if is_about_keys(&error) => Ok(Vec::new()),
+        Err(error) if is_about_content(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -266,7 +266,7 @@ impl Client {
             };
             if let Some(error) = failed {
                 self.output.say(&read.told(&shared.kv, &error), self.protocol);
-                unserved = Some(error).filter(|error| !is_about_keys(error));
+                unserved = Some(error).filter(|error| !is_about_content(error));
             }
         }
         if let Some(room) = room {
