@@ -7,7 +7,8 @@ use std::sync::{
 
 use artillery_ddata::Kv;
 use bytes::Bytes;
-use tokio::task::JoinSet;
+
+use crate::throughput::crew::spread;
 
 /// Bytes of a value, unless a bench says otherwise.
 pub const VALUE: usize = 1000;
@@ -117,17 +118,14 @@ impl Load {
     ) where
         F: Future<Output = ()> + Send,
     {
-        let mut tasks = JoinSet::new();
-        for caller in 0..callers {
-            let (load, kv, one) = (self.clone(), kv.clone(), one.clone());
-            tasks.spawn(async move {
-                for n in (caller..operations).step_by(callers) {
-                    one(load.clone(), kv.clone(), n).await;
-                }
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended.unwrap_or_else(|error| panic!("{error}"));
-        }
+        let (load, kv) = (self.clone(), kv.clone());
+        let one = move |n| {
+            let done = one(load.clone(), kv.clone(), n);
+            async move {
+                done.await;
+                Ok(())
+            }
+        };
+        spread(0..callers, callers, operations, one).await.unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -129,18 +129,10 @@ impl Results {
     pub fn table(&self) -> String {
         let head = "| round trip, ms | lost, % | by | in flight | writes/s | p50 ms | p99 ms | cores: client and relay, node |\n";
         let rows = self.points.iter().map(|point| {
-            format!(
-                "| {} | {} | {} | {} | {:.0} | {:.1} | {:.1} | {:.2}, {:.2} |\n",
-                2 * point.link.delay_ms,
-                f64::from(point.link.loss_ppm) / 10_000.0,
-                point.link.congestion,
-                point.in_flight,
-                point.per_second,
-                point.p50_ms,
-                point.p99_ms,
-                point.client_cores,
-                point.node_cores
-            )
+            let Point { link, in_flight, per_second, p50_ms, p99_ms, client_cores, node_cores, .. } = point;
+            let (round_trip, lost, by) = (2 * link.delay_ms, f64::from(link.loss_ppm) / 10_000.0, link.congestion);
+            let figures = format!("{per_second:.0} | {p50_ms:.1} | {p99_ms:.1} | {client_cores:.2}, {node_cores:.2}");
+            format!("| {round_trip} | {lost} | {by} | {in_flight} | {figures} |\n")
         });
         format!("{head}|--:|--:|---|--:|--:|--:|--:|--:|\n{}", rows.collect::<String>())
     }

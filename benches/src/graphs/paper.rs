@@ -5,7 +5,7 @@ use std::error::Error;
 use super::canvas::{Area, Axis, COLOURS, Drawn, GREY, Line, lengths, panel, picture, steps};
 use crate::{
     paper::{
-        results::{Failover, LatencyPoint, MixedPoint, Results},
+        results::{Failover, LatencyPoint, MixedPoint, Results, Settings},
         tally::Latency,
         verdict::{reads, value_sizes},
     },
@@ -43,14 +43,13 @@ type Picture = Result<Option<String>, Box<dyn Error>>;
 
 fn footer(results: &Results) -> [String; 3] {
     let (machine, settings) = (&results.machine, &results.settings);
+    let Settings { rounds, sample_ms, clients_per_member, .. } = settings;
+    let sketch = if settings.quick { " A quick run: take it as a sketch." } else { "" };
     [
         machine.to_string(),
         format!(
-            "Medians of {} samples of {} ms; bars from the least to the greatest. {} clients for each member, each with a link of its own.{}",
-            settings.rounds,
-            settings.sample_ms,
-            settings.clients_per_member,
-            if settings.quick { " A quick run: take it as a sketch." } else { "" }
+            "Medians of {rounds} samples of {sample_ms} ms; bars from the least to the greatest. {clients_per_member} \
+             clients for each member, each with a link of its own.{sketch}"
         ),
         format!("Network: {}; {} KiB may wait at each end.", settings.network, settings.queue_bytes >> 10),
     ]

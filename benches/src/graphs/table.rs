@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::verdict::{ratio, shared, shares};
 use crate::throughput::{
-    results::{Graph, Placement, Point, Results, System},
+    results::{Graph, Machine, Placement, Point, Results, Settings, System},
     stats::median,
 };
 
@@ -26,25 +26,13 @@ pub fn all(results: &Results) -> String {
 
 /// Where, when and how.
 pub fn about(results: &Results) -> String {
-    let (machine, settings) = (&results.machine, &results.settings);
+    let Machine { date, commit, kernel, processor, cores, compiler, load_before } = &results.machine;
+    let Settings { value_bytes, keys, rounds, warm_up_ms, sample_ms, .. } = &results.settings;
+    let Settings { blocking, concurrent, transport, .. } = &results.settings;
     format!(
-        "{} UTC, commit {}, {} × {}, {}, {}, load {} before the run. {} keys, values of {} bytes, {} samples of {} ms \
-         after {} ms each. Threads: {}. Concurrent: {}. {}.\n",
-        machine.date,
-        machine.commit,
-        machine.cores,
-        machine.processor,
-        machine.kernel,
-        machine.compiler,
-        machine.load_before,
-        settings.keys,
-        settings.value_bytes,
-        settings.rounds,
-        settings.sample_ms,
-        settings.warm_up_ms,
-        settings.blocking,
-        settings.concurrent,
-        settings.transport
+        "{date} UTC, commit {commit}, {cores} × {processor}, {kernel}, {compiler}, load {load_before} before the run. \
+         {keys} keys, values of {value_bytes} bytes, {rounds} samples of {sample_ms} ms after {warm_up_ms} ms each. \
+         Threads: {blocking}. Concurrent: {concurrent}. {transport}.\n"
     )
 }
 
@@ -82,16 +70,10 @@ fn by_share(results: &Results, share: f64) -> String {
         let third = shared(results, share, System::Cr, 3, reads);
         let by_third = third.map_or("–".to_owned(), |third| format!("{:.2}", ratio(craq, third)));
         let busy = |of: fn(&Point) -> &Vec<f64>| format!("{:.2}, {:.2}", median(of(cr)), median(of(craq)));
-        let _ = writeln!(
-            text,
-            "| {reads} % | {} | {} | {} | {:.2} | {by_third} | {} | {} |",
-            craq.members,
-            figure(cr),
-            figure(craq),
-            ratio(craq, cr),
-            busy(|point| &point.server_cores),
-            busy(|point| &point.client_cores)
-        );
+        let (nodes, callers) = (busy(|point| &point.server_cores), busy(|point| &point.client_cores));
+        let (members, by, cr, craq) = (craq.members, ratio(craq, cr), figure(cr), figure(craq));
+        let row = format!("{reads} % | {members} | {cr} | {craq} | {by:.2} | {by_third} | {nodes} | {callers}");
+        let _ = writeln!(text, "| {row} |");
     }
     text
 }

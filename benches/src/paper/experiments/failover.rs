@@ -102,14 +102,10 @@ fn tell(found: &Failover) {
         let failures: u32 = chunk.iter().map(|bucket| bucket.failures).sum();
         format!("{reads}/{writes}/{failures}")
     });
-    let sums: Vec<_> = sums.collect();
+    let sums = sums.collect::<Vec<_>>().join(" ");
+    let Failover { mbit, killed, killed_ms, started_ms, ready_ms, .. } = found;
     eprintln!(
-        "  {} Mbit/s, {} killed at {} ms, started at {} ms, ready at {} ms; reads/writes/failures by second: {}",
-        found.mbit,
-        found.killed,
-        found.killed_ms,
-        found.started_ms,
-        found.ready_ms,
-        sums.join(" ")
+        "  {mbit} Mbit/s, {killed} killed at {killed_ms} ms, started at {started_ms} ms, ready at {ready_ms} ms; \
+         reads/writes/failures by second: {sums}"
     );
 }

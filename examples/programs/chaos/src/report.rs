@@ -56,16 +56,11 @@ impl FaultRound {
         };
         let (write, read) = (span(&|node| node.write_ms), span(&|node| node.read_ms));
         let waited = if self.waited_ms > 0 { format!("{} ms for an order, ", self.waited_ms) } else { String::new() };
-        let alone = match &self.isolation {
-            Some(seen) => format!(
-                "; alone: {} NOLEASE, {} served, {} eventual{}",
-                seen.nolease,
-                seen.served,
-                seen.eventual,
-                seen.other.iter().map(|other| format!(", {other}")).collect::<String>()
-            ),
-            None => String::new(),
-        };
+        let alone = self.isolation.as_ref().map_or(String::new(), |seen| {
+            let Isolation { nolease, served, eventual, other } = seen;
+            let other: String = other.iter().map(|other| format!(", {other}")).collect();
+            format!("; alone: {nolease} NOLEASE, {served} served, {eventual} eventual{other}")
+        });
         format!(
             "{:7.1} s  {} ({}); then {waited}writes at all after {write}, reads {read}, whole after {} ms{alone}",
             self.at, self.fault, self.role, self.whole_ms
@@ -173,14 +168,10 @@ impl Summary {
             story.say(&format!("ENDED EARLY: {error}"));
         }
         let ms = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
-        story.say(&format!(
-            "{} violations, {} undecided; after a heal every node wrote within {}, read within {} ({} ms allowed)",
-            self.violations.len(),
-            self.undecided,
-            ms(self.slowest_write_ms),
-            ms(self.slowest_read_ms),
-            self.bound_ms
-        ));
+        let (violations, undecided, bound) = (self.violations.len(), self.undecided, self.bound_ms);
+        let (write, read) = (ms(self.slowest_write_ms), ms(self.slowest_read_ms));
+        let healed = format!("after a heal every node wrote within {write}, read within {read} ({bound} ms allowed)");
+        story.say(&format!("{violations} violations, {undecided} undecided; {healed}"));
     }
 }
 

@@ -124,15 +124,9 @@ impl Tally {
     pub(super) fn lacks(&self) -> Option<String> {
         let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
         let fine = self.given >= self.needed && self.beside * 2 >= self.given && done * 2 >= self.needed;
-        (self.needed > 0 && !fine).then(|| {
-            format!(
-                "{} orders, {} beside a fault, {done} done; at least {}, half of them beside a fault and {} done were to be",
-                self.given,
-                self.beside,
-                self.needed,
-                self.needed.div_ceil(2)
-            )
-        })
+        let (Self { needed, given, beside, .. }, half) = (self, self.needed.div_ceil(2));
+        let wanted = format!("at least {needed}, half of them beside a fault and {half} done were to be");
+        (*needed > 0 && !fine).then(|| format!("{given} orders, {beside} beside a fault, {done} done; {wanted}"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use artillery_processes::namespaces;
 use artillery_programs::{chance, exit::Failure, story::Story};
 use redis::Client;
 use tokio::{
@@ -74,9 +75,7 @@ impl Door for Split {
 
 /// Whether there is a redis-server.
 pub(super) fn missing() -> bool {
-    let mut command = std::process::Command::new("redis-server");
-    let quiet = command.arg("--version").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    quiet.status().is_err()
+    namespaces::run("redis-server", &["--version"]).is_err()
 }
 
 /// Tries all ways; true if the judge was right about each.

@@ -85,9 +85,7 @@ impl IdentityArgs {
             None => Admission::Development(DEVELOPMENT_SECRET.into()),
         })
     }
-}
 
-impl IdentityArgs {
     /// The other secret, whose holders are admitted too, if there is one now.
     pub fn also_trusted(&self) -> Result<Option<Vec<u8>>, Failure> {
         let file = self.also_trust.as_deref();

@@ -142,13 +142,8 @@ fn boxes(chain: &Chain, width: u16, moves: bool, area: Rect, buffer: &mut Buffer
             chain.members.iter().filter_map(|member| member.state.as_ref().ok()).map(|state| state.watermark);
         let text = format!(" watermark {} ", watermark.max().unwrap_or_default());
         let text = format!("◀{text:─^0$}", whole.saturating_sub(1) as usize);
-        buffer.set_stringn(
-            line.x + 2,
-            line.y,
-            text,
-            line.width.saturating_sub(2) as usize,
-            Style::new().fg(Color::Cyan),
-        );
+        let width = line.width.saturating_sub(2) as usize;
+        buffer.set_stringn(line.x + 2, line.y, text, width, Style::new().fg(Color::Cyan));
     }
 }
 

@@ -16,14 +16,8 @@ const LEAVE: &str = "\x1b[?1049l";
 fn on_a_terminal(cluster: &Cluster) -> Option<tokio::process::Child> {
     let ctl = format!("{} --cluster {} --no-mdns --seed {} status --watch", *CTL, cluster.name, cluster.addrs[0]);
     let mut script = Command::new("script");
-    script.args([
-        "--quiet",
-        "--return",
-        "--flush",
-        "--command",
-        &format!("stty rows 40 cols 120; exec {ctl}"),
-        "/dev/null",
-    ]);
+    let command = format!("stty rows 40 cols 120; exec {ctl}");
+    script.args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"]);
     script.env("ARTILLERY_SECRET", &cluster.secret).env("TERM", "xterm");
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().ok()
 }
