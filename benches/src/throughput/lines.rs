@@ -148,8 +148,8 @@ impl Blocking for SharedClient {
     }
 }
 
-/// A thread that has a client, or one of those that share a client and carry it in turn: the thread that waits first drives
-/// sockets and tasks for all.
+/// A thread that has a client, or one of those that share a client and carry it in turn: the thread that waits first
+/// drives sockets and tasks for all.
 pub struct CarriedClient {
     /// Its handle.
     pub line: KvLine,

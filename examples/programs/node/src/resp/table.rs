@@ -5,8 +5,8 @@ use super::{frame::Words, reply::Reply};
 /// The flags of a command, by Redis's names.
 type Flags = &'static [&'static str];
 
-/// Where the keys of a command are: the first, the last (from behind, if negative), the step from one to the next; 0: it
-/// has none.
+/// Where the keys of a command are: the first, the last (from behind, if negative), the step from one to the next;
+/// 0: it has none.
 type Keys = (i64, i64, i64);
 
 /// A command.
