@@ -59,12 +59,9 @@ fn the_watermark_does_not_acknowledge_for_a_joiner() {
     rig.settle();
     rig.promotions.clear();
     rig.input(2, ReplicaInput::Disconnected(member(3)));
-    rig.input(2, ReplicaInput::Enter(joining(3, &[1, 2], 3)));
-    rig.input(1, ReplicaInput::Enter(joining(3, &[1, 2], 3)));
+    rig.enter(&[2, 1], &joining(3, &[1, 2], 3));
     rig.settle();
-    let put = rig.put(1, "k", "v");
-    rig.settle();
-    rig.committed(put);
+    rig.commit(1, "k", "v");
     assert_eq!(acknowledged(&rig, 2, 3), 0, "it has none of it");
     assert_eq!(rig.promotions, []);
 }

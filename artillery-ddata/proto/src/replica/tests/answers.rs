@@ -92,8 +92,7 @@ proptest! {
         limit in prop_oneof![1..4_u32, Just(u32::MAX)],
     ) {
         let settings = ReplicaSettings { max_value: LARGEST, answer: ANSWER, ..ReplicaSettings::default() };
-        let mut rig = Rig::new(&[1], &settings);
-        rig.enter_all(&config(1, &[1]));
+        let mut rig = Rig::open(&[1], &settings);
         let (mut store, mut history, mut last) = (BTreeMap::new(), Vec::new(), Sequence::ZERO);
         let prefix = Bytes::from(prefix);
         for steps in writes {

@@ -17,15 +17,8 @@ fn a_write_is_answered_when_the_tail_has_it() {
     assert!(!rig.replies.contains_key(&put), "the head hasn't heard yet");
     rig.run(3, 1);
     assert_eq!(rig.committed(put), Version::new(1, 1));
-    assert_eq!(
-        rig.replies[&put],
-        Reply::Committed(WriteReply {
-            version: Version::new(1, 1),
-            copies: 3,
-            replayed: false,
-            result: Computed::Nothing
-        })
-    );
+    let (version, result) = (Version::new(1, 1), Computed::Nothing);
+    assert_eq!(rig.replies[&put], Reply::Committed(WriteReply { version, copies: 3, replayed: false, result }));
 }
 
 #[test]
@@ -97,9 +90,7 @@ fn long_keys_are_refused_by_name_and_limit() {
 
 #[test]
 fn a_full_window_refuses_and_reopens() {
-    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
     let large = rig.write(1, Write::Put { key: "k".into(), value: vec![0; 5000].into() });
     assert!(!rig.replies.contains_key(&large), "the first is let in at any size");
     assert!(!rig.replicas[&1].has_room());
@@ -140,9 +131,7 @@ fn deleted_keys_take_no_bytes() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.write(1, Write::Delete { key: "k".into() });
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     for n in [1, 2, 3] {
         assert_eq!(rig.local(n, "k"), Ok(None));
         assert_eq!(rig.stores[&n].bytes(), 0, "node {n}");
@@ -153,11 +142,8 @@ fn deleted_keys_take_no_bytes() {
 fn chain_time_never_goes_back() {
     let mut rig = Rig::chain(&[1]);
     for wall_clock in [5, 3, 9] {
-        let write = Write::Delete { key: "k".into() };
-        rig.input(
-            1,
-            ReplicaInput::Write { token: Token(100 + wall_clock), request: None, write, deadline: FAR, wall_clock },
-        );
+        let (token, write) = (Token(100 + wall_clock), Write::Delete { key: "k".into() });
+        rig.input(1, ReplicaInput::Write { token, request: None, write, deadline: FAR, wall_clock });
     }
     let stamps: Vec<_> = rig.replicas[&1].history().map(|update| update.chain_time).collect();
     assert_eq!(stamps, [5, 5, 9]);
@@ -167,8 +153,7 @@ fn chain_time_never_goes_back() {
 fn a_broken_link_resumes_where_the_successor_stands() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let lost = rig.put(1, "k", "1");
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     rig.input(1, ReplicaInput::Disconnected(member(2)));
     let later = rig.put(1, "k", "2");
     rig.settle();
@@ -193,16 +178,10 @@ fn a_gap_is_seen_and_filled() {
 #[test]
 fn the_last_lost_update_is_sent_again_on_lossy_links() {
     let settings = ReplicaSettings { resend: Some(Duration::from_millis(200)), ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1, 2], &settings);
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &settings);
     let put = rig.put(1, "k", "v");
-    rig.transmit();
-    rig.wire.clear();
-    for _ in 0..4 {
-        rig.heartbeat();
-        rig.settle();
-    }
+    rig.lose_frames();
+    rig.beat(4);
     rig.committed(put);
 }
 
@@ -210,15 +189,11 @@ fn the_last_lost_update_is_sent_again_on_lossy_links() {
 fn a_lost_watermark_is_repeated_until_echoed() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let put = rig.put(1, "k", "v");
-    rig.run(1, 2);
-    rig.run(2, 3);
-    rig.transmit();
-    rig.wire.clear();
-    rig.heartbeat();
-    rig.settle();
+    rig.run_along(&[1, 2, 3]);
+    rig.lose_frames();
+    rig.beat(1);
     rig.committed(put);
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     assert!(rig.replicas.values().all(|replica| replica.next_tick().is_none()), "then no member waits");
 }
 
@@ -227,9 +202,7 @@ fn hop_acknowledgements_carry_the_watermark_past_a_dead_link() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.input(3, ReplicaInput::Disconnected(member(1)));
     let put = rig.put(1, "k", "v");
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     rig.committed(put);
 }
 
@@ -253,11 +226,8 @@ fn repeated_and_late_updates_change_nothing() {
     rig.transmit();
     let early: Vec<_> = rig.wire[&(1, 2)].iter().cloned().collect();
     rig.settle();
-    rig.put(1, "k", "2");
-    rig.settle();
-    for frame in early {
-        rig.input(2, ReplicaInput::Receive { from: member(1), frame });
-    }
+    rig.commit(1, "k", "2");
+    rig.receive(1, 2, early);
     assert_eq!(rig.last(2), Version::new(1, 2));
     assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), "2");
 }
@@ -273,9 +243,7 @@ fn an_unknown_kind_of_update_stops_the_member() {
             updates.updates[0].kind = crate::types::update::UpdateKind(200);
         }
     }
-    for frame in frames {
-        rig.input(2, ReplicaInput::Receive { from: member(1), frame });
-    }
+    rig.receive(1, 2, frames);
     assert!(rig.events.contains(&(2, ReplicaEvent::Halted(Halt::UnknownKind(200)))));
     assert_eq!(rig.local(2, "k"), Err(NotLocal::NotHere));
     let get = rig.read(2, "k", ReadMode::Strong);
@@ -288,21 +256,17 @@ fn frames_of_strangers_and_other_chains_are_ignored() {
     rig.put(1, "k", "1");
     rig.transmit();
     let frame = rig.wire.remove(&(1, 2)).unwrap().pop_back().unwrap();
-    rig.input(2, ReplicaInput::Receive { from: member(9), frame: frame.clone() });
-    rig.input(2, ReplicaInput::Receive { from: member(1), frame: ChainFrame { chain: ChainId(1), ..frame.clone() } });
-    rig.input(2, ReplicaInput::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(2), ..frame.clone() } });
-    rig.input(2, ReplicaInput::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(0), ..frame } });
+    rig.receive(9, 2, [frame.clone()]);
+    rig.receive(1, 2, [ChainFrame { chain: ChainId(1), ..frame.clone() }]);
+    rig.receive(1, 2, [2, 0].map(|epoch| ChainFrame { epoch: Epoch(epoch), ..frame.clone() }));
     assert_eq!(rig.last(2), Version::NONE);
 }
 
 #[test]
 fn the_backlog_is_bounded() {
-    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { backlog: 1000, ..ReplicaSettings::default() });
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &ReplicaSettings { backlog: 1000, ..ReplicaSettings::default() });
     for _ in 0..100 {
-        rig.put(1, "k", "v");
-        rig.settle();
+        rig.commit(1, "k", "v");
     }
     for n in [1, 2] {
         let status = rig.replicas[&n].status();

@@ -29,9 +29,7 @@ fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
 /// A member that leaves with 40 keys and returns when the backlog holds its place no longer. One of the keys was
 /// deleted meanwhile, and every other one written.
 fn returns(settings: &ReplicaSettings) -> Rig {
-    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { backlog: 300, ..settings.clone() });
-    rig.enter_all(&config(1, &[1, 2, 3]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2, 3], &ReplicaSettings { backlog: 300, ..settings.clone() });
     (0..40).for_each(|n| put(&mut rig, 1, key(n), "old"));
     rig.beat(2);
     rig.enter(&[1, 2], &config(2, &[1, 2]));
@@ -148,8 +146,7 @@ fn ahead(keys: u64) -> Rig {
     rig.beat(2);
     (0..3).for_each(|n| put(&mut rig, 1, key(n), "never"));
     put(&mut rig, 1, "new".into(), "never");
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     assert_eq!(rig.contents(1).len() as u64, keys + 1);
     rig.enter_all(&config(2, &[2, 1]));
     rig
@@ -160,8 +157,7 @@ fn the_cost_of_a_cut_is_that_of_the_dropped_updates() {
     let [few, many] = [100, 2_000].map(|keys| {
         let mut rig = ahead(keys);
         let cost = work::of(|| rig.settle());
-        rig.beat(2);
-        rig.assert_same(1, 2);
+        rig.become_same(2, 1, 2);
         assert_eq!(rig.contents(1).len() as u64, keys);
         cost
     });

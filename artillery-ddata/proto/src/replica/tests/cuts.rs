@@ -42,9 +42,7 @@ fn both(value: &'static str) -> Write {
 fn a_batch_is_seen_whole_or_not_at_all() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.write(1, both("old"));
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     let clean = rig.ask(2, keys(&["a", "absent", "b"]), ReadMode::Strong, None);
     assert_eq!(values(&rig, clean), [Some("old".into()), None, Some("old".into())]);
     rig.write(1, both("new"));
@@ -52,8 +50,7 @@ fn a_batch_is_seen_whole_or_not_at_all() {
     let dirty = rig.ask(2, keys(&["a", "b"]), ReadMode::Strong, None);
     let through = rig.ask(2, keys(&["a", "b"]), ReadMode::ThroughChain, None);
     assert!(!rig.replies.contains_key(&dirty));
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert_eq!(values(&rig, dirty), [Some("new".into()), Some("new".into())]);
     rig.settle();
     assert_eq!(values(&rig, through), [Some("new".into()), Some("new".into())]);
@@ -73,8 +70,7 @@ fn a_scan_goes_on_behind_its_last_key() {
     let (found, next) = (names(page(&rig, first)), page(&rig, first).next.clone());
     assert_eq!((found, next.clone()), (vec!["x/1", "x/3"], Some("x/3".into())));
     rig.put(1, "x/0", "before");
-    rig.put(1, "x/5", "behind");
-    rig.settle();
+    rig.commit(1, "x/5", "behind");
     let second = rig.ask(2, scan("x/", next, 9, Snapshot::No), ReadMode::Strong, None);
     assert_eq!((names(page(&rig, second)), page(&rig, second).next.clone()), (vec!["x/4", "x/5"], None));
     let all = rig.ask(2, scan("", None, 9, Snapshot::No), ReadMode::Strong, None);
@@ -85,9 +81,7 @@ fn a_scan_goes_on_behind_its_last_key() {
 fn a_scan_shows_no_pending_version() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "a", "old");
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     rig.put(1, "b", "new");
     rig.run(1, 2);
     let strong = rig.ask(2, scan("", None, 9, Snapshot::No), ReadMode::Strong, None);
@@ -104,18 +98,14 @@ fn a_snapshot_shows_one_point_of_the_history() {
     for key in ["a", "b", "c"] {
         rig.put(1, key, "old");
     }
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     let first = rig.ask(2, scan("", None, 1, Snapshot::Begin), ReadMode::Strong, None);
     let (number, next) = (page(&rig, first).snapshot.unwrap(), page(&rig, first).next.clone());
     for key in ["b", "c", "d"] {
         rig.put(1, key, "new");
     }
     rig.write(1, Write::Delete { key: "b".into() });
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     let rest = rig.ask(2, scan("", next.clone(), 9, Snapshot::Of(number)), ReadMode::Strong, None);
     assert_eq!(names(page(&rig, rest)), ["b", "c"]);
     assert!(page(&rig, rest).records.iter().all(|record| record.held.value == Some("old".into())));
@@ -128,9 +118,7 @@ fn a_snapshot_shows_one_point_of_the_history() {
 
 #[test]
 fn snapshots_fail_before_writes_do() {
-    let settings = ReplicaSettings { snapshot_bytes: 1000, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1], &settings);
-    rig.enter_all(&config(1, &[1]));
+    let mut rig = Rig::open(&[1], &ReplicaSettings { snapshot_bytes: 1000, ..ReplicaSettings::default() });
     rig.put(1, "a", "v");
     rig.put(1, "b", "v");
     for _ in 0..2 {
@@ -156,9 +144,7 @@ fn snapshots_fail_before_writes_do() {
 fn two_ahead() -> Rig {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "old");
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     rig.put(1, "k", "one");
     rig.put(1, "k", "two");
     rig.run(1, 2);
@@ -201,8 +187,7 @@ fn a_bounded_read_shows_how_far_it_may_be_behind() {
 fn a_session_never_goes_back() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let put = rig.put(1, "k", "v");
-    rig.run(1, 2);
-    rig.run(2, 3);
+    rig.run_along(&[1, 2, 3]);
     rig.transmit();
     // The head learns of the commit; the middle doesn't.
     while rig.deliver(3, 1) {}

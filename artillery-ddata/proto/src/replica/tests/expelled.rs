@@ -35,12 +35,7 @@ fn an_expelled_member_ignores_and_sends_no_frames() {
     rig.transmit();
     rig.input(2, ReplicaInput::Expelled(Epoch(2)));
     let frame = rig.wire[&(1, 2)].back().unwrap().clone();
-    for epoch in 0..4 {
-        rig.input(
-            2,
-            ReplicaInput::Receive { from: member(1), frame: ChainFrame { epoch: Epoch(epoch), ..frame.clone() } },
-        );
-    }
+    rig.receive(1, 2, (0..4).map(|epoch| ChainFrame { epoch: Epoch(epoch), ..frame.clone() }));
     assert_eq!(rig.last(2), Version::NONE);
     rig.transmit();
     assert!(rig.controls(2, 3).is_empty(), "and it sends none");
@@ -75,8 +70,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     rig.beat(1);
     rig.enter_all(&joining(3, &[1, 3], 2));
     assert_eq!(rig.last(2), Version::new(1, 2), "the chain may have committed it");
-    rig.beat(2);
-    rig.assert_same(3, 2);
+    rig.become_same(2, 3, 2);
     let status = rig.status(2);
     assert_eq!((status.resyncs_full, status.resyncs_partial), (0, 1));
     assert!(rig.local(2, "k").is_err(), "it doesn't serve yet");

@@ -173,16 +173,14 @@ proptest! {
 fn a_watch_behind_all_sequences_waits_until_its_deadline() {
     for after in [u64::MAX, u64::MAX - 1] {
         let mut rig = Rig::chain(&[1, 2]);
-        rig.put(1, "k", "v");
-        rig.settle();
+        rig.commit(1, "k", "v");
         let deadline = rig.now + Duration::from_millis(50);
         let query = Query::Changes(WatchQuery { prefix: Bytes::new(), after: Some(Sequence(after)), shown: 0 });
-        rig.input(2, ReplicaInput::Read { token: Token(77), query, mode: ReadMode::Eventual, floor: None, deadline });
-        rig.put(1, "k", "w");
-        rig.settle();
-        assert!(!rig.replies.contains_key(&77), "nothing comes behind {after}");
+        let watch = rig.ask_until(2, query, ReadMode::Eventual, deadline);
+        rig.commit(1, "k", "w");
+        assert!(!rig.replies.contains_key(&watch), "nothing comes behind {after}");
         rig.heartbeat();
         let nothing = WatchReply { records: Vec::new(), upto: Sequence(after), shown: 0 };
-        assert_eq!(rig.replies[&77], Reply::Changes(nothing));
+        assert_eq!(rig.replies[&watch], Reply::Changes(nothing));
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     super::*,
-    resync::{begin, comes_in, filled, parts, run_parts, small},
+    resync::{begin, begin_parts, comes_in, filled, parts, small},
     rig::*,
 };
 use crate::{
@@ -35,9 +35,7 @@ fn delete(rig: &mut Rig, key: &'static str) {
 
 /// Some parts have come. Then keys are overwritten, deleted and added, before the joiner's mark and behind it.
 fn half_way(rig: &mut Rig) {
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(rig, 2, 3, 16);
+    begin_parts(rig, 16);
     for key in ["key/01", "key/18", "key/18", "key/0", "key/3"] {
         put(rig, key, "new");
     }
@@ -102,8 +100,7 @@ fn a_joiner_that_is_not_whole_begins_anew_in_another_epoch() {
     rig.input(2, ReplicaInput::Expelled(crate::Epoch(3)));
     rig.enter(&[1, 3], &joining(3, &[1], 3));
     assert_eq!(rig.status(3).last, Version::NONE);
-    rig.beat(2);
-    rig.assert_same(1, 3);
+    rig.become_same(2, 1, 3);
     let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == ReplicaEvent::Resyncing).count();
     assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
 }
@@ -181,11 +178,8 @@ fn the_next_value_may_be_large_and_older() {
 #[test]
 fn all_keys_behind_a_piece_may_be_deleted() {
     broken_within(|rig| {
-        for key in [
-            "key/10", "key/11", "key/12", "key/13", "key/14", "key/15", "key/16", "key/17", "key/18", "key/19",
-            "key/20",
-        ] {
-            delete(rig, key);
+        for n in 10..=20 {
+            write(rig, Write::Delete { key: format!("key/{n}").into() });
         }
     });
 }
@@ -210,8 +204,7 @@ fn a_large_value_that_keeps_changing_is_transferred() {
     }
     assert!(n > 10, "it changed while its pieces came");
     rig.frames = usize::MAX;
-    rig.beat(2);
-    rig.assert_same(2, 3);
+    rig.become_same(2, 2, 3);
 }
 
 /// Half-way through a snapshot, a request takes `key` away. Afterwards the joiner is alone. The replies to the request,
@@ -220,9 +213,7 @@ fn taken_meanwhile(before: impl FnOnce(&mut Rig), key: &'static str, after: impl
     let mut rig = filled(&settings());
     let session = rig.session(1);
     rig.beat(2);
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 16);
+    begin_parts(&mut rig, 16);
     before(&mut rig);
     let request = Some(RequestKey { session, number: 1, lowest: 1 });
     let take = || Write::GetDelete { key: key.into() };

@@ -3,29 +3,24 @@
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*, guards::Mutant};
 
-fn rig(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
-    Rig::new(nodes, &ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() })
-}
-
-/// Four members. The last one has committed an update of whose commit the second and third don't know. It is removed.
-fn tail_lost(mutant: Option<Mutant>) -> Rig {
-    let mut rig = rig(&[1, 2, 3, 4, 5], mutant);
+/// Four members and a spare. The last member has just committed an update, and no other one has heard of it.
+fn committed_by_the_tail(mutant: Option<Mutant>) -> (Rig, u64) {
+    let mut rig = Rig::new(&[1, 2, 3, 4, 5], &without(mutant));
     rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
     rig.settle();
     let put = rig.put(1, "k", "committed");
-    for link in [(1, 2), (2, 3), (3, 4)] {
-        rig.run(link.0, link.1);
-    }
-    rig.run(4, 1);
-    rig.committed(put);
-    rig.wire.clear();
-    rig
+    rig.run_along(&[1, 2, 3, 4]);
+    (rig, put)
 }
 
 #[test]
 fn an_unopened_tail_would_answer_from_an_old_watermark() {
     let read = |mutant| {
-        let mut rig = tail_lost(mutant);
+        // Of the commit only the head hears. Then the tail is removed.
+        let (mut rig, put) = committed_by_the_tail(mutant);
+        rig.run(4, 1);
+        rig.committed(put);
+        rig.wire.clear();
         rig.enter(&[2, 3], &config(2, &[1, 2, 3]));
         let read = rig.read(2, "k", ReadMode::Strong);
         rig.beat(2);
@@ -38,13 +33,7 @@ fn an_unopened_tail_would_answer_from_an_old_watermark() {
 #[test]
 fn an_unopened_tail_would_promote_a_joiner_without_committed_updates() {
     let asked = |mutant| {
-        let mut rig = rig(&[1, 2, 3, 4, 5], mutant);
-        rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
-        rig.settle();
-        rig.put(1, "k", "committed");
-        for link in [(1, 2), (2, 3), (3, 4)] {
-            rig.run(link.0, link.1);
-        }
+        let (mut rig, _) = committed_by_the_tail(mutant);
         assert_eq!(rig.watermark(4), 1, "the removed tail may have shown it to readers");
         rig.put(1, "k", "only the head has it");
         rig.wire.clear();
@@ -54,8 +43,7 @@ fn an_unopened_tail_would_promote_a_joiner_without_committed_updates() {
         rig.transmit();
         rig.wire.get_mut(&(1, 2)).unwrap().retain(|frame| matches!(frame.message, ChainMessage::Control(_)));
         while rig.deliver(1, 2) {}
-        rig.run(3, 2);
-        rig.run(2, 3);
+        rig.run_along(&[3, 2, 3]);
         rig.run(5, 3);
         assert_eq!(rig.last(5), Version::NONE);
         rig.promotions.clone()
@@ -67,9 +55,7 @@ fn an_unopened_tail_would_promote_a_joiner_without_committed_updates() {
 #[test]
 fn a_read_that_waits_on_would_be_answered_in_another_role() {
     let read = |mutant| {
-        let mut rig = rig(&[1, 2, 3], mutant);
-        rig.enter_all(&config(1, &[1, 2, 3]));
-        rig.settle();
+        let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
         rig.put(1, "k", "v");
         rig.run(1, 2);
         let read = rig.read(2, "k", ReadMode::Strong);
@@ -84,15 +70,12 @@ fn a_read_that_waits_on_would_be_answered_in_another_role() {
 #[test]
 fn a_newer_epochs_watermark_would_commit_a_lost_update() {
     let written = |mutant| {
-        let mut rig = rig(&[1, 2, 3], mutant);
-        rig.enter_all(&config(1, &[1, 2, 3]));
-        rig.settle();
+        let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
         let lost = rig.put(1, "k", "no other member has it");
         // The others go on in an epoch without it, of which it doesn't know.
         rig.enter(&[2, 3], &joining(2, &[2, 3], 1));
         rig.wire.clear();
-        rig.put(2, "k", "another");
-        rig.settle();
+        rig.commit(2, "k", "another");
         rig.replies.get(&lost).cloned()
     };
     assert_eq!(written(None), None);
@@ -102,9 +85,7 @@ fn a_newer_epochs_watermark_would_commit_a_lost_update() {
 #[test]
 fn an_answer_of_another_epoch_would_show_a_superseded_value() {
     let read = |mutant| {
-        let mut rig = rig(&[1, 2, 3], mutant);
-        rig.enter_all(&config(1, &[1, 2, 3]));
-        rig.settle();
+        let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
         let old = rig.put(1, "k", "old");
         rig.beat(2);
         // Without a lease a member asks the tail before it serves a strong read.

@@ -29,9 +29,7 @@ fn filled(mut rig: Rig) -> Rig {
     for key in NAMES {
         rig.put(1, key, "v");
     }
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     rig
 }
 

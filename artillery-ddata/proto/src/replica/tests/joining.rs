@@ -10,9 +10,7 @@ const VALUE: usize = 1000;
 /// A head, perhaps with others behind it, that puts a hundred bytes together in one step.
 fn chain(nodes: &[u8]) -> Rig {
     let settings = ReplicaSettings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(nodes, &settings);
-    rig.enter_all(&config(1, nodes));
-    rig.settle();
+    let mut rig = Rig::open(nodes, &settings);
     for key in ["a", "b", "c"] {
         rig.write(1, Write::Put { key: key.into(), value: vec![b'.'; VALUE].into() });
         rig.settle();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{super::*, rig::*};
 use crate::{
-    Epoch, Version,
+    Version,
     message::{Chunk, ChunkPart, Partial},
 };
 
@@ -15,10 +15,7 @@ fn chain(nodes: &[u8]) -> Rig {
 }
 
 fn chain_with(nodes: &[u8], settings: ReplicaSettings) -> Rig {
-    let mut rig = Rig::new(nodes, &ReplicaSettings { chunk: CHUNK, ..settings });
-    rig.enter_all(&config(1, nodes));
-    rig.settle();
-    rig
+    Rig::open(nodes, &ReplicaSettings { chunk: CHUNK, ..settings })
 }
 
 /// A chain whose head has ordered a large value, and `arrived` pieces of it have come to the middle.
@@ -33,13 +30,10 @@ fn sending(nodes: &[u8], arrived: usize) -> Rig {
 const LARGE: &str = "a value of more than a few times ten bytes";
 
 fn pieces(rig: &Rig, from: u8, to: u8) -> Vec<&Chunk> {
-    let frames = rig.wire.get(&(from, to)).into_iter().flatten();
-    frames
-        .filter_map(|frame| match &frame.message {
-            ChainMessage::Chunk(chunk) => Some(chunk),
-            _ => None,
-        })
-        .collect()
+    rig.on_link(from, to, |message| match message {
+        ChainMessage::Chunk(chunk) => Some(chunk),
+        _ => None,
+    })
 }
 
 /// Delivers frames to the next member until `count` pieces have come.
@@ -164,10 +158,7 @@ fn pieces_of_another_update_are_not_mixed_in() {
     let frame = rig.wire[&(1, 2)].front().cloned().unwrap();
     let ChainMessage::Chunk(next) = frame.message.clone() else { panic!("{frame:?} is no piece") };
     let other = Chunk { version: Version::new(2, 1), bytes: "a stranger".into(), ..next };
-    rig.input(
-        2,
-        ReplicaInput::Receive { from: member(1), frame: ChainFrame { message: ChainMessage::Chunk(other), ..frame } },
-    );
+    rig.receive(1, 2, [ChainFrame { message: ChainMessage::Chunk(other), ..frame }]);
     rig.settle();
     assert_eq!(value(&rig, 2), LARGE);
 }
@@ -175,14 +166,8 @@ fn pieces_of_another_update_are_not_mixed_in() {
 #[test]
 fn a_new_epoch_begins_with_whole_updates() {
     let mut rig = halfway();
-    let mut next = (*config(2, &[2, 3])).clone();
-    next.epoch = Epoch(2);
-    for n in [2, 3] {
-        rig.input(n, ReplicaInput::Enter(Arc::new(next.clone())));
-    }
+    rig.enter(&[2, 3], &config(2, &[2, 3]));
     rig.settle();
-    let put = rig.put(2, "k", "a value of as many bytes as the one that was lost");
-    rig.settle();
-    assert_eq!(rig.committed(put), Version::new(2, 1));
+    assert_eq!(rig.commit(2, "k", "a value of as many bytes as the one that was lost"), Version::new(2, 1));
     assert_eq!(value(&rig, 3), "a value of as many bytes as the one that was lost");
 }

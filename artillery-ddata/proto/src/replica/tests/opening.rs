@@ -2,7 +2,7 @@
 
 use super::{super::*, rig::*};
 use crate::{
-    Epoch, Role, Version,
+    Epoch, Version,
     api::*,
     message::{Control, Position, Truncate},
 };
@@ -10,19 +10,15 @@ use crate::{
 #[test]
 fn an_epoch_opens_from_head_to_tail() {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
-    rig.input(1, ReplicaInput::Enter(config(1, &[1, 2, 3])));
+    rig.enter(&[1], &config(1, &[1, 2, 3]));
     assert!(rig.is_open(1) && !rig.is_open(2));
     rig.settle();
     assert!(!rig.is_open(2), "it hasn't entered");
-    rig.input(2, ReplicaInput::Enter(config(1, &[1, 2, 3])));
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.enter(&[2], &config(1, &[1, 2, 3]));
+    rig.beat(1);
     assert!(rig.is_open(2) && !rig.is_open(3));
-    rig.input(3, ReplicaInput::Enter(config(1, &[1, 2, 3])));
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.enter(&[3], &config(1, &[1, 2, 3]));
+    rig.beat(1);
     assert!(rig.is_open(3));
     let opened: Vec<_> =
         rig.events.iter().filter(|(_, event)| *event == ReplicaEvent::Opened(Epoch(1))).map(|e| e.0).collect();
@@ -34,9 +30,7 @@ fn an_unopened_tail_neither_commits_nor_answers() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     rig.run(1, 2);
-    for n in [1, 2] {
-        rig.input(n, ReplicaInput::Enter(config(2, &[1, 2])));
-    }
+    rig.enter(&[1, 2], &config(2, &[1, 2]));
     rig.wire.clear();
     let (at_head, at_tail) = (rig.read(1, "k", ReadMode::Strong), rig.read(2, "k", ReadMode::Strong));
     rig.transmit();
@@ -52,9 +46,7 @@ fn an_unopened_tail_neither_commits_nor_answers() {
     assert!(!rig.replies.contains_key(&at_head), "no query is answered (trap 23)");
     assert!(!rig.replies.contains_key(&at_tail));
     rig.heartbeat();
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     for get in [at_head, at_tail] {
         assert_eq!(rig.found(get).0, Some("v".into()));
     }
@@ -67,9 +59,7 @@ fn an_opened_tail_first_commits_what_it_held() {
     rig.run(1, 2);
     // The tail is removed. The middle, which holds more than was committed, becomes the tail.
     assert_eq!((rig.watermark(2), rig.last(2)), (0, Version::new(1, 1)));
-    for n in [1, 2] {
-        rig.input(n, ReplicaInput::Enter(config(2, &[1, 2])));
-    }
+    rig.enter(&[1, 2], &config(2, &[1, 2]));
     assert_eq!(rig.watermark(2), 0, "not before it is open");
     rig.settle();
     assert_eq!((rig.watermark(2), rig.watermark(1)), (1, 1));
@@ -79,41 +69,24 @@ fn an_opened_tail_first_commits_what_it_held() {
 #[test]
 fn sequences_go_on_in_the_next_epoch() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    rig.put(1, "k", "1");
+    rig.commit(1, "k", "1");
+    rig.enter(&[2, 3], &config(2, &[2, 3]));
     rig.settle();
-    for n in [2, 3] {
-        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
-    }
-    rig.settle();
-    let put = rig.put(2, "k", "2");
-    rig.settle();
-    assert_eq!(rig.committed(put), Version::new(2, 2));
+    assert_eq!(rig.commit(2, "k", "2"), Version::new(2, 2));
 }
 
 #[test]
 fn a_successor_drops_what_its_new_predecessor_never_had() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    let first = rig.put(1, "k", "1");
-    rig.settle();
-    rig.committed(first);
+    rig.commit(1, "k", "1");
     let lost = rig.put(1, "k", "lost");
     // The old head has an update that no other member has. It comes back behind the others.
-    for n in [2, 3] {
-        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3])));
-    }
+    rig.enter(&[2, 3], &config(2, &[2, 3]));
     rig.settle();
-    let kept = rig.put(2, "k", "kept");
-    rig.settle();
-    rig.committed(kept);
+    rig.commit(2, "k", "kept");
     rig.wire.clear();
-    let mut with_joiner = (*config(3, &[2, 3, 1])).clone();
-    with_joiner.members[2].role = Role::Syncing;
-    let with_joiner = Arc::new(with_joiner);
-    rig.enter_all(&with_joiner);
-    for _ in 0..3 {
-        rig.settle();
-        rig.heartbeat();
-    }
+    rig.enter_all(&joining(3, &[2, 3], 1));
+    rig.beat(2);
     assert_eq!(rig.replies[&lost], Reply::Expired, "the outcome of its update is unknown");
     assert_eq!(rig.last(1), Version::new(2, 2));
     let held = rig.stores[&1].read(ChainId(0), b"k", Sequence::MAX).unwrap().unwrap();
@@ -140,8 +113,8 @@ fn a_committed_update_is_never_dropped() {
 #[test]
 fn older_and_foreign_configurations_are_ignored() {
     let mut rig = Rig::chain(&[1, 2]);
-    rig.input(1, ReplicaInput::Enter(config(1, &[2, 1])));
-    rig.input(1, ReplicaInput::Enter(config(5, &[2])));
+    rig.enter(&[1], &config(1, &[2, 1]));
+    rig.enter(&[1], &config(5, &[2]));
     let mut other_chain = (*config(7, &[1, 2])).clone();
     other_chain.chain = ChainId(1);
     rig.input(1, ReplicaInput::Enter(Arc::new(other_chain)));
@@ -164,8 +137,7 @@ fn a_watermark_above_the_history_of_a_serving_member_halts_it() {
 /// On links that reorder frames, a member's position may be older than the backlog.
 #[test]
 fn an_old_position_of_a_serving_member_is_ignored() {
-    let settings = ReplicaSettings { backlog: 300, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1, 2], &settings);
+    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { backlog: 300, ..ReplicaSettings::default() });
     rig.enter_all(&config(1, &[1, 2]));
     rig.put(1, "k", "v");
     rig.transmit();
@@ -173,15 +145,12 @@ fn an_old_position_of_a_serving_member_is_ignored() {
     let stale = Control { resume: Some(position), ..Control::default() };
     rig.settle();
     for _ in 0..20 {
-        rig.put(1, "k", "v");
-        rig.settle();
+        rig.commit(1, "k", "v");
     }
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message: ChainMessage::Control(stale) };
     rig.input(1, ReplicaInput::Receive { from: member(2), frame });
     assert_eq!(rig.replicas[&1].status().halted, None);
     let put = rig.put(1, "k", "w");
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     rig.committed(put);
 }

@@ -25,9 +25,7 @@ fn a_tail_asks_until_the_epoch_ends() {
     rig.enter_all(&config(3, &[1, 2, 3]));
     rig.beat(2);
     assert_eq!(rig.promotions.len(), 3);
-    let put = rig.put(1, "k", "2");
-    rig.settle();
-    assert_eq!(rig.committed(put), Version::new(3, 2));
+    assert_eq!(rig.commit(1, "k", "2"), Version::new(3, 2));
     assert_eq!(rig.local(3, "k").unwrap().unwrap().value.unwrap(), "2");
 }
 

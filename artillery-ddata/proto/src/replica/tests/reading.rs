@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use super::{super::*, rig::*};
 use crate::api::*;
+
 /// A chain of three in which "k" = "old" is committed, and "new" has reached the middle but not the tail.
 fn dirty() -> Rig {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "old");
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     rig.put(1, "k", "new");
     rig.run(1, 2);
     rig
@@ -19,8 +18,7 @@ fn dirty() -> Rig {
 #[test]
 fn clean_reads_are_local_everywhere() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    rig.put(1, "k", "v");
-    rig.settle();
+    rig.commit(1, "k", "v");
     for n in [1, 2, 3] {
         assert_eq!(rig.local(n, "k").unwrap().unwrap().value.unwrap(), "v");
         let get = rig.read(n, "k", ReadMode::Strong);
@@ -40,8 +38,7 @@ fn a_dirty_read_asks_the_tail() {
     assert_eq!(rig.local(2, "k"), Err(NotLocal::Dirty));
     let get = rig.read(2, "k", ReadMode::Strong);
     assert!(!rig.replies.contains_key(&get));
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert_eq!(rig.watermark(2), 2, "the new value went with the query: it is committed by now");
     assert_eq!(rig.found(get).0, Some("new".into()));
 }
@@ -50,11 +47,9 @@ fn a_dirty_read_asks_the_tail() {
 fn a_dirty_read_is_served_the_committed_version() {
     let mut rig = dirty();
     // The middle's updates to the tail are lost; its query is not.
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     let get = rig.read(2, "k", ReadMode::Strong);
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert_eq!(rig.found(get), (Some("old".into()), true, ReadPath::Query));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries, status.reads.dirty), (1, 0, 1));
@@ -62,8 +57,7 @@ fn a_dirty_read_is_served_the_committed_version() {
 
 /// The links of all frames between members until a lone read at `n` is answered.
 fn frames_for_a_read(rig: &mut Rig, n: u8) -> Vec<(u8, u8)> {
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     let get = rig.read(n, "k", ReadMode::Strong);
     let mut frames = Vec::new();
     while !rig.replies.contains_key(&get) {
@@ -82,9 +76,7 @@ fn a_lone_dirty_read_costs_one_round_trip_more_than_a_clean_one() {
     for n in [1, 2] {
         let mut rig = Rig::chain(&[1, 2, 3]);
         rig.put(1, "k", "old");
-        rig.settle();
-        rig.heartbeat();
-        rig.settle();
+        rig.beat(1);
         assert_eq!(frames_for_a_read(&mut rig, n), []);
         assert_eq!(rig.replicas[&n].status().reads.version_queries, 0);
         rig.put(1, "k", "new");
@@ -100,8 +92,7 @@ fn a_lone_dirty_read_costs_one_round_trip_more_than_a_clean_one() {
 #[test]
 fn one_query_answers_all_that_waited_before_it() {
     let mut rig = dirty();
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     let gets: Vec<_> = (0..10).map(|_| rig.read(2, "k", ReadMode::Strong)).collect();
     rig.transmit();
     assert_eq!(rig.controls(2, 3).iter().map(|control| control.query).collect::<Vec<_>>(), [1]);
@@ -110,8 +101,7 @@ fn one_query_answers_all_that_waited_before_it() {
     rig.run(3, 2);
     assert!(gets.iter().all(|&get| rig.found(get).0 == Some("old".into())));
     assert!(!rig.replies.contains_key(&late), "it came after the query was sent (trap 3)");
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert!(rig.replies.contains_key(&late));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries), (2, 9));
@@ -157,41 +147,33 @@ fn the_own_watermark_ends_the_wait_only_at_the_version_seen() {
 fn an_answer_below_the_own_watermark_still_finds_a_version() {
     let mut answers = Vec::new();
     let (mut rig, get) = half_of_two_committed(|rig, query| {
-        for frame in query {
-            rig.input(3, ReplicaInput::Receive { from: member(2), frame });
-        }
+        rig.receive(2, 3, query);
         rig.transmit();
         answers.extend(rig.wire.remove(&(3, 2)).unwrap());
     });
     assert!(!rig.replies.contains_key(&get));
-    for frame in answers {
-        rig.input(2, ReplicaInput::Receive { from: member(3), frame });
-    }
+    rig.receive(3, 2, answers);
     assert_eq!(rig.found(get).0, Some("new".into()), "the answer names a version that is pruned (trap 12)");
 }
 
 #[test]
 fn a_tail_without_a_lease_answers_no_query() {
     let mut rig = dirty();
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     rig.input(3, ReplicaInput::Lease(rig.now));
     let get = rig.read(2, "k", ReadMode::Strong);
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert!(!rig.replies.contains_key(&get));
     rig.input(3, ReplicaInput::Lease(Timestamp::MAX));
     rig.heartbeat();
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert_eq!(rig.found(get).0, Some("old".into()));
 }
 
 #[test]
 fn a_member_without_a_lease_asks_even_for_clean_versions() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    rig.put(1, "k", "v");
-    rig.settle();
+    rig.commit(1, "k", "v");
     rig.input(2, ReplicaInput::Lease(rig.now));
     assert_eq!(rig.local(2, "k"), Err(NotLocal::NoLease));
     let get = rig.read(2, "k", ReadMode::Strong);
@@ -218,8 +200,7 @@ fn eventual_reads_say_that_they_are_dirty() {
 fn reads_through_the_chain_wait_for_their_barrier() {
     for n in [1, 2, 3] {
         let mut rig = Rig::chain(&[1, 2, 3]);
-        rig.put(1, "k", "v");
-        rig.settle();
+        rig.commit(1, "k", "v");
         for node in [1, 2, 3] {
             rig.input(node, ReplicaInput::Lease(Timestamp::ZERO));
         }
@@ -238,14 +219,11 @@ fn reads_through_the_chain_wait_for_their_barrier() {
 #[test]
 fn a_lost_query_is_asked_again() {
     let mut rig = dirty();
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     let get = rig.read(2, "k", ReadMode::Strong);
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     rig.heartbeat();
-    rig.run(2, 3);
-    rig.run(3, 2);
+    rig.run_along(&[2, 3, 2]);
     assert_eq!(rig.found(get).0, Some("old".into()));
 }
 
@@ -253,32 +231,25 @@ fn a_lost_query_is_asked_again() {
 fn a_parked_read_ends_at_its_deadline() {
     let mut rig = dirty();
     let deadline = rig.now + Duration::from_millis(50);
-    let (token, query) = (Token(90), Query::Key("k".into()));
-    rig.input(2, ReplicaInput::Read { token, query, mode: ReadMode::Strong, floor: None, deadline });
+    let get = rig.ask_until(2, Query::Key("k".into()), ReadMode::Strong, deadline);
     rig.heartbeat();
-    assert_eq!(rig.replies[&90], Reply::Expired);
+    assert_eq!(rig.replies[&get], Reply::Expired);
     assert_eq!(rig.replicas[&2].status().parked_reads, 0);
 }
 
 #[test]
 fn parked_reads_start_anew_in_another_epoch() {
     let mut rig = dirty();
-    rig.transmit();
-    rig.wire.clear();
+    rig.lose_frames();
     let get = rig.read(2, "k", ReadMode::Strong);
     rig.run(2, 3);
     rig.transmit();
     let stale = rig.wire.remove(&(3, 2)).unwrap();
-    rig.input(2, ReplicaInput::Enter(config(2, &[1, 2, 3])));
-    for frame in stale {
-        rig.input(2, ReplicaInput::Receive { from: member(3), frame });
-    }
+    rig.enter(&[2], &config(2, &[1, 2, 3]));
+    rig.receive(3, 2, stale);
     assert!(!rig.replies.contains_key(&get), "an answer of the old epoch (trap 2)");
     rig.wire.clear();
-    rig.input(1, ReplicaInput::Enter(config(2, &[1, 2, 3])));
-    rig.input(3, ReplicaInput::Enter(config(2, &[1, 2, 3])));
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.enter(&[1, 3], &config(2, &[1, 2, 3]));
+    rig.beat(1);
     assert_eq!(rig.found(get).0, Some("new".into()));
 }

@@ -43,11 +43,6 @@ fn courses(before: [u8; 3], after: [u8; 3]) -> impl Iterator<Item = Course> {
     })
 }
 
-/// Settings without this guard.
-fn without(mutant: Option<Mutant>) -> ReplicaSettings {
-    ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() }
-}
-
 fn close(rig: &mut Rig, head: u8) {
     let until = rig.now + std::time::Duration::from_millis(50);
     rig.input(head, ReplicaInput::Close { epoch: Epoch(1), until });

@@ -13,13 +13,6 @@ fn append(value: &'static str) -> Write {
     Write::Append { key: "log".into(), value: value.into() }
 }
 
-fn computed(rig: &Rig, token: u64) -> (Version, bool, Computed) {
-    match &rig.replies[&token] {
-        Reply::Committed(done) => (done.version, done.replayed, done.result.clone()),
-        other => panic!("{other:?} is no commit"),
-    }
-}
-
 fn refused(rig: &Rig, token: u64) -> Refusal {
     match rig.replies[&token] {
         Reply::Refused(refusal) => refusal,
@@ -36,14 +29,14 @@ fn a_retry_finds_the_record() {
     assert!(!rig.replies.contains_key(&early), "a pending record answers no request");
     rig.settle();
     let late = rig.request(1, key(session, 1, 1), append("a"));
-    let (version, replayed, result) = computed(&rig, first);
+    let (version, replayed, result) = rig.computed(first);
     assert_eq!((replayed, &result), (false, &Computed::Length(1)));
     for retry in [early, late] {
-        assert_eq!(computed(&rig, retry), (version, true, Computed::Length(1)));
+        assert_eq!(rig.computed(retry), (version, true, Computed::Length(1)));
     }
     let second = rig.request(1, key(session, 2, 1), append("b"));
     rig.settle();
-    assert_eq!(computed(&rig, second).2, Computed::Length(2));
+    assert_eq!(rig.computed(second).2, Computed::Length(2));
     assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "ab");
 }
 
@@ -51,8 +44,7 @@ fn a_retry_finds_the_record() {
 fn a_failed_swap_never_succeeds_later() {
     let mut rig = Rig::chain(&[1, 2]);
     let session = rig.session(1);
-    rig.put(1, "k", "old");
-    rig.settle();
+    rig.commit(1, "k", "old");
     let swap = |expected| Write::CompareAndSwap { key: "k".into(), expected, value: Some("mine".into()) };
     let failed = rig.request(1, key(session, 1, 1), swap(Version::NONE));
     rig.settle();
@@ -80,18 +72,18 @@ fn a_retry_gets_the_taken_value_back() {
     for (number, name, value) in [(1, "small", Bytes::from("value")), (2, "large", large)] {
         let first = rig.request(1, key(session, number, 1), take(name));
         rig.settle();
-        let Computed::Took(Some((version, taken))) = computed(&rig, first).2 else { panic!("no value was taken") };
+        let Computed::Took(Some((version, taken))) = rig.computed(first).2 else { panic!("no value was taken") };
         assert_eq!(taken, value);
         let retry = rig.request(1, key(session, number, 1), take(name));
         let again = match name {
             "small" => Computed::Took(Some((version, value))),
             _ => Computed::TookForgotten(version),
         };
-        assert_eq!(computed(&rig, retry).2, again);
+        assert_eq!(rig.computed(retry).2, again);
     }
     let absent = rig.request(1, key(session, 3, 1), take("large"));
     rig.settle();
-    assert_eq!(computed(&rig, absent).2, Computed::Took(None));
+    assert_eq!(rig.computed(absent).2, Computed::Took(None));
 }
 
 #[test]
@@ -102,7 +94,7 @@ fn an_outcome_is_settled_for_ever() {
     let asked = rig.request(1, key(session, 1, 0), Write::Resolve);
     let never = rig.request(1, key(session, 2, 0), Write::Resolve);
     rig.settle();
-    assert_eq!(computed(&rig, asked), (rig.committed(done), true, Computed::Length(1)));
+    assert_eq!(rig.computed(asked), (rig.committed(done), true, Computed::Length(1)));
     assert_eq!(refused(&rig, never), Refusal::Barred);
     let late = rig.request(1, key(session, 2, 1), append("b"));
     assert_eq!(refused(&rig, late), Refusal::Barred);
@@ -123,10 +115,7 @@ fn a_record_that_its_client_knows_is_dropped() {
 
 #[test]
 fn the_table_is_bounded_and_all_members_evict_alike() {
-    let settings = ReplicaSettings { sessions: 2000, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1, 2], &settings);
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &ReplicaSettings { sessions: 2000, ..ReplicaSettings::default() });
     let first = rig.session(1);
     let kept = rig.request(1, key(first, 1, 1), append("a"));
     rig.settle();
@@ -148,9 +137,7 @@ fn the_table_is_bounded_and_all_members_evict_alike() {
 /// Many requests are under way before any of them is committed.
 #[test]
 fn no_session_outgrows_its_quarter_of_the_table() {
-    let mut rig = Rig::new(&[1, 2], &ReplicaSettings { sessions: 4000, ..ReplicaSettings::default() });
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &ReplicaSettings { sessions: 4000, ..ReplicaSettings::default() });
     let session = rig.session(1);
     let requests: Vec<_> = (1..30).map(|number| rig.request(1, key(session, number, 1), append("a"))).collect();
     let is_full = |token: &u64| rig.replies.get(token) == Some(&Reply::Refused(Refusal::SessionFull));
@@ -174,7 +161,7 @@ fn a_new_head_knows_the_retries_of_the_old_one() {
     let retry = rig.request(2, key(session, 1, 1), append("a"));
     rig.settle();
     assert!(!rig.replies.contains_key(&lost));
-    assert_eq!((computed(&rig, retry).1, computed(&rig, retry).2), (true, Computed::Length(1)));
+    assert_eq!((rig.computed(retry).1, rig.computed(retry).2), (true, Computed::Length(1)));
     assert_eq!(rig.local(3, "log").unwrap().unwrap().value.unwrap(), "a");
 }
 
@@ -183,21 +170,18 @@ fn records_vanish_with_their_updates() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
     let take = Write::GetDelete { key: "k".into() };
-    rig.put(1, "k", "v");
-    rig.settle();
+    rig.commit(1, "k", "v");
     // Only the head holds these updates when it is moved behind the others.
     rig.request(1, key(session, 1, 1), append("a"));
     rig.request(1, key(session, 2, 1), take.clone());
     rig.wire.clear();
-    for n in [1, 2, 3] {
-        rig.input(n, ReplicaInput::Enter(config(2, &[2, 3, 1])));
-    }
+    rig.enter(&[1, 2, 3], &config(2, &[2, 3, 1]));
     rig.settle();
     let retry = rig.request(2, key(session, 1, 1), append("a"));
     let taken = rig.request(2, key(session, 2, 1), take);
     rig.settle();
-    assert_eq!((computed(&rig, retry).1, computed(&rig, retry).2), (false, Computed::Length(1)));
-    assert!(matches!(computed(&rig, taken).2, Computed::Took(Some((_, value))) if value == "v"));
+    assert_eq!((rig.computed(retry).1, rig.computed(retry).2), (false, Computed::Length(1)));
+    assert!(matches!(rig.computed(taken).2, Computed::Took(Some((_, value))) if value == "v"));
     let bytes: Vec<_> = [1, 2, 3].map(|n| rig.replicas[&n].status().sessions_bytes).into();
     assert_eq!(bytes, [bytes[0]; 3]);
 }

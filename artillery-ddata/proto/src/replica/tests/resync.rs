@@ -36,13 +36,10 @@ pub(super) fn filled(settings: &ReplicaSettings) -> Rig {
 }
 
 pub(super) fn parts(rig: &Rig, from: u8, to: u8) -> Vec<SnapshotPart> {
-    let frames = rig.wire.get(&(from, to)).into_iter().flatten();
-    frames
-        .filter_map(|frame| match &frame.message {
-            ChainMessage::Snapshot(part) => Some(part.clone()),
-            _ => None,
-        })
-        .collect()
+    rig.on_link(from, to, |message| match message {
+        ChainMessage::Snapshot(part) => Some(part.clone()),
+        _ => None,
+    })
 }
 
 /// The joiner has begun a snapshot, and all of its parts are on the link from 2 to 3.
@@ -73,6 +70,20 @@ pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
     panic!("only {come} parts came");
 }
 
+/// The joiner has so many parts of a snapshot. No link takes more than two frames.
+fn part_way(count: usize) -> Rig {
+    let mut rig = filled(&small());
+    begin_parts(&mut rig, count);
+    rig
+}
+
+/// Node 3 joins, and gets so many parts, while no link takes more than two frames.
+pub(super) fn begin_parts(rig: &mut Rig, count: usize) {
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.frames = 2;
+    run_parts(rig, 2, 3, count);
+}
+
 /// Checks that one snapshot makes the joiner equal to its source.
 pub(super) fn comes_in(rig: &mut Rig) {
     rig.beat(2);
@@ -92,8 +103,7 @@ fn a_joiner_gets_all_data() {
     assert!(status.open);
     assert_eq!(rig.status(2).sending, None);
     rig.put(1, "key/01", "new");
-    rig.beat(2);
-    rig.assert_same(1, 3);
+    rig.become_same(2, 1, 3);
     assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "no version is kept for the joiner");
 }
 
@@ -129,9 +139,7 @@ fn updates_travel_beside_the_snapshot() {
 fn a_full_buffer_holds_the_source_back() {
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, backlog: 2000, ..small() });
     // Its history is of an epoch that the chain never had, so no backlog has its place.
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 3);
+    begin_parts(&mut rig, 3);
     for _ in 0..8 {
         rig.put(1, "key/01", "more");
         rig.settle_without(&[(2, 3)]);
@@ -146,10 +154,7 @@ fn a_full_buffer_holds_the_source_back() {
 
 #[test]
 fn a_broken_link_resumes_at_the_last_part() {
-    let mut rig = filled(&small());
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 16);
+    let mut rig = part_way(16);
     let before = rig.status(3).receiving.unwrap();
     rig.cut_link(2, 3);
     rig.put(1, "key/02", "meanwhile");
@@ -180,28 +185,22 @@ fn lost_repeated_and_swapped_parts_are_harmless() {
     frames.extend(frames[..5].to_vec());
     frames.remove(lost);
     rig.wire.insert((2, 3), frames.into());
-    rig.beat(8);
-    rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    rig.beat(6);
+    comes_in(&mut rig);
 }
 
 #[test]
 fn a_lost_place_begins_a_new_snapshot() {
-    let mut rig = filled(&small());
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 16);
+    let mut rig = part_way(16);
     rig.cut_link(2, 3);
     // The parts received are dropped, and more changes come than the backlog holds.
     for key in ["key/01", "key/02", "key/03", "key/04"] {
         rig.write(1, Write::Delete { key: key.into() });
-        rig.put(1, "key/05", "new");
-        rig.settle();
+        rig.commit(1, "key/05", "new");
     }
     assert_eq!(rig.status(2).sending, None, "no snapshot is sent without a joiner");
     rig.join_link(2, 3);
-    rig.beat(2);
-    rig.assert_same(2, 3);
+    rig.become_same(2, 2, 3);
     assert_eq!(rig.contents(3).len(), 15);
     let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == ReplicaEvent::Resyncing).count();
     assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
@@ -209,10 +208,7 @@ fn a_lost_place_begins_a_new_snapshot() {
 
 #[test]
 fn another_source_begins_anew() {
-    let mut rig = filled(&small());
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 16);
+    let mut rig = part_way(16);
     rig.write(1, Write::Delete { key: "key/01".into() });
     rig.run_others(2, 3);
     // The tail is removed.
@@ -220,8 +216,7 @@ fn another_source_begins_anew() {
     assert_eq!(rig.status(2).sending, None);
     rig.enter(&[1, 3], &joining(3, &[1], 3));
     rig.frames = usize::MAX;
-    rig.beat(2);
-    rig.assert_same(1, 3);
+    rig.become_same(2, 1, 3);
     assert_eq!(rig.contents(3).len(), 18);
 }
 
@@ -245,10 +240,7 @@ fn a_member_in_a_snapshot_serves_nothing() {
 
 #[test]
 fn a_member_in_a_snapshot_that_is_named_as_serving_halts() {
-    let mut rig = filled(&small());
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 8);
+    let mut rig = part_way(8);
     rig.enter(&[3], &config(3, &[1, 2, 3]));
     assert_eq!(rig.status(3).halted, Some(Halt::NotWhole));
 }
@@ -275,8 +267,7 @@ fn large_values_come_in_pieces() {
         };
         assert!(bytes <= 256, "{bytes}");
     }
-    rig.beat(1);
-    rig.assert_same(2, 3);
+    rig.become_same(1, 2, 3);
 }
 
 #[test]
@@ -292,8 +283,7 @@ fn a_returning_head_drops_updates_that_no_other_member_had() {
     }
     // The old head's history is as long as the new head's backlog, but a different one.
     rig.enter(&[1, 2], &joining(3, &[2], 1));
-    rig.beat(2);
-    rig.assert_same(2, 1);
+    rig.become_same(2, 2, 1);
     assert_eq!(rig.replies[&lost], Reply::Expired);
     assert!(!rig.contents(1).iter().any(|record| record.key == "lost"));
     assert_eq!(rig.status(1).resyncs_full, 1);
@@ -309,20 +299,15 @@ fn an_unopened_tail_is_no_source() {
     rig.beat(2);
     assert_eq!((rig.status(2).sending, rig.status(3).receiving), (None, None));
     rig.enter(&[1], &joining(2, &[1, 2], 3));
-    rig.beat(2);
-    rig.assert_same(2, 3);
+    rig.become_same(2, 2, 3);
 }
 
 #[test]
 fn an_unopened_tail_continues_no_snapshot() {
-    let mut rig = filled(&small());
-    rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.frames = 2;
-    run_parts(&mut rig, 2, 3, 16);
+    let mut rig = part_way(16);
     rig.enter(&[2, 3], &joining(3, &[1, 2], 3));
     rig.beat(2);
     assert_eq!(rig.status(3).resyncs_full, 0, "committed updates may be above its watermark");
     rig.enter(&[1], &joining(3, &[1, 2], 3));
-    rig.beat(2);
-    rig.assert_same(2, 3);
+    rig.become_same(2, 2, 3);
 }

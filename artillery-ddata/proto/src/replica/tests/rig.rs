@@ -12,6 +12,7 @@ use super::super::*;
 use crate::api::*;
 use crate::{
     ChainMember, Epoch, Incarnation, Mode, NodeId, Role, Version,
+    guards::Mutant,
     message::{Control, SessionEntry, Updates},
     store::{Held, MemoryStore},
     types::update::RequestKey,
@@ -21,6 +22,11 @@ pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
 pub(super) fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
+}
+
+/// Settings without this guard.
+pub(super) fn without(mutant: Option<Mutant>) -> ReplicaSettings {
+    ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() }
 }
 
 pub(super) fn config(epoch: u64, members: &[u8]) -> Arc<ChainConfig> {
@@ -93,15 +99,23 @@ impl Rig {
 
     /// A chain that is open everywhere.
     pub(super) fn chain(nodes: &[u8]) -> Self {
-        Self::chain_with(nodes, || MemoryStore::with_seed(1))
+        Self::open(nodes, &ReplicaSettings::default())
+    }
+
+    /// The same, with these settings.
+    pub(super) fn open(nodes: &[u8], settings: &ReplicaSettings) -> Self {
+        Self::new(nodes, settings).opened()
     }
 
     /// The same, on stores of this kind.
     pub(super) fn chain_with(nodes: &[u8], make: impl Fn() -> MemoryStore) -> Self {
-        let mut rig = Self::with_stores(nodes, &ReplicaSettings::default(), make);
-        rig.enter_all(&config(1, nodes));
-        rig.settle();
-        rig
+        Self::with_stores(nodes, &ReplicaSettings::default(), make).opened()
+    }
+
+    fn opened(mut self) -> Self {
+        self.enter_all(&config(1, &self.nodes()));
+        self.settle();
+        self
     }
 
     pub(super) fn enter_all(&mut self, config: &Arc<ChainConfig>) {
@@ -162,15 +176,34 @@ impl Rig {
     }
 
     pub(super) fn deliver(&mut self, from: u8, to: u8) -> bool {
-        let Some(frame) = self.wire.entry((from, to)).or_default().pop_front() else { return false };
-        self.input(to, ReplicaInput::Receive { from: member(from), frame });
-        true
+        let frame = self.wire.entry((from, to)).or_default().pop_front();
+        let has_come = frame.is_some();
+        self.receive(from, to, frame);
+        has_come
     }
 
     /// Delivers all frames between two members, and the frames that they send in reply, but no others.
     pub(super) fn run(&mut self, from: u8, to: u8) {
         self.transmit();
         while self.deliver(from, to) {}
+    }
+
+    /// The same from each of these members to the next, one after the other.
+    pub(super) fn run_along(&mut self, path: &[u8]) {
+        path.windows(2).for_each(|hop| self.run(hop[0], hop[1]));
+    }
+
+    /// Delivers these frames, whatever lies on the link.
+    pub(super) fn receive(&mut self, from: u8, to: u8, frames: impl IntoIterator<Item = ChainFrame>) {
+        for frame in frames {
+            self.input(to, ReplicaInput::Receive { from: member(from), frame });
+        }
+    }
+
+    /// All frames are lost that lie on a link, or that the members have to send now.
+    pub(super) fn lose_frames(&mut self) {
+        self.transmit();
+        self.wire.clear();
     }
 
     /// Delivers the frames on all links but this one.
@@ -214,6 +247,12 @@ impl Rig {
             self.heartbeat();
         }
         self.settle();
+    }
+
+    /// After so many heartbeats two members hold the same, to the byte.
+    pub(super) fn become_same(&mut self, times: usize, a: u8, b: u8) {
+        self.beat(times);
+        self.assert_same(a, b);
     }
 
     /// These members enter a configuration.
@@ -309,6 +348,13 @@ impl Rig {
         self.write(n, Write::Put { key: key.into(), value: value.into() })
     }
 
+    /// Puts a value at the head `n`. Returns its version, once it is committed.
+    pub(super) fn commit(&mut self, n: u8, key: &'static str, value: &'static str) -> Version {
+        let token = self.put(n, key, value);
+        self.settle();
+        self.committed(token)
+    }
+
     pub(super) fn read(&mut self, n: u8, key: &'static str, mode: ReadMode) -> u64 {
         self.ask(n, Query::Key(key.into()), mode, None)
     }
@@ -316,6 +362,13 @@ impl Rig {
     pub(super) fn ask(&mut self, n: u8, query: Query, mode: ReadMode, floor: Option<Sequence>) -> u64 {
         let token = self.token();
         self.input(n, ReplicaInput::Read { token, query, mode, floor, deadline: FAR });
+        token.0
+    }
+
+    /// The same without a floor, until this deadline.
+    pub(super) fn ask_until(&mut self, n: u8, query: Query, mode: ReadMode, deadline: Timestamp) -> u64 {
+        let token = self.token();
+        self.input(n, ReplicaInput::Read { token, query, mode, floor: None, deadline });
         token.0
     }
 
@@ -337,6 +390,14 @@ impl Rig {
         }
     }
 
+    /// The version of a committed request, whether the reply is an earlier one's, and its result.
+    pub(super) fn computed(&self, token: u64) -> (Version, bool, Computed) {
+        match &self.replies[&token] {
+            Reply::Committed(done) => (done.version, done.replayed, done.result.clone()),
+            other => panic!("{other:?} is no commit"),
+        }
+    }
+
     pub(super) fn is_open(&self, n: u8) -> bool {
         self.replicas[&n].status().open
     }
@@ -349,25 +410,25 @@ impl Rig {
         self.replicas[&n].status().watermark.0
     }
 
+    /// What `choose` makes of the messages that lie on a link.
+    pub(super) fn on_link<'a, T>(&'a self, from: u8, to: u8, choose: impl Fn(&'a ChainMessage) -> Option<T>) -> Vec<T> {
+        let frames = self.wire.get(&(from, to)).into_iter().flatten();
+        frames.filter_map(|frame| choose(&frame.message)).collect()
+    }
+
     /// Every control frame that lies on a link.
     pub(super) fn controls(&self, from: u8, to: u8) -> Vec<&Control> {
-        let frames = self.wire.get(&(from, to)).into_iter().flatten();
-        frames
-            .filter_map(|frame| match &frame.message {
-                ChainMessage::Control(control) => Some(control),
-                _ => None,
-            })
-            .collect()
+        self.on_link(from, to, |message| match message {
+            ChainMessage::Control(control) => Some(control),
+            _ => None,
+        })
     }
 
     /// Every update frame that lies on a link.
     pub(super) fn updates(&self, from: u8, to: u8) -> Vec<&Updates> {
-        let frames = self.wire.get(&(from, to)).into_iter().flatten();
-        frames
-            .filter_map(|frame| match &frame.message {
-                ChainMessage::Updates(updates) => Some(updates),
-                _ => None,
-            })
-            .collect()
+        self.on_link(from, to, |message| match message {
+            ChainMessage::Updates(updates) => Some(updates),
+            _ => None,
+        })
     }
 }

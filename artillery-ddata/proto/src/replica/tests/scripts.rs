@@ -34,13 +34,6 @@ fn write<const N: usize>(groups: [Vec<ScriptStep>; N]) -> Write {
     Write::Script(script(groups))
 }
 
-fn computed(rig: &Rig, token: u64) -> (Version, bool, Computed) {
-    match &rig.replies[&token] {
-        Reply::Committed(done) => (done.version, done.replayed, done.result.clone()),
-        other => panic!("{other:?} is no commit"),
-    }
-}
-
 fn value(rig: &Rig, n: u8, key: &str) -> Option<Bytes> {
     rig.local(n, key).unwrap().and_then(|held| held.value)
 }
@@ -48,19 +41,17 @@ fn value(rig: &Rig, n: u8, key: &str) -> Option<Bytes> {
 #[test]
 fn results_come_with_the_commit_and_not_before() {
     let mut rig = Rig::chain(&[1, 2, 3]);
-    let old = rig.put(1, "k", "old");
-    rig.settle();
-    let old = rig.committed(old);
+    let old = rig.commit(1, "k", "old");
     let session = rig.session(1);
     let asked = rig.request(1, id(session, 1), write([vec![get("k"), put("k", "new"), increment("n")]]));
     rig.run(1, 2);
     assert!(!rig.replies.contains_key(&asked), "the update may still vanish");
     let meanwhile = rig.request(1, id(session, 1), write([vec![get("k"), put("k", "new"), increment("n")]]));
     rig.settle();
-    let (version, replayed, result) = computed(&rig, asked);
+    let (version, replayed, result) = rig.computed(asked);
     let told = vec![StepOutcome::Found(Some((old, "old".into()))), StepOutcome::Done, StepOutcome::Number(1)];
     assert_eq!((replayed, &result), (false, &Computed::Ran(vec![Ok(told)])));
-    assert_eq!(computed(&rig, meanwhile), (version, true, result), "it waited for the same commit");
+    assert_eq!(rig.computed(meanwhile), (version, true, result), "it waited for the same commit");
     for n in [1, 2, 3] {
         assert_eq!((value(&rig, n, "k"), value(&rig, n, "n")), (Some("new".into()), Some("1".into())));
     }
@@ -75,7 +66,7 @@ fn a_retry_learns_only_that_the_script_ran() {
     let version = rig.committed(first);
     let retry = rig.request(1, id(session, 1), write([vec![increment("n")]]));
     rig.settle();
-    assert_eq!(computed(&rig, retry), (version, true, Computed::RanForgotten));
+    assert_eq!(rig.computed(retry), (version, true, Computed::RanForgotten));
     assert_eq!(value(&rig, 1, "n"), Some("1".into()));
 }
 
@@ -93,7 +84,7 @@ fn a_new_head_knows_that_the_script_ran() {
     let retry = rig.request(2, id(session, 1), write([vec![increment("n")]]));
     rig.settle();
     assert!(!rig.replies.contains_key(&lost));
-    assert_eq!((computed(&rig, retry).1, computed(&rig, retry).2), (true, Computed::RanForgotten));
+    assert_eq!((rig.computed(retry).1, rig.computed(retry).2), (true, Computed::RanForgotten));
     assert_eq!(value(&rig, 3, "n"), Some("1".into()));
 }
 
@@ -105,7 +96,7 @@ fn a_failed_group_changes_no_member() {
     rig.settle();
     let failed = GroupFailure::Failed { step: 1, failure: RequestFailure::NotANumber };
     let done = || Ok(vec![StepOutcome::Done]);
-    assert_eq!(computed(&rig, asked).2, Computed::Ran(vec![done(), Err(failed), done()]));
+    assert_eq!(rig.computed(asked).2, Computed::Ran(vec![done(), Err(failed), done()]));
     for n in [1, 2] {
         assert_eq!(["a", "b", "c"].map(|key| value(&rig, n, key).is_some()), [true, false, true]);
     }
@@ -137,15 +128,12 @@ fn an_unmet_requirement_stops_the_script_for_ever() {
     assert_eq!(value(&rig, 1, "k"), None);
     let runs = rig.request(1, id(session, 2), watching(now));
     rig.settle();
-    assert_eq!(computed(&rig, runs).2, Computed::Ran(vec![Ok(vec![StepOutcome::Done])]));
+    assert_eq!(rig.computed(runs).2, Computed::Ran(vec![Ok(vec![StepOutcome::Done])]));
 }
 
 #[test]
 fn a_script_with_too_large_results_fails_on_record() {
-    let settings = ReplicaSettings { max_value: 10, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1, 2], &settings);
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &ReplicaSettings { max_value: 10, ..ReplicaSettings::default() });
     let session = rig.session(1);
     rig.put(1, "k", "123456");
     let asked = rig.request(1, id(session, 1), write([vec![increment("n")], vec![get("k"), get("k")]]));
@@ -172,14 +160,11 @@ fn the_size_of_a_script_is_bounded() {
 /// Values that a script made and took away again are in no update, and yet are held until its commit.
 #[test]
 fn results_count_in_the_window() {
-    let settings = ReplicaSettings { window: 1000, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1, 2], &settings);
-    rig.enter_all(&config(1, &[1, 2]));
-    rig.settle();
+    let mut rig = Rig::open(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
     let large = ScriptStep::Put { key: "k".into(), value: vec![7; 2000].into() };
     let asked = rig.write(1, write([vec![large, get("k"), ScriptStep::Delete { key: "k".into() }]]));
     assert!(!rig.replicas[&1].has_room());
     rig.settle();
-    assert!(matches!(computed(&rig, asked).2, Computed::Ran(_)));
+    assert!(matches!(rig.computed(asked).2, Computed::Ran(_)));
     assert!(rig.replicas[&1].has_room());
 }

@@ -2,15 +2,11 @@
 
 use super::rig::Rig;
 use crate::{
-    Sequence, Timestamp,
-    api::{Query, ReadMode, Reply},
-    replica::{NotLocal, ReplicaInput, Token},
+    Sequence,
+    api::{ReadMode, Reply},
+    replica::NotLocal,
     store::{Held, Store},
 };
-
-fn local(rig: &Rig, n: u8, key: &str) -> Result<Option<Held>, NotLocal> {
-    rig.gates[&n].read(&*rig.stores[&n], key.as_bytes(), || rig.now)
-}
 
 fn stored(rig: &Rig, n: u8, key: &str) -> Option<Held> {
     rig.stores[&n].read(crate::ChainId(0), key.as_bytes(), Sequence::MAX).unwrap()
@@ -22,30 +18,29 @@ fn the_gate_is_held_until_the_store_has_what_others_may_know() {
     rig.put(1, "k", "v");
     assert!(rig.replicas[&1].is_behind());
     assert_eq!(stored(&rig, 1, "k"), None, "not yet");
-    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty));
-    assert_eq!(local(&rig, 1, "another"), Err(NotLocal::Dirty));
+    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty));
+    assert_eq!(rig.local(1, "another"), Err(NotLocal::Dirty));
     rig.transmit();
     assert!(!rig.replicas[&1].is_behind());
     assert!(stored(&rig, 1, "k").is_some());
-    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "it isn't committed");
-    assert_eq!(local(&rig, 1, "another"), Ok(None));
+    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty), "it isn't committed");
+    assert_eq!(rig.local(1, "another"), Ok(None));
     rig.deliver(1, 2);
-    assert_eq!(local(&rig, 2, "another"), Err(NotLocal::Dirty), "the middle's gate is held too");
+    assert_eq!(rig.local(2, "another"), Err(NotLocal::Dirty), "the middle's gate is held too");
 }
 
 #[test]
 fn the_tail_commits_before_it_stores_with_its_gate_held() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
-    rig.run(1, 2);
-    rig.run(2, 3);
+    rig.run_along(&[1, 2, 3]);
     assert_eq!(rig.watermark(3), rig.last(1).sequence.0);
     assert_eq!(stored(&rig, 3, "k"), None);
-    assert_eq!(local(&rig, 3, "k"), Err(NotLocal::Dirty));
+    assert_eq!(rig.local(3, "k"), Err(NotLocal::Dirty));
     assert!(rig.gates[&3].watermark() < rig.last(1).sequence, "it covers only stored updates");
     rig.transmit();
     assert_eq!(rig.gates[&3].watermark(), rig.last(1).sequence);
-    assert_eq!(local(&rig, 3, "k").unwrap(), stored(&rig, 1, "k"));
+    assert_eq!(rig.local(3, "k").unwrap(), stored(&rig, 1, "k"));
 }
 
 #[test]
@@ -54,16 +49,15 @@ fn the_only_member_stores_before_it_answers() {
     let token = rig.put(1, "k", "v");
     let version = rig.committed(token);
     assert_eq!(stored(&rig, 1, "k").unwrap().version, version);
-    assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 1, "k"));
+    assert_eq!(rig.local(1, "k").unwrap(), stored(&rig, 1, "k"));
 }
 
 #[test]
 fn a_read_at_the_replica_finds_what_was_put_off() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
-    let (token, query) = (Token(1 << 40), Query::Key("k".into()));
-    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: Timestamp::MAX });
-    let Some(Reply::Read(read)) = rig.replies.get(&token.0) else { panic!("{:?}", rig.replies) };
+    let token = rig.read(1, "k", ReadMode::Eventual);
+    let Some(Reply::Read(read)) = rig.replies.get(&token) else { panic!("{:?}", rig.replies) };
     assert_eq!(read.held, stored(&rig, 1, "k"));
     assert!(read.held.is_some());
     assert!(!rig.replicas[&1].is_behind());
@@ -72,8 +66,7 @@ fn a_read_at_the_replica_finds_what_was_put_off() {
 #[test]
 fn a_deferred_commit_waits_for_later_updates() {
     let mut rig = Rig::chain(&[1, 2]);
-    rig.put(1, "k", "v");
-    rig.settle();
+    rig.commit(1, "k", "v");
     rig.put(1, "k", "w");
     rig.transmit();
     rig.deliver(1, 2);
@@ -82,9 +75,9 @@ fn a_deferred_commit_waits_for_later_updates() {
     assert!(rig.replicas[&1].is_behind());
     while rig.deliver(2, 1) {}
     assert_eq!(rig.watermark(1), rig.watermark(2));
-    assert_eq!(local(&rig, 1, "k"), Err(NotLocal::Dirty), "the store lacks the second update");
+    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty), "the store lacks the second update");
     rig.settle();
-    assert_eq!(local(&rig, 1, "k").unwrap(), stored(&rig, 2, "k"));
+    assert_eq!(rig.local(1, "k").unwrap(), stored(&rig, 2, "k"));
     rig.assert_same(1, 2);
 }
 

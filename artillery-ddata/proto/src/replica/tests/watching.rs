@@ -1,9 +1,15 @@
 //! Watches: queries for committed changes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::{super::*, rig::*};
 use crate::api::*;
+
+fn behind(prefix: impl Into<Bytes>, after: u64) -> Query {
+    Query::Changes(WatchQuery { prefix: prefix.into(), after: Some(Sequence(after)), shown: 0 })
+}
 
 fn ask(rig: &mut Rig, n: u8, prefix: &'static str, after: Option<u64>) -> u64 {
     let watch = WatchQuery { prefix: prefix.into(), after: after.map(Sequence), shown: 0 };
@@ -27,9 +33,7 @@ fn changes_come_in_order_when_they_are_committed() {
     assert_eq!(changes(&rig, now), (vec![], 0));
     let waits = ask(&mut rig, 2, "k/", Some(0));
     rig.put(1, "other", "x");
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     assert!(!rig.replies.contains_key(&waits), "no change of its prefix");
     rig.put(1, "k/1", "a");
     rig.run(1, 2);
@@ -40,9 +44,7 @@ fn changes_come_in_order_when_they_are_committed() {
     let step = |key: &'static str| Step::Put { key: key.into(), value: "c".into() };
     rig.write(1, Write::Batch(vec![step("k/1"), step("k/3"), step("else")]));
     rig.write(1, Write::Delete { key: "k/2".into() });
-    rig.settle();
-    rig.heartbeat();
-    rig.settle();
+    rig.beat(1);
     let all = ask(&mut rig, 3, "k/", Some(2));
     let expected = [("k/2", Some("b")), ("k/1", Some("c")), ("k/3", Some("c")), ("k/2", None)];
     let expected: Vec<_> = expected.map(|(key, value)| (Bytes::from(key), value.map(Bytes::from))).into();
@@ -52,20 +54,17 @@ fn changes_come_in_order_when_they_are_committed() {
 #[test]
 fn an_expired_watch_gets_the_position_reached() {
     let mut rig = Rig::chain(&[1]);
-    let (token, deadline) = (Token(77), rig.now + std::time::Duration::from_millis(50));
-    let query = Query::Changes(WatchQuery { prefix: "k/".into(), after: Some(Sequence(0)), shown: 0 });
-    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    let deadline = rig.now + Duration::from_millis(50);
+    let waits = rig.ask_until(1, behind("k/", 0), ReadMode::Eventual, deadline);
     rig.put(1, "other", "x");
     rig.heartbeat();
-    assert_eq!(changes(&rig, 77), (vec![], 1));
+    assert_eq!(changes(&rig, waits), (vec![], 1));
     assert_eq!(rig.replicas[&1].status().watchers, 0);
 }
 
 #[test]
 fn a_watch_behind_the_backlog_is_refused() {
-    let settings = ReplicaSettings { backlog: 500, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1], &settings);
-    rig.enter_all(&config(1, &[1]));
+    let mut rig = Rig::open(&[1], &ReplicaSettings { backlog: 500, ..ReplicaSettings::default() });
     for _ in 0..20 {
         rig.put(1, "k", "v");
     }
@@ -89,9 +88,7 @@ fn a_halted_member_refuses_its_watches() {
 
 #[test]
 fn waiting_queries_are_bounded_in_bytes() {
-    let settings = ReplicaSettings { watches: 3 * 300, ..ReplicaSettings::default() };
-    let mut rig = Rig::new(&[1], &settings);
-    rig.enter_all(&config(1, &[1]));
+    let mut rig = Rig::open(&[1], &ReplicaSettings { watches: 3 * 300, ..ReplicaSettings::default() });
     let waiting: Vec<_> = (0..3).map(|_| ask(&mut rig, 1, "a", Some(0))).collect();
     let refused = ask(&mut rig, 1, "a", Some(0));
     assert_eq!(rig.replies[&refused], Reply::Refused(Refusal::Busy));
@@ -122,11 +119,10 @@ fn a_position_behind_all_sequences_waits_until_its_deadline() {
     let asked = ask(&mut rig, 1, "", Some(u64::MAX));
     rig.put(1, "k", "v");
     assert!(!rig.replies.contains_key(&asked));
-    let (token, deadline) = (Token(77), rig.now);
     let query = Query::Changes(WatchQuery { prefix: "".into(), after: Some(Sequence(u64::MAX)), shown: u32::MAX });
-    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    let waits = rig.ask_until(1, query, ReadMode::Eventual, rig.now);
     rig.heartbeat();
-    assert_eq!(changes(&rig, 77), (vec![], u64::MAX));
+    assert_eq!(changes(&rig, waits), (vec![], u64::MAX));
 }
 
 #[test]
@@ -134,9 +130,8 @@ fn a_prefix_longer_than_any_key_is_refused() {
     let mut rig = Rig::chain(&[1]);
     let refused = Reply::Refused(Refusal::KeyTooLong { len: 4097, limit: 4096 });
     let long = Bytes::from(vec![b'k'; 4097]);
-    let watch = Query::Changes(WatchQuery { prefix: long.clone(), after: Some(Sequence(0)), shown: 0 });
     let scan = |prefix, after| Query::Scan(ScanQuery { prefix, after, limit: 1, snapshot: Snapshot::No });
-    for query in [watch, scan(long.clone(), None), scan(Bytes::new(), Some(long.clone()))] {
+    for query in [behind(long.clone(), 0), scan(long.clone(), None), scan(Bytes::new(), Some(long.clone()))] {
         let token = rig.ask(1, query, ReadMode::Eventual, None);
         assert_eq!(rig.replies[&token], refused);
     }
@@ -145,16 +140,15 @@ fn a_prefix_longer_than_any_key_is_refused() {
 #[test]
 fn a_rare_change_behind_many_others_is_found() {
     let mut rig = Rig::chain(&[1]);
-    let (token, deadline) = (Token(77_000_000), rig.now + std::time::Duration::from_millis(50));
-    let query = Query::Changes(WatchQuery { prefix: "rare/".into(), after: Some(Sequence(0)), shown: 0 });
-    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline });
+    let deadline = rig.now + Duration::from_millis(50);
+    let watch = rig.ask_until(1, behind("rare/", 0), ReadMode::Eventual, deadline);
     for _ in 0..9000 {
         rig.put(1, "other", "x");
     }
     rig.put(1, "rare/1", "a");
-    let at_once = rig.replies.contains_key(&77_000_000);
+    let at_once = rig.replies.contains_key(&watch);
     rig.heartbeat();
-    let (records, upto) = changes(&rig, 77_000_000);
+    let (records, upto) = changes(&rig, watch);
     assert!(!records.is_empty() || upto < 9001, "lost: upto {upto}, answered at once: {at_once}");
     assert!(at_once);
 }
@@ -163,16 +157,13 @@ fn a_rare_change_behind_many_others_is_found() {
 fn a_watch_is_matched_once_for_many_changes() {
     const LEN: u64 = 200;
     let mut rig = Rig::chain(&[1]);
-    for len in 1..=LEN {
-        let query =
-            Query::Changes(WatchQuery { prefix: vec![b'a'; len as usize].into(), after: Some(Sequence(0)), shown: 0 });
-        let token = Token(1_000_000 + len);
-        rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor: None, deadline: FAR });
-    }
-    let key = |n: u32| Bytes::from([vec![b'a'; LEN as usize], n.to_be_bytes().to_vec()].concat());
+    let prefix = |len: u64| vec![b'a'; len as usize];
+    let ask = |len| rig.ask(1, behind(prefix(len), 0), ReadMode::Eventual, None);
+    let watches: Vec<u64> = (1..=LEN).map(ask).collect();
+    let key = |n: u32| Bytes::from([prefix(LEN), n.to_be_bytes().to_vec()].concat());
     rig.write(1, Write::Batch((0..50).map(|n| Step::Put { key: key(n), value: Bytes::new() }).collect()));
-    for len in 1..=LEN {
-        assert_eq!(changes(&rig, 1_000_000 + len).0.len(), 50);
+    for watch in watches {
+        assert_eq!(changes(&rig, watch).0.len(), 50);
     }
     assert_eq!(rig.replicas[&1].status().watchers, 0);
 }
