@@ -19,6 +19,8 @@ pub mod guards;
 
 pub mod api;
 pub mod control;
+#[cfg(test)]
+mod fixtures;
 pub mod message;
 pub mod node;
 pub mod replica;

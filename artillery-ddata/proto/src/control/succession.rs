@@ -106,39 +106,21 @@ pub fn found(
 mod tests {
     use super::*;
     use crate::{
-        ChainConfig, ChainId, ChainMember, Epoch, Incarnation, Mode, NodeId, Sequence, Version,
-        control::{History, log::LogIndex, recovery::ChainStanding},
+        ChainConfig, Sequence, Version,
+        control::{log::LogIndex, recovery::ChainStanding},
+        fixtures::{self, founder, incarnation as id, serving},
     };
 
     const CLUSTER: ClusterId = ClusterId(7);
     const WAITED: Duration = Duration::from_secs(4);
     const LEASE: Duration = Duration::from_secs(1);
 
-    fn id(node: u8, life: u128) -> MemberId {
-        MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store: life, starts: 1 } }
-    }
-
     /// An incarnation of a node. The first incarnations of nodes 1 to 3 serve the chain.
     fn standing(node: u8, life: u128) -> Standing {
-        let members = (1..=3).map(|node| ChainMember { id: id(node, 1), role: Role::Serving }).collect();
-        let config =
-            ChainConfig { chain: ChainId(0), epoch: Epoch(4), index: 9, mode: Mode::Craq, min_members: 1, members };
-        Standing {
-            me: NodeInfo { id: id(node, life), name: format!("n{node}"), addrs: vec![] },
-            cluster: CLUSTER,
-            history: History::first(CLUSTER),
-            applied: LogIndex(9),
-            leads: false,
-            log: None,
-            voters: vec![],
-            in_touch: None,
-            heard: None,
-            served: false,
-            member_heard: None,
-            successor: None,
-            yields: false,
-            chains: vec![ChainStanding { config, serves: None, last: Version::default(), watermark: Sequence(0) }],
-        }
+        let config = ChainConfig { index: 9, ..serving(4, &[1, 2, 3]) };
+        let chain = ChainStanding { config, serves: None, last: Version::default(), watermark: Sequence(0) };
+        let me = NodeInfo { id: id(node, life), ..founder(node) };
+        Standing { applied: LogIndex(9), chains: vec![chain], ..fixtures::standing(me, CLUSTER) }
     }
 
     #[test]

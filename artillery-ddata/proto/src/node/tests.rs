@@ -6,24 +6,17 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    ChainConfig, ClusterId, Epoch, Incarnation,
+    ChainConfig, ClusterId, Epoch,
     control::{
         Bootstrap, ChainSettings,
-        log::{ConfigChange, LogEntry},
+        log::{ChainChange, ConfigChange, LogEntry},
         message::{Farewell, Leave, LeaveStage},
     },
+    fixtures::{self, founder, id},
     guards::Mutant,
 };
 
 const LEASE: Duration = Duration::from_secs(1);
-
-fn id(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
-
-fn founder(n: u8) -> NodeInfo {
-    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
-}
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
@@ -51,12 +44,26 @@ impl Rig {
     /// A node whose chains act by its first configurations.
     fn acting() -> Self {
         let mut rig = Self::new();
-        let upto = rig.configs.applied();
         rig.hear(rig.configs.clone());
         rig.outputs();
-        (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
+        rig.acts_by(rig.configs.applied());
         rig.outputs();
         rig
+    }
+
+    /// Both chains report that they act by the log up to here.
+    fn acts_by(&mut self, upto: LogIndex) {
+        (0..2).for_each(|chain| self.says(chain, Word::ActsBy(upto)));
+    }
+
+    /// The node is told to stop.
+    fn stop(&mut self) {
+        self.handle(NodeInput::Leave { until: None });
+    }
+
+    /// Whether the node ends now.
+    fn ends(&mut self) -> bool {
+        self.outputs().contains(&NodeOutput::Left)
     }
 
     fn handle(&mut self, input: NodeInput) {
@@ -102,22 +109,19 @@ impl Rig {
 
     /// The same configurations, with a newer one of chain 0 that doesn't name node 3.
     fn without_me(&self) -> Arc<Configs> {
-        self.naming(|other| other != id(3))
+        self.without(&[(0, 3)])
     }
 
-    /// The same configurations, with a newer one of chain 0 that names node 3 alone.
-    fn only_me(&self) -> Arc<Configs> {
-        self.naming(|other| other == id(3))
-    }
-
-    fn naming(&self, stays: impl Fn(MemberId) -> bool) -> Arc<Configs> {
-        let before = self.configs.get(ChainId(0)).unwrap();
-        let members = before.members.iter().copied().filter(|member| stays(member.id)).collect();
-        let config = ChainConfig { members, ..before.clone() };
-        let change = crate::control::log::ChainChange { replaces: before.epoch, config };
-        let index = self.configs.applied().next();
+    /// The same configurations, with a newer one of each of these chains that doesn't name this node.
+    fn without(&self, changes: &[(u32, u8)]) -> Arc<Configs> {
         let mut configs = Configs::clone(&self.configs);
-        configs.apply(&LogEntry { index, term: Term(1), change: ConfigChange::Chains(vec![change]) }).unwrap();
+        for &(chain, node) in changes {
+            let before = configs.get(ChainId(chain)).unwrap().clone();
+            let members = before.members.iter().copied().filter(|member| member.id != id(node)).collect();
+            let config = ChainConfig { members, ..before.clone() };
+            let change = ConfigChange::Chains(vec![ChainChange { replaces: before.epoch, config }]);
+            configs.apply(&LogEntry { index: configs.applied().next(), term: Term(1), change }).unwrap();
+        }
         Arc::new(configs)
     }
 }
@@ -139,7 +143,7 @@ fn a_node_says_that_it_acts_by_a_configuration_once_all_its_chains_do() {
     assert_eq!(said_when_one_acts(Rig::acting()), before);
     let newer = rig.without_me();
     rig.hear(newer.clone());
-    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(newer.applied())));
+    rig.acts_by(newer.applied());
     assert!(rig.outputs().contains(&NodeOutput::Acts(newer.clone())));
     assert_eq!(rig.renewals().pop().unwrap().applied, newer.applied());
 }
@@ -150,8 +154,7 @@ fn no_renewal_before_the_chains_act_by_the_first_configurations() {
     rig.hear(rig.configs.clone());
     assert_eq!(rig.orders().len(), 2);
     assert_eq!(rig.renewals(), []);
-    let upto = rig.configs.applied();
-    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
+    rig.acts_by(rig.configs.applied());
     assert_eq!(rig.renewals().len(), 1);
 }
 
@@ -160,7 +163,7 @@ fn a_report_on_an_older_order_is_ignored() {
     let mut rig = Rig::acting();
     let (old, newer) = (rig.configs.applied(), rig.without_me());
     rig.hear(newer.clone());
-    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(old)));
+    rig.acts_by(old);
     assert_eq!(rig.node.state().configs.applied(), old);
 }
 

@@ -4,9 +4,10 @@ use std::cell::Cell;
 
 use super::*;
 use crate::{
-    ChainConfig, ChainMember, Incarnation, Mode, NodeId, ReadMode, Role, Sequence,
+    ChainMember, Incarnation, NodeId, ReadMode, Role, Sequence,
     api::{Query, ReadPath, ReadReply, WatchQuery, Write},
     control::log::LogIndex,
+    fixtures,
     store::MemoryStore,
 };
 
@@ -51,9 +52,7 @@ impl Rig {
     }
 
     fn enter(&mut self, epoch: u64, history: ClusterId) {
-        let members = vec![ChainMember { id: me(), role: Role::Serving }];
-        let (chain, epoch_id) = (ChainId(0), Epoch(epoch));
-        let config = ChainConfig { chain, epoch: epoch_id, index: epoch, mode: Mode::Craq, min_members: 1, members };
+        let config = fixtures::chain(epoch, [ChainMember { id: me(), role: Role::Serving }]);
         let upto = LogIndex(epoch);
         self.turn.orders.push(ChainOrder::Enter { config: Arc::new(config), history, upto });
         self.take(2 * epoch);

@@ -146,15 +146,10 @@ impl ChainConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Incarnation, NodeId};
-
-    fn member(n: u8) -> MemberId {
-        MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-    }
+    use crate::fixtures::{chain, id as member};
 
     fn config(roles: &[Role]) -> ChainConfig {
-        let members = roles.iter().enumerate().map(|(n, &role)| ChainMember { id: member(n as u8), role }).collect();
-        ChainConfig { chain: ChainId(0), epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members }
+        chain(1, roles.iter().enumerate().map(|(n, &role)| ChainMember { id: member(n as u8), role }))
     }
 
     #[test]

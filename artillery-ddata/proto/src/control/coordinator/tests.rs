@@ -5,22 +5,15 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    ChainConfig, ChainId, ClusterId, Epoch, Incarnation, NodeId, Role,
+    ChainConfig, ChainId, ClusterId, Epoch, Incarnation, Role,
     control::{
-        Bootstrap, ChainSettings, NodeInfo,
+        Bootstrap, ChainSettings,
         log::LogEntry,
-        message::{Farewell, Leave, LeaveStage, Promotion, Unsettled},
+        message::{Farewell, Leave, LeaveStage, Promotion, Report, Unsettled},
     },
+    fixtures::{self, founder, id, number},
     guards::Mutant,
 };
-
-fn id(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
-
-fn founder(n: u8) -> NodeInfo {
-    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
-}
 
 /// A leader over a log that takes every proposal, with nodes that renew on command.
 struct World {
@@ -75,12 +68,48 @@ impl World {
         world
     }
 
+    /// The same, after two seconds in which all nodes have renewed.
+    fn running(founders: u8, replicas: u32) -> Self {
+        let mut world = Self::new(founders, replicas);
+        world.pass(2000, &world.all());
+        world
+    }
+
+    /// The leader is without this guard.
+    fn without(mut self, mutant: Option<Mutant>) -> Self {
+        self.coordinator.settings.guards = mutant.into();
+        self
+    }
+
+    fn all(&self) -> Vec<u8> {
+        (0..self.nodes).collect()
+    }
+
     fn config(&self) -> &ChainConfig {
         self.configs.get(ChainId(0)).unwrap()
     }
 
     fn serving(&self) -> Vec<MemberId> {
         self.config().serving().collect()
+    }
+
+    fn head(&self) -> u8 {
+        self.config().head().map(number).unwrap()
+    }
+
+    fn tail(&self) -> u8 {
+        self.config().tail().map(number).unwrap()
+    }
+
+    /// The first node that doesn't serve.
+    fn spare(&self) -> u8 {
+        self.all().into_iter().find(|&n| !self.serving().contains(&id(n))).unwrap()
+    }
+
+    /// Another term begins, under the same leader.
+    fn elect(&mut self, term: u64) {
+        self.term = term;
+        self.log();
     }
 
     fn log(&mut self) {
@@ -100,7 +129,7 @@ impl World {
         while let Some(output) = self.coordinator.poll_output() {
             match output {
                 CoordinatorOutput::Answer { to, renewed } => {
-                    let n = to.node.as_bytes()[0];
+                    let n = number(to);
                     self.answered.insert(n, renewed.number);
                     self.said.insert(n, renewed.clone());
                     answers.push(renewed);
@@ -138,13 +167,9 @@ impl World {
     fn renewal(&mut self, n: u8) -> Renewal {
         self.number += 1;
         Renewal {
-            number: self.number,
             answered: self.answered.get(&n).copied().unwrap_or(0),
-            me: founder(n),
-            applied: self.configs.applied(),
             leave: self.leaves.get(&n).copied().unwrap_or_default(),
-            promotions: vec![],
-            reports: vec![],
+            ..fixtures::renewal(n, self.number, self.configs.applied())
         }
     }
 
@@ -154,16 +179,37 @@ impl World {
     }
 
     fn renew_with(&mut self, n: u8, renewal: Renewal) -> Option<Duration> {
-        let answers = self.handle(CoordinatorInput::Renewal { from: id(n), renewal });
-        answers.last().and_then(|renewed| renewed.lease)
+        self.answer(n, renewal).and_then(|renewed| renewed.lease)
+    }
+
+    /// The last answer to this renewal, if it is answered at once.
+    fn answer(&mut self, n: u8, renewal: Renewal) -> Option<Renewed> {
+        self.handle(CoordinatorInput::Renewal { from: id(n), renewal }).pop()
+    }
+
+    /// The same for a renewal with this report.
+    fn report(&mut self, n: u8, report: Report) -> Option<Renewed> {
+        let renewal = Renewal { reports: vec![report], ..self.renewal(n) };
+        self.answer(n, renewal)
+    }
+
+    /// Node `n` renews, and wants this member to be promoted.
+    fn wish(&mut self, n: u8, wish: Promotion) {
+        let renewal = Renewal { promotions: vec![wish], ..self.renewal(n) };
+        self.renew_with(n, renewal);
+    }
+
+    /// The leader's answer to node `n` now.
+    fn said(&mut self, n: u8) -> Renewed {
+        let renewal = self.renewal(n);
+        self.answer(n, renewal).unwrap()
     }
 
     /// Node `n` asks to leave. Returns the last answer to it.
     fn ask(&mut self, n: u8) -> Renewed {
         let leave = self.leaves.entry(n).or_default();
         leave.stage = leave.stage.max(LeaveStage::Asks);
-        let renewal = self.renewal(n);
-        self.handle(CoordinatorInput::Renewal { from: id(n), renewal });
+        self.renew(n);
         self.said.remove(&n).unwrap()
     }
 
@@ -203,8 +249,7 @@ fn a_lease_needs_a_quorum() {
     world.confirms = false;
     assert_eq!(world.renew(1), None, "another may lead by now");
     world.confirms = true;
-    world.term = 0;
-    world.log();
+    world.elect(0);
     assert_eq!(world.renew(1), None, "a node that doesn't lead grants nothing");
 }
 
@@ -224,8 +269,7 @@ fn only_members_that_act_as_serving_get_leases() {
 
 #[test]
 fn a_dead_member_is_removed_after_its_lease() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     assert_eq!(world.config().epoch, Epoch(1));
     world.renew(2);
     let granted = world.now;
@@ -242,18 +286,15 @@ fn a_dead_member_is_removed_after_its_lease() {
 
 #[test]
 fn a_new_leader_waits_for_leases_that_others_granted() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
-    world.term = 2;
-    world.log();
+    let mut world = World::running(3, 3);
+    world.elect(2);
     let at = world.pass(3000, &[0, 1]).expect("it is removed");
     assert!((1010..=1100).contains(&at), "{at} ms after its term began");
 }
 
 #[test]
 fn a_resigned_member_is_removed_at_once() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     assert_eq!(world.leave(2).lease, None);
     assert!(!world.serving().contains(&id(2)));
     assert_eq!(world.renew(2), None);
@@ -261,8 +302,7 @@ fn a_resigned_member_is_removed_at_once() {
 
 #[test]
 fn nothing_is_renewed_while_a_removal_is_decided() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     world.put_off = Some(vec![]);
     world.pass(1200, &[0, 1]);
     assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "one proposal at a time");
@@ -278,20 +318,30 @@ fn nothing_is_renewed_while_a_removal_is_decided() {
 
 #[test]
 fn a_fenced_member_that_speaks_again_before_the_proposal_stays() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     assert_eq!(world.pass(700, &[0, 1]), None);
     assert!(world.renew(2).is_some(), "nothing was proposed, so nothing is undecided");
     assert_eq!(world.pass(1000, &[0, 1, 2]), None);
 }
 
+/// Another term begins, in which nodes 1 and 2 are heard, but never show that they hear: their messages may be old.
+fn hear_old_messages(world: &mut World) {
+    let old = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) });
+    world.elect(2);
+    for _ in 0..60 {
+        world.pass(50, &[]);
+        for (n, renewal) in [1, 2].into_iter().zip(&old) {
+            world.renew_with(n, renewal.clone());
+        }
+    }
+}
+
 /// A chain of three of which one member has died; the spare that joins; and all living nodes, the spare among them.
 fn joined() -> (World, u8, Vec<u8>) {
-    let mut world = World::new(4, 3);
-    let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    let mut world = World::running(4, 3);
+    let spare = world.spare();
     let gone = (1..4).find(|&n| n != spare).unwrap();
     let there: Vec<u8> = (0..4).filter(|&n| n != gone).collect();
-    world.pass(2000, &[0, 1, 2, 3]);
     world.pass(2000, &there);
     assert_eq!(world.config().syncing(), Some(id(spare)));
     (world, spare, there)
@@ -302,25 +352,21 @@ fn a_spare_joins_and_is_promoted_when_the_tail_asks() {
     let (mut world, spare, _) = joined();
     assert_eq!(world.serving().len(), 2);
     let present = world.config().clone();
-    let tail = (0..4).find(|&n| Some(id(n)) == present.tail()).unwrap();
-    let head = (0..4).find(|&n| Some(id(n)) == present.head()).unwrap();
+    let (head, tail) = (world.head(), world.tail());
     let wish = Promotion { chain: ChainId(0), epoch: present.epoch, member: id(spare) };
     let stale = Promotion { epoch: Epoch(present.epoch.0 - 1), ..wish };
     for (n, wish) in [(head, wish), (tail, stale)] {
-        let renewal = Renewal { promotions: vec![wish], ..world.renewal(n) };
-        world.renew_with(n, renewal);
+        world.wish(n, wish);
         assert_eq!(world.config().syncing(), Some(id(spare)), "not its wish, or not in this epoch");
     }
-    let renewal = Renewal { promotions: vec![wish], ..world.renewal(tail) };
-    world.renew_with(tail, renewal);
+    world.wish(tail, wish);
     assert_eq!(world.config().tail(), Some(id(spare)));
     assert_eq!(world.config().role(id(spare)), Some(Role::Serving));
 }
 
 #[test]
 fn a_deaf_leader_removes_no_member() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     world.confirms = false;
     world.pass(5000, &[0]);
     assert_eq!(world.serving().len(), 3, "the others may be well, and this node deaf");
@@ -339,8 +385,7 @@ fn a_joiner_that_dies_is_dropped() {
 
 #[test]
 fn a_new_incarnation_waits_until_the_known_one_is_silent() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     let mut again = founder(2);
     again.id.incarnation.starts = 2;
     let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
@@ -380,18 +425,8 @@ mod reorder;
 
 #[test]
 fn an_old_message_is_no_sign_of_life() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
-    // Nodes 1 and 2 are heard, but never show that they hear: their messages may be old.
-    let old: Vec<_> = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) }).into();
-    world.term = 2;
-    world.log();
-    for _ in 0..60 {
-        world.pass(50, &[]);
-        for (n, renewal) in [1, 2].into_iter().zip(&old) {
-            world.handle(CoordinatorInput::Renewal { from: id(n), renewal: renewal.clone() });
-        }
-    }
+    let mut world = World::running(3, 3);
+    hear_old_messages(&mut world);
     assert_eq!(world.serving().len(), 3, "the leader itself is there, and the others are heard");
     world.leave(0);
     assert_eq!(world.serving().len(), 3, "no other member is known to live");
@@ -402,8 +437,7 @@ fn an_old_message_is_no_sign_of_life() {
 
 #[test]
 fn after_a_pause_the_leader_observes_anew() {
-    let mut world = World::new(3, 3);
-    world.pass(2000, &[0, 1, 2]);
+    let mut world = World::running(3, 3);
     world.now = world.now + Duration::from_secs(60);
     world.handle(CoordinatorInput::Tick);
     world.renew(1);
@@ -426,8 +460,7 @@ fn an_elected_node_that_has_committed_nothing_names_no_leader() {
 
 #[test]
 fn a_leader_that_gave_no_answers_finds_no_deaf_member() {
-    let mut world = World::new(4, 3);
-    world.pass(2000, &[0, 1, 2, 3]);
+    let mut world = World::running(4, 3);
     let before = world.serving();
     world.confirms = false;
     world.pass(5000, &[0, 1, 2, 3]);

@@ -2,17 +2,13 @@
 
 use super::*;
 use crate::{
-    ClusterId, Incarnation,
+    ClusterId,
     control::{Bootstrap, Timing},
+    fixtures::{founder, id},
 };
-
-fn id(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
 
 /// Node 3 of three, told that node 1 leads.
 fn holder() -> LeaseClient {
-    let founder = |n| NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] };
     let members = (1..4).map(founder).collect();
     let founding = Bootstrap::new(ClusterId(5), "shop", members);
     let mut holder = LeaseClient::new(founder(3), Arc::new(Configs::of(&founding)));
@@ -52,8 +48,7 @@ fn renewals_follow_the_lease_of_the_cluster() {
     let lease = Duration::from_secs(8);
     let timing = Timing { lease, ..Timing::default() };
     let founding = Bootstrap { timing, ..Bootstrap::new(ClusterId(5), "shop", vec![]) };
-    let me = NodeInfo { id: id(3), name: "n3".into(), addrs: vec![] };
-    let mut holder = LeaseClient::new(me, Arc::new(Configs::of(&founding)));
+    let mut holder = LeaseClient::new(founder(3), Arc::new(Configs::of(&founding)));
     let (first, second) = (asked(&mut holder).0, asked(&mut holder).0);
     assert_eq!(second - first, lease / 4);
 }

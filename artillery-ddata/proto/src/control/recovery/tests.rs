@@ -1,20 +1,11 @@
 use super::{plan as plan_after, *};
-use crate::{ChainMember, Incarnation, Mode, NodeId};
+use crate::fixtures::{self, founder, id, serving as config};
 
 const CLUSTER: ClusterId = ClusterId(7);
-
-fn id(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
 
 /// The plan right after the order.
 fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
     plan_after(asked, standings, Duration::ZERO)
-}
-
-fn config(epoch: u64, serving: &[u8]) -> ChainConfig {
-    let members = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving }).collect();
-    ChainConfig { chain: ChainId(0), epoch: Epoch(epoch), index: epoch, mode: Mode::Craq, min_members: 1, members }
 }
 
 /// A node that serves, if its configuration says so, and knows these voters.
@@ -22,20 +13,13 @@ fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standin
     let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
     let voters = vec![voters.iter().map(|&n| id(n)).collect()];
     Standing {
-        me: NodeInfo { id: id(n), name: format!("n{n}"), addrs: Vec::new() },
-        cluster: CLUSTER,
-        history: History::first(CLUSTER),
         applied: LogIndex(config.epoch.0),
-        leads: false,
         log: Some(LogEnd { term: Term(2), index: 5 }),
         voters,
         in_touch: Some(Duration::from_millis(1500)),
-        heard: None,
         served: true,
-        member_heard: None,
-        successor: None,
-        yields: false,
         chains: vec![ChainStanding { config, serves, last, watermark: Sequence(3) }],
+        ..fixtures::standing(founder(n), CLUSTER)
     }
 }
 

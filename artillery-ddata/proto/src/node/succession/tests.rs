@@ -6,11 +6,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    ChainId, ClusterId, Incarnation, NodeId,
+    ChainId, ClusterId,
     control::{
-        Bootstrap, Configs, NodeInfo, Timing,
-        message::{Leave, Renewal, Renewed},
+        Bootstrap, Configs, Timing,
+        message::{Renewal, Renewed},
     },
+    fixtures::{self, founder, id},
     node::{CoordinatorSettings, NodeInput},
     replica::ChainProgress,
     runner::Word,
@@ -18,14 +19,6 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(1);
 const BY: ClusterId = ClusterId(6);
-
-fn id(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
-
-fn founder(n: u8) -> NodeInfo {
-    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
-}
 
 /// A node of a cluster in which nodes 1 to 3 serve the chain; the others of `voters` only keep the log.
 struct Rig {
@@ -90,15 +83,7 @@ impl Rig {
     }
 
     fn renewal_of(&mut self, n: u8) {
-        let renewal = Renewal {
-            number: 1,
-            answered: 0,
-            me: founder(n),
-            applied: self.node.configs().applied(),
-            leave: Leave::default(),
-            promotions: vec![],
-            reports: vec![],
-        };
+        let renewal = fixtures::renewal(n, 1, self.node.configs().applied());
         self.node.handle(self.now, NodeInput::Renewal { from: id(n), renewal });
     }
 

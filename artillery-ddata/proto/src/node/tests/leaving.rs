@@ -1,19 +1,41 @@
 //! How a node leaves, and when a stopping node ends.
 
 use super::*;
-use crate::control::log::ChainChange;
 
 /// Configurations of which none names node 3.
 fn without_node_3(rig: &Rig) -> Arc<Configs> {
-    let mut configs = Configs::clone(&rig.configs);
-    for chain in [0, 1].map(ChainId) {
-        let before = configs.get(chain).unwrap().clone();
-        let members = before.members.iter().copied().filter(|member| member.id != id(3)).collect();
-        let config = ChainConfig { members, ..before.clone() };
-        let change = ConfigChange::Chains(vec![ChainChange { replaces: before.epoch, config }]);
-        configs.apply(&LogEntry { index: configs.applied().next(), term: Term(1), change }).unwrap();
-    }
-    Arc::new(configs)
+    rig.without(&[(0, 3), (1, 3)])
+}
+
+/// The leader answers the newest renewal, with this farewell.
+fn hear(rig: &mut Rig, farewell: Farewell) {
+    rig.answer(|renewed| renewed.farewell = Some(farewell));
+}
+
+/// Node 3 is told by an operator to go on alone.
+fn go_on_alone(rig: &mut Rig) {
+    let next = rig.configs.history().next(7);
+    rig.configs = Arc::new(rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied()));
+    rig.hear(rig.configs.clone());
+    rig.outputs();
+}
+
+/// Node 3 leads the log, of which these are the voters.
+fn lead(rig: &mut Rig, term: u64, voters: &[u8]) {
+    let (voters, configs) = (voters.iter().copied().map(id).collect(), rig.configs.clone());
+    rig.handle(NodeInput::Log { leads: Some(Term(term)), leader: Some(id(3)), configs, voters });
+}
+
+/// Whether the node ends within so many leases.
+fn ends_within(rig: &mut Rig, leases: u32) -> bool {
+    (0..leases).flat_map(|_| passes(rig, 1)).any(|output| output == NodeOutput::Left)
+}
+
+/// A node that is told to stop, while its chains serve.
+fn stopping() -> Rig {
+    let mut rig = Rig::acting();
+    rig.stop();
+    rig
 }
 
 fn agree(renewed: &mut Renewed, leave: Leave) {
@@ -22,7 +44,7 @@ fn agree(renewed: &mut Renewed, leave: Leave) {
 
 /// Node 3 leaves, the leader agrees, and the chains resign. Returns what the node asked for.
 fn resigns(rig: &mut Rig) -> Leave {
-    rig.handle(NodeInput::Leave { until: None });
+    rig.stop();
     let asks = rig.renewals().pop().unwrap().leave;
     rig.answer(|renewed| agree(renewed, asks));
     (0..2).for_each(|chain| rig.says(chain, Word::Resigned));
@@ -31,8 +53,7 @@ fn resigns(rig: &mut Rig) -> Leave {
 
 #[test]
 fn a_node_resigns_once_all_its_chains_act_by_no_lease() {
-    let mut rig = Rig::acting();
-    rig.handle(NodeInput::Leave { until: None });
+    let mut rig = stopping();
     let asks = rig.renewals().pop().unwrap().leave;
     assert_eq!(asks.stage, LeaveStage::Asks);
     rig.answer(|renewed| agree(renewed, asks));
@@ -65,10 +86,10 @@ fn a_node_that_the_log_needs_has_not_left_though_no_configuration_names_it() {
     resigns(&mut rig);
     let gone = without_node_3(&rig);
     rig.hear(gone.clone());
-    assert!(!rig.outputs().contains(&NodeOutput::Left), "it keeps the log");
+    assert!(!rig.ends(), "it keeps the log");
     let voters = [id(1), id(2)].into();
     rig.handle(NodeInput::Log { leads: None, leader: Some(id(1)), configs: gone, voters });
-    assert!(rig.outputs().contains(&NodeOutput::Left));
+    assert!(rig.ends());
 }
 
 /// Nodes 1 and 2 serve, and node 3 is a spare.
@@ -77,8 +98,7 @@ fn spare() -> Rig {
     rig.configs = without_node_3(&rig);
     let (configs, voters) = (rig.configs.clone(), [id(1), id(2)].into());
     rig.handle(NodeInput::Log { leads: None, leader: Some(id(1)), configs, voters });
-    let upto = rig.configs.applied();
-    (0..2).for_each(|chain| rig.says(chain, Word::ActsBy(upto)));
+    rig.acts_by(rig.configs.applied());
     rig.outputs();
     rig
 }
@@ -86,24 +106,22 @@ fn spare() -> Rig {
 #[test]
 fn a_spare_ends_when_the_leader_knows_that_it_leaves() {
     let mut rig = spare();
-    rig.handle(NodeInput::Leave { until: None });
-    assert!(!rig.outputs().contains(&NodeOutput::Left), "a last copy would wait for it");
+    rig.stop();
+    assert!(!rig.ends(), "a last copy would wait for it");
     rig.answer(|renewed| renewed.released = true);
-    assert!(rig.outputs().contains(&NodeOutput::Left));
+    assert!(rig.ends());
 }
 
 #[test]
 fn a_spare_that_hears_no_leader_ends_after_a_while() {
     let mut rig = spare();
-    rig.handle(NodeInput::Leave { until: None });
-    let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == NodeOutput::Left);
-    assert!(last);
+    rig.stop();
+    assert!(ends_within(&mut rig, 4));
 }
 
 /// Node 3 is to stop, and the leader answers with this farewell.
 fn stops(farewell: Option<Farewell>) -> (Rig, Vec<NodeOutput>) {
-    let mut rig = Rig::acting();
-    rig.handle(NodeInput::Leave { until: None });
+    let mut rig = stopping();
     rig.answer(|renewed| renewed.farewell = farewell);
     let outputs = rig.outputs();
     (rig, outputs)
@@ -127,7 +145,7 @@ fn a_stopping_node_waits_while_it_hands_over() {
     assert!(outputs.contains(&NodeOutput::Event(NodeEvent::HandsOver)));
     for _ in 0..10 {
         assert!(!passes(&mut rig, 2).contains(&NodeOutput::Left));
-        rig.answer(|renewed| renewed.farewell = Some(Farewell::HandsOver));
+        hear(&mut rig, Farewell::HandsOver);
         assert!(!rig.outputs().contains(&NodeOutput::Event(NodeEvent::HandsOver)), "it says so once");
     }
     passes(&mut rig, 3);
@@ -149,7 +167,7 @@ fn a_stopping_node_ends_when_another_member_answers() {
 fn a_stopping_node_that_hears_no_node_waits() {
     let mut rig = Rig::acting();
     passes(&mut rig, 20);
-    rig.handle(NodeInput::Leave { until: None });
+    rig.stop();
     assert_eq!(passes(&mut rig, 3), []);
     assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::Waits)]);
     passes(&mut rig, 3);
@@ -161,27 +179,24 @@ fn a_farewell_taken_back_ends_no_node() {
     for newer in [Some(Farewell::HandsOver), None] {
         let (mut rig, _) = stops(Some(Farewell::GoesOn));
         passes(&mut rig, 2);
-        rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+        hear(&mut rig, Farewell::GoesOn);
         // The leader, which serves nothing, has noticed that the other member is gone, and ends itself.
         rig.node.hear_farewell(rig.now, newer);
         rig.node.company = Company::default();
         rig.outputs();
-        let last = (0..4).flat_map(|_| passes(&mut rig, 1)).any(|output| output == NodeOutput::Left);
-        assert!(!last, "{newer:?}: it may be the last copy");
+        assert!(!ends_within(&mut rig, 4), "{newer:?}: it may be the last copy");
     }
 }
 
 #[test]
 fn a_leader_that_takes_its_end_back_waits() {
     let mut rig = Rig::acting();
-    let (voters, configs) = ((1..4).map(id).collect(), rig.configs.clone());
-    rig.handle(NodeInput::Log { leads: Some(Term(1)), leader: Some(id(3)), configs, voters });
-    rig.handle(NodeInput::Leave { until: None });
+    lead(&mut rig, 1, &[1, 2, 3]);
+    rig.stop();
     rig.outputs();
     rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
     rig.node.hear_farewell(rig.now, Some(Farewell::HandsOver));
-    let last = (0..6).flat_map(|_| passes(&mut rig, 1)).any(|output| output == NodeOutput::Left);
-    assert!(!last, "another node was about to take over");
+    assert!(!ends_within(&mut rig, 6), "another node was about to take over");
     rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left), "that one leaves too");
 }
@@ -192,7 +207,7 @@ fn messages_after_a_pause_do_not_end_a_node() {
     let paused = |input: fn(u64) -> NodeInput| {
         let mut rig = Rig::acting();
         passes(&mut rig, 20);
-        rig.handle(NodeInput::Leave { until: None });
+        rig.stop();
         let sent = rig.renewals().pop().expect("a renewal is due").number;
         rig.now = rig.now + LEASE * 7 / 2;
         rig.handle(input(sent));
@@ -206,15 +221,7 @@ fn messages_after_a_pause_do_not_end_a_node() {
     };
     assert!(!paused(answer).contains(&NodeOutput::Left), "an answer");
     let message = |number| {
-        let renewal = Renewal {
-            number,
-            answered: 0,
-            me: founder(2),
-            applied: LogIndex::default(),
-            leave: Leave::default(),
-            promotions: vec![],
-            reports: vec![],
-        };
+        let renewal = fixtures::renewal(2, number, LogIndex::default());
         NodeInput::Renewal { from: id(2), renewal }
     };
     assert!(!paused(message).contains(&NodeOutput::Left), "a message of another member");
@@ -230,7 +237,7 @@ fn a_stopping_node_ends_when_no_node_takes_over() {
 #[test]
 fn a_node_whose_chains_go_on_after_all_waits_to_be_removed() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
-    rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+    hear(&mut rig, Farewell::GoesOn);
     assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "a node that was drained stays");
 }
 
@@ -239,12 +246,12 @@ fn a_release_from_before_a_node_became_a_voter_is_void() {
     let mut rig = Rig::acting();
     let log = |configs, voter| NodeInput::Log { leads: None, leader: Some(id(1)), configs, voters: [id(voter)].into() };
     rig.handle(log(rig.configs.clone(), 1));
-    rig.handle(NodeInput::Leave { until: None });
+    rig.stop();
     rig.answer(|renewed| renewed.released = true);
     let gone = without_node_3(&rig);
     rig.handle(log(gone.clone(), 3));
     rig.handle(log(gone, 3));
-    assert!(!rig.outputs().contains(&NodeOutput::Left), "it alone keeps the log");
+    assert!(!rig.ends(), "it alone keeps the log");
 }
 
 #[test]
@@ -259,18 +266,13 @@ fn a_drained_spare_that_hears_no_leader_leaves_when_its_time_is_up() {
 #[test]
 fn going_on_alone_takes_the_end_back() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
-    let next = rig.configs.history().next(7);
-    let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
-    rig.configs = Arc::new(alone);
-    rig.hear(rig.configs.clone());
-    rig.outputs();
+    go_on_alone(&mut rig);
     assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 #[test]
 fn a_voter_waits_for_a_chain_late_to_resign() {
-    let mut rig = Rig::acting();
-    rig.handle(NodeInput::Leave { until: None });
+    let mut rig = stopping();
     let asks = rig.renewals().pop().unwrap().leave;
     let left_after = (0..10).take_while(|_| {
         rig.answer(|renewed| {
@@ -286,11 +288,10 @@ fn a_voter_waits_for_a_chain_late_to_resign() {
 fn a_node_that_ends_with_its_chains_stays_for_a_new_leader_too() {
     let (mut rig, _) = stops(Some(Farewell::Ends));
     rig.now = rig.now + LEASE / 2;
-    let (voters, configs) = ([id(3)].into(), rig.configs.clone());
-    rig.handle(NodeInput::Log { leads: Some(Term(2)), leader: Some(id(3)), configs, voters });
+    lead(&mut rig, 2, &[3]);
     rig.now = rig.now + LEASE * 3 / 4;
     rig.handle(NodeInput::Tick);
-    assert!(!rig.outputs().contains(&NodeOutput::Left), "the others are to hear it from this one");
+    assert!(!rig.ends(), "the others are to hear it from this one");
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
@@ -299,21 +300,16 @@ fn a_stopping_node_waits_a_while_for_its_chains_to_go_on() {
     let (mut rig, outputs) = stops(Some(Farewell::GoesOn));
     assert!(!outputs.contains(&NodeOutput::Left));
     assert!(!passes(&mut rig, 2).contains(&NodeOutput::Left));
-    rig.answer(|renewed| renewed.farewell = Some(Farewell::GoesOn));
+    hear(&mut rig, Farewell::GoesOn);
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
 #[test]
 fn a_stopping_node_that_goes_on_alone_waits_for_others() {
-    let mut rig = Rig::acting();
-    rig.handle(NodeInput::Leave { until: None });
-    let next = rig.configs.history().next(7);
-    let alone = rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied());
-    rig.configs = Arc::new(alone);
-    rig.hear(rig.configs.clone());
-    rig.outputs();
-    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(!rig.outputs().contains(&NodeOutput::Left), "an operator wants what it holds");
+    let mut rig = stopping();
+    go_on_alone(&mut rig);
+    hear(&mut rig, Farewell::Ends);
+    assert!(!rig.ends(), "an operator wants what it holds");
     assert!(!passes(&mut rig, 3).contains(&NodeOutput::Left));
 }
 
@@ -322,20 +318,20 @@ fn a_drained_node_hears_no_farewell() {
     let mut rig = Rig::acting();
     let until = rig.now + LEASE * 10;
     rig.handle(NodeInput::Leave { until: Some(until) });
-    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(!rig.outputs().contains(&NodeOutput::Left));
+    hear(&mut rig, Farewell::Ends);
+    assert!(!rig.ends());
 }
 
 #[test]
 fn a_last_member_waits_though_no_leader_answers() {
     let mut rig = Rig::acting();
-    rig.configs = rig.only_me();
+    rig.configs = rig.without(&[(0, 1), (0, 2)]);
     rig.hear(rig.configs.clone());
-    rig.handle(NodeInput::Leave { until: None });
+    rig.stop();
     rig.outputs();
     assert_eq!(passes(&mut rig, 3), [NodeOutput::Event(NodeEvent::Waits)]);
     assert_eq!(passes(&mut rig, 3), []);
-    rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
+    hear(&mut rig, Farewell::Ends);
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
@@ -343,18 +339,9 @@ fn a_last_member_waits_though_no_leader_answers() {
 #[test]
 fn a_member_of_another_chain_takes_nothing_over() {
     let mut rig = Rig::acting();
-    let mut configs = Configs::clone(&rig.configs);
-    for (chain, without) in [(0, 2), (1, 1)] {
-        let before = configs.get(ChainId(chain)).unwrap().clone();
-        let members = before.members.iter().copied().filter(|member| member.id != id(without)).collect();
-        let config = ChainConfig { members, ..before.clone() };
-        let change = crate::control::log::ChainChange { replaces: before.epoch, config };
-        let index = configs.applied().next();
-        configs.apply(&LogEntry { index, term: Term(1), change: ConfigChange::Chains(vec![change]) }).unwrap();
-    }
-    rig.hear(Arc::new(configs));
+    rig.hear(rig.without(&[(0, 2), (1, 1)]));
     passes(&mut rig, 20);
-    rig.handle(NodeInput::Leave { until: None });
+    rig.stop();
     for _ in 0..8 {
         assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "it holds the only copy of chain 1");
         is_there(&mut rig, 1);
@@ -363,8 +350,7 @@ fn a_member_of_another_chain_takes_nothing_over() {
 
 #[test]
 fn a_late_farewell_does_not_undo_a_newer_one() {
-    let mut rig = Rig::acting();
-    rig.handle(NodeInput::Leave { until: None });
+    let mut rig = stopping();
     let [first, second] = [0, 1].map(|_| rig.renewals().pop().expect("a renewal is due").number);
     for (number, farewell) in [(second, Farewell::HandsOver), (first, Farewell::Ends)] {
         let bare = Renewed::bare(number, Some(id(1)));

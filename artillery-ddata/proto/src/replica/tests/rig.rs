@@ -11,18 +11,17 @@ use bytes::Bytes;
 use super::super::*;
 use crate::api::*;
 use crate::{
-    ChainMember, Epoch, Incarnation, Mode, NodeId, Role, Version,
+    Epoch, Role, Version,
+    fixtures::{self, number},
     guards::Mutant,
     message::{Control, SessionEntry, Updates},
     store::{Held, MemoryStore},
     types::update::RequestKey,
 };
 
-pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
+pub(super) use crate::fixtures::id as member;
 
-pub(super) fn member(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
+pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
 /// Settings without this guard.
 pub(super) fn without(mutant: Option<Mutant>) -> ReplicaSettings {
@@ -30,9 +29,7 @@ pub(super) fn without(mutant: Option<Mutant>) -> ReplicaSettings {
 }
 
 pub(super) fn config(epoch: u64, members: &[u8]) -> Arc<ChainConfig> {
-    let members = members.iter().map(|&n| ChainMember { id: member(n), role: Role::Serving }).collect();
-    let (chain, index) = (ChainId(0), epoch);
-    Arc::new(ChainConfig { chain, epoch: Epoch(epoch), index, mode: Mode::Craq, min_members: 1, members })
+    Arc::new(fixtures::serving(epoch, members))
 }
 
 /// A configuration in which `joiner` is syncing behind the others.
@@ -144,7 +141,7 @@ impl Rig {
                 }
                 ReplicaOutput::Event(event) => self.events.push((n, event)),
                 ReplicaOutput::Promote { epoch, member } => {
-                    self.promotions.push((n, epoch, member.node.as_bytes()[0]));
+                    self.promotions.push((n, epoch, number(member)));
                 }
             }
         }
@@ -155,7 +152,7 @@ impl Rig {
         for n in self.nodes() {
             let replica = self.replicas.get_mut(&n).unwrap();
             for to in replica.peers().collect::<Vec<_>>() {
-                let queue = self.wire.entry((n, to.node.as_bytes()[0])).or_default();
+                let queue = self.wire.entry((n, number(to))).or_default();
                 queue.extend(replica.poll_control(self.now, to));
                 // Controls have a lane of their own.
                 let controls = queue.iter().filter(|frame| matches!(frame.message, ChainMessage::Control(_))).count();

@@ -1,16 +1,13 @@
 //! Members that live and yet hold their chain up.
 
 use super::*;
-use crate::{
-    Sequence,
-    control::message::{PathDelay, Report},
-};
+use crate::{Sequence, control::message::PathDelay};
 
 const CHAIN: ChainId = ChainId(0);
 
 /// The serving nodes in chain order.
 fn places(world: &World) -> Vec<u8> {
-    world.serving().iter().map(|id| id.node.as_bytes()[0]).collect()
+    world.serving().into_iter().map(number).collect()
 }
 
 pub(super) fn report(world: &World, held: u64) -> Report {
@@ -54,6 +51,14 @@ fn calm(world: &mut World) {
     assert_eq!(moved, None);
 }
 
+/// A chain of so many nodes that has been calm for a while, and its members.
+fn calm_chain(nodes: u8) -> (World, Vec<u8>) {
+    let mut world = World::new(nodes, nodes.into());
+    calm(&mut world);
+    let places = places(&world);
+    (world, places)
+}
+
 /// Reports of a dead hop: the updates of `from` don't reach `to`.
 fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     move |world, n, lasts| {
@@ -70,9 +75,7 @@ fn dead(from: u8, to: u8) -> impl Fn(&World, u8, Duration) -> Option<Report> {
 
 #[test]
 fn an_unreached_member_is_moved_out_and_returns_behind_another() {
-    let mut world = World::new(3, 3);
-    calm(&mut world);
-    let places = places(&world);
+    let (mut world, places) = calm_chain(3);
     let at = pass(&mut world, 6000, dead(places[0], places[1])).expect("it is moved");
     assert!((2000..=3600).contains(&at), "{at} ms");
     assert_eq!(self::places(&world), [places[0], places[2]]);
@@ -83,9 +86,7 @@ fn an_unreached_member_is_moved_out_and_returns_behind_another() {
 
 #[test]
 fn a_member_that_makes_progress_is_not_moved_out() {
-    let mut world = World::new(3, 3);
-    calm(&mut world);
-    let places = places(&world);
+    let (mut world, places) = calm_chain(3);
     let dead = dead(places[0], places[1]);
     let slow = |world: &World, n: u8, lasts: Duration| {
         let held = if n == places[1] { lasts.as_millis() as u64 } else { 10_000 };
@@ -96,9 +97,8 @@ fn a_member_that_makes_progress_is_not_moved_out() {
 
 #[test]
 fn a_member_that_does_not_open_is_moved_out() {
-    let mut world = World::new(3, 3);
-    calm(&mut world);
-    let last = places(&world)[2];
+    let (mut world, places) = calm_chain(3);
+    let last = places[2];
     let at = pass(&mut world, 6000, |world, n, _| Some(Report { open: n != last, ..report(world, 5) }));
     assert!(at.is_some_and(|at| at >= 1000), "{at:?}");
     assert!(!world.serving().contains(&id(last)));
@@ -126,9 +126,7 @@ fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Optio
 #[test]
 fn a_member_between_two_slow_paths_is_moved_out() {
     for (slow, expected) in [([100, 100, 1], 1), ([100, 1, 100], 0), ([1, 100, 100], 2), ([100, 1, 1], 1)] {
-        let mut world = World::new(3, 3);
-        calm(&mut world);
-        let places = places(&world);
+        let (mut world, places) = calm_chain(3);
         let at = pass(&mut world, 6000, ways(&places, slow)).expect("it is moved");
         assert!((2000..=3700).contains(&at), "{at} ms");
         assert!(!world.serving().contains(&id(places[expected])), "{slow:?}: {:?}", self::places(&world));
@@ -151,10 +149,8 @@ fn quarantine_backoff_is_bounded() {
         assert!(!world.serving().contains(&id(slow)));
         away.push(pass(&mut world, 120_000, |world, _, _| Some(report(world, 9))).expect("it comes back") / 1000);
         assert_eq!(world.config().syncing(), Some(id(slow)));
-        let tail = world.config().tail().unwrap().node.as_bytes()[0];
         let wish = Promotion { chain: CHAIN, epoch: world.config().epoch, member: id(slow) };
-        let renewal = Renewal { promotions: vec![wish], ..world.renewal(tail) };
-        world.renew_with(tail, renewal);
+        world.wish(world.tail(), wish);
         assert_eq!(world.serving().len(), 3);
     }
     assert_eq!(away, [10, 20, 40, 40, 40, 40]);
@@ -163,9 +159,7 @@ fn quarantine_backoff_is_bounded() {
 #[test]
 fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
     for (slow, moved) in [([20, 20, 1], true), ([20, 20, 10], true), ([20, 20, 18], false), ([4, 4, 0], false)] {
-        let mut world = World::new(3, 3);
-        calm(&mut world);
-        let places = places(&world);
+        let (mut world, places) = calm_chain(3);
         let at = pass(&mut world, 6000, usually(2, ways(&places, slow)));
         assert_eq!(at.is_some(), moved, "{slow:?}");
         assert_eq!(world.serving().contains(&id(places[1])), !moved, "{slow:?}");
@@ -186,9 +180,7 @@ fn usually(
 
 #[test]
 fn a_member_slow_for_a_moment_stays() {
-    let mut world = World::new(3, 3);
-    calm(&mut world);
-    let places = places(&world);
+    let (mut world, places) = calm_chain(3);
     let (busy, other) = (ways(&places, [60, 50, 70]), ways(&places, [1, 1, 1]));
     let hiccups = [ways(&places, [100, 100, 1]), ways(&places, [1, 100, 100]), ways(&places, [100, 1, 100])];
     let report = |world: &World, n: u8, lasts: Duration| {
@@ -205,18 +197,14 @@ fn a_member_slow_for_a_moment_stays() {
 #[test]
 fn where_all_are_slow_no_member_is_moved_out() {
     for equal in [[100, 100, 100], [100, 90, 110], [20, 20, 20], [20, 20, 1]] {
-        let mut world = World::new(3, 3);
-        calm(&mut world);
-        let places = places(&world);
+        let (mut world, places) = calm_chain(3);
         assert_eq!(pass(&mut world, 9000, ways(&places, equal)), None, "{equal:?}");
     }
 }
 
 #[test]
 fn the_last_member_is_never_moved_out() {
-    let mut world = World::new(2, 2);
-    calm(&mut world);
-    let places = places(&world);
+    let (mut world, places) = calm_chain(2);
     pass(&mut world, 6000, dead(places[0], places[1]));
     assert_eq!(self::places(&world), [places[0]]);
     pass(&mut world, 9000, |world, n, _| Some(Report { open: n != places[0], ..report(world, 9) }));
@@ -225,8 +213,7 @@ fn the_last_member_is_never_moved_out() {
 
 /// Node 2 of three is heard and hears nothing. Also returns when it was moved out.
 fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
-    let mut world = World::new(3, 3);
-    world.coordinator.settings.guards = mutant.into();
+    let mut world = World::new(3, 3).without(mutant);
     calm(&mut world);
     let mut at = None;
     for passed in (0..6000).step_by(50) {
@@ -264,8 +251,7 @@ fn a_deaf_member_is_moved_out() {
 
 /// The head reports that it has halted.
 fn halted(mutant: Option<Mutant>) -> (World, u8) {
-    let mut world = World::new(3, 3);
-    world.coordinator.settings.guards = mutant.into();
+    let mut world = World::new(3, 3).without(mutant);
     calm(&mut world);
     let head = places(&world)[0];
     pass(&mut world, 3000, |world, n, _| {
@@ -282,12 +268,13 @@ fn a_halted_incarnation_is_moved_out_for_good() {
     // The node is not in quarantine: its next incarnation may join at once.
     let mut next = founder(head);
     next.id.incarnation = Incarnation { store: 2, starts: 1 };
-    world.pass(700, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
+    let others: Vec<u8> = (0..3).filter(|&n| n != head).collect();
+    world.pass(700, &others);
     for _ in 0..4 {
         let answered = world.said.get(&head).map_or(0, |renewed| renewed.number);
         let renewal = Renewal { me: next.clone(), answered, ..world.renewal(head) };
         world.handle(CoordinatorInput::Renewal { from: next.id, renewal });
-        world.pass(250, &(0..3).filter(|&n| n != head).collect::<Vec<_>>());
+        world.pass(250, &others);
     }
     assert_eq!(world.config().syncing(), Some(next.id));
 }
@@ -301,32 +288,25 @@ fn a_halted_member_that_stays_keeps_its_place_for_ever() {
 #[test]
 fn a_joiner_that_halted_loses_its_place() {
     let (mut world, spare, there) = joined();
-    let reports = vec![Report { halted: true, open: false, ..report(&world, 0) }];
-    let renewal = Renewal { reports: reports.clone(), ..world.renewal(spare) };
-    world.renew_with(spare, renewal);
+    let halted = Report { halted: true, open: false, ..report(&world, 0) };
+    world.report(spare, halted);
     assert_eq!(world.config().syncing(), None);
+    let others: Vec<u8> = there.into_iter().filter(|&n| n != spare).collect();
     for _ in 0..20 {
-        let renewal = Renewal { reports: reports.clone(), ..world.renewal(spare) };
-        world.renew_with(spare, renewal);
-        world.pass(100, &there.iter().copied().filter(|&n| n != spare).collect::<Vec<_>>());
+        world.report(spare, halted);
+        world.pass(100, &others);
     }
     assert_eq!(world.config().syncing(), None, "it halted for good");
 }
 
 /// Whether a joiner that its tail hasn't heard for so long keeps its place, with another spare or without one.
 fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
-    let mut world = World::new(if other { 5 } else { 4 }, 3);
-    world.coordinator.settings.guards = mutant.into();
-    let spares: Vec<u8> = (0..world.nodes).filter(|&n| !world.serving().contains(&id(n))).collect();
-    let gone = (1..world.nodes).find(|n| !spares.contains(n)).unwrap();
+    let mut world = World::running(if other { 5 } else { 4 }, 3).without(mutant);
+    let gone = (1..world.nodes).find(|&n| world.serving().contains(&id(n))).unwrap();
     let there: Vec<u8> = (0..world.nodes).filter(|&n| n != gone).collect();
-    world.pass(2000, &(0..world.nodes).collect::<Vec<_>>());
     world.pass(2000, &there);
     let joiner = world.config().syncing().expect("a spare joins");
-    let tail = there.iter().copied().find(|&n| world.config().tail() == Some(id(n))).unwrap();
-    let reports = vec![Report { unheard: Duration::from_millis(millis), ..report(&world, 9) }];
-    let renewal = Renewal { reports, ..world.renewal(tail) };
-    world.renew_with(tail, renewal);
+    world.report(world.tail(), Report { unheard: Duration::from_millis(millis), ..report(&world, 9) });
     world.config().syncing() == Some(joiner)
 }
 

@@ -18,10 +18,10 @@ fn wanted(world: &mut World) -> Option<Vec<MemberId>> {
 }
 
 fn keeping(nodes: u8, replicas: u32, mutant: Option<Mutant>) -> World {
-    let mut world = World::new(nodes, replicas);
-    world.coordinator.settings.guards = mutant.into();
-    keep(&mut world, &(0..nodes).collect::<Vec<_>>());
-    world.pass(1_000, &(0..nodes).collect::<Vec<_>>());
+    let mut world = World::new(nodes, replicas).without(mutant);
+    let all = world.all();
+    keep(&mut world, &all);
+    world.pass(1_000, &all);
     wanted(&mut world);
     world
 }
@@ -97,7 +97,7 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
     world.leave(2);
     for _ in 0..20 {
         // Only old messages of node 1 come.
-        world.handle(CoordinatorInput::Renewal { from: id(1), renewal: old.clone() });
+        world.renew_with(1, old.clone());
         world.pass(100, &[0, 2]);
     }
     assert_eq!(wanted(&mut world), ids(&[0]));
@@ -161,9 +161,8 @@ fn the_only_voter_has_an_heir() {
 /// A chain of two without the leader, node 0; and its members. There are no spares.
 fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
     let mut worlds = (3..9).map(|nodes| World::new(nodes, 2));
-    let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap();
-    world.coordinator.settings.guards = mutant.into();
-    let (one, other) = (world.serving()[0].node.as_bytes()[0], world.serving()[1].node.as_bytes()[0]);
+    let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap().without(mutant);
+    let (one, other) = (world.head(), world.tail());
     keep(&mut world, &[0, one, other]);
     world.pass(1_000, &[0, one, other]);
     (world, one, other)
@@ -263,8 +262,7 @@ fn a_late_resignation_that_counts_removes_a_member_with_a_lease() {
 /// Like [`taken_back`], but an earlier leader granted the lease: this one doesn't know it.
 fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
     let (mut world, late) = taken_back(mutant);
-    world.term = 2;
-    world.log();
+    world.elect(2);
     world.renew(1);
     world.renew(1);
     (world, late)
@@ -309,7 +307,7 @@ fn two_that_have_resigned_under_two_leaders_both_serve_again_and_one_leaves() {
 fn a_node_that_leaves_is_no_spare() {
     let mut world = World::new(3, 2);
     world.pass(1_000, &[0, 1, 2]);
-    let spare = (0..3).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    let spare = world.spare();
     let dead = (1..3).find(|&n| world.serving().contains(&id(n))).unwrap();
     assert!(world.leave(spare).leave.is_some() || world.leaves[&spare].has_resigned(), "nothing needs it");
     let there: Vec<u8> = (0..3).filter(|&n| n != dead).collect();

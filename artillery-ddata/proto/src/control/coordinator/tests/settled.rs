@@ -9,8 +9,7 @@ fn keep(world: &mut World, voters: &[u8]) {
 }
 
 fn is_told(world: &mut World, n: u8) -> bool {
-    let renewal = world.renewal(n);
-    world.handle(CoordinatorInput::Renewal { from: id(n), renewal }).last().unwrap().settled.is_ok()
+    world.said(n).settled.is_ok()
 }
 
 /// Three members that are also the voters.
@@ -86,8 +85,7 @@ fn a_new_incarnation_of_a_member_unsettles() {
 
 /// Whether a new leader says at once that all is settled, though it has never heard one member.
 fn said_at_once(mutant: Option<Mutant>) -> bool {
-    let mut world = three();
-    world.coordinator.settings.guards = mutant.into();
+    let mut world = three().without(mutant);
     world.term = 2;
     keep(&mut world, &[0, 1]);
     (0..3).for_each(|_| {
@@ -107,12 +105,6 @@ fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
     assert!(said_at_once(Some(Mutant::SettleAtOnce)));
 }
 
-/// The leader's answer to a node now.
-fn said(world: &mut World, n: u8) -> Renewed {
-    let renewal = world.renewal(n);
-    world.handle(CoordinatorInput::Renewal { from: id(n), renewal }).pop().unwrap()
-}
-
 fn leaves(world: &mut World, n: u8) {
     world.leaves.insert(n, Leave { number: 0, stage: LeaveStage::Asks });
     world.renew(n);
@@ -125,30 +117,29 @@ fn a_chain_is_short_while_a_living_node_may_join() {
     world.coordinator.outside.insert(id(3).node, away);
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
-    assert_eq!(said(&mut world, 1).settled, short, "node 2 is gone, and node 3 is kept away");
+    assert_eq!(world.said(1).settled, short, "node 2 is gone, and node 3 is kept away");
     world.pass(2_000, &[0, 1]);
     keep(&mut world, &[0]);
-    assert_eq!(said(&mut world, 1).settled, Ok(()), "node 3 is gone too");
+    assert_eq!(world.said(1).settled, Ok(()), "node 3 is gone too");
 }
 
 #[test]
 fn a_leaving_node_unsettles() {
     let mut world = three();
     leaves(&mut world, 2);
-    assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Leaves { member: id(2) }));
+    assert_eq!(world.said(1).settled, Err(Unsettled::Leaves { member: id(2) }));
 }
 
 #[test]
 fn a_joiner_unsettles() {
     let mut world = three();
     world.pass(2_000, &[0, 1, 3]);
-    assert_eq!(said(&mut world, 1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
+    assert_eq!(world.said(1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
 }
 
 /// One member and a spare; the member is to stop.
 fn last_leaves(mutant: Option<Mutant>) -> World {
-    let mut world = World::new(1, 1);
-    world.coordinator.settings.guards = mutant.into();
+    let mut world = World::new(1, 1).without(mutant);
     world.pass(3_000, &[0, 1]);
     assert_eq!(world.config().syncing(), None);
     leaves(&mut world, 0);
@@ -160,14 +151,13 @@ fn last_leaves(mutant: Option<Mutant>) -> World {
 fn a_last_member_that_leaves_hands_its_chain_over() {
     let mut world = last_leaves(None);
     assert_eq!(world.config().syncing(), Some(id(1)));
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver));
-    assert_eq!(said(&mut world, 0).leave, None, "it goes on serving");
+    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver));
+    assert_eq!(world.said(0).leave, None, "it goes on serving");
     let wish = Promotion { chain: ChainId(0), epoch: world.config().epoch, member: id(1) };
-    let renewal = Renewal { promotions: vec![wish], ..world.renewal(0) };
-    world.renew_with(0, renewal);
+    world.wish(0, wish);
     world.pass(500, &[0, 1]);
     keep(&mut world, &[1]);
-    let said = said(&mut world, 0);
+    let said = world.said(0);
     assert_eq!(said.farewell, Some(Farewell::GoesOn));
     assert_eq!(said.leave, Some(Leave { number: 0, stage: LeaveStage::Resigned }));
 }
@@ -177,18 +167,18 @@ fn a_last_member_that_gets_no_joiner_can_not_leave() {
     let mut world = last_leaves(Some(Mutant::KeepLast));
     world.pass(5_000, &[0, 1]);
     assert_eq!(world.config().syncing(), None);
-    assert_eq!(said(&mut world, 0).leave, None);
+    assert_eq!(world.said(0).leave, None);
 }
 
 #[test]
 fn a_last_member_ends_its_chain_when_no_node_stays() {
     let mut world = last_leaves(None);
     leaves(&mut world, 1);
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends), "the joiner leaves too");
+    assert_eq!(world.said(0).farewell, Some(Farewell::Ends), "the joiner leaves too");
     let mut alone = World::new(1, 1);
     alone.pass(3_000, &[0]);
     leaves(&mut alone, 0);
-    assert_eq!(said(&mut alone, 0).farewell, Some(Farewell::Ends));
+    assert_eq!(alone.said(0).farewell, Some(Farewell::Ends));
 }
 
 #[test]
@@ -197,7 +187,7 @@ fn a_last_member_waits_for_a_node_that_is_gone_and_has_not_left() {
     world.pass(3_000, &[0, 1]);
     world.pass(3_000, &[0]);
     leaves(&mut world, 0);
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver));
+    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver));
 }
 
 #[test]
@@ -207,12 +197,12 @@ fn a_new_leader_ends_no_chain() {
     world.term = 2;
     keep(&mut world, &[0]);
     leaves(&mut world, 0);
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "it may not have heard of a spare");
+    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver), "it may not have heard of a spare");
 }
 
 #[test]
 fn a_node_that_stays_hears_no_farewell() {
-    assert_eq!(said(&mut three(), 1).farewell, None);
+    assert_eq!(three().said(1).farewell, None);
 }
 
 #[test]
@@ -221,7 +211,7 @@ fn the_last_voter_hands_the_log_over() {
     world.pass(3_000, &[0, 1]);
     world.pass(300, &[0]);
     leaves(&mut world, 0);
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "node 1 hasn't shown an answer since");
+    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver), "node 1 hasn't shown an answer since");
 }
 
 #[test]
@@ -232,18 +222,17 @@ fn a_last_member_waits_for_a_member_that_this_leader_has_never_heard() {
     leaves(&mut world, 0);
     leaves(&mut world, 1);
     world.pass(600, &[0, 1]);
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::HandsOver), "node 2 is a member");
+    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver), "node 2 is a member");
 }
 
 #[test]
 fn the_only_voter_is_not_released_while_a_member_may_come_back() {
     let mut world = World::new(2, 1);
-    let spare = (0..2).find(|&n| !world.serving().contains(&id(n))).unwrap();
-    assert!(spare == 0 || world.serving() == [id(0)]);
+    assert!(world.spare() == 0 || world.serving() == [id(0)]);
     world.pass(3_000, &[0, 1]);
     world.pass(5_000, &[0]);
     leaves(&mut world, 0);
-    let told = said(&mut world, 0);
+    let told = world.said(0);
     assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
 }
 
@@ -251,11 +240,11 @@ fn the_only_voter_is_not_released_while_a_member_may_come_back() {
 fn all_leave() -> (World, u8) {
     let mut worlds = (2..8).map(|founders| World::new(founders, 1));
     let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
-    let all: Vec<u8> = (0..world.nodes).collect();
+    let all = world.all();
     world.coordinator.settings.max_voters = 1;
     keep(&mut world, &[0]);
     world.pass(3_000, &all);
-    let last = world.serving()[0].node.as_bytes()[0];
+    let last = world.head();
     all.iter().filter(|&&n| n > 0).for_each(|&n| leaves(&mut world, n));
     world.now = world.now + Duration::from_millis(10);
     leaves(&mut world, 0);
@@ -265,10 +254,10 @@ fn all_leave() -> (World, u8) {
 #[test]
 fn the_log_is_kept_for_a_member_that_leaves_too() {
     let (mut world, last) = all_leave();
-    assert!(!said(&mut world, 0).released, "the last member has yet to hear that it may end");
-    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+    assert!(!world.said(0).released, "the last member has yet to hear that it may end");
+    assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.pass(1_000, &[0]);
-    assert!(said(&mut world, 0).released);
+    assert!(world.said(0).released);
 }
 
 #[test]
@@ -279,7 +268,7 @@ fn a_member_told_to_end_does_not_become_a_voter() {
     leading.sets_voters = true;
     leading.nodes.get_mut(&id(last)).unwrap().proven = world.now;
     world.now = world.now + Duration::from_millis(10);
-    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+    assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.handle(CoordinatorInput::VotersSet);
     world.pass(4_000, &[0]);
     assert_eq!(world.new_voters, None, "it is gone, and the change would never be confirmed");
@@ -288,7 +277,7 @@ fn a_member_told_to_end_does_not_become_a_voter() {
 #[test]
 fn a_drained_member_told_to_end_may_become_a_voter() {
     let (mut world, last) = all_leave();
-    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+    assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.new_voters = None;
     world.pass(600, &[0, last]);
     assert_eq!(world.new_voters, Some([id(last)].into()), "it was drained only");
@@ -300,20 +289,20 @@ fn a_member_that_may_be_a_new_voter_is_not_told_to_end() {
     world.pass(1_000, &[0, last]);
     let leading = world.coordinator.leading.as_mut().unwrap();
     (leading.sets_voters, leading.added) = (true, [id(last)].into());
-    let told = said(&mut world, last);
+    let told = world.said(last);
     assert_eq!((told.farewell, told.released), (None, false), "it doesn't know yet that it is a voter, and would end");
     world.voters = [id(last)].into();
     world.log();
     world.handle(CoordinatorInput::VotersSet);
-    assert_eq!(said(&mut world, last).farewell, None);
+    assert_eq!(world.said(last).farewell, None);
     world.now = world.now + CoordinatorSettings::default().tick;
-    assert_eq!(said(&mut world, last).farewell, Some(Farewell::Ends));
+    assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
 }
 
 #[test]
 fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     let mut world = World::new(4, 3);
-    let spare = (0..4).find(|&n| !world.serving().contains(&id(n))).unwrap();
+    let spare = world.spare();
     assert_ne!(spare, 0);
     let others: Vec<u8> = (1..4).filter(|&n| n != spare).collect();
     keep(&mut world, &[0, spare, others[0]]);
@@ -323,7 +312,7 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     world.put_off = Some(vec![]);
     others.iter().for_each(|&n| leaves(&mut world, n));
     leaves(&mut world, 0);
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends));
+    assert_eq!(world.said(0).farewell, Some(Farewell::Ends));
     world.new_voters = None;
     world.handle(CoordinatorInput::VotersSet);
     world.now = world.now + CoordinatorSettings::default().tick;
@@ -343,7 +332,7 @@ fn a_drained_leader_becomes_the_only_voter() {
         world.now = world.now + Duration::from_millis(10);
         leaves(&mut world, n);
     }
-    assert_eq!(said(&mut world, 0).farewell, Some(Farewell::Ends), "it doesn't go by that");
+    assert_eq!(world.said(0).farewell, Some(Farewell::Ends), "it doesn't go by that");
     world.new_voters = None;
     world.pass(2_800, &[0, 1, 2]);
     assert_eq!(world.new_voters, Some([id(0)].into()));
@@ -353,7 +342,7 @@ fn a_drained_leader_becomes_the_only_voter() {
 fn served_by_others() -> (World, Vec<u8>) {
     let worlds = (3..8).map(|founders| World::new(founders, 2));
     let mut world = worlds.into_iter().find(|world| !world.serving().contains(&id(0))).expect("such a chain");
-    let all: Vec<u8> = (0..world.nodes).collect();
+    let all = world.all();
     keep(&mut world, &[0]);
     world.pass(3_000, &all);
     (world, all)
@@ -362,22 +351,22 @@ fn served_by_others() -> (World, Vec<u8>) {
 #[test]
 fn a_new_leader_says_of_no_chain_that_it_goes_on() {
     let (mut world, all) = served_by_others();
-    let leaver = world.serving()[0].node.as_bytes()[0];
+    let leaver = world.head();
     world.term = 2;
     keep(&mut world, &[0]);
     leaves(&mut world, leaver);
-    assert_eq!(said(&mut world, leaver).farewell, None, "no other member was heard in this term");
+    assert_eq!(world.said(leaver).farewell, None, "no other member was heard in this term");
     world.pass(500, &all);
-    assert_eq!(said(&mut world, leaver).farewell, Some(Farewell::GoesOn));
+    assert_eq!(world.said(leaver).farewell, Some(Farewell::GoesOn));
 }
 
 #[test]
 fn a_chain_goes_on_by_a_member_that_has_answered_since() {
     let (mut world, all) = served_by_others();
-    let [leaver, other] = [0, 1].map(|at| world.serving()[at].node.as_bytes()[0]);
+    let (leaver, other) = (world.head(), world.tail());
     let rest: Vec<u8> = all.into_iter().filter(|&n| n != other).collect();
     world.pass(200, &rest);
     leaves(&mut world, leaver);
-    let told = said(&mut world, leaver);
+    let told = world.said(leaver);
     assert_eq!((told.leave, told.farewell), (None, None), "the other one was killed a moment before");
 }

@@ -6,16 +6,13 @@ use super::{
     super::*,
     network::{Network, founder},
 };
+pub(super) use crate::fixtures::incarnation as life;
 use crate::{
-    ClusterId, Incarnation, NodeId,
+    ClusterId,
     control::{ChainSettings, Timing},
 };
 
 pub(super) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
-
-pub(super) fn life(node: u8, store: u128) -> MemberId {
-    MemberId { node: NodeId::from_bytes([node; 16]), incarnation: Incarnation { store, starts: 1 } }
-}
 
 pub(super) fn settings(expect: u16) -> FormationSettings {
     FormationSettings::new("shop", expect, ChainSettings::default())
