@@ -2,9 +2,10 @@
 //!
 //! Once a release speaks it, a vector in `wire-1/` never changes: the additions of a later release get vectors of their own.
 
-use std::{fmt::Debug, fs, path::PathBuf, time::Duration};
+mod vectors;
 
-use artillery_core::{Frame, internal::frame::FrameDecoder};
+use std::time::Duration;
+
 use artillery_proto::{
     ChainId, ClusterId, Incarnation, MemberId, NodeId, ReadMode, ReadPath, Refusal, Sequence, Version,
     api::{
@@ -20,6 +21,8 @@ use artillery_proto::{
     },
 };
 use bytes::Bytes;
+
+use vectors::{check, check_listed};
 
 /// A script with one of each step.
 fn script() -> ScriptWrite {
@@ -229,64 +232,29 @@ fn responses() -> Vec<(&'static str, Response)> {
     ]
 }
 
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
-    lines.collect()
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> =
-        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).expect("hex") as u8).collect();
-    assert!(digits.len().is_multiple_of(2), "half a byte");
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
-}
-
-fn check<M: PartialEq + Debug, E: Debug>(name: &str, message: &M, sent: Encoded, decode: fn(&Frame) -> Result<M, E>) {
-    let sent = sent.to_frame().to_bytes();
-    let path = directory().join(name).with_extension("hex");
-    let text = fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
-    assert_eq!(hex(&sent), text, "{name} is sent as other bytes than before");
-
-    let mut decoder = FrameDecoder::new(1 << 20);
-    decoder.push(&unhex(&text));
-    let frame = decoder.next_frame().expect("a frame").expect("a whole frame");
-    assert_eq!(decoder.finish(), Ok(()), "one frame");
-    assert_eq!(&decode(&frame).expect("a message"), message, "{name} is understood as another message than before");
-}
-
 #[test]
 fn requests_are_understood_and_sent() {
     for (name, request) in requests() {
-        check(name, &request, encode_request(&request).expect("it can be encoded"), decode_request);
+        check(name, &request, &encode_request(&request).expect("it can be encoded").to_frame(), decode_request);
     }
 }
 
 #[test]
 fn responses_are_understood_and_sent() {
     for (name, response) in responses() {
-        check(name, &response, encode_response(&response).expect("it can be encoded"), decode_response);
+        check(name, &response, &encode_response(&response).expect("it can be encoded").to_frame(), decode_response);
     }
 }
 
 #[test]
 fn no_vector_is_forgotten() {
     let listed: Vec<_> = requests().iter().map(|(name, _)| *name).chain(responses().iter().map(|(n, _)| *n)).collect();
-    for entry in fs::read_dir(directory()).expect("the directory of the vectors") {
-        let path = entry.expect("a directory entry").path();
-        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let ours = name.starts_with("request-") || name.starts_with("response-");
-        assert!(!ours || listed.contains(&name), "{} is not tested", path.display());
-    }
+    check_listed(&["request-", "response-"], &listed);
 }
 
 /// The frame before a large response on its own stream.
 #[test]
 fn a_large_response_is_announced() {
     let announced = Encoded { header: encode_answer_to(70_000).as_ref().into(), body: Default::default() };
-    check("answer-to", &70_000, announced, decode_answer_to);
+    check("answer-to", &70_000, &announced.to_frame(), decode_answer_to);
 }
