@@ -2,6 +2,7 @@
 
 #[path = "cluster/strangers.rs"]
 mod strangers;
+mod within;
 
 use std::{
     collections::BTreeSet,
@@ -19,6 +20,8 @@ use artillery_core::{
 };
 use tokio::sync::mpsc;
 
+use within::within;
+
 const SECRET: &str = "a secret of some length";
 
 fn node(name: &str) -> ClusterBuilder {
@@ -31,16 +34,19 @@ fn node(name: &str) -> ClusterBuilder {
     Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
 }
 
-/// Fails with the place of the call instead of hanging for ever.
+/// Waits until this is so.
 #[track_caller]
-fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
-    let place = std::panic::Location::caller();
-    async move {
-        match tokio::time::timeout(Duration::from_secs(30), task).await {
-            Ok(done) => done,
-            Err(_) => panic!("still waiting at {place}"),
+fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
+    within(async move {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-    }
+    })
+}
+
+/// An address that no socket has.
+fn free_addr() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Waits until `wanted` holds for the members that `cluster` sees.
@@ -58,6 +64,13 @@ async fn sees(cluster: &Cluster, other: &Cluster, state: MemberState) {
     see(cluster, |members| members.iter().any(|member| member.id == other.id() && member.state == state)).await;
 }
 
+async fn see_each_other(a: &Cluster, others: &[&Cluster], state: MemberState) {
+    for other in others {
+        sees(a, other, state).await;
+        sees(other, a, state).await;
+    }
+}
+
 async fn next_of<T>(events: &mut MemberEvents, mut pick: impl FnMut(MemberEvent) -> Option<T>) -> T {
     within(async {
         loop {
@@ -70,7 +83,12 @@ async fn next_of<T>(events: &mut MemberEvents, mut pick: impl FnMut(MemberEvent)
 }
 
 async fn trio() -> [Cluster; 3] {
-    let a = node("a").payload("first").start().await.unwrap();
+    trio_around(node("a").payload("first")).await
+}
+
+/// Three nodes that see each other, of which two have met the first one by a seed.
+async fn trio_around(a: ClusterBuilder) -> [Cluster; 3] {
+    let a = a.start().await.unwrap();
     let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
     let c = node("c").seed(a.addr().to_string()).start().await.unwrap();
     let trio = [a, b, c];
@@ -199,18 +217,11 @@ async fn a_seed_that_refuses_is_reported() {
 
 #[tokio::test]
 async fn a_node_as_its_own_seed_recognises_itself() {
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let addr = free.local_addr().unwrap();
-    drop(free);
+    let addr = free_addr();
     let a = node("a").listen(addr).seed(addr.to_string()).start().await.unwrap();
     let b = node("b").seed(addr.to_string()).start().await.unwrap();
     sees(&a, &b, MemberState::Alive).await;
-    within(async {
-        while a.seeds()[0].state != SeedState::Itself {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(|| a.seeds()[0].state == SeedState::Itself).await;
 }
 
 #[tokio::test]
@@ -272,35 +283,18 @@ impl Cuts {
 #[tokio::test]
 async fn a_partition_heals() {
     let cuts = Cuts::default();
-    let a = cuts.attach(node("a")).start().await.unwrap();
-    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
-    let c = node("c").seed(a.addr().to_string()).start().await.unwrap();
-    for one in [&b, &c] {
-        sees(&a, one, MemberState::Alive).await;
-        sees(one, &a, MemberState::Alive).await;
-    }
+    let [a, b, c] = trio_around(cuts.attach(node("a"))).await;
     *cuts.0.lock().unwrap() = [b.addr(), c.addr()].into();
-    for one in [&b, &c] {
-        sees(&a, one, MemberState::Down).await;
-        sees(one, &a, MemberState::Down).await;
-    }
+    see_each_other(&a, &[&b, &c], MemberState::Down).await;
     cuts.0.lock().unwrap().clear();
-    for one in [&b, &c] {
-        sees(&a, one, MemberState::Alive).await;
-        sees(one, &a, MemberState::Alive).await;
-    }
+    see_each_other(&a, &[&b, &c], MemberState::Alive).await;
 }
 
 /// If the link between two members is dead, the third speaks for both.
 #[tokio::test]
 async fn one_dead_link_is_no_death() {
     let cuts = Cuts::default();
-    let a = cuts.attach(node("a")).start().await.unwrap();
-    let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
-    let c = node("c").seed(a.addr().to_string()).start().await.unwrap();
-    for (one, other) in [(&a, &b), (&b, &a), (&a, &c), (&c, &a), (&b, &c), (&c, &b)] {
-        sees(one, other, MemberState::Alive).await;
-    }
+    let [a, b, _c] = trio_around(cuts.attach(node("a"))).await;
     let mut events = a.events();
     cuts.0.lock().unwrap().insert(b.addr());
     let link = a.endpoint().link(b.id().node, vec![]);
@@ -346,22 +340,14 @@ async fn a_service_gets_its_streams() {
 
 #[tokio::test]
 async fn nodes_on_one_mdns_port_find_each_other() {
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_addr().port();
     let start = |name| node(name).mdns(true).mdns_port(port).start();
     let (a, b) = (start("a").await.unwrap(), start("b").await.unwrap());
-    sees(&a, &b, MemberState::Alive).await;
-    sees(&b, &a, MemberState::Alive).await;
+    see_each_other(&a, &[&b], MemberState::Alive).await;
     assert!([a.found_by(b.id().node), b.found_by(a.id().node)].contains(&Some(Source::Mdns)));
     // A node with another secret is found, but skipped.
     let c = node("c").secret("another secret of some length").mdns(true).mdns_port(port).start().await.unwrap();
-    within(async {
-        while a.endpoint().counters().refused + b.endpoint().counters().refused == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(|| a.endpoint().counters().refused + b.endpoint().counters().refused > 0).await;
     assert!(c.members().is_empty());
     assert_eq!(a.members().len(), 1);
 }
@@ -370,8 +356,7 @@ async fn nodes_on_one_mdns_port_find_each_other() {
 async fn the_last_handle_stops_the_node() {
     let a = node("a").start().await.unwrap();
     let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
-    sees(&a, &b, MemberState::Alive).await;
-    sees(&b, &a, MemberState::Alive).await;
+    see_each_other(&a, &[&b], MemberState::Alive).await;
     let clone = b.clone();
     let (b_id, b_addr) = (b.id(), b.addr());
     drop(b);
@@ -379,11 +364,6 @@ async fn the_last_handle_stops_the_node() {
     drop(clone);
     see(&a, |members| members.iter().any(|member| member.id == b_id && member.state == MemberState::Down)).await;
     // Its port is free again.
-    within(async {
-        while UdpSocket::bind(b_addr).is_err() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(|| UdpSocket::bind(b_addr).is_ok()).await;
     assert_eq!(a.member(NodeId::from_name("b")).unwrap().state, MemberState::Down);
 }

@@ -77,12 +77,7 @@ async fn a_crowd_of_strangers_leaves_room_for_a_node() {
         sender.send(there(NodeId::from_name(&format!("stranger-{n}")), addr)).await.unwrap();
     }
     // Wait until one of them was tried.
-    within(async {
-        while a.endpoint().counters().dial_failures == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(|| a.endpoint().counters().dial_failures > 0).await;
     let b = node("b").start().await.unwrap();
     sender.send(there(b.id().node, b.addr())).await.unwrap();
     sees(&a, &b, MemberState::Alive).await;

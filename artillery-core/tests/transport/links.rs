@@ -20,7 +20,7 @@ use artillery_core::{
 
 use tokio::net::UdpSocket;
 
-use super::support::{Event, Node, RECORD, SECRET, Spec, within};
+use super::support::{Event, Node, SECRET, Spec, arrives, connected, within};
 
 /// Addresses that a test has cut off.
 #[derive(Clone, Default)]
@@ -42,9 +42,7 @@ impl Cuts {
 }
 
 async fn works(connection: &Connection, to: &mut Node) {
-    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
-    writer.send(b"hello", &[]).await.unwrap();
-    assert_eq!(to.frame().await.header, "hello");
+    arrives(connection, to, "hello").await;
 }
 
 #[tokio::test]
@@ -144,11 +142,9 @@ async fn a_peer_restarted_on_its_port_is_dialled_again() {
 async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     let cuts = Cuts::default();
     let mut spec = Spec::new("a");
-    spec.config.idle_timeout = std::time::Duration::from_secs(600);
-    let a = spec.bind();
-    let b = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
+    spec.config.idle_timeout = Duration::from_secs(600);
+    let (a, b, connection) = connected(spec, Spec { filter: Some(cuts.filter()), ..Spec::new("b") }).await;
     let addr = b.addr();
-    let connection = within(a.endpoint.connect(addr)).await.unwrap();
     cuts.cut(a.addr());
     drop(b);
     let _b = rebind(addr, || Spec { store: 2, ..Spec::new("b") }).await;
@@ -157,7 +153,7 @@ async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
 
 /// How a connection to a node that replaced its secret and died silently ends, when a node with the identity
 /// `successor` binds its port.
-async fn ended_after_a_new_secret(successor: Identity, idle_timeout: std::time::Duration) -> CloseReason {
+async fn ended_after_a_new_secret(successor: Identity, idle_timeout: Duration) -> CloseReason {
     let cuts = Cuts::default();
     let mut spec = Spec::with(new("a"));
     spec.config.idle_timeout = idle_timeout;
@@ -179,7 +175,7 @@ fn new(name: &str) -> Identity {
 /// The tokens of the former incarnation came from the new secret by then.
 #[tokio::test]
 async fn a_successor_by_the_new_secret_is_noticed_too() {
-    let ended = ended_after_a_new_secret(new("b"), std::time::Duration::from_secs(600)).await;
+    let ended = ended_after_a_new_secret(new("b"), Duration::from_secs(600)).await;
     assert_eq!(ended, CloseReason::Reset);
 }
 
@@ -188,7 +184,7 @@ async fn a_successor_by_the_new_secret_is_noticed_too() {
 #[tokio::test]
 async fn a_holder_of_the_old_secret_ends_no_connection() {
     let intruder = Identity::from_secret(SECRET, "b").unwrap();
-    let ended = ended_after_a_new_secret(intruder, std::time::Duration::from_secs(2)).await;
+    let ended = ended_after_a_new_secret(intruder, Duration::from_secs(2)).await;
     assert_eq!(ended, CloseReason::TimedOut, "its resets are not believed");
 }
 

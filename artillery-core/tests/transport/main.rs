@@ -4,3 +4,5 @@ mod links;
 mod streams;
 mod support;
 mod trust;
+#[path = "../within/mod.rs"]
+mod within;

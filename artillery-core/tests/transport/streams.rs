@@ -4,16 +4,27 @@ use std::time::Duration;
 
 use artillery_core::{
     error::{CloseReason, DatagramError, ReadError, WriteError},
-    transport::{CloseCode, FrameBatch, StreamKind},
+    transport::{CloseCode, Connection, FrameBatch, FrameWriter, StreamKind},
 };
 use bytes::Bytes;
 
-use super::support::{ECHO, Event, Node, RECORD, Spec, within};
+use super::support::{ECHO, Event, Node, RECORD, Spec, arrives, connected, within};
 
-async fn pair() -> (Node, Node, artillery_core::transport::Connection) {
-    let (a, b) = (Spec::new("a").bind(), Spec::new("b").bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
-    (a, b, connection)
+async fn pair() -> (Node, Node, Connection) {
+    connected(Spec::new("a"), Spec::new("b")).await
+}
+
+/// Writes until the other end has stopped the stream.
+async fn assert_stopped(writer: &mut FrameWriter) {
+    let error = within(async {
+        loop {
+            if let Err(error) = writer.send(b"more", &[]).await {
+                break error;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(matches!(error.await, WriteError::Stopped(_)));
 }
 
 #[tokio::test]
@@ -72,8 +83,7 @@ async fn packets_are_acknowledged_together() {
     let mut spec = Spec::new("a");
     // The longest delay allowed. No machine is so busy that most packets wait for it.
     spec.config.max_ack_delay = Duration::from_millis(25);
-    let (a, mut b) = (spec.bind(), Spec::new("b").bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let (_a, mut b, connection) = connected(spec, Spec::new("b")).await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
     let before = b.endpoint.counters().udp_sends;
     for number in 0..1000u32 {
@@ -89,8 +99,7 @@ async fn packets_are_acknowledged_together() {
 async fn a_frame_that_is_too_large_is_not_sent() {
     let mut spec = Spec::new("a");
     spec.config.max_frame_bytes = 100_000;
-    let (a, mut b) = (spec.bind(), Spec::new("b").bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let (_a, mut b, connection) = connected(spec, Spec::new("b")).await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
     let error = writer.send(b"x", &[vec![0; 100_000].into()]).await.unwrap_err();
     assert_eq!(error, WriteError::TooLarge { len: 100_001, limit: 100_000 });
@@ -102,24 +111,13 @@ async fn a_frame_that_is_too_large_is_not_sent() {
 async fn a_frame_that_is_too_large_is_not_taken_in() {
     let mut spec = Spec::new("b");
     spec.config.max_frame_bytes = 100_000;
-    let (a, mut b) = (Spec::new("a").bind(), spec.bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let (_a, mut b, connection) = connected(Spec::new("a"), spec).await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
     writer.send(b"", &[vec![0; 100_001].into()]).await.unwrap();
     assert!(matches!(b.stream_end().await, Err(ReadError::Frame(_))));
     // The sender is told, and other streams of the connection go on.
-    let error = within(async {
-        loop {
-            if let Err(error) = writer.send(b"more", &[]).await {
-                break error;
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    assert!(matches!(error.await, WriteError::Stopped(_)));
-    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
-    writer.send(b"fine", &[]).await.unwrap();
-    assert_eq!(b.frame().await.header, "fine");
+    assert_stopped(&mut writer).await;
+    arrives(&connection, &mut b, "fine").await;
 }
 
 #[tokio::test]
@@ -138,18 +136,8 @@ async fn datagrams_are_sent_or_counted_as_dropped() {
 async fn streams_of_unknown_kinds_are_stopped() {
     let (_a, mut b, connection) = pair().await;
     let mut writer = connection.open_uni(StreamKind(9), 0).await.unwrap();
-    let error = within(async {
-        loop {
-            if let Err(error) = writer.send(b"?", &[]).await {
-                break error;
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    assert!(matches!(error.await, WriteError::Stopped(_)));
-    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
-    writer.send(b"fine", &[]).await.unwrap();
-    assert_eq!(b.frame().await.header, "fine");
+    assert_stopped(&mut writer).await;
+    arrives(&connection, &mut b, "fine").await;
 }
 
 #[tokio::test]
@@ -163,9 +151,7 @@ async fn a_second_hello_ends_the_connection() {
 #[tokio::test]
 async fn a_reset_stream_ends_with_its_code() {
     let (_a, mut b, connection) = pair().await;
-    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
-    writer.send(b"one", &[]).await.unwrap();
-    assert_eq!(b.frame().await.header, "one");
+    let mut writer = arrives(&connection, &mut b, "one").await;
     writer.reset(7);
     assert_eq!(b.stream_end().await, Err(ReadError::Reset(7)));
 }
@@ -173,9 +159,7 @@ async fn a_reset_stream_ends_with_its_code() {
 #[tokio::test]
 async fn a_closed_connection_ends_streams_on_both_sides() {
     let (_a, mut b, connection) = pair().await;
-    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
-    writer.send(b"one", &[]).await.unwrap();
-    assert_eq!(b.frame().await.header, "one");
+    let mut writer = arrives(&connection, &mut b, "one").await;
     connection.close(CloseCode(99), "enough");
     let reason = CloseReason::Peer { code: 99, reason: "enough".into() };
     assert_eq!(b.stream_end().await, Err(ReadError::Lost(reason.clone())));
@@ -198,8 +182,7 @@ async fn a_shutdown_is_told() {
 async fn a_cancelled_write_spoils_the_stream() {
     let mut spec = Spec::new("b");
     spec.config.stream_window_bytes = 64 << 10;
-    let (a, b) = (Spec::new("a").bind(), spec.bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let (_a, _b, connection) = connected(Spec::new("a"), spec).await;
     // No task reads the answers, so the windows fill up.
     let (mut writer, reader) = connection.open_bi(ECHO, 0).await.unwrap();
     let value = Bytes::from(vec![0; 32 << 20]);

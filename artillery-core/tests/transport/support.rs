@@ -8,10 +8,15 @@ use artillery_core::{
     error::{BindError, CloseReason, ReadError, Refusal, VersionRange},
     identity::Identity,
     internal::LinkFilter,
-    transport::{Endpoint, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind, Service, StreamKind},
+    transport::{
+        Connection, Endpoint, FrameReader, FrameWriter, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo,
+        PeerKind, Service, StreamKind,
+    },
 };
 use bytes::Bytes;
 use tokio::sync::mpsc;
+
+pub(crate) use super::within::within;
 
 pub(crate) const SECRET: &[u8] = b"a secret of some length";
 
@@ -85,7 +90,7 @@ impl Service for Recorder {
     }
 }
 
-async fn record(mut reader: artillery_core::transport::FrameReader, events: mpsc::Sender<Event>) {
+async fn record(mut reader: FrameReader, events: mpsc::Sender<Event>) {
     let end = loop {
         match reader.next().await {
             Ok(Some(frame)) => {
@@ -100,7 +105,7 @@ async fn record(mut reader: artillery_core::transport::FrameReader, events: mpsc
     let _ = events.send(Event::End(end)).await;
 }
 
-async fn echo(mut reader: artillery_core::transport::FrameReader, mut writer: artillery_core::transport::FrameWriter) {
+async fn echo(mut reader: FrameReader, mut writer: FrameWriter) {
     while let Ok(Some(frame)) = reader.next().await {
         if writer.send(&frame.header, &[frame.body]).await.is_err() {
             return;
@@ -196,14 +201,17 @@ impl Node {
     }
 }
 
-/// Fails with the place of the call instead of hanging for ever.
-#[track_caller]
-pub(crate) fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
-    let place = std::panic::Location::caller();
-    async move {
-        match tokio::time::timeout(Duration::from_secs(20), task).await {
-            Ok(done) => done,
-            Err(_) => panic!("still waiting at {place}"),
-        }
-    }
+/// Two nodes, and the connection that the first one has made to the second.
+pub(crate) async fn connected(a: Spec, b: Spec) -> (Node, Node, Connection) {
+    let (a, b) = (a.bind(), b.bind());
+    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    (a, b, connection)
+}
+
+/// Checks that a frame with this header arrives at the other end. Returns its stream.
+pub(crate) async fn arrives(connection: &Connection, to: &mut Node, header: &str) -> FrameWriter {
+    let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
+    writer.send(header.as_bytes(), &[]).await.unwrap();
+    assert_eq!(to.frame().await.header, header);
+    writer
 }

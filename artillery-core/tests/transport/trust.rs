@@ -7,7 +7,7 @@ use artillery_core::{
 };
 use bytes::Bytes;
 
-use super::support::{Event, Node, RECORD, SECRET, Spec, within};
+use super::support::{Event, Node, RECORD, SECRET, Spec, connected, within};
 
 /// Dials from `from` to `to`, which must fail. Returns what each side is told.
 async fn refused(from: &Node, to: &mut Node) -> (ConnectError, Refusal) {
@@ -108,8 +108,7 @@ async fn a_succeeding_formation_is_reported_and_refused() {
 #[tokio::test]
 async fn peers_that_join_different_formations_part() {
     for dialler_first in [true, false] {
-        let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
-        let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+        let (a, mut b, connection) = connected(Spec::new("a"), Spec::new("b")).await;
         if dialler_first {
             a.endpoint.set_cluster_id(ClusterId(1));
             b.event_of(|event| (event == Event::Joined(ClusterId(1))).then_some(())).await;
@@ -126,8 +125,7 @@ async fn peers_that_join_different_formations_part() {
 
 #[tokio::test]
 async fn peers_that_join_one_formation_stay_connected() {
-    let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let (a, mut b, connection) = connected(Spec::new("a"), Spec::new("b")).await;
     b.endpoint.set_cluster_id(ClusterId(1));
     a.endpoint.set_cluster_id(ClusterId(1));
     b.event_of(|event| (event == Event::Joined(ClusterId(1))).then_some(())).await;
@@ -178,8 +176,7 @@ async fn a_service_can_refuse_a_peer() {
 async fn excess_connections_of_one_peer_are_refused() {
     let mut spec = Spec::new("b");
     spec.config.max_connections_per_peer = 2;
-    let (a, b) = (Spec::new("a").bind(), spec.bind());
-    let first = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let (a, b, first) = connected(Spec::new("a"), spec).await;
     let _second = within(a.endpoint.connect(b.addr())).await.unwrap();
     let third = within(a.endpoint.connect(b.addr())).await.unwrap_err();
     assert_eq!(third, ConnectError::Refused(Refusal::Busy));
@@ -236,8 +233,8 @@ async fn own_certificates_are_accepted() {
     let authority = Authority::new();
     let a = authority.issue(&["db1.example.com", "alias"], false).unwrap();
     assert_eq!(a.name(), "db1.example.com");
-    let (a, mut b) = (Spec::with(a).bind(), Spec::with(authority.issue(&["db2"], false).unwrap()).bind());
-    let connection = within(a.endpoint.connect(b.addr())).await.unwrap();
+    let b = authority.issue(&["db2"], false).unwrap();
+    let (_a, mut b, connection) = connected(Spec::with(a), Spec::with(b)).await;
     assert_eq!(connection.peer().name, "db2");
     let Event::Admitted(peer) = b.event().await else { panic!() };
     assert_eq!(peer.name, "db1.example.com");

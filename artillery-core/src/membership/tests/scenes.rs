@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::network::{Network, local, member, name};
 use crate::{
+    MemberId,
     config::SwimSettings,
     membership::{MemberState::*, *},
 };
@@ -150,6 +151,19 @@ fn a_restart_is_seen_although_the_clock_went_back() {
     assert_eq!(network.count("superseded"), 0);
 }
 
+/// The packets of a process to this member; those to others are lost. Its events go to `told`.
+fn packets_to(member: MemberId, from: &mut Swim, mut told: impl FnMut(SwimEvent)) -> Vec<Bytes> {
+    let mut packets = Vec::new();
+    while let Some(output) = from.poll_output() {
+        match output {
+            SwimOutput::Packet { to, bytes } if to.id == member => packets.push(bytes),
+            SwimOutput::Packet { .. } => {}
+            SwimOutput::Event(event) => told(event),
+        }
+    }
+    packets
+}
+
 #[test]
 fn a_process_that_wakes_after_its_successor_came_gives_up() {
     let mut network = Network::met(3, lan(), 8);
@@ -167,33 +181,16 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
     for _ in 0..50 {
         network.now = network.now + ms(50);
         old.tick(network.now);
-        let mut answers = Vec::new();
-        while let Some(output) = old.poll_output() {
-            match output {
-                SwimOutput::Packet { to, bytes } if to.id == member(0, 1) => {
-                    packets += 1;
-                    let _ = network.nodes[0].handle_packet(network.now, member(2, 1), &bytes);
-                }
-                SwimOutput::Packet { .. } => {}
-                SwimOutput::Event(event) => network.log.push((network.now, 2, event)),
-            }
+        for bytes in packets_to(member(0, 1), &mut old, |event| network.log.push((network.now, 2, event))) {
+            packets += 1;
+            let _ = network.nodes[0].handle_packet(network.now, member(2, 1), &bytes);
         }
-        while let Some(output) = network.nodes[0].poll_output() {
-            match output {
-                SwimOutput::Packet { to, bytes } if to.id == member(2, 1) => answers.push(bytes),
-                SwimOutput::Packet { .. } => {}
-                SwimOutput::Event(event) => network.log.push((network.now, 0, event)),
-            }
-        }
-        for bytes in answers {
-            let _ = old.handle_packet(network.now, member(0, 1), &bytes);
+        let Network { nodes, log, now, .. } = &mut network;
+        for bytes in packets_to(member(2, 1), &mut nodes[0], |event| log.push((*now, 0, event))) {
+            let _ = old.handle_packet(*now, member(0, 1), &bytes);
         }
     }
-    while let Some(output) = old.poll_output() {
-        if let SwimOutput::Event(event) = output {
-            network.log.push((network.now, 2, event));
-        }
-    }
+    packets_to(member(0, 1), &mut old, |event| network.log.push((network.now, 2, event)));
     assert!(old.is_stopped());
     assert_eq!(old.next_timer(), None);
     assert!(packets < 20, "no storm: {packets}");

@@ -1,0 +1,15 @@
+//! Waiting, with an end.
+
+use std::time::Duration;
+
+/// Fails with the place of the call instead of hanging for ever.
+#[track_caller]
+pub(crate) fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
+    let place = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(Duration::from_secs(30), task).await {
+            Ok(done) => done,
+            Err(_) => panic!("still waiting at {place}"),
+        }
+    }
+}
