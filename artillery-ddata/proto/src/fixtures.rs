@@ -1,13 +1,14 @@
 //! The nodes and configurations that unit tests are about.
 
 use crate::{
-    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role,
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Version,
     control::{
         History, NodeInfo,
         log::LogIndex,
         message::{Leave, Renewal},
         recovery::Standing,
     },
+    types::update::{KeyChange, RequestOutcome, Update, UpdateKind},
 };
 
 /// The first incarnation of node `n`.
@@ -39,6 +40,12 @@ pub(crate) fn chain(epoch: u64, members: impl IntoIterator<Item = ChainMember>) 
 /// A configuration of chain 0 in which these nodes serve.
 pub(crate) fn serving(epoch: u64, nodes: &[u8]) -> ChainConfig {
     chain(epoch, nodes.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving }))
+}
+
+/// A write of these changes.
+pub(crate) fn update(version: Version, changes: impl IntoIterator<Item = KeyChange>) -> Update {
+    let (kind, outcome) = (UpdateKind::WRITE, RequestOutcome::Done);
+    Update { version, kind, request: None, outcome, chain_time: 0, changes: changes.into_iter().collect() }
 }
 
 /// A renewal in which node `n` has nothing to tell but where it stands.

@@ -140,21 +140,12 @@ impl UpdateHistory {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use smallvec::smallvec;
 
     use super::*;
-    use crate::types::update::{KeyChange, RequestOutcome, UpdateKind};
+    use crate::{fixtures, types::update::KeyChange};
 
     fn update(version: Version) -> Update {
-        let change = KeyChange { key: "k".into(), value: Some("value".into()) };
-        Update {
-            version,
-            kind: UpdateKind::WRITE,
-            request: None,
-            outcome: RequestOutcome::Done,
-            chain_time: 0,
-            changes: smallvec![change],
-        }
+        fixtures::update(version, [KeyChange { key: "k".into(), value: Some("value".into()) }])
     }
 
     fn history(epochs: &[u64]) -> UpdateHistory {

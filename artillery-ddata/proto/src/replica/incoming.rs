@@ -101,17 +101,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::types::update::{KeyChange, RequestOutcome, UpdateKind};
+    use crate::{fixtures, types::update::KeyChange};
 
     fn update(changes: Vec<KeyChange>) -> Update {
-        Update {
-            version: Version::new(1, 1),
-            kind: UpdateKind::WRITE,
-            request: None,
-            outcome: RequestOutcome::Done,
-            chain_time: 9,
-            changes: changes.into(),
-        }
+        Update { chain_time: 9, ..fixtures::update(Version::new(1, 1), changes) }
     }
 
     fn large() -> (Update, Bytes) {

@@ -82,6 +82,18 @@ impl Rig {
         self.node.handle(self.now, NodeInput::Succeeded { by: BY });
     }
 
+    /// The node hears of its successor, and so many leases pass.
+    fn succeeded_for(&mut self, leases: u32) {
+        self.succeeded();
+        self.pass(LEASE * leases);
+    }
+
+    /// The log tells its present configurations, its leader and its voters.
+    fn log(&mut self, leader: Option<MemberId>, voters: impl IntoIterator<Item = u8>) {
+        let (configs, voters) = (self.node.configs().clone(), voters.into_iter().map(id).collect());
+        self.node.handle(self.now, NodeInput::Log { leads: None, leader, configs, voters });
+    }
+
     fn renewal_of(&mut self, n: u8) {
         let renewal = fixtures::renewal(n, 1, self.node.configs().applied());
         self.node.handle(self.now, NodeInput::Renewal { from: id(n), renewal });
@@ -93,6 +105,15 @@ impl Rig {
 
     fn events(&self, event: NodeEvent) -> usize {
         self.count(|said| *said == NodeOutput::Event(event))
+    }
+
+    /// How often the chain was told to give way, and how often the node refused to.
+    fn yields_and_refusals(&self) -> (usize, usize) {
+        (self.yields(), self.events(NodeEvent::Refuses { by: BY }))
+    }
+
+    fn yields(&self) -> usize {
+        self.orders(&ChainOrder::Yield { by: BY })
     }
 
     fn orders(&self, order: &ChainOrder) -> usize {
@@ -130,11 +151,10 @@ fn one_answering_member_is_enough() {
 #[test]
 fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     let mut rig = Rig::new(3, [1, 2, 3], &[]);
-    rig.succeeded();
-    rig.pass(LEASE * 2);
-    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0, "others have a lease to answer, twice");
+    rig.succeeded_for(2);
+    assert_eq!(rig.yields(), 0, "others have a lease to answer, twice");
     rig.pass(LEASE / 5);
-    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1);
+    assert_eq!(rig.yields(), 1);
     assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: true }));
     assert_eq!(rig.node.state().unready, Some(Unready::Yields { by: BY }));
     rig.renewal_of(9);
@@ -154,40 +174,29 @@ fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     assert_eq!(rig.orders(&ChainOrder::Proceed), 1);
     assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: false }));
     rig.answer.clear();
-    rig.succeeded();
-    rig.pass(LEASE * 30);
-    assert_eq!(
-        rig.orders(&ChainOrder::Yield { by: BY }),
-        1,
-        "it is known that the other was founded though this one lived"
-    );
+    rig.succeeded_for(30);
+    assert_eq!(rig.yields(), 1, "it is known that the other was founded though this one lived");
 }
 
 #[test]
 fn a_member_that_hears_one_that_serves_or_keeps_the_log_goes_on() {
     for other in [1, 5] {
         let mut rig = Rig::new(3, [3, 4, 5], &[other]);
-        rig.succeeded();
-        rig.pass(LEASE * 30);
-        assert_eq!(
-            (rig.orders(&ChainOrder::Yield { by: BY }), rig.events(NodeEvent::Refuses { by: BY })),
-            (0, 1),
-            "{other}"
-        );
+        rig.succeeded_for(30);
+        assert_eq!(rig.yields_and_refusals(), (0, 1), "{other}");
     }
     let mut rig = Rig::new(3, [3, 4], &[9]);
     rig.succeeded();
     rig.renewal_of(9);
     rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1, "node 9 has no part in the cluster's going on");
+    assert_eq!(rig.yields(), 1, "node 9 has no part in the cluster's going on");
 }
 
 #[test]
 fn silent_nodes_hide_no_answering_member() {
     let mut rig = Rig::new(3, 10..40, &[39]);
-    rig.succeeded();
-    rig.pass(LEASE * 30);
-    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
+    rig.succeeded_for(30);
+    assert_eq!(rig.yields(), 0);
 }
 
 #[test]
@@ -197,20 +206,18 @@ fn a_node_that_was_paused_asks_again_before_it_gives_way() {
     rig.now = rig.now + LEASE * 60;
     rig.answer = [id(1)].into();
     rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
+    assert_eq!(rig.yields(), 0);
 }
 
 #[test]
 fn a_node_without_a_part_ends_unless_it_hears_its_own() {
     let ends = |said: &NodeOutput| *said == NodeOutput::Succeeded { by: BY };
     let mut rig = Rig::new(4, [1, 5], &[]);
-    rig.succeeded();
-    rig.pass(LEASE * 20);
-    assert_eq!((rig.count(ends), rig.orders(&ChainOrder::Yield { by: BY })), (1, 0));
+    rig.succeeded_for(20);
+    assert_eq!((rig.count(ends), rig.yields()), (1, 0));
     for other in [2, 5] {
         let mut rig = Rig::new(4, [1, 5], &[other]);
-        rig.succeeded();
-        rig.pass(LEASE * 20);
+        rig.succeeded_for(20);
         assert_eq!((rig.count(ends), rig.events(NodeEvent::Refuses { by: BY })), (0, 1), "{other}");
     }
 }
@@ -219,8 +226,7 @@ fn a_node_without_a_part_ends_unless_it_hears_its_own() {
 #[test]
 fn a_voter_stays_until_an_operator_says_otherwise() {
     let mut rig = Rig::new(4, [1, 4, 5], &[]);
-    rig.succeeded();
-    rig.pass(LEASE * 20);
+    rig.succeeded_for(20);
     assert_eq!(rig.count(|said| matches!(said, NodeOutput::Succeeded { .. })), 0);
     assert!(rig.node.state().orphaned);
 }
@@ -234,17 +240,15 @@ mod without {
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);
         rig.node.guards = Guards::without(Mutant::NeverYield);
-        rig.succeeded();
-        rig.pass(LEASE * 20);
-        assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 0);
+        rig.succeeded_for(20);
+        assert_eq!(rig.yields(), 0);
     }
 
     #[test]
     fn a_member_that_gives_way_at_once_ends_a_cluster_whose_nodes_are_there() {
         let mut rig = Rig::new(3, [1, 2, 3], &[1, 2]);
         rig.node.guards = Guards::without(Mutant::YieldAtOnce);
-        rig.succeeded();
-        rig.pass(LEASE * 20);
-        assert_eq!((rig.orders(&ChainOrder::Yield { by: BY }), rig.orders(&ChainOrder::Proceed)), (1, 0));
+        rig.succeeded_for(20);
+        assert_eq!((rig.yields(), rig.orders(&ChainOrder::Proceed)), (1, 0));
     }
 }

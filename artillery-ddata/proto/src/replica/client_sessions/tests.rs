@@ -1,20 +1,9 @@
 //! The table recognizes requests, and stays within its bounds.
 
 use proptest::prelude::*;
-use smallvec::smallvec;
 
 use super::*;
-
-fn update(sequence: u64, kind: UpdateKind, request: Option<RequestKey>) -> Update {
-    Update {
-        version: Version::new(1, sequence),
-        kind,
-        request,
-        outcome: RequestOutcome::Done,
-        chain_time: 0,
-        changes: smallvec![],
-    }
-}
+use crate::fixtures;
 
 fn key(session: u64, number: u64, lowest: u64) -> RequestKey {
     RequestKey { session: Version::new(1, session), number, lowest }
@@ -28,8 +17,40 @@ struct Table {
 }
 
 impl Table {
+    /// A table in which one session is being opened.
+    fn with_session() -> Self {
+        let mut table = Self::default();
+        table.order(UpdateKind::SESSION_OPEN, None);
+        table
+    }
+
+    /// A table of one session, with the records of these requests. Each finds room within 2,000 bytes.
+    fn with_records(numbers: impl IntoIterator<Item = u64>) -> Self {
+        let mut table = Self::with_session();
+        for number in numbers {
+            table.admit(key(1, number, 1));
+        }
+        table
+    }
+
+    /// Checks that the table of at most 2,000 bytes has room for a request, and commits its write.
+    fn admit(&mut self, request: RequestKey) {
+        assert_eq!(self.room_for(request), KnownRequest::Nothing);
+        self.order(UpdateKind::WRITE, Some(request));
+        self.commit();
+    }
+
+    fn look_up(&self, request: RequestKey) -> KnownRequest {
+        self.sessions.look_up(request, false, 1 << 20)
+    }
+
+    fn room_for(&self, request: RequestKey) -> KnownRequest {
+        self.sessions.look_up(request, false, 2000)
+    }
+
     fn order(&mut self, kind: UpdateKind, request: Option<RequestKey>) -> u64 {
-        let update = update(self.history.len() as u64 + 1, kind, request);
+        let version = Version::new(1, self.history.len() as u64 + 1);
+        let update = Update { kind, request, ..fixtures::update(version, []) };
         self.sessions.note(&update, None);
         self.history.push(update);
         self.history.len() as u64
@@ -55,42 +76,35 @@ impl Table {
 fn a_request_is_known_until_its_client_confirms_it() {
     let mut table = Table::default();
     let unknown = key(1, 1, 1);
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::NoSession);
+    assert_eq!(table.look_up(unknown), KnownRequest::NoSession);
     assert_eq!(table.order(UpdateKind::SESSION_OPEN, None), 1);
     table.commit();
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Nothing);
+    assert_eq!(table.look_up(unknown), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Pending(Sequence(2)));
+    assert_eq!(table.look_up(unknown), KnownRequest::Pending(Sequence(2)));
     table.commit();
-    assert!(
-        matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(record) if record.version == Version::new(1, 2))
-    );
+    assert!(matches!(table.look_up(unknown), KnownRequest::Done(record) if record.version == Version::new(1, 2)));
     table.order(UpdateKind::WRITE, Some(key(1, 2, 2)));
-    assert!(
-        matches!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Done(_)),
-        "the confirmation isn't committed yet"
-    );
+    assert!(matches!(table.look_up(unknown), KnownRequest::Done(_)), "the confirmation isn't committed yet");
     table.commit();
-    assert_eq!(table.sessions.look_up(unknown, false, 1 << 20), KnownRequest::Answered);
+    assert_eq!(table.look_up(unknown), KnownRequest::Answered);
 }
 
 #[test]
 fn a_dropped_update_takes_its_record_along() {
-    let mut table = Table::default();
-    table.order(UpdateKind::SESSION_OPEN, None);
+    let mut table = Table::with_session();
     table.commit();
     table.order(UpdateKind::WRITE, Some(key(1, 7, 5)));
-    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), KnownRequest::Answered);
+    assert_eq!(table.look_up(key(1, 4, 1)), KnownRequest::Answered);
     table.cut(1);
-    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 1 << 20), KnownRequest::Nothing);
-    assert_eq!(table.sessions.look_up(key(1, 4, 1), false, 1 << 20), KnownRequest::Nothing);
+    assert_eq!(table.look_up(key(1, 7, 5)), KnownRequest::Nothing);
+    assert_eq!(table.look_up(key(1, 4, 1)), KnownRequest::Nothing);
     assert_eq!(table.sessions.bytes(), SESSION_BYTES);
 }
 
 #[test]
 fn the_longest_unused_session_is_evicted_for_good() {
-    let mut table = Table::default();
-    table.order(UpdateKind::SESSION_OPEN, None);
+    let mut table = Table::with_session();
     table.order(UpdateKind::SESSION_OPEN, None);
     table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
     table.commit();
@@ -98,49 +112,37 @@ fn the_longest_unused_session_is_evicted_for_good() {
     assert_eq!(table.sessions.to_evict(0), Some(Version::new(1, 2)));
     table.order(UpdateKind::SESSION_EVICT, Some(key(2, 0, 0)));
     assert_eq!(table.sessions.to_evict(0), None, "never the only one");
-    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), KnownRequest::NoSession);
+    assert_eq!(table.look_up(key(2, 1, 1)), KnownRequest::NoSession);
     table.commit();
-    assert_eq!(table.sessions.look_up(key(2, 1, 1), false, 1 << 20), KnownRequest::NoSession);
+    assert_eq!(table.look_up(key(2, 1, 1)), KnownRequest::NoSession);
     assert_eq!((table.sessions.len(), table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
 }
 
 /// A table of one session, which fills its half of 1,000 bytes: with the records of 2, 3, 4 and 5.
 fn full() -> Table {
-    let mut table = Table::default();
-    table.order(UpdateKind::SESSION_OPEN, None);
-    for number in 2..6 {
-        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), KnownRequest::Nothing);
-        table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
-        table.commit();
-    }
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), KnownRequest::Full);
+    let table = Table::with_records(2..6);
+    assert_eq!(table.room_for(key(1, 6, 1)), KnownRequest::Full);
     table
 }
 
 #[test]
 fn a_full_session_admits_a_request_that_frees_records() {
     let mut table = full();
-    assert_eq!(table.sessions.look_up(key(1, 6, 2), false, 2000), KnownRequest::Full, "nothing would go");
-    assert_eq!(table.sessions.look_up(key(1, 6, 5), false, 2000), KnownRequest::Nothing);
+    assert_eq!(table.room_for(key(1, 6, 2)), KnownRequest::Full, "nothing would go");
+    assert_eq!(table.room_for(key(1, 6, 5)), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
-    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), KnownRequest::Full, "one at a time");
+    assert_eq!(table.room_for(key(1, 7, 5)), KnownRequest::Full, "one at a time");
     table.commit();
-    assert_eq!(table.sessions.look_up(key(1, 7, 5), false, 2000), KnownRequest::Nothing);
+    assert_eq!(table.room_for(key(1, 7, 5)), KnownRequest::Nothing);
     assert_eq!(table.sessions.bytes(), SESSION_BYTES + 2 * RECORD_BYTES);
 }
 
 #[test]
 fn a_full_session_admits_its_lowest_unanswered_request() {
     let mut table = full();
-    assert_eq!(table.sessions.look_up(key(1, 1, 1), false, 2000), KnownRequest::Nothing);
-    table.order(UpdateKind::WRITE, Some(key(1, 1, 1)));
-    table.commit();
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), false, 2000), KnownRequest::Full);
-    assert_eq!(
-        table.sessions.look_up(key(1, 6, 6), false, 2000),
-        KnownRequest::Nothing,
-        "its client knows them all by now"
-    );
+    table.admit(key(1, 1, 1));
+    assert_eq!(table.room_for(key(1, 6, 1)), KnownRequest::Full);
+    assert_eq!(table.room_for(key(1, 6, 6)), KnownRequest::Nothing, "its client knows them all by now");
     assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), KnownRequest::Nothing, "it settles another one");
     assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "that is bounded too");
 }
@@ -190,17 +192,9 @@ proptest! {
 /// Requests 1 and 3 never came. Their client has left the session, which is full.
 #[test]
 fn each_request_of_a_full_session_fits_once_it_is_the_lowest() {
-    let mut table = Table::default();
-    table.order(UpdateKind::SESSION_OPEN, None);
-    for number in [2, 4, 5, 6] {
-        assert_eq!(table.sessions.look_up(key(1, number, 1), false, 2000), KnownRequest::Nothing);
-        table.order(UpdateKind::WRITE, Some(key(1, number, 1)));
-        table.commit();
-    }
-    assert_eq!(table.sessions.look_up(key(1, 3, 1), false, 2000), KnownRequest::Full);
+    let mut table = Table::with_records([2, 4, 5, 6]);
+    assert_eq!(table.room_for(key(1, 3, 1)), KnownRequest::Full);
     for number in [1, 3] {
-        assert_eq!(table.sessions.look_up(key(1, number, number), false, 2000), KnownRequest::Nothing);
-        table.order(UpdateKind::WRITE, Some(key(1, number, number)));
-        table.commit();
+        table.admit(key(1, number, number));
     }
 }

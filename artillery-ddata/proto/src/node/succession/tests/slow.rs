@@ -83,9 +83,7 @@ fn the_last_asked_nodes_have_time_to_answer() {
 fn a_confirmed_leader_is_one_of_its_own() {
     let mut slow = Slow::new(Rig::new(4, [], &[5]), 5);
     slow.leader = Some(id(5));
-    let configs = slow.rig.node.configs().clone();
-    let voters = BTreeSet::new();
-    slow.rig.node.handle(slow.rig.now, NodeInput::Log { leads: None, leader: Some(id(5)), configs, voters });
+    slow.rig.log(Some(id(5)), []);
     slow.pass(LEASE);
     slow.rig.succeeded();
     slow.pass(LEASE * 20);
@@ -119,9 +117,7 @@ fn a_paused_node_takes_no_member_for_gone() {
 fn the_leader_hears_a_node_beside_many_silent_ones() {
     for (me, told) in [(4, false), (4, true), (3, true)] {
         let mut rig = Rig::new(me, 10..40, &[30]);
-        let configs = rig.node.configs().clone();
-        let voters = (10..40).map(id).collect();
-        rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: Some(id(30)), configs, voters });
+        rig.log(Some(id(30)), 10..40);
         let mut slow = Slow::new(rig, 5);
         slow.leader = Some(id(30));
         slow.pass(LEASE * 10);
@@ -145,24 +141,21 @@ fn a_last_copy_with_a_joiner_goes_on() {
     configs.apply(&LogEntry { term: Term(1), index, change: ConfigChange::Chains(vec![change]) }).unwrap();
     let (configs, voters) = (Arc::new(configs), BTreeSet::from([id(3)]));
     rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: None, configs, voters });
-    rig.succeeded();
-    rig.pass(LEASE * 20);
-    assert_eq!((rig.orders(&ChainOrder::Yield { by: BY }), rig.events(NodeEvent::Refuses { by: BY })), (0, 1));
+    rig.succeeded_for(20);
+    assert_eq!(rig.yields_and_refusals(), (0, 1));
 }
 
 #[test]
 fn a_node_that_gave_way_serves_again_under_the_history_that_an_operator_begins() {
     let mut rig = Rig::new(3, [1, 2, 3], &[]);
-    rig.succeeded();
-    rig.pass(LEASE * 5);
-    assert_eq!(rig.orders(&ChainOrder::Yield { by: BY }), 1);
+    rig.succeeded_for(5);
+    assert_eq!(rig.yields(), 1);
     let old = rig.node.configs().clone();
     let configs = Arc::new(old.recovered(old.history().next(77), id(3), Epoch(1), LogIndex(9)));
     let voters = BTreeSet::from([id(3)]);
     rig.node.handle(rig.now, NodeInput::Log { leads: Some(Term(9)), leader: Some(id(3)), configs, voters });
-    rig.succeeded();
-    rig.pass(LEASE * 20);
-    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.orders(&ChainOrder::Yield { by: BY })), (1, 1));
+    rig.succeeded_for(20);
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.yields()), (1, 1));
 }
 
 #[test]
@@ -179,8 +172,7 @@ fn two_successors_that_are_met_in_turn_are_decided_on() {
 #[test]
 fn an_old_answer_of_the_leader_makes_no_node_ready() {
     let mut rig = Rig::new(4, [5], &[]);
-    let configs = rig.node.configs().clone();
-    rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: Some(id(5)), configs, voters: [id(5)].into() });
+    rig.log(Some(id(5)), [5]);
     rig.now = rig.now + LEASE;
     rig.node.handle(rig.now, NodeInput::Tick);
     let sent = std::iter::from_fn(|| rig.node.poll_renewal(rig.now, |_| Some(ChainProgress::default())));
