@@ -33,11 +33,27 @@ async fn connect(cluster: &str, node: &FakeNode) -> Client {
     Client::builder().cluster(cluster).secret(SECRET).seed(node.addr()).connect().await.expect("no client")
 }
 
-#[tokio::test]
-async fn a_client_makes_all_calls() {
+/// A cluster of one, and its client.
+async fn client_of_one() -> (FakeNode, Client) {
     let cluster = unique("client");
     let node = alone(&cluster);
     let client = connect(&cluster, &node).await;
+    (node, client)
+}
+
+/// A head, a spare, and a node that takes the spare for the head.
+fn with_liar(cluster: &str) -> [FakeNode; 3] {
+    let [head, spare, liar] = ["head", "spare", "liar"].map(|name| FakeNode::start(cluster, name));
+    let truth = routing(config(&[head.me()], 1), &[&head, &spare]);
+    head.form(&truth);
+    spare.form(&truth);
+    liar.local.form(routing(config(&[spare.me()], 1), &[&head, &spare]), vec![None]);
+    [head, spare, liar]
+}
+
+#[tokio::test]
+async fn a_client_makes_all_calls() {
+    let (node, client) = client_of_one().await;
     let kv = client.kv();
     let put = kv.put("k", "one").await.unwrap();
     assert_eq!((put.version, put.copies), (Version::new(1, 2), 1));
@@ -76,9 +92,8 @@ async fn a_client_makes_all_calls() {
 /// More calls than may be outstanding on a stream at a time; large values between small ones.
 #[tokio::test]
 async fn many_calls_at_a_time_are_answered() {
-    let cluster = unique("client");
-    let node = alone(&cluster);
-    let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(60));
+    let (_node, client) = client_of_one().await;
+    let kv = client.kv().with_timeout(Duration::from_secs(60));
     let mut calls = JoinSet::new();
     for n in 0..3000u32 {
         let kv = kv.clone();
@@ -97,19 +112,13 @@ async fn many_calls_at_a_time_are_answered() {
 #[tokio::test]
 async fn a_spare_forwards_and_counts() {
     let cluster = unique("client");
-    let (head, spare) = (FakeNode::start(&cluster, "head"), FakeNode::start(&cluster, "spare"));
-    let routing = routing(config(&[head.me()], 1), &[&head, &spare]);
-    head.form(&routing);
-    spare.form(&routing);
+    let [head, spare, liar] = with_liar(&cluster);
     // Calls from inside the spare.
     spare.kv().put("k", "v").await.unwrap();
     let seen = spare.kv().get("k").await.unwrap();
     assert_eq!((seen.served.node, seen.served.place), (head.me().node, Place::Head));
     assert_eq!(spare.local.forwarded(), 3, "the opening of its session counts too");
     // Calls from a client that takes the spare for the head.
-    let lies = fake::routing(config(&[spare.me()], 1), &[&head, &spare]);
-    let liar = FakeNode::start(&cluster, "liar");
-    liar.local.form(lies, vec![None]);
     let client = connect(&cluster, &liar).await;
     client.kv().put("k", "w").await.unwrap();
     let seen = client.kv().get("k").await.unwrap();
@@ -219,6 +228,16 @@ fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
     (node, streams)
 }
 
+/// A client of a silent node, which it has met by another node.
+async fn client_of_silence() -> (Client, FakeNode, FakeNode, mpsc::Receiver<IncomingStream>) {
+    let cluster = unique("client");
+    let (silent, streams) = silent(&cluster);
+    let seed = FakeNode::start(&cluster, "seed");
+    seed.form(&routing(config(&[silent.me()], 1), &[&silent, &seed]));
+    let client = connect(&cluster, &seed).await;
+    (client, silent, seed, streams)
+}
+
 const SESSION: Version = Version::new(1, 77);
 
 #[derive(Debug, PartialEq)]
@@ -246,10 +265,12 @@ async fn open(number: u64, writer: &mut FrameWriter) {
 }
 
 /// Serves the stream until a session is asked for, and opens it.
-async fn open_session(reader: &mut FrameReader, writer: &mut FrameWriter) {
+async fn open_session(stream: IncomingStream) -> (FrameReader, FrameWriter) {
+    let (mut reader, mut writer) = (stream.reader, stream.writer.unwrap());
     loop {
-        if let Some(Wanted::Session { number }) = next_write(reader).await {
-            return open(number, writer).await;
+        if let Some(Wanted::Session { number }) = next_write(&mut reader).await {
+            open(number, &mut writer).await;
+            return (reader, writer);
         }
     }
 }
@@ -314,9 +335,8 @@ async fn a_malformed_request_closes_only_its_connection() {
 
 #[tokio::test]
 async fn a_refused_value_names_the_limit() {
-    let cluster = unique("client");
-    let node = alone(&cluster);
-    let kv = connect(&cluster, &node).await.kv();
+    let (node, client) = client_of_one().await;
+    let kv = client.kv();
     let limit = fake::MAX_VALUE;
     let error = kv.put("k", vec![0; limit as usize + 1]).await.unwrap_err();
     let reason = Refusal::ValueTooLarge { len: limit + 1, limit };

@@ -18,10 +18,16 @@ use crate::{
     types::{keep::SHORT, update::RequestFailure},
 };
 
-#[tokio::test]
-async fn a_chain_of_one_serves_reads_and_writes() {
+/// A cluster of one, and the keys of its chain.
+fn kv_of_one() -> (FakeNode, Kv) {
     let node = alone(&unique("kv"));
     let kv = node.kv();
+    (node, kv)
+}
+
+#[tokio::test]
+async fn a_chain_of_one_serves_reads_and_writes() {
+    let (_node, kv) = kv_of_one();
     assert_eq!(kv.get("k").await.unwrap().version(), Version::NONE);
     let put = kv.put("k", "one").await.unwrap();
     // The first update opened the client's session.
@@ -50,8 +56,7 @@ async fn a_chain_of_one_serves_reads_and_writes() {
 
 #[tokio::test]
 async fn results_of_writes_are_returned_and_replayed() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     assert_eq!(kv.append("log", "ab").await.unwrap().result, 2);
     let id = kv.new_request_id("log").await.unwrap();
     let appended = kv.append("log", "c").request_id(id).await.unwrap();
@@ -75,8 +80,7 @@ async fn results_of_writes_are_returned_and_replayed() {
 
 #[tokio::test]
 async fn an_outcome_can_be_resolved() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     let id = kv.new_request_id("paid").await.unwrap();
     let paid = kv.increment("paid", 40).request_id(id).await.unwrap();
     let record = Record::new(paid.version, Computed::Number(40));
@@ -97,8 +101,7 @@ async fn an_outcome_can_be_resolved() {
 
 #[tokio::test]
 async fn a_batch_is_applied_as_a_whole_and_read_at_one_point() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     kv.put("cart/3", "x").await.unwrap();
     let order =
         Batch::new().require("order/9", Expected::Absent).put("order/9", "7").increment("sold", 1).delete("cart/3");
@@ -119,8 +122,7 @@ async fn a_batch_is_applied_as_a_whole_and_read_at_one_point() {
 
 #[tokio::test]
 async fn scripts_return_their_results_once() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     let before = kv.put("greeting", "hi").await.unwrap();
     let script = || {
         let greet = Group::new().get("greeting").put("greeting", "hello").length("greeting").delete("nobody");
@@ -155,8 +157,7 @@ async fn scripts_return_their_results_once() {
 
 #[tokio::test]
 async fn scans_page_and_continue_after_a_key() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     for n in 0..600 {
         kv.put(format!("stock/{n:03}"), n.to_string()).await.unwrap();
     }
@@ -212,8 +213,7 @@ async fn a_cursor_is_valid_at_any_node() {
 
 #[tokio::test]
 async fn a_watch_shows_each_change_once_and_resumes() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     kv.put("stock/0", "before").await.unwrap();
     let mut watch = kv.watch("stock/");
     // The watch begins with its first poll.
@@ -285,8 +285,7 @@ async fn no_timeout_is_too_long() {
 
 #[tokio::test]
 async fn each_mode_takes_its_own_path() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     kv.put("k", "v").await.unwrap();
     for (mode, way) in [(ReadMode::Eventual, ReadPath::Local), (ReadMode::ThroughChain, ReadPath::Chain)] {
         let seen = kv.get("k").mode(mode).await.unwrap();
@@ -297,8 +296,7 @@ async fn each_mode_takes_its_own_path() {
 
 #[tokio::test]
 async fn oversized_requests_are_refused_locally() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     let long = vec![b'k'; 5000];
     let too_long = Refusal::KeyTooLong { len: 5000, limit: 4096 };
     assert_eq!(kv.put(&long, "v").await, Err(Error::refused(too_long, None)));
@@ -367,8 +365,7 @@ fn local_reads_allocate_nothing() {
 /// A loop of reads that are ready at once must let other tasks of its thread run.
 #[tokio::test]
 async fn ready_reads_spend_the_budget() {
-    let node = alone(&unique("kv"));
-    let kv = node.kv();
+    let (_node, kv) = kv_of_one();
     let other = tokio::spawn(async {});
     let mut reads = 0;
     while !other.is_finished() {

@@ -37,9 +37,7 @@ fn reads_from_another_runtime_are_spread_too() {
 
 #[tokio::test]
 async fn each_write_takes_one_number() {
-    let cluster = unique("client");
-    let node = alone(&cluster);
-    let client = connect(&cluster, &node).await;
+    let (_node, client) = client_of_one().await;
     let kv = client.kv();
     let mut numbers = Vec::new();
     for bytes in [1, 1, 100_000, 100_000, 1] {
@@ -70,9 +68,7 @@ impl Head {
         let builder = Client::builder().cluster(&cluster).secret(SECRET).seed(seed.addr()).transport(transport);
         let client = builder.connect().await.unwrap();
         let put = tokio::spawn(client.kv().put("k", "v").into_future());
-        let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
-        let mut writer = writer.unwrap();
-        open_session(&mut reader, &mut writer).await;
+        let (reader, writer) = open_session(streams.recv().await.unwrap()).await;
         let mut head = Self { client, reader, writer, node, seed, _streams: streams };
         let (number, _) = head.next().await;
         head.answer(number, committed()).await;

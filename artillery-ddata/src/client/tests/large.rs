@@ -23,9 +23,7 @@ async fn large_request(streams: &mut mpsc::Receiver<IncomingStream>) -> (Incomin
             Ok(Some(len)) if len > SMALL => return (stream, len),
             // The stream of small requests.
             Ok(_) => {
-                let IncomingStream { mut reader, writer, .. } = stream;
-                let mut writer = writer.unwrap();
-                open_session(&mut reader, &mut writer).await;
+                let (mut reader, writer) = open_session(stream).await;
                 tokio::spawn(async move {
                     while let Ok(Some(_)) = reader.next().await {}
                     drop(writer);
@@ -36,24 +34,10 @@ async fn large_request(streams: &mut mpsc::Receiver<IncomingStream>) -> (Incomin
     }
 }
 
-/// A client of a silent node.
-async fn client_of_silence(cluster: &str) -> (Client, FakeNode, FakeNode, mpsc::Receiver<IncomingStream>) {
-    let (silent, streams) = silent(cluster);
-    let seed = FakeNode::start(cluster, "seed");
-    seed.form(&routing(config(&[silent.me()], 1), &[&silent, &seed]));
-    let client = connect(cluster, &seed).await;
-    (client, silent, seed, streams)
-}
-
 #[tokio::test]
 async fn large_requests_are_forwarded_too() {
     let cluster = unique("client");
-    let (head, spare) = (FakeNode::start(&cluster, "head"), FakeNode::start(&cluster, "spare"));
-    let routing = routing(config(&[head.me()], 1), &[&head, &spare]);
-    head.form(&routing);
-    spare.form(&routing);
-    let liar = FakeNode::start(&cluster, "liar");
-    liar.local.form(fake::routing(config(&[spare.me()], 1), &[&head, &spare]), vec![None]);
+    let [head, spare, liar] = with_liar(&cluster);
     let kv = connect(&cluster, &liar).await.kv();
     let value = Bytes::from(vec![7; LARGE]);
     kv.put("k", value.clone()).await.unwrap();
@@ -69,8 +53,7 @@ async fn large_requests_are_forwarded_too() {
 
 #[tokio::test]
 async fn a_cancelled_large_write_stops_its_stream() {
-    let cluster = unique("client");
-    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let (client, _silent, _seed, mut streams) = client_of_silence().await;
     let put = tokio::spawn(client.kv().put("k", vec![7; LARGE]).into_future());
     let (mut stream, len) = large_request(&mut streams).await;
     assert!(len > LARGE);
@@ -98,16 +81,13 @@ async fn a_cancelled_large_write_stops_its_stream() {
 
 #[tokio::test]
 async fn too_many_requests_to_one_node_are_refused_as_busy() {
-    let cluster = unique("client");
-    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let (client, _silent, _seed, mut streams) = client_of_silence().await;
     let mut puts = JoinSet::new();
     // The window of a stream is 8 MiB; 25 MB is more.
     for n in 0..500 {
         puts.spawn(client.kv().put(format!("k/{n}"), vec![7; 50_000]).timeout(Duration::from_secs(2)).into_future());
     }
-    let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
-    let mut writer = writer.unwrap();
-    open_session(&mut reader, &mut writer).await;
+    let _stream = open_session(streams.recv().await.unwrap()).await;
     let (mut busy, mut unknown) = (0, 0);
     while let Some(put) = puts.join_next().await {
         match put.unwrap() {
@@ -150,8 +130,7 @@ fn large_answer(number: u64) -> crate::wire::request::Encoded {
 
 #[tokio::test]
 async fn a_large_answer_finds_its_request() {
-    let cluster = unique("client");
-    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let (client, _silent, _seed, mut streams) = client_of_silence().await;
     let (get, number, stream) = waiting_read(&client, &mut streams).await;
     // An answer without a waiting caller is stopped; that breaks no rule.
     let mut unwanted = answer_apart(&stream.connection, &encode_answer_to(number + 1)).await;
@@ -166,8 +145,7 @@ async fn a_large_answer_finds_its_request() {
 
 #[tokio::test]
 async fn a_large_answer_whose_caller_is_gone_is_stopped() {
-    let cluster = unique("client");
-    let (client, _silent, _seed, mut streams) = client_of_silence(&cluster).await;
+    let (client, _silent, _seed, mut streams) = client_of_silence().await;
     let (get, number, stream) = waiting_read(&client, &mut streams).await;
     let writer = answer_apart(&stream.connection, &encode_answer_to(number)).await;
     get.abort();
@@ -178,7 +156,7 @@ async fn a_large_answer_whose_caller_is_gone_is_stopped() {
 #[tokio::test]
 async fn a_malformed_large_answer_closes_the_connection() {
     for nonsense in ["no number", "another number", "no response"] {
-        let (client, _silent, _seed, mut streams) = client_of_silence(&unique("client")).await;
+        let (client, _silent, _seed, mut streams) = client_of_silence().await;
         let (get, number, stream) = waiting_read(&client, &mut streams).await;
         let head = if nonsense == "no number" { Bytes::from("nonsense") } else { encode_answer_to(number) };
         let mut writer = answer_apart(&stream.connection, &head).await;

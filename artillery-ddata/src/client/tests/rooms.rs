@@ -85,6 +85,13 @@ fn taken(node: &FakeNode, kind: &str) -> usize {
     taken.find(|(name, _)| *name == kind).unwrap().1
 }
 
+/// The routing of a cluster of one with two chains.
+fn of_two_chains(node: &FakeNode) -> Routing {
+    let mut routing = routing(config(&[node.me()], 1), &[node]);
+    routing.chains.push(crate::ChainConfig { chain: ChainId(1), ..config(&[node.me()], 1) });
+    routing
+}
+
 async fn until(is_so: impl Fn() -> bool) {
     let becomes_so = async {
         while !is_so() {
@@ -120,8 +127,7 @@ async fn unread_answers_to_reads_block_no_answers_to_writes() {
 async fn a_room_full_of_other_watches_ends_no_watch() {
     let cluster = unique("client");
     let node = FakeNode::start(&cluster, "alone");
-    let mut routing = routing(config(&[node.me()], 1), &[&node]);
-    routing.chains.push(crate::ChainConfig { chain: ChainId(1), ..config(&[node.me()], 1) });
+    let routing = of_two_chains(&node);
     node.form_all(&routing);
     let client = connect(&cluster, &node).await;
     let kv = client.kv().with_timeout(Duration::from_secs(20));
@@ -198,8 +204,7 @@ async fn a_lost_connection_is_dropped() {
 async fn a_watch_reports_a_chain_that_refuses_for_good() {
     let cluster = unique("client");
     let node = FakeNode::start(&cluster, "alone");
-    let mut routing = routing(config(&[node.me()], 1), &[&node]);
-    routing.chains.push(crate::ChainConfig { chain: ChainId(1), ..config(&[node.me()], 1) });
+    let routing = of_two_chains(&node);
     node.form_first(&routing);
     let kv = connect(&cluster, &node).await.kv().with_timeout(Duration::from_secs(1));
     let mut from = crate::Frontier::default();
@@ -273,9 +278,7 @@ async fn wait_behind_others(cluster: &str, node: &FakeNode) {
 /// As in `join!` or a buffered stream: none of the calls is polled while their task waits for another call.
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_calls_block_no_others() {
-    let cluster = unique("client");
-    let node = alone(&cluster);
-    let client = connect(&cluster, &node).await;
+    let (_node, client) = client_of_one().await;
     let kv = client.kv();
     kv.put("k", "v").await.unwrap();
     let value = Bytes::from(vec![7; 60_000]);

@@ -5,15 +5,9 @@ use super::*;
 /// The old head is silent, and its connection stays open.
 #[tokio::test]
 async fn a_write_to_a_silent_head_moves_to_the_next_one() {
-    let cluster = unique("client");
-    let (silent, mut streams) = silent(&cluster);
-    let next = FakeNode::start(&cluster, "next");
-    next.form(&routing(config(&[silent.me()], 1), &[&silent, &next]));
-    let client = connect(&cluster, &next).await;
+    let (client, silent, next, mut streams) = client_of_silence().await;
     let put = tokio::spawn(client.kv().put("k", "v").timeout(Duration::from_secs(20)).into_future());
-    let IncomingStream { mut reader, writer, .. } = streams.recv().await.unwrap();
-    let mut writer = writer.unwrap();
-    open_session(&mut reader, &mut writer).await;
+    let (mut reader, _writer) = open_session(streams.recv().await.unwrap()).await;
     while !matches!(next_write(&mut reader).await, Some(Wanted::Write(_))) {}
     next.form(&routing(config(&[next.me()], 2), &[&silent, &next]));
     // The next head doesn't know the session, which only the silent one has opened.
