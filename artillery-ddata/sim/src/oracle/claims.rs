@@ -9,6 +9,11 @@ use bytes::Bytes;
 
 use super::{ChainOracle, Failure, Oracle};
 
+/// The failure of an answer that the log contradicts, unless this holds.
+fn claim(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::new(Oracle::Claims, what())) }
+}
+
 impl ChainOracle {
     /// Checks an answer about `key`: the update exists, wrote that value, and is committed if the answer claims so.
     ///
@@ -22,25 +27,17 @@ impl ChainOracle {
         committed: bool,
     ) -> Result<(), Failure> {
         let change = self.update(version).and_then(|update| update.changes.iter().find(|change| change.key == key));
-        if change.is_none_or(|change| change.value.as_ref() != value) {
-            let what = format!("version {version} of {key:?} was shown with a value that it never had");
-            return Err(Failure::new(Oracle::Claims, what));
+        let wrote = change.is_some_and(|change| change.value.as_ref() == value);
+        claim(wrote, || format!("version {version} of {key:?} was shown with a value that it never had"))?;
+        if !committed {
+            return Ok(());
         }
-        if committed && version.sequence > self.committed_up_to() {
-            let what = format!(
-                "version {version} of {key:?} was called committed, the tail has committed up to {}",
-                self.committed_up_to()
-            );
-            return Err(Failure::new(Oracle::Claims, what));
-        }
-        if let Some(other) = self.log.get(version.sequence.0.saturating_sub(1) as usize)
-            && committed
-            && other.version != version
-        {
-            let what = format!("version {version} of {key:?} was called committed, where {} is", other.version);
-            return Err(Failure::new(Oracle::Claims, what));
-        }
-        Ok(())
+        let upto = self.committed_up_to();
+        claim(version.sequence <= upto, || {
+            format!("version {version} of {key:?} was called committed, the tail has committed up to {upto}")
+        })?;
+        let there = self.log.get(version.sequence.0.saturating_sub(1) as usize).map_or(version, |other| other.version);
+        claim(there == version, || format!("version {version} of {key:?} was called committed, where {there} is"))
     }
 
     /// Checks that an answer that shows the history up to `as_of` shows no older state of `key`.
@@ -61,11 +58,7 @@ impl ChainOracle {
                     || self.ever_from(newest).any(deleted)
             }
         };
-        if fine {
-            return Ok(());
-        }
-        let what = format!("{key:?} was shown as {held:?} as of {as_of}, when {newest} was there");
-        Err(Failure::new(Oracle::Claims, what))
+        claim(fine, || format!("{key:?} was shown as {held:?} as of {as_of}, when {newest} was there"))
     }
 
     /// Checks that an answer shows `key` as it was right after the update `as_of`.
@@ -75,11 +68,7 @@ impl ChainOracle {
     pub fn check_exact(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
         let expected = self.newest(key, as_of).and_then(|(version, value)| Some((version, value?)));
         let found = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
-        if expected == found {
-            return Ok(());
-        }
-        let what = format!("{key:?} was shown as {found:?} at {as_of}, when it was {expected:?}");
-        Err(Failure::new(Oracle::Claims, what))
+        claim(expected == found, || format!("{key:?} was shown as {found:?} at {as_of}, when it was {expected:?}"))
     }
 
     /// Checks that `key` was listed if and only if it was there right after the update `as_of`.
@@ -88,11 +77,7 @@ impl ChainOracle {
     /// [`Oracle::Claims`].
     pub fn check_listed(&self, key: &[u8], listed: bool, as_of: Sequence) -> Result<(), Failure> {
         let there = self.newest(key, as_of).is_some_and(|(_, value)| value.is_some());
-        if listed == there {
-            return Ok(());
-        }
-        let what = format!("{key:?} was listed at {as_of}: {listed}; it was there: {there}");
-        Err(Failure::new(Oracle::Claims, what))
+        claim(listed == there, || format!("{key:?} was listed at {as_of}: {listed}; it was there: {there}"))
     }
 
     /// Whether `key` has been present all the time since `since`.
@@ -124,13 +109,12 @@ impl ChainOracle {
             })
         };
         let is_whole = shown.records.iter().all(same) && expected.next().is_none();
-        if is_whole && (shown.upto, shown.shown) >= (from, seen) {
-            return Ok(());
-        }
-        let what = format!(
-            "a watcher of {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, not what was changed"
-        );
-        Err(Failure::new(Oracle::Claims, what))
+        claim(is_whole && (shown.upto, shown.shown) >= (from, seen), || {
+            format!(
+                "a watcher of {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, \
+                 not what was changed"
+            )
+        })
     }
 
     /// Whether there are committed changes of a prefix behind `from`.

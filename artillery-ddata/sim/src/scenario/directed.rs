@@ -21,10 +21,9 @@ fn brisk(rng: &mut Rng, setup: &mut Setup, members: usize, founders: usize, repl
     setup.profile.delay = setup.profile.delay.min(MILLI);
     setup.profile.jitter = setup.profile.delay;
     setup.pace = 2;
-    if let Some(control) = &mut setup.control {
-        control.lease = Duration::from_millis(300);
-        control.suspect = Duration::from_millis(150);
-    }
+    let control = setup.control_mut();
+    control.lease = Duration::from_millis(300);
+    control.suspect = Duration::from_millis(150);
 }
 
 pub(super) fn whispers(rng: &mut Rng, setup: &mut Setup) {
@@ -50,9 +49,8 @@ pub(super) fn last_words(rng: &mut Rng, setup: &mut Setup) {
     let members = rng.between(3, 4) as usize;
     brisk(rng, setup, members, 3, 2);
     setup.mix.through_chain = 500;
-    if let Some(control) = &mut setup.control {
-        (control.cut_off, control.last_words) = (0, 300);
-    }
+    let control = setup.control_mut();
+    (control.cut_off, control.last_words) = (0, 300);
 }
 
 /// Many keys, so that a snapshot has many parts.
@@ -74,9 +72,7 @@ pub(super) fn disturbed(rng: &mut Rng, setup: &mut Setup) {
     broad(rng, setup, 60);
     setup.profile.room = 400;
     setup.pace = 2;
-    if let Some(control) = &mut setup.control {
-        control.disturbed = 700;
-    }
+    setup.control_mut().disturbed = 700;
 }
 
 pub(super) fn race(rng: &mut Rng, setup: &mut Setup) {

@@ -286,19 +286,16 @@ pub(super) fn sole(rng: &mut Rng, setup: &mut Setup) {
     controlled(rng, setup, founders, replicas);
     setup.backlog = rng.pick(&[1 << 20, 64 << 20]);
     setup.mix.through_chain = 300;
-    if let Some(control) = &mut setup.control {
-        control.cut_off = 700;
-    }
+    setup.control_mut().cut_off = 700;
 }
 
 pub(super) fn clocks(rng: &mut Rng, setup: &mut Setup) {
     unrest(rng, setup);
     setup.profile.delay = setup.profile.delay.min(300_000);
     setup.profile.jitter = setup.profile.delay;
-    if let Some(control) = &mut setup.control {
-        control.drift = 49_000;
-        control.whims = 2;
-    }
+    let control = setup.control_mut();
+    control.drift = 49_000;
+    control.whims = 2;
 }
 
 pub(super) fn unrest(rng: &mut Rng, setup: &mut Setup) {
@@ -310,22 +307,20 @@ pub(super) fn unrest(rng: &mut Rng, setup: &mut Setup) {
     setup.clients = 10;
     setup.mix = Mix { writes: 450, eventual: 50, bounded: 50, cuts: 0, scans: 0, ..setup.mix };
     setup.pace = 5;
-    if let Some(control) = &mut setup.control {
-        control.whims = rng.pick(&[2, 20]);
-        control.lease = Duration::from_millis(300);
-        control.suspect = Duration::from_millis(150);
-    }
+    let control = setup.control_mut();
+    control.whims = rng.pick(&[2, 20]);
+    control.lease = Duration::from_millis(300);
+    control.suspect = Duration::from_millis(150);
 }
 
 pub(super) fn lags(rng: &mut Rng, setup: &mut Setup) {
     unrest(rng, setup);
     setup.chains = rng.between(2, 3) as usize;
     setup.keys.registers = setup.chains as u32;
-    if let Some(control) = &mut setup.control {
-        control.slow = Duration::from_millis(500);
-        control.lags = 200;
-        control.whims = 2;
-    }
+    let control = setup.control_mut();
+    control.slow = Duration::from_millis(500);
+    control.lags = 200;
+    control.whims = 2;
 }
 
 pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {

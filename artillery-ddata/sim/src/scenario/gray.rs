@@ -46,11 +46,10 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
     let delay = rng.between(300, 600) * 1_000;
     setup.profile = Profile { delay, jitter: delay / 2, room: 1 << 20, nasty: false, uneven: false };
     setup.attempt = (300 * MILLI, 600 * MILLI);
-    if let Some(control) = &mut setup.control {
-        control.founders = 3;
-        // No elections: another leader would have to observe everything anew.
-        (control.whims, control.cut_off) = (0, 0);
-    }
+    let control = setup.control_mut();
+    control.founders = 3;
+    // No elections: another leader would have to observe everything anew.
+    (control.whims, control.cut_off) = (0, 0);
 }
 
 pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
@@ -77,10 +76,9 @@ pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     } else {
         (setup.healed, setup.stop) = (43 * SECOND, 50 * SECOND);
     }
-    if let Some(control) = &mut setup.control {
-        control.lease = Duration::from_millis(300);
-        (control.suspect, control.slow) = (control.lease / 2, control.lease * 2);
-    }
+    let control = setup.control_mut();
+    control.lease = Duration::from_millis(300);
+    (control.suspect, control.slow) = (control.lease / 2, control.lease * 2);
 }
 
 pub(super) fn orders(rng: &mut Rng, setup: &mut Setup) {
@@ -97,11 +95,10 @@ pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     setup.pace = 2;
     setup.closes = true;
     setup.members = rng.between(4, 5) as usize;
-    if let Some(control) = &mut setup.control {
-        control.whims = 2;
-        control.lease = Duration::from_millis(rng.pick(&[1000, 300]));
-        control.suspect = control.lease / 2;
-    }
+    let control = setup.control_mut();
+    control.whims = 2;
+    control.lease = Duration::from_millis(rng.pick(&[1000, 300]));
+    control.suspect = control.lease / 2;
 }
 
 /// One member holds up its chain: it does not hear another member, or is not heard by it, or is far from all, or slow.

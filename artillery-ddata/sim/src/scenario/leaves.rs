@@ -14,9 +14,8 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
     // No spare: it would have to take over from members of which none is left.
     controlled(rng, setup, setup.members, 5);
-    if let Some(control) = &mut setup.control {
-        (control.whims, control.cut_off) = (0, 0);
-    }
+    let control = setup.control_mut();
+    (control.whims, control.cut_off) = (0, 0);
     setup.closes = true;
 }
 
@@ -63,9 +62,7 @@ pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
     // More than the largest batch: the oracle sees an update that a sole member orders and commits in one step only
     // in its backlog.
     setup.backlog = rng.pick(&[128 << 10, 1 << 20]);
-    if let Some(control) = &mut setup.control {
-        control.rolls = true;
-    }
+    setup.control_mut().rolls = true;
 }
 
 /// Five or six nodes, of which some never serve. When one of these hears no member, an operator has it found another
@@ -74,10 +71,9 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(5, 6) as usize;
     let replicas = rng.between(2, 3);
     controlled(rng, setup, 5, replicas);
-    if let Some(control) = &mut setup.control {
-        control.founds = true;
-        (control.lease, control.suspect) = (Duration::from_millis(300), Duration::from_millis(150));
-    }
+    let control = setup.control_mut();
+    control.founds = true;
+    (control.lease, control.suspect) = (Duration::from_millis(300), Duration::from_millis(150));
 }
 
 /// Three to six nodes. Most of those that keep the log are lost at once, beside other faults, and start other incarnations
@@ -87,9 +83,7 @@ pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     let replicas = rng.between(2, 3);
     controlled(rng, setup, setup.members.min(5), replicas);
     setup.chains = rng.between(1, 2) as usize;
-    if let Some(control) = &mut setup.control {
-        control.loses = true;
-    }
+    setup.control_mut().loses = true;
     // The number of pieces does not slow down a node that receives everything anew.
     setup.chunk = 64 << 10;
 }

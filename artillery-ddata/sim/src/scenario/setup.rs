@@ -120,6 +120,13 @@ pub struct Setup {
     pub guards: Guards,
 }
 
+impl Setup {
+    /// How its configuration changes, in a scenario in which it does.
+    pub(super) fn control_mut(&mut self) -> &mut ControlSetup {
+        self.control.as_mut().expect("a scenario whose configuration changes")
+    }
+}
+
 /// How a cluster is formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundingSetup {
