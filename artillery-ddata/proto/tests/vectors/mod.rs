@@ -20,7 +20,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Checks that this message is sent as the frame that the vector holds, and that the vector is understood as the message.
+/// Checks that this message is sent as the frame that the vector holds, and that the vector is understood as it.
 pub(crate) fn check<M: PartialEq + Debug, E: Debug>(
     name: &str,
     message: &M,
