@@ -1,5 +1,28 @@
 //! Keys and values as bytes: the calls of a [`Kv`](crate::Kv), and their results.
 
+/// The options of a read of keys: methods of a call that has them in `how`. The documentation of `mode` is the caller's.
+macro_rules! read_options {
+    ($(#[$mode:meta])*) => {
+        $(#[$mode])*
+        pub fn mode(mut self, mode: crate::ReadMode) -> Self {
+            self.how.mode = mode;
+            self
+        }
+
+        /// Sets how long the call may take.
+        pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.how.timeout = timeout;
+            self
+        }
+
+        /// Makes the call in a session: it never shows an older state than the session has seen.
+        pub fn session(mut self, session: &crate::Session) -> Self {
+            self.how.session = Some(session.clone());
+            self
+        }
+    };
+}
+
 pub(crate) mod batch;
 mod fetched;
 mod get;

@@ -55,7 +55,10 @@ use self::{
 };
 use super::{
     Bootstrap, History, NodeInfo,
-    log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, Configs, LogEntry, LogIndex, Term},
+    log::{
+        AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, Configs, LogEntry, LogIndex, ProposalFuture,
+        Term,
+    },
     recovery::LogEnd,
 };
 use crate::{ClusterId, MemberId};
@@ -415,7 +418,7 @@ impl fmt::Debug for Embedded {
 }
 
 impl ConfigLog for Embedded {
-    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_> {
         Box::pin(self.0.append(term, at, change))
     }
 
@@ -443,7 +446,7 @@ impl ConfigLog for Embedded {
         self.0.metrics.borrow().membership_config.membership().voter_ids().map(|RaftId(id)| id).collect()
     }
 
-    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         Box::pin(self.0.set_voters(term, voters))
     }
 

@@ -62,12 +62,12 @@ pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
 type Loses = fn(&WriteRequest) -> bool;
 
 /// A chain that acts by `config`, and has no connection to peers.
-fn chain(me: MemberId, config: ChainConfig, life: ClusterId, loses: Loses) -> ChainHandle {
+fn chain(me: MemberId, config: ChainConfig, history: ClusterId, loses: Loses) -> ChainHandle {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
     let chain = config.chain;
     let runner = ChainRunner::new(me, chain, ReplicaSettings::default(), store.clone(), gate.clone());
-    let enter = ChainOrder::Enter { config: Arc::new(config), history: life, upto: LogIndex(1) };
+    let enter = ChainOrder::Enter { config: Arc::new(config), history, upto: LogIndex(1) };
     let lease = Some(Lease { until: Timestamp::MAX, ..Lease::default() });
     let turn = Received { lease, orders: vec![enter], ..Received::default() };
     let (reads, read_queue) = RequestQueue::new(8, QUEUE_BYTES);

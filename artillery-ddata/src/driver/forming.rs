@@ -21,7 +21,7 @@ pub(crate) struct Forming {
     pub(crate) events: MemberEvents,
     pub(crate) hub: Arc<Hub>,
     /// The newest incarnation of each node met; older ones are over.
-    pub(crate) lives: BTreeMap<NodeId, MemberId>,
+    pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
 }
@@ -84,7 +84,7 @@ impl Forming {
     /// Handles a seen member. Membership reports a node's newest incarnation last, so an earlier one is over.
     fn seen(&mut self, member: &Member) {
         let now = clock::now();
-        if let Some(before) = self.lives.insert(member.id.node, member.id)
+        if let Some(before) = self.incarnations.insert(member.id.node, member.id)
             && before != member.id
         {
             self.formation.handle(now, FormationInput::Replaced(before));

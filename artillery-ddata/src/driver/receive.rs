@@ -16,7 +16,7 @@ use super::chain::{ChainCommand, Inlets};
 use crate::{
     ChainId,
     control::formation::FormationMessage,
-    wire::{chain, formation},
+    wire::{chain, control::ControlDecodeError, formation},
 };
 
 /// The inlets of each chain's task.
@@ -52,7 +52,7 @@ enum Violation {
     #[error("a frame that is no chain message: {0}")]
     Chain(#[from] chain::DecodeError),
     #[error("a frame that is no message of formation: {0}")]
-    Formation(#[from] formation::FormationDecodeError),
+    Formation(#[from] ControlDecodeError),
 }
 
 /// Reads a stream of chain frames to its end. It waits only for the chain's task, which itself waits for no peer.

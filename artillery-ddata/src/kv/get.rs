@@ -3,7 +3,6 @@
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use tokio::task::coop;
 
 use super::{Read, ReadState, Served, Versioned, handle::how_to_read};
 use crate::{
-    Error, Kv, MemberId, Place, Session,
+    Error, Kv, MemberId, Place,
     api::{self, Query, ReadMode, ReadPath, Reply},
     error::NotApplied,
     rpc::router::{BegunRead, CallAnswer, HowToRead},
@@ -31,22 +30,8 @@ impl<'a> Get<'a> {
         Self { kv, key, how: how_to_read(kv) }
     }
 
-    /// Sets the mode: where the read may be served, and how fresh its result is.
-    pub fn mode(mut self, mode: ReadMode) -> Self {
-        self.how.mode = mode;
-        self
-    }
-
-    /// Sets how long the read may take.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.how.timeout = timeout;
-        self
-    }
-
-    /// Makes the read in a session: it never shows an older state than the session has seen.
-    pub fn session(mut self, session: &Session) -> Self {
-        self.how.session = Some(session.clone());
-        self
+    read_options! {
+        /// Sets the mode: where the read may be served, and how fresh its result is.
     }
 
     fn local(&self) -> Option<Read> {

@@ -97,9 +97,9 @@ impl Kv {
                 // last: a watermark of one history must not become a floor in another (`Local::history_id`, trap 58).
                 // `NotHere` sends a session of another history to the chain, which refuses it.
                 let watermark = handle.gate.watermark();
-                let life = local.history_id().ok_or(NotLocal::NotHere)?;
-                session.floor(life, handle.chain).ok_or(NotLocal::NotHere)?;
-                session.raise(life, handle.chain, watermark);
+                let history = local.history_id().ok_or(NotLocal::NotHere)?;
+                session.floor(history, handle.chain).ok_or(NotLocal::NotHere)?;
+                session.raise(history, handle.chain, watermark);
             }
             #[cfg(feature = "testing")]
             if let Some(noted) = noted {

@@ -1,13 +1,11 @@
 //! Pages of keys in hash order, by a cursor for which no member keeps state.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
 use super::{Call, get::no_read, handle::how_to_read};
 use crate::{
-    Error, Kv, Session,
-    api::{HashedQuery, HashedReply, Query, ReadMode, Reply},
+    Error, Kv,
+    api::{HashedQuery, HashedReply, Query, Reply},
     rpc::router::{CallAnswer, HowToRead, from_now},
     store::position,
 };
@@ -47,23 +45,9 @@ impl ScanHashed {
         self
     }
 
-    /// Sets the mode. [`ReadMode::Eventual`] shows committed keys only, perhaps of an old state: it may miss a key that
-    /// was created a moment ago.
-    pub fn mode(mut self, mode: ReadMode) -> Self {
-        self.how.mode = mode;
-        self
-    }
-
-    /// Sets how long the call may take.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.how.timeout = timeout;
-        self
-    }
-
-    /// Makes the call in a session: it never shows an older state than the session has seen.
-    pub fn session(mut self, session: &Session) -> Self {
-        self.how.session = Some(session.clone());
-        self
+    read_options! {
+        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) shows committed keys only, perhaps of an old state: it may miss a key that
+        /// was created a moment ago.
     }
 
     async fn run(self) -> Result<KeyPage, Error> {

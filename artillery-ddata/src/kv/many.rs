@@ -1,7 +1,5 @@
 //! Reads of many keys at one point of the history.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
 use super::{
@@ -10,8 +8,8 @@ use super::{
     handle::how_to_read,
 };
 use crate::{
-    Error, Kv, Sequence, Session,
-    api::{self, Query, ReadMode, Reply},
+    Error, Kv, Sequence,
+    api::{self, Query, Reply},
     rpc::router::{CallAnswer, HowToRead},
 };
 
@@ -50,22 +48,8 @@ impl GetMany {
         Self { kv: kv.clone(), keys, how: how_to_read(kv) }
     }
 
-    /// Sets the mode. [`ReadMode::Eventual`] shows committed versions only, perhaps old ones.
-    pub fn mode(mut self, mode: ReadMode) -> Self {
-        self.how.mode = mode;
-        self
-    }
-
-    /// Sets how long the read may take.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.how.timeout = timeout;
-        self
-    }
-
-    /// Makes the read in a session: it never shows an older state than the session has seen.
-    pub fn session(mut self, session: &Session) -> Self {
-        self.how.session = Some(session.clone());
-        self
+    read_options! {
+        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) shows committed versions only, perhaps old ones.
     }
 
     async fn run(self) -> Result<MultiGet, Error> {

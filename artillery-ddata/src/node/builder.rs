@@ -211,7 +211,7 @@ impl NodeBuilder {
     }
 
     async fn start_on(self, threads: Workers) -> Result<Node, StartError> {
-        let incarnation = new_life();
+        let incarnation = new_incarnation();
         let identity = match (self.identity, &self.secret) {
             (Some(identity), _) => identity,
             (None, Some(secret)) => {
@@ -248,7 +248,7 @@ impl NodeBuilder {
 }
 
 /// A memory node forgets everything at exit, so each start is the first of a new store.
-fn new_life() -> Incarnation {
+fn new_incarnation() -> Incarnation {
     Incarnation { store: random::wide(), starts: 1 }
 }
 

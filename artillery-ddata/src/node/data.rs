@@ -188,7 +188,7 @@ impl Data {
             messages,
             events: cluster.events(),
             hub,
-            lives: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             yields: self.local.follow_yields(),
         };
         self.watch(cluster);

@@ -16,6 +16,9 @@ use crate::{ChainConfig, Epoch, MemberId};
 /// A future behind a pointer, as object-safe traits need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A proposal under way: it ends with whether the log has taken it.
+pub type ProposalFuture<'a> = BoxFuture<'a, Result<(), AppendError>>;
+
 /// The index of an entry in the log. The first entry has 1; 0 means before all entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct LogIndex(pub u64);
@@ -127,7 +130,7 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`AppendError`]; all but [`AppendError::OutcomeUnknown`] mean that this call never appends the change.
-    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>>;
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_>;
 
     /// The entry at `at`; `None` if this node hasn't applied it yet. All entries behind one that is still there are there too.
     ///
@@ -159,7 +162,7 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Those of [`append`](Self::append).
-    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>>;
+    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_>;
 
     /// Waits until [`leads`](Self::leads), [`leader`](Self::leader), [`configs`](Self::configs) or
     /// [`voters`](Self::voters) has changed more than `seen` times in all; returns how often by now.

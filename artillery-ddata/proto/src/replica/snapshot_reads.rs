@@ -43,9 +43,9 @@ impl Snapshots {
     pub(super) fn of(me: MemberId) -> Self {
         let node = me.node.as_bytes().iter().fold(0_u64, |mix, &byte| mix.rotate_left(7) ^ u64::from(byte));
         let store = me.incarnation.store as u64 ^ (me.incarnation.store >> 64) as u64;
-        let life =
+        let seed =
             (node ^ store.rotate_left(17)).wrapping_add(me.incarnation.starts).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Self { last: life >> 24 << 24, ..Self::default() }
+        Self { last: seed >> 24 << 24, ..Self::default() }
     }
 }
 

@@ -23,7 +23,7 @@ pub const MAX_ADDRS: usize = 16;
 /// The longest name of a node, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// A frame that holds no valid call or answer.
+/// A frame that holds no valid call or answer, or no message of formation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlDecodeError {
@@ -178,7 +178,7 @@ fn one_form(frame: &Frame, encoded: &EncodedControl) -> Result<(), ControlDecode
     if frame.header == encoded.header { Ok(()) } else { Err(ControlDecodeError::Form(frame.header.len())) }
 }
 
-fn no_body(frame: &Frame) -> Result<(), ControlDecodeError> {
+pub(super) fn no_body(frame: &Frame) -> Result<(), ControlDecodeError> {
     if frame.body.is_empty() { Ok(()) } else { Err(ControlDecodeError::Body(frame.body.len())) }
 }
 

@@ -6,19 +6,8 @@ use artillery_core::{
 };
 use bytes::Bytes;
 
+use super::control::{ControlDecodeError, no_body};
 use crate::control::formation::FormationMessage;
-
-/// A frame that holds no message of formation.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FormationDecodeError {
-    /// The header can't be decoded.
-    #[error(transparent)]
-    Codec(#[from] CodecError),
-    /// A body behind a message that has none.
-    #[error("{0} bytes of body behind a message that has none")]
-    Body(usize),
-}
 
 /// The header of the frame that carries `message`.
 ///
@@ -33,10 +22,8 @@ pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
 /// The message that a frame carries.
 ///
 /// # Errors
-/// [`FormationDecodeError`].
-pub fn decode(frame: &Frame) -> Result<FormationMessage, FormationDecodeError> {
-    if !frame.body.is_empty() {
-        return Err(FormationDecodeError::Body(frame.body.len()));
-    }
+/// [`ControlDecodeError`].
+pub fn decode(frame: &Frame) -> Result<FormationMessage, ControlDecodeError> {
+    no_body(frame)?;
     Ok(codec::decode(&frame.header)?)
 }

@@ -10,7 +10,7 @@ use crate::{
     MemberId,
     control::{
         Configs,
-        log::{AppendError, BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogEntry, LogIndex, Term},
+        log::{BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogEntry, LogIndex, ProposalFuture, Term},
     },
 };
 
@@ -53,7 +53,7 @@ impl LogHandle {
 }
 
 impl ConfigLog for LogHandle {
-    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_> {
         let log = self.log();
         Box::pin(async move { log.append(term, at, change).await })
     }
@@ -83,7 +83,7 @@ impl ConfigLog for LogHandle {
         self.log().voters()
     }
 
-    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         let log = self.log();
         Box::pin(async move { log.set_voters(term, voters).await })
     }

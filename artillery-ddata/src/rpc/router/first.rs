@@ -71,7 +71,7 @@ impl Router {
                 let room = channel.room_now(&question.operation)?;
                 Some(FirstTarget { channel, room, member, place, epoch, others })
             }
-            Pick::Here(..) | Pick::Nobody => None,
+            Pick::Here(..) | Pick::NoMember => None,
         }
     }
 

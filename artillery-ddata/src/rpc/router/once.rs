@@ -50,7 +50,7 @@ impl Router {
                 let tried = self.ask_there((member, place, epoch), question, patience, deadline).await;
                 (tried, Some(member.node))
             }
-            Pick::Nobody => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
+            Pick::NoMember => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
         }
     }
 

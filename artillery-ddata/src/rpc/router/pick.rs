@@ -83,7 +83,7 @@ pub(super) enum Pick {
     /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too.
     There { member: MemberId, place: Place, epoch: Epoch, others: bool },
     /// No chain is known.
-    Nobody,
+    NoMember,
 }
 
 /// The order in which equally suited members are asked.
@@ -125,13 +125,13 @@ impl Router {
     pub(super) fn pick(&self, question: &Question, attempts: &Attempts) -> Pick {
         match self.known() {
             Some(routing) => self.pick_by(&routing, question, attempts),
-            None => Pick::Nobody,
+            None => Pick::NoMember,
         }
     }
 
     /// As [`pick`](Self::pick), by the given routing.
     pub(super) fn pick_by(&self, routing: &Routing, question: &Question, attempts: &Attempts) -> Pick {
-        let Some(config) = routing.chain(question.chain) else { return Pick::Nobody };
+        let Some(config) = routing.chain(question.chain) else { return Pick::NoMember };
         if let Some(member) = question.only {
             return self.pick_member(config, member, false);
         }
@@ -147,7 +147,7 @@ impl Router {
         match only {
             Some(member) => match attempts.hint.or(member) {
                 Some(member) => self.pick_member(config, member, false),
-                None => Pick::Nobody,
+                None => Pick::NoMember,
             },
             None => self.pick_reader(config, &question.operation, attempts),
         }
@@ -181,7 +181,7 @@ impl Router {
             .or_else(|| members.iter().find(|member| is_new(member)))
             // All members were tried: go round again.
             .or_else(|| members.get(attempts.tried.len() % members.len().max(1)));
-        best.map_or(Pick::Nobody, |&member| self.pick_member(config, member, others))
+        best.map_or(Pick::NoMember, |&member| self.pick_member(config, member, others))
     }
 
     fn pick_member(&self, config: &ChainConfig, member: MemberId, others: bool) -> Pick {
@@ -189,7 +189,7 @@ impl Router {
         match self.local() {
             Some(local) if local.me.node == member.node => match local.chain(config.chain) {
                 Some(handle) => Pick::Here(handle, local.me, place),
-                None => Pick::Nobody,
+                None => Pick::NoMember,
             },
             _ => Pick::There { member, place, epoch: config.epoch, others },
         }

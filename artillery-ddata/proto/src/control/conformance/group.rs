@@ -6,7 +6,7 @@ use crate::{
     ChainConfig, Incarnation, MemberId, NodeId,
     control::{
         NodeInfo,
-        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
+        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, ProposalFuture, Term},
     },
 };
 
@@ -40,21 +40,10 @@ pub trait Rig {
     fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>>;
 
     /// [`ConfigLog::append`](crate::control::ConfigLog::append) at a node.
-    fn append(
-        &self,
-        node: MemberId,
-        term: Term,
-        at: LogIndex,
-        change: ConfigChange,
-    ) -> BoxFuture<'_, Result<(), AppendError>>;
+    fn append(&self, node: MemberId, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_>;
 
     /// [`ConfigLog::set_voters`](crate::control::ConfigLog::set_voters) at a node.
-    fn set_voters(
-        &self,
-        node: MemberId,
-        term: Term,
-        voters: BTreeSet<MemberId>,
-    ) -> BoxFuture<'_, Result<(), AppendError>>;
+    fn set_voters(&self, node: MemberId, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_>;
 }
 
 /// A change of voters is begun while most of the old or of the new ones can't be reached. Neither set decides without the

@@ -28,7 +28,7 @@ impl View<'_> {
             let why = chains.iter().flat_map(|change| self.reasons(configs, &change.config)).collect();
             return Some((ConfigChange::Chains(chains), why));
         }
-        let (add, remove) = (self.lives_to_add(configs), self.lives_to_remove(configs));
+        let (add, remove) = (self.incarnations_to_add(configs), self.incarnations_to_remove(configs));
         (!add.is_empty() || !remove.is_empty()).then(|| (ConfigChange::Nodes { add, remove }, Vec::new()))
     }
 
@@ -183,7 +183,7 @@ impl View<'_> {
 
     /// Incarnations that the log doesn't know yet, or knows at another address. While the known incarnation of a node is
     /// heard, another one waits: two processes may claim to be the same node.
-    fn lives_to_add(&self, configs: &Configs) -> Vec<NodeInfo> {
+    fn incarnations_to_add(&self, configs: &Configs) -> Vec<NodeInfo> {
         let mut known: BTreeMap<NodeId, &NodeInfo> =
             configs.nodes().map(|founder| (founder.id.node, founder)).collect();
         let mut add = Vec::new();
@@ -200,7 +200,7 @@ impl View<'_> {
         add
     }
 
-    fn lives_to_remove(&self, configs: &Configs) -> Vec<MemberId> {
+    fn incarnations_to_remove(&self, configs: &Configs) -> Vec<MemberId> {
         let heard = |id| self.nodes.get(&id).map_or(self.since, |seen: &KnownNode| seen.heard.max(self.since));
         let all = configs.nodes().map(|founder| founder.id).filter(|&id| !configs.names(id));
         all.filter(|&id| self.now - heard(id) >= self.settings.forget).collect()

@@ -6,23 +6,19 @@ use std::{
 
 use super::*;
 use crate::{
-    ChainId, ChainMember, ClusterId, Incarnation, MemberId, Mode, NodeId, Role,
+    ChainId, ClusterId, Incarnation, MemberId, Role,
     control::{Bootstrap, ChainSettings, NodeInfo, Timing, conformance},
+    fixtures::{founder, id as member, serving},
 };
 
-fn member(n: u8) -> MemberId {
-    MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
-}
-
 fn founding(chains: u32) -> Bootstrap {
-    let members = (0..3).map(|n| NodeInfo { id: member(n), name: format!("n{n}"), addrs: vec![] }).collect();
+    let members = (0..3).map(founder).collect();
     let settings = ChainSettings { chains, ..ChainSettings::default() };
     Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) }
 }
 
 fn config(chain: u32, members: &[u8]) -> ChainConfig {
-    let members = members.iter().map(|&n| ChainMember { id: member(n), role: Role::Serving }).collect();
-    ChainConfig { chain: ChainId(chain), epoch: Epoch(0), index: 0, mode: Mode::Craq, min_members: 1, members }
+    ChainConfig { chain: ChainId(chain), ..serving(0, members) }
 }
 
 fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
@@ -112,7 +108,7 @@ impl InMemory {
 }
 
 impl ConfigLog for InMemory {
-    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let last = LogIndex(entries.len() as u64);
         let leads = term == TERM || self.broken == Broken::AnyTerm;
@@ -162,7 +158,7 @@ impl ConfigLog for InMemory {
         [member(1)].into()
     }
 
-    fn set_voters(&self, _: Term, _: BTreeSet<MemberId>) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn set_voters(&self, _: Term, _: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         Box::pin(std::future::ready(Err(AppendError::NotLeading)))
     }
 
@@ -184,9 +180,8 @@ fn the_suite_catches_broken_logs() {
     }
 }
 
-fn node(n: u8, life: u64) -> NodeInfo {
-    let id = MemberId { incarnation: Incarnation { store: 1, starts: life }, ..member(n) };
-    NodeInfo { id, name: format!("n{n}"), addrs: vec![] }
+fn node(n: u8, starts: u64) -> NodeInfo {
+    NodeInfo { id: MemberId { incarnation: Incarnation { store: 1, starts }, ..member(n) }, ..founder(n) }
 }
 
 fn nodes(index: u64, add: &[NodeInfo], remove: &[MemberId]) -> LogEntry {

@@ -37,7 +37,7 @@ pub(super) struct World {
     /// The living incarnations.
     pub(super) living: BTreeMap<NodeId, (NodeInfo, Embedded)>,
     /// The number of incarnations of each node so far.
-    lives: BTreeMap<NodeId, u64>,
+    starts: BTreeMap<NodeId, u64>,
     /// A digest of all sent messages: equal runs have equal ones.
     pub(super) digest: u64,
     /// Whether a new incarnation gets messages for the old one.
@@ -52,8 +52,8 @@ pub(super) fn node(n: usize) -> NodeId {
     NodeId::from_bytes([n as u8 + 1; 16])
 }
 
-fn founder(n: usize, life: u64) -> NodeInfo {
-    let id = MemberId { node: node(n), incarnation: Incarnation { store: u128::from(life), starts: 1 } };
+fn founder(n: usize, starts: u64) -> NodeInfo {
+    let id = MemberId { node: node(n), incarnation: Incarnation { store: u128::from(starts), starts: 1 } };
     NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()] }
 }
 
@@ -68,7 +68,7 @@ impl Net {
             weather: Weather { loss: 0, twice: 0, delay: 2 },
             cuts: BTreeSet::new(),
             living: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            starts: BTreeMap::new(),
             digest: 0,
             any_life: allows!(guards, KeepVote),
         })))
@@ -86,9 +86,9 @@ impl Net {
     pub(super) async fn start(&self, n: usize, founding: &Bootstrap, settings: &EmbeddedSettings) -> Embedded {
         let (me, seed) = {
             let mut world = self.world();
-            let life = world.lives.entry(node(n)).or_default();
-            *life += 1;
-            (founder(n, *life), world.random.random())
+            let started = world.starts.entry(node(n)).or_default();
+            *started += 1;
+            (founder(n, *started), world.random.random())
         };
         let wire = Wire { net: self.clone(), from: me.id };
         let settings = EmbeddedSettings { seed, ..settings.clone() };

@@ -17,7 +17,7 @@ use crate::{
     MemberId,
     control::{
         Bootstrap, ConfigLog, Configs, NodeInfo,
-        log::{AppendError, BoxFuture, ConfigChange, LogEntry, LogIndex},
+        log::{BoxFuture, ConfigChange, LogEntry, LogIndex, ProposalFuture},
     },
 };
 
@@ -88,23 +88,12 @@ impl Rig for Five {
         self.log(node).voter_sets()
     }
 
-    fn append(
-        &self,
-        node: MemberId,
-        term: Term,
-        at: LogIndex,
-        change: ConfigChange,
-    ) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, node: MemberId, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_> {
         let log = self.log(node);
         Box::pin(async move { log.append(term, at, change).await })
     }
 
-    fn set_voters(
-        &self,
-        node: MemberId,
-        term: Term,
-        voters: BTreeSet<MemberId>,
-    ) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn set_voters(&self, node: MemberId, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         let log = self.log(node);
         Box::pin(async move { log.set_voters(term, voters).await })
     }

@@ -101,7 +101,7 @@ impl Network {
             restarts: 0,
         };
         for at in 0..nodes {
-            let id = network.new_life(at);
+            let id = network.new_incarnation(at);
             network.nodes.push(Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None });
             let start = network.up_to(spread);
             network.after(start, Event::Start(at));
@@ -126,7 +126,7 @@ impl Network {
         self.events.insert((self.now + Duration::from_nanos(nanos), self.made), event);
     }
 
-    fn new_life(&mut self, at: usize) -> MemberId {
+    fn new_incarnation(&mut self, at: usize) -> MemberId {
         let store = u128::from(self.rng.next_u64());
         MemberId { node: NodeId::from_name(&format!("n{at}")), incarnation: Incarnation { store, starts: 1 } }
     }
@@ -161,7 +161,7 @@ impl Network {
 
     pub(super) fn restart(&mut self, at: usize) {
         self.restarts += 1;
-        let id = self.new_life(at);
+        let id = self.new_incarnation(at);
         let old = std::mem::replace(
             &mut self.nodes[at],
             Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None },

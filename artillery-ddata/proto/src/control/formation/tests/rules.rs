@@ -6,7 +6,7 @@ use super::{
     super::*,
     network::{Network, founder},
 };
-pub(super) use crate::fixtures::incarnation as life;
+pub(super) use crate::fixtures::incarnation;
 use crate::{
     ClusterId,
     control::{ChainSettings, Timing},
@@ -19,7 +19,7 @@ pub(super) fn settings(expect: u16) -> FormationSettings {
 }
 
 pub(super) fn formation(node: u8, expect: u16) -> Formation {
-    Formation::new(founder(life(node, 1)), settings(expect), u128::from(node)).unwrap()
+    Formation::new(founder(incarnation(node, 1)), settings(expect), u128::from(node)).unwrap()
 }
 
 pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Bootstrap {
@@ -29,8 +29,8 @@ pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Bootstrap {
 
 /// A proposal of founder 2, to found with 1 and 3.
 pub(super) fn proposal(attempt: u64) -> Proposal {
-    let founding = founding(100 + u128::from(attempt), &[life(1, 1), life(2, 1), life(3, 1)]);
-    Proposal { proposer: life(2, 1), attempt, founding }
+    let founding = founding(100 + u128::from(attempt), &[incarnation(1, 1), incarnation(2, 1), incarnation(3, 1)]);
+    Proposal { proposer: incarnation(2, 1), attempt, founding }
 }
 
 pub(super) fn accepted(founders: &[u16]) -> ProposalProgress {
@@ -58,7 +58,7 @@ pub(super) fn refused(outputs: &[FormationOutput]) -> Option<(MemberId, RejectRe
 }
 
 pub(super) fn seen(node: u8, cluster: Option<u128>) -> FormationInput {
-    FormationInput::Seen(FounderCandidate { founder: founder(life(node, 1)), cluster: cluster.map(ClusterId) })
+    FormationInput::Seen(FounderCandidate { founder: founder(incarnation(node, 1)), cluster: cluster.map(ClusterId) })
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_cluster_of_one_forms_at_the_first_tick() {
     let outputs = input(&mut alone, NOW, FormationInput::Tick);
     let founding = alone.founding().expect("it belongs to a cluster").clone();
     assert_eq!(outputs, [FormationOutput::Formed(founding.clone())]);
-    assert_eq!(founding.members, [founder(life(1, 1))]);
+    assert_eq!(founding.members, [founder(incarnation(1, 1))]);
     assert_eq!(alone.next_tick(), None);
 }
 
@@ -91,7 +91,7 @@ fn too_few_nodes_wait() {
     assert_eq!(node.phase(), FormationPhase::Free { seen: 2, expect: 3, refused: None });
     input(&mut node, NOW, seen(3, None));
     assert!(node.next_tick().is_some());
-    input(&mut node, NOW, FormationInput::Gone(life(3, 1)));
+    input(&mut node, NOW, FormationInput::Gone(incarnation(3, 1)));
     assert_eq!(node.next_tick(), None);
 }
 
@@ -106,8 +106,8 @@ fn the_lowest_node_proposes_first_to_the_nodes_it_saw() {
     assert!(first < later);
     let outputs = input(&mut low, first, FormationInput::Tick);
     let FormationPhase::Accepted(id) = low.phase() else { panic!("it proposed, so it accepted") };
-    assert_eq!((id.proposer, id.attempt), (life(1, 1), 1));
-    assert_eq!(low.named().collect::<Vec<_>>(), [life(1, 1), life(3, 1), life(5, 1)]);
+    assert_eq!((id.proposer, id.attempt), (incarnation(1, 1), 1));
+    assert_eq!(low.named().collect::<Vec<_>>(), [incarnation(1, 1), incarnation(3, 1), incarnation(5, 1)]);
     let told: Vec<_> = outputs.iter().map(|output| matches!(output, FormationOutput::Send { .. })).collect();
     assert_eq!(told, [true, true], "one message to each of the others");
 }
@@ -115,7 +115,7 @@ fn the_lowest_node_proposes_first_to_the_nodes_it_saw() {
 #[test]
 fn cluster_ids_are_fresh() {
     let id = |seed| {
-        let mut alone = Formation::new(founder(life(1, 1)), settings(1), seed).unwrap();
+        let mut alone = Formation::new(founder(incarnation(1, 1)), settings(1), seed).unwrap();
         input(&mut alone, NOW, FormationInput::Tick);
         alone.founding().unwrap().cluster
     };
@@ -126,35 +126,35 @@ fn cluster_ids_are_fresh() {
 #[test]
 fn a_node_accepts_one_proposal_and_refuses_the_others_for_ever() {
     let mut node = formation(1, 3);
-    assert_eq!(refused(&tell(&mut node, life(2, 1), propose(&proposal(1)))), None);
+    assert_eq!(refused(&tell(&mut node, incarnation(2, 1), propose(&proposal(1)))), None);
     assert_eq!(node.phase(), FormationPhase::Accepted(proposal(1).id()));
-    let rival = Proposal { proposer: life(3, 1), attempt: 4, ..proposal(9) };
-    let outputs = tell(&mut node, life(3, 1), propose(&rival));
-    assert_eq!(refused(&outputs), Some((life(3, 1), RejectReason::Busy)));
+    let rival = Proposal { proposer: incarnation(3, 1), attempt: 4, ..proposal(9) };
+    let outputs = tell(&mut node, incarnation(3, 1), propose(&rival));
+    assert_eq!(refused(&outputs), Some((incarnation(3, 1), RejectReason::Busy)));
     let over = FormationMessage::Refused { id: proposal(1).id(), reason: RejectReason::Busy };
-    tell(&mut node, life(3, 1), over);
+    tell(&mut node, incarnation(3, 1), over);
     assert!(matches!(node.phase(), FormationPhase::Free { refused: Some((_, RejectReason::Busy)), .. }));
     for old in [rival, proposal(1)] {
-        let outputs = tell(&mut node, life(2, 1), propose(&old));
-        assert_eq!(refused(&outputs), Some((life(2, 1), RejectReason::Over)), "refused once, refused for ever");
+        let outputs = tell(&mut node, incarnation(2, 1), propose(&old));
+        assert_eq!(refused(&outputs), Some((incarnation(2, 1), RejectReason::Over)), "refused once, refused for ever");
     }
-    tell(&mut node, life(2, 1), propose(&proposal(2)));
+    tell(&mut node, incarnation(2, 1), propose(&proposal(2)));
     assert_eq!(node.phase(), FormationPhase::Accepted(proposal(2).id()));
 }
 
 #[test]
 fn another_incarnation_is_not_named() {
-    let mut node = Formation::new(founder(life(1, 2)), settings(3), 1).unwrap();
-    assert_eq!(tell(&mut node, life(2, 1), propose(&proposal(1))), []);
+    let mut node = Formation::new(founder(incarnation(1, 2)), settings(3), 1).unwrap();
+    assert_eq!(tell(&mut node, incarnation(2, 1), propose(&proposal(1))), []);
     assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
 #[test]
 fn strangers_are_ignored() {
     let mut node = formation(1, 3);
-    assert_eq!(tell(&mut node, life(7, 1), propose(&proposal(1))), []);
-    tell(&mut node, life(2, 1), propose(&proposal(1)));
-    for stranger in [life(7, 1), life(3, 2)] {
+    assert_eq!(tell(&mut node, incarnation(7, 1), propose(&proposal(1))), []);
+    tell(&mut node, incarnation(2, 1), propose(&proposal(1)));
+    for stranger in [incarnation(7, 1), incarnation(3, 2)] {
         let id = proposal(1).id();
         tell(&mut node, stranger, FormationMessage::Refused { id, reason: RejectReason::Busy });
         tell(&mut node, stranger, FormationMessage::Formed(Box::new(founding(5, &[stranger]))));
@@ -166,13 +166,13 @@ fn strangers_are_ignored() {
 fn a_proposal_must_make_sense() {
     let mut node = formation(1, 3);
     let mut twice = proposal(1);
-    twice.founding.members[2] = founder(life(2, 2));
-    assert_eq!(tell(&mut node, life(2, 1), propose(&twice)), [], "a node is named in two incarnations");
-    let foreign = Proposal { proposer: life(7, 1), ..proposal(1) };
-    assert_eq!(tell(&mut node, life(2, 1), propose(&foreign)), [], "its proposer is not among its founders");
+    twice.founding.members[2] = founder(incarnation(2, 2));
+    assert_eq!(tell(&mut node, incarnation(2, 1), propose(&twice)), [], "a node is named in two incarnations");
+    let foreign = Proposal { proposer: incarnation(7, 1), ..proposal(1) };
+    assert_eq!(tell(&mut node, incarnation(2, 1), propose(&foreign)), [], "its proposer is not among its founders");
     let mut timeless = proposal(1);
     timeless.founding.timing.lease = Duration::MAX;
-    assert_eq!(tell(&mut node, life(2, 1), propose(&timeless)), [], "a lease without an end");
+    assert_eq!(tell(&mut node, incarnation(2, 1), propose(&timeless)), [], "a lease without an end");
     assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
@@ -187,8 +187,8 @@ fn other_settings_are_refused_and_shown() {
         let mut node = formation(1, 3);
         let mut other = proposal(1);
         change(&mut other.founding);
-        let outputs = tell(&mut node, life(2, 1), propose(&other));
-        assert_eq!(refused(&outputs), Some((life(2, 1), RejectReason::Settings)));
+        let outputs = tell(&mut node, incarnation(2, 1), propose(&other));
+        assert_eq!(refused(&outputs), Some((incarnation(2, 1), RejectReason::Settings)));
     }
 }
 
@@ -198,13 +198,13 @@ fn other_times_are_accepted_and_the_proposers_count() {
     let mut other = proposal(1);
     other.founding.timing = timing;
     let mut node = formation(1, 3);
-    tell(&mut node, life(2, 1), propose(&other));
+    tell(&mut node, incarnation(2, 1), propose(&other));
     assert_eq!(node.phase(), FormationPhase::Accepted(other.id()));
-    tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(other.founding)));
+    tell(&mut node, incarnation(3, 1), FormationMessage::Formed(Box::new(other.founding)));
     assert_eq!(node.founding().map(|founding| founding.timing), Some(timing));
 
     let settings = FormationSettings { timing, ..settings(1) };
-    let mut alone = Formation::new(founder(life(1, 1)), settings, 1).unwrap();
+    let mut alone = Formation::new(founder(incarnation(1, 1)), settings, 1).unwrap();
     input(&mut alone, NOW, FormationInput::Tick);
     assert_eq!(alone.founding().map(|founding| founding.timing), Some(timing), "what it proposes itself");
 }
@@ -212,26 +212,26 @@ fn other_times_are_accepted_and_the_proposers_count() {
 #[test]
 fn a_proposal_that_names_a_replaced_incarnation_is_refused() {
     let mut node = formation(1, 3);
-    input(&mut node, NOW, FormationInput::Replaced(life(3, 1)));
-    let outputs = tell(&mut node, life(2, 1), propose(&proposal(1)));
-    assert_eq!(refused(&outputs), Some((life(2, 1), RejectReason::Over)));
+    input(&mut node, NOW, FormationInput::Replaced(incarnation(3, 1)));
+    let outputs = tell(&mut node, incarnation(2, 1), propose(&proposal(1)));
+    assert_eq!(refused(&outputs), Some((incarnation(2, 1), RejectReason::Over)));
 }
 
 #[test]
 fn one_replaced_founder_is_no_reason_to_give_up_and_a_majority_is() {
     let mut node = formation(1, 3);
-    tell(&mut node, life(2, 1), propose(&proposal(1)));
-    input(&mut node, NOW, FormationInput::Replaced(life(3, 1)));
+    tell(&mut node, incarnation(2, 1), propose(&proposal(1)));
+    input(&mut node, NOW, FormationInput::Replaced(incarnation(3, 1)));
     assert_eq!(node.phase(), FormationPhase::Accepted(proposal(1).id()));
-    input(&mut node, NOW, FormationInput::Replaced(life(2, 1)));
+    input(&mut node, NOW, FormationInput::Replaced(incarnation(2, 1)));
     assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 
 #[test]
 fn a_founder_that_hears_the_verdict_belongs() {
     let mut node = formation(1, 3);
-    tell(&mut node, life(2, 1), propose(&proposal(1)));
-    let outputs = tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(proposal(1).founding)));
+    tell(&mut node, incarnation(2, 1), propose(&proposal(1)));
+    let outputs = tell(&mut node, incarnation(3, 1), FormationMessage::Formed(Box::new(proposal(1).founding)));
     assert_eq!(outputs, [FormationOutput::Formed(Arc::new(proposal(1).founding))]);
 }
 
@@ -241,60 +241,60 @@ fn a_free_node_that_meets_a_member_asks_and_becomes_a_spare() {
     input(&mut node, NOW, seen(2, None));
     input(&mut node, NOW, seen(3, None));
     let outputs = input(&mut node, NOW, seen(4, Some(5)));
-    assert_eq!(outputs, [FormationOutput::Send { to: life(4, 1), message: FormationMessage::Ask }]);
+    assert_eq!(outputs, [FormationOutput::Send { to: incarnation(4, 1), message: FormationMessage::Ask }]);
     let again = node.next_tick().expect("it asks again");
     assert_eq!(again, NOW + settings(3).repeat, "and proposes nothing meanwhile");
     assert_eq!(
-        refused(&tell(&mut node, life(2, 1), propose(&proposal(1)))),
-        Some((life(2, 1), RejectReason::Elsewhere))
+        refused(&tell(&mut node, incarnation(2, 1), propose(&proposal(1)))),
+        Some((incarnation(2, 1), RejectReason::Elsewhere))
     );
-    let cluster = founding(5, &[life(4, 1), life(5, 1), life(6, 1)]);
-    let outputs = tell(&mut node, life(4, 1), FormationMessage::Formed(Box::new(cluster.clone())));
+    let cluster = founding(5, &[incarnation(4, 1), incarnation(5, 1), incarnation(6, 1)]);
+    let outputs = tell(&mut node, incarnation(4, 1), FormationMessage::Formed(Box::new(cluster.clone())));
     assert_eq!(outputs, [FormationOutput::Joined(Arc::new(cluster))]);
 }
 
 #[test]
 fn a_founding_that_makes_no_sense_is_ignored() {
     let mut node = formation(1, 3);
-    let mut endless = founding(5, &[life(4, 1)]);
+    let mut endless = founding(5, &[incarnation(4, 1)]);
     endless.settings.chains = u32::MAX;
-    let mut timeless = founding(5, &[life(4, 1)]);
+    let mut timeless = founding(5, &[incarnation(4, 1)]);
     timeless.timing.lease = Duration::ZERO;
     for nonsense in [endless, timeless, founding(5, &[])] {
-        assert_eq!(tell(&mut node, life(4, 1), FormationMessage::Formed(Box::new(nonsense))), []);
+        assert_eq!(tell(&mut node, incarnation(4, 1), FormationMessage::Formed(Box::new(nonsense))), []);
     }
     assert_eq!(node.founding(), None);
 }
 
 #[test]
 fn a_member_never_forms_another_cluster_and_names_its_own() {
-    let own = Arc::new(founding(5, &[life(1, 7)]));
-    let mut node = Formation::member(founder(life(1, 1)), settings(3), own.clone()).unwrap();
+    let own = Arc::new(founding(5, &[incarnation(1, 7)]));
+    let mut node = Formation::member(founder(incarnation(1, 1)), settings(3), own.clone()).unwrap();
     let answer =
         |to| [FormationOutput::Send { to, message: FormationMessage::Formed(Box::new(Bootstrap::clone(&own))) }];
-    assert_eq!(tell(&mut node, life(2, 1), propose(&proposal(1))), answer(life(2, 1)));
-    assert_eq!(tell(&mut node, life(8, 1), FormationMessage::Ask), answer(life(8, 1)));
+    assert_eq!(tell(&mut node, incarnation(2, 1), propose(&proposal(1))), answer(incarnation(2, 1)));
+    assert_eq!(tell(&mut node, incarnation(8, 1), FormationMessage::Ask), answer(incarnation(8, 1)));
     let other = FormationMessage::Formed(Box::new(proposal(1).founding));
-    assert_eq!(tell(&mut node, life(2, 1), other), []);
+    assert_eq!(tell(&mut node, incarnation(2, 1), other), []);
     assert_eq!(node.founding(), Some(&own));
 }
 
 #[test]
 fn a_founder_that_belongs_elsewhere_ends_the_proposal() {
     let mut node = formation(1, 3);
-    tell(&mut node, life(2, 1), propose(&proposal(1)));
-    let other = Arc::new(founding(5, &[life(3, 1), life(4, 1), life(5, 1)]));
-    let outputs = tell(&mut node, life(3, 1), FormationMessage::Formed(Box::new(Bootstrap::clone(&other))));
+    tell(&mut node, incarnation(2, 1), propose(&proposal(1)));
+    let other = Arc::new(founding(5, &[incarnation(3, 1), incarnation(4, 1), incarnation(5, 1)]));
+    let outputs = tell(&mut node, incarnation(3, 1), FormationMessage::Formed(Box::new(Bootstrap::clone(&other))));
     assert_eq!(outputs.last(), Some(&FormationOutput::Joined(other)));
 }
 
 #[test]
 fn a_replaced_incarnation_is_silent() {
     let mut node = formation(1, 1);
-    input(&mut node, NOW, FormationInput::Replaced(life(1, 1)));
+    input(&mut node, NOW, FormationInput::Replaced(incarnation(1, 1)));
     assert_eq!((node.phase(), node.next_tick()), (FormationPhase::Replaced, None));
     assert_eq!(input(&mut node, NOW, FormationInput::Tick), []);
-    assert_eq!(tell(&mut node, life(2, 1), FormationMessage::Ask), []);
+    assert_eq!(tell(&mut node, incarnation(2, 1), FormationMessage::Ask), []);
 }
 
 #[test]
@@ -313,21 +313,21 @@ fn silent_nodes_are_asked_last() {
     input(
         &mut node,
         at,
-        FormationInput::Receive { from: life(3, 1), message: FormationMessage::Progress { id, progress } },
+        FormationInput::Receive { from: incarnation(3, 1), message: FormationMessage::Progress { id, progress } },
     );
     assert!(matches!(node.phase(), FormationPhase::Free { .. }), "two of three abandoned it");
     input(&mut node, at, seen(4, None));
     let at = node.next_tick().unwrap();
     input(&mut node, at, FormationInput::Tick);
-    assert_eq!(node.named().collect::<Vec<_>>(), [life(1, 1), life(3, 1), life(4, 1)]);
+    assert_eq!(node.named().collect::<Vec<_>>(), [incarnation(1, 1), incarnation(3, 1), incarnation(4, 1)]);
 }
 
 #[test]
 fn addresses_come_from_sight_or_from_the_proposal() {
     let mut node = formation(1, 3);
-    assert_eq!(node.addrs(life(3, 1)), None);
-    tell(&mut node, life(2, 1), propose(&proposal(1)));
-    assert_eq!(node.addrs(life(3, 1)), Some(&founder(life(3, 1)).addrs[..]));
+    assert_eq!(node.addrs(incarnation(3, 1)), None);
+    tell(&mut node, incarnation(2, 1), propose(&proposal(1)));
+    assert_eq!(node.addrs(incarnation(3, 1)), Some(&founder(incarnation(3, 1)).addrs[..]));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use artillery_proto::{
     control::{
         NodeInfo,
         conformance::{self, Rig},
-        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, Term},
+        log::{AppendError, BoxFuture, ChainChange, ConfigChange, Configs, LogEntry, LogIndex, ProposalFuture, Term},
     },
     node::ProposalFate,
 };
@@ -199,22 +199,11 @@ impl Rig for Cluster {
         self.0.borrow_mut().group().sets().cloned().collect()
     }
 
-    fn append(
-        &self,
-        node: MemberId,
-        term: Term,
-        at: LogIndex,
-        change: ConfigChange,
-    ) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn append(&self, node: MemberId, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_> {
         Box::pin(ready(self.0.borrow_mut().append(node, term, at, change)))
     }
 
-    fn set_voters(
-        &self,
-        node: MemberId,
-        term: Term,
-        voters: BTreeSet<MemberId>,
-    ) -> BoxFuture<'_, Result<(), AppendError>> {
+    fn set_voters(&self, node: MemberId, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         Box::pin(ready(self.0.borrow_mut().set_voters(node, term, voters)))
     }
 }
