@@ -2,7 +2,7 @@
 
 pub(crate) mod kinds;
 
-pub use artillery_core::error::{BindError, CloseReason, ConnectError, IdentityError, StartError};
+pub use artillery_core::error::{BindError, CloseReason, ConnectError, IdentityError, StartError as ClusterStartError};
 pub use artillery_proto::ParseIdError;
 
 pub use self::kinds::{Advice, NotApplied, Unknown};

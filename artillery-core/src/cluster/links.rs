@@ -73,8 +73,8 @@ impl MembershipLinks {
         }
     }
 
-    /// Begins to send `packets` over streams, so that they arrive unless their receivers are gone: a farewell is not
-    /// repeated.
+    /// Begins to send `packets` over streams, since a farewell is not repeated. A receiver whose connection is still
+    /// being dialled gets none.
     pub(super) fn send_reliably(&mut self, now: Timestamp, packets: Vec<(SwimPeer, Bytes)>) -> JoinSet<()> {
         let mut sending = JoinSet::new();
         for (to, packet) in packets {

@@ -44,7 +44,8 @@ impl ServiceRouter {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An input that finds the queue full is lost, as a packet on the way may be. Its sender repeats it.
+    /// An input that finds the queue full is lost, as a packet on the way may be. SWIM sends such a packet again, and a
+    /// seed is dialled again while it is no active member.
     fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
             tracing::debug!("the membership is too busy, or has stopped");

@@ -58,7 +58,7 @@ impl MemberViews {
             let profile = profiles.of(&identity.member);
             let state = state(known.state(), profile);
             let before = gone.remove(&identity.member.node);
-            let told = before.and_then(|before| before.told).and_then(|told| same_life(told, &identity, &mut tell));
+            let told = before.and_then(|before| before.told).and_then(|told| same_member(told, &identity, &mut tell));
             let mut view = MemberView { identity, state, told };
             if let Some(profile) = profile {
                 view.tell(profile, &mut tell);
@@ -69,7 +69,7 @@ impl MemberViews {
 }
 
 /// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and this one is over.
-fn same_life(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
+fn same_member(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
     if told.id == identity.member {
         return Some(told);
     }

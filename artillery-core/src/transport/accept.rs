@@ -150,7 +150,7 @@ async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connecti
                 Err(error) => break error,
             },
             datagram = quinn.read_datagram() => match datagram {
-                // The peer asks for an acknowledgement, which QUIC has sent by now.
+                // An empty datagram is a probe. QUIC acknowledges it, so there is nothing to hand on.
                 Ok(payload) if payload.is_empty() => {}
                 Ok(payload) => {
                     shared.counters.datagrams_received.add(1);

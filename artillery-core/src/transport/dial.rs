@@ -117,8 +117,8 @@ async fn exchange_hellos(
     };
     let frame = match exchanged.await {
         Ok(frame) => frame,
-        // If the connection broke, its reason says more than the error of the stream. An acceptor that does not trust
-        // this node's certificate can say so only now: for the dialling side the handshake is over before.
+        // If the connection broke, its reason says more than the error of the stream. It may be that the acceptor
+        // doesn't trust this node's certificate: it learns of the certificate only after the handshake is over here.
         Err(reason) => {
             return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
         }
@@ -126,8 +126,8 @@ async fn exchange_hellos(
     let decoded = hello::decode(shared.local.versions, &frame);
     let (version, answer) = decoded.map_err(|refusal| match refusal {
         Refusal::Malformed(reason) => ConnectError::Malformed(reason),
-        // Both ranges are known, even if the reply can't be read. Swap them, since the error is told from the peer's
-        // side.
+        // The peer can't read our hello for the same reason, so it has refused us. Reports that refusal: there, *here*
+        // is the peer's range.
         Refusal::VersionMismatch { here, there } => {
             ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
         }

@@ -32,7 +32,7 @@ pub struct Weather {
     pub lost: f64,
     /// How much later what was lost comes.
     pub resent: Duration,
-    /// The chance, from 0 to 1, that a piece finds its connection broken.
+    /// The chance, from 0 to 1, that a connection breaks when a piece is sent over it.
     pub broken: f64,
 }
 
@@ -108,7 +108,7 @@ impl Medium {
         self.lock().random.random()
     }
 
-    /// How long the next piece is on its way, and whether it finds its connection broken.
+    /// How long the next piece is on its way, and whether its connection breaks now.
     pub(super) fn draw_delay(&self) -> (Duration, bool) {
         let state = &mut *self.lock();
         let Weather { shortest, longest, lost, resent, broken } = state.weather;

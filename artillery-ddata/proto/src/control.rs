@@ -93,8 +93,8 @@ impl Bootstrap {
     }
 
     /// The position of this incarnation or, for tests that take the rule out, of any incarnation of its node.
-    fn find(&self, id: MemberId, any_life: bool) -> Option<usize> {
-        self.members.iter().position(|founder| founder.id == id || (any_life && founder.id.node == id.node))
+    fn find(&self, id: MemberId, any_incarnation: bool) -> Option<usize> {
+        self.members.iter().position(|founder| founder.id == id || (any_incarnation && founder.id.node == id.node))
     }
 }
 

@@ -58,8 +58,9 @@ pub enum StoreOp {
         /// The version and its value.
         held: Held,
     },
-    /// A version of the key may be dropped if a newer one supersedes it that stands at or below [`StoreBatch::keep_from`] and
-    /// below every pin. So may a tombstone that stands there, if no version supersedes it.
+    /// Versions of the key may be dropped. A version may be if a newer one stands at or below
+    /// [`StoreBatch::keep_from`] and below every pin. A tombstone may be if it stands there itself and is the newest
+    /// version.
     Prune {
         /// The key.
         key: Bytes,

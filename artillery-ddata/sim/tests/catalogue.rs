@@ -128,10 +128,14 @@ fn every_test_of_the_catalogue_takes_its_mutant_out() {
 fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("an entry of a folder").path();
+        if path.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
         if path.is_dir() {
             hooks(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = read(&path);
+            let source: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
             let asked = source.split("allows!(").skip(1).filter_map(|call| call.split_once(')')?.0.rsplit_once(", "));
             found.extend(asked.map(|(_, mutant)| mutant.to_owned()));
         }

@@ -46,8 +46,8 @@ impl ScanHashed {
     }
 
     read_options! {
-        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) shows committed keys only, perhaps of an old state: it may miss a key that
-        /// was created a moment ago.
+        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) shows committed keys only, perhaps of an
+        /// old state: it may miss a key that was created a moment ago.
     }
 
     async fn run(self) -> Result<KeyPage, Error> {

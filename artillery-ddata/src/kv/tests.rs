@@ -93,8 +93,8 @@ async fn an_outcome_can_be_resolved() {
     assert_eq!(kv.resolve(never).await, Ok(Resolution::NeverApplied), "for ever");
     let unknown = RequestId { session: Version::new(1, 999), ..id };
     assert_eq!(kv.resolve(unknown).await, Ok(Resolution::Forgotten));
-    let other_life = RequestId { cluster: crate::ClusterId(u128::MAX), ..id };
-    let error = kv.resolve(other_life).await.unwrap_err();
+    let other_cluster = RequestId { cluster: crate::ClusterId(u128::MAX), ..id };
+    let error = kv.resolve(other_cluster).await.unwrap_err();
     assert!(matches!(error, Error::Refused { reason: Refusal::OtherHistory, .. }), "{error:?}");
     assert_eq!(kv.get("paid").await.unwrap().value(), Some(&Bytes::from("40")));
 }

@@ -34,7 +34,7 @@ pub(crate) struct RenewalOutcome {
     /// The log can spare this leaving node.
     pub released: bool,
     /// The leader agrees that this node leaves: its chains are to act by no lease any more, then
-    /// [`Holder::resign`] follows.
+    /// [`LeaseClient::resign`] follows.
     pub resigns: bool,
     /// This node can't be removed any more: it serves again once it gets a lease, and asks to leave as before.
     pub serves_again: bool,

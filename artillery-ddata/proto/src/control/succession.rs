@@ -116,10 +116,10 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(1);
 
     /// An incarnation of a node. The first incarnations of nodes 1 to 3 serve the chain.
-    fn standing(node: u8, life: u128) -> Standing {
+    fn standing(node: u8, incarnation: u128) -> Standing {
         let config = ChainConfig { index: 9, ..serving(4, &[1, 2, 3]) };
         let chain = ChainStanding { config, serves: None, last: Version::default(), watermark: Sequence(0) };
-        let me = NodeInfo { id: id(node, life), ..founder(node) };
+        let me = NodeInfo { id: id(node, incarnation), ..founder(node) };
         Standing { applied: LogIndex(9), chains: vec![chain], ..fixtures::standing(me, CLUSTER) }
     }
 

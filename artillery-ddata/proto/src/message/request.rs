@@ -60,7 +60,7 @@ pub enum Operation {
         /// What is written.
         write: Write,
     },
-    /// What neither reads nor changes data.
+    /// What concerns the node or the cluster rather than data.
     Admin(AdminOperation),
 }
 

@@ -254,8 +254,9 @@ impl Replica {
     /// The successor tells where its history stands.
     ///
     /// Until our history is known to be a prefix of our predecessor's, it may still be cut. Updates that the successor
-    /// got from us by then, or that we had wrongly found in both histories, would stay there and be committed in place of the chain's (trap
-    /// 52). So the successor's position is kept, and followed once we know ([`follow_heard`](Self::follow_heard)).
+    /// got from us by then, or that we had wrongly found in both histories, would stay there and be committed in place
+    /// of the chain's (trap 52). So the successor's position is kept, and followed once we know
+    /// ([`follow_heard`](Self::follow_heard)).
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
         if !self.is_prefix && !allows!(self.settings.guards, FollowTooSoon) {
             if let Some(peer) = self.peers.get_mut(&from) {

@@ -1,6 +1,6 @@
 //! Ids as text.
 
-/// A text is none of the ids that were expected.
+/// A text can't be parsed as what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {expected} was expected")]
 pub struct ParseIdError {

@@ -1,4 +1,4 @@
-//! The programs as people and scripts run them, for tests: real processes, real sockets, mDNS on loopback.
+//! The programs as people and scripts run them, for tests, and network namespaces for real processes.
 
 mod cluster;
 mod documented;

@@ -49,10 +49,9 @@ pub fn batch(program: &str, namespace: Option<&str>, lines: impl IntoIterator<It
     command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(&command, &error.to_string()))?;
     let text = lines.into_iter().collect::<Vec<_>>().join("\n") + "\n";
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(text.as_bytes())?;
-    }
-    checked(&command, child.wait_with_output()?).map(drop)
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes()));
+    let output = checked(&command, child.wait_with_output()?);
+    output.and(written).map_err(|error| io::Error::other(format!("{error}, at one of these lines:\n{text}")))
 }
 
 fn checked(command: &Command, output: Output) -> io::Result<Output> {
@@ -119,7 +118,7 @@ impl Maker {
     }
 
     /// Whether a process with this id may be this program.
-    fn runs(&self, pid: u32) -> bool {
+    pub fn runs(&self, pid: u32) -> bool {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         self.programs.iter().any(|program| name.starts_with(program))
     }

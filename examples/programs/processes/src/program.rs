@@ -68,7 +68,7 @@ fn changed(file: &Path) -> Option<SystemTime> {
 /// Whether this file is older, or all files below this folder. Tests and what only they use don't count: cargo builds no
 /// program for them.
 fn is_older(path: &Path, built: SystemTime) -> bool {
-    if path.file_stem().is_some_and(|stem| stem == "tests" || stem == "fake") {
+    if path.file_stem().is_some_and(|stem| ["tests", "fake", "fixtures"].iter().any(|name| stem == *name)) {
         return true;
     }
     match fs::read_dir(path) {

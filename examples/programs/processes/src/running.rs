@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{NODE, TEST_TIMEOUT, program::command};
+use crate::{NODE, TEST_TIMEOUT, program::command, token};
 
 /// The lines of a stream, as they come.
 #[derive(Clone)]
@@ -71,11 +71,11 @@ impl Node {
         (node, line)
     }
 
-    /// Like [`Node::alone`], with a password for its ports, which is the secret too.
-    pub async fn behind_a_password(secret: &str, more: &[&str]) -> (Self, Value) {
-        let file = std::env::temp_dir().join(format!("artillery-{secret}"));
-        std::fs::write(&file, format!("{secret}\n")).unwrap();
-        let alone = Self::alone(secret, &[&["--port-password-file", file.to_str().unwrap()], more].concat()).await;
+    /// Like [`Node::alone`], with this password for its ports, and a secret of its own.
+    pub async fn behind_a_password(password: &str, more: &[&str]) -> (Self, Value) {
+        let file = std::env::temp_dir().join(format!("artillery-{password}"));
+        std::fs::write(&file, format!("{password}\n")).unwrap();
+        let alone = Self::alone(&token(), &[&["--port-password-file", file.to_str().unwrap()], more].concat()).await;
         std::fs::remove_file(&file).unwrap();
         alone
     }

@@ -3,7 +3,7 @@
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*, guards::Mutant};
 
-/// Four members and a spare. The last member has just committed an update, and no other one has heard of it.
+/// Four members and a spare. The last member has just committed an update, and no other one has heard of the commit.
 fn committed_by_the_tail(mutant: Option<Mutant>) -> (Rig, u64) {
     let mut rig = Rig::new(&[1, 2, 3, 4, 5], &without(mutant));
     rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));

@@ -190,14 +190,14 @@ impl Rig {
         path.windows(2).for_each(|hop| self.run(hop[0], hop[1]));
     }
 
-    /// Delivers these frames, whatever lies on the link.
+    /// Delivers these frames, past those that lie on the link.
     pub(super) fn receive(&mut self, from: u8, to: u8, frames: impl IntoIterator<Item = ChainFrame>) {
         for frame in frames {
             self.input(to, ReplicaInput::Receive { from: member(from), frame });
         }
     }
 
-    /// All frames are lost that lie on a link, or that the members have to send now.
+    /// Loses the frames on all links, and those that the members have to send now.
     pub(super) fn lose_frames(&mut self) {
         self.transmit();
         self.wire.clear();

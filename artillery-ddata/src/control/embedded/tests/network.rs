@@ -41,7 +41,7 @@ pub(super) struct World {
     /// A digest of all sent messages: equal runs have equal ones.
     pub(super) digest: u64,
     /// Whether a new incarnation gets messages for the old one.
-    any_life: bool,
+    any_incarnation: bool,
 }
 
 /// The network of all nodes.
@@ -70,7 +70,7 @@ impl Net {
             living: BTreeMap::new(),
             starts: BTreeMap::new(),
             digest: 0,
-            any_life: allows!(guards, KeepVote),
+            any_incarnation: allows!(guards, KeepVote),
         })))
     }
 
@@ -129,7 +129,7 @@ impl Net {
     pub(super) fn log(&self, id: MemberId) -> Option<Embedded> {
         let world = self.world();
         let (founder, log) = world.living.get(&id.node)?;
-        (founder.id == id || world.any_life).then(|| log.clone())
+        (founder.id == id || world.any_incarnation).then(|| log.clone())
     }
 
     async fn deliver(&self, from: MemberId, to: MemberId, message: Bytes) -> Option<Result<Bytes, CallError>> {

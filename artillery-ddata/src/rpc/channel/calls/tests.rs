@@ -4,9 +4,8 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{
-    ChainId,
     api::{Refusal, Reply},
-    message::request::{AdminOperation, Operation, ResponseAnswer},
+    message::request::{AdminOperation, ResponseAnswer},
 };
 
 /// A lane with two slots.
@@ -23,12 +22,7 @@ impl Desk {
 
     fn begin(&self, after: Duration) -> LaneCall {
         let place = self.places.clone().try_acquire_owned().expect("no slot is free");
-        let question = Question {
-            chain: ChainId(0),
-            forwarded: false,
-            only: None,
-            operation: Operation::Admin(AdminOperation::Status),
-        };
+        let question = Question { forwarded: false, ..Question::admin(AdminOperation::Status) };
         let until = Instant::now() + after;
         self.calls.begin(question, until, until, (place, Share::none())).expect("the lane is closed")
     }

@@ -86,8 +86,8 @@ async fn increments_appends_and_scans_are_answered() {
 /// Puts `w/a`, and returns the position of that change.
 async fn put_and_follow(cluster: &Cluster) -> String {
     let first = cluster.json(0, &["put", "w/a", "1"]).await;
-    let life = first["request"].as_str().unwrap().split_once('/').unwrap().0;
-    format!("{life}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1)
+    let cluster_id = first["request"].as_str().unwrap().split_once('/').unwrap().0;
+    format!("{cluster_id}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1)
 }
 
 #[tokio::test]

@@ -9,14 +9,14 @@ use tokio::{
 
 /// Status code and body.
 pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
-    let (head, body) = answer(addr, path, header).await;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
+    let (head, body) = exchange(addr, &request).await;
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
-/// Head and body.
-pub(crate) async fn answer(addr: &str, path: &str, header: &str) -> (String, String) {
+/// Head and body of the answer to a request as it is sent.
+pub(crate) async fn exchange(addr: &str, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -97,8 +97,10 @@ async fn a_joiner_that_stops_in_the_middle_costs_its_source_nothing() {
     let before = sampler.end();
     let sampler = Sampler::start(processes);
     let joiner = members.begin(&[]);
-    until(&members, &names[1], "the tail sends", |chain| chain["sending_records"].is_u64()).await;
+    let sends = |chain: &Value| chain["sending_records"].is_u64();
+    until(&members, &names[1], "the tail sends", sends).await;
     joiner.signal("-STOP").await;
+    until(&members, &names[1], "the joiner has stopped in the middle", sends).await;
     let count = writes.load(Relaxed);
     // The length of the pause, not a wait for a condition.
     sleep(stopped).await;

@@ -24,13 +24,13 @@ async fn no_client_takes_an_empty_chain_for_the_old_one() {
         node.kill().await;
     }
     // At their old addresses, and under their old names.
-    let lives = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
+    let nodes = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
         let name = line["node"].as_str().unwrap();
         Node::start(&cluster.name, &cluster.secret, &["--name", name, "--listen", addr])
     });
-    let mut lives: Vec<_> = lives.collect();
-    for life in &mut lives {
-        life.ready().await;
+    let mut nodes: Vec<_> = nodes.collect();
+    for node in &mut nodes {
+        node.ready().await;
     }
     let after: Value = cluster.json(0, &["status"]).await["cluster_id"].clone();
     assert_ne!(before, after);
