@@ -90,7 +90,7 @@ chaos *ARGS:
     cargo build --release --bin node --bin ctl
     cargo run --release --bin chaos -- {{ARGS}}
 
-# Every decoder, SECONDS each; needs nightly and cargo-fuzz.
+# Every decoder, SECONDS each; needs a C++ compiler, nightly and cargo-fuzz.
 fuzz SECONDS="300":
     FUZZ_SECONDS={{SECONDS}} .ci/run fuzz
 

@@ -1,4 +1,7 @@
-//! Dials the nodes that discovery has found, until they are met or have refused for good.
+//! Dials the nodes that discovery has found.
+//!
+//! An announced target is dialled until it is met, has refused for good or has failed too often. A seed is dialled for
+//! ever.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,7 +27,7 @@ use crate::{
 /// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
 const MAX_SEEDS: usize = 1024;
 
-/// The first and shortest pause between two rounds of dialling.
+/// The first and shortest pause between two rounds of dialling, before jitter shortens it.
 const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause between two rounds of dialling.
@@ -50,20 +53,20 @@ struct DialerState {
 /// What came of one round at a target that was announced.
 struct RoundResult {
     target: DialTarget,
-    /// The task that dialled. Its target may have been given up and begun anew meanwhile.
+    /// The task that dialled. If another task dials the target by now, this result is ignored.
     task: Option<Id>,
     round: RoundOutcome,
 }
 
 /// How a round of dialling ended.
 enum RoundOutcome {
-    /// A node answered and accepted this one.
+    /// The node has accepted this one, or is an active member already.
     Met(NodeId),
     /// The address is this node's own.
     Itself,
     /// Refused for a reason that the next try will meet again.
     Refused(SocketAddr, ConnectError),
-    /// No answer, or the node is busy.
+    /// Failed for a reason that may pass: no answer, a busy node, a name that isn't resolved.
     Failed(String),
 }
 
@@ -72,7 +75,7 @@ impl Dialer {
         Self { endpoint, hub, record }
     }
 
-    /// Dials all `candidates` for as long as it runs.
+    /// Dials all `candidates`, until they end and nothing is dialled any more.
     pub(super) async fn run(self, mut candidates: Candidates) {
         let dialer = Arc::new(self);
         let mut state = DialerState::default();
@@ -105,7 +108,8 @@ impl Dialer {
         if self.known_member(&candidate).is_some() {
             return;
         }
-        // The membership learned a member's address under that member's certificate, so it counts as proven.
+        // Only members tell the addresses of members, and each has shown its certificate. So no stranger has made this
+        // address up, and it counts as proven.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
             state.targets.set_proven(member.id.node, member.addr);
         }
@@ -175,7 +179,8 @@ impl Dialer {
         }
     }
 
-    /// Operators want their seeds to be met, so a seed is dialled for ever.
+    /// Operators want their seeds to be met. So a seed is dialled for ever, unless it is this node, and again when its
+    /// node is no longer an active member.
     async fn dial_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<RoundResult> {
         let mut pause = MIN_ROUND_PAUSE;
         loop {
@@ -213,7 +218,8 @@ impl Dialer {
         }
     }
 
-    /// The node of a candidate if it is an active member at one of the candidate's addresses.
+    /// The node of a candidate if it is an active member at one of the candidate's addresses. Then the candidate's
+    /// source is recorded, too.
     fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
         let member = candidate.node.and_then(|node| self.hub.member(node))?;
         let node = member.id.node;
@@ -237,7 +243,8 @@ impl Dialer {
                 None => self.endpoint.connect(addr).await,
             };
             match dialled {
-                // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
+                // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its
+                // own link.
                 Ok(connection) => {
                     let node = connection.peer().id.node;
                     self.record.set_source(node, &candidate.source);

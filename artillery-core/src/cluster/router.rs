@@ -44,8 +44,9 @@ impl ServiceRouter {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An input that finds the queue full is lost, as a packet on the way may be. SWIM sends such a packet again, and a
-    /// seed is dialled again while it is no active member.
+    /// An input that finds the queue full is lost, as a packet on the way may be. Later packets of
+    /// SWIM say it again. A node that is no active member is dialled again: a seed soon, another one when it is next
+    /// announced.
     fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
             tracing::debug!("the membership is too busy, or has stopped");

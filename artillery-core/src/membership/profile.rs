@@ -1,9 +1,10 @@
 //! Names and payloads of members, and how they spread.
 //!
-//! They are too large for SWIM's own packets. So every packet carries versions instead: the sender's own, the one that
-//! the sender has of the receiver, and that of one more member, each in turn. A receiver that has an older version asks
-//! for the profile by sending the version it has. A receiver that has a newer version sends the profile. So a change
-//! reaches every member that any packet reaches, in spite of losses, and around a dead link through other members.
+//! They are too large for SWIM's own packets. So every packet of SWIM carries versions instead, as far as there is
+//! room: the sender's own, the one that the sender has of the receiver, and that of one more member, each in turn. A
+//! receiver that has an older version asks for the profile by sending the version it has. A receiver that has a newer
+//! version sends the profile. So a change reaches every member that any packet reaches, in spite of losses, and around
+//! a dead link through other members. A node also sends a changed profile of its own to all at once.
 
 use std::collections::BTreeMap;
 

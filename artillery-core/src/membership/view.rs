@@ -16,7 +16,7 @@ use crate::{MemberId, NodeId};
 pub(super) struct MemberView {
     pub(super) identity: SwimIdentity,
     pub(super) state: MemberState,
-    /// What was reported last. `None` before the profile is known.
+    /// What was reported last. `None`: the profile isn't known yet, or the member was never active.
     told: Option<SwimMember>,
 }
 
@@ -68,7 +68,8 @@ impl MemberViews {
     }
 }
 
-/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and this one is over.
+/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now. Then `told` is over, and
+/// is reported as down if it was active.
 fn same_member(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
     if told.id == identity.member {
         return Some(told);

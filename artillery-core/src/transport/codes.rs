@@ -24,10 +24,11 @@ impl CloseCode {
     pub const DONE: Self = Self(0);
     /// The endpoint is shut down.
     pub const SHUTDOWN: Self = Self(1);
-    /// The peer is refused. The reason is an encoded [`Refusal`](crate::error::Refusal).
+    /// The peer is refused. The reason is an encoded [`Refusal`](crate::error::Refusal),
+    /// on a simulated network its text.
     pub(super) const REFUSED: Self = Self(2);
     /// The peer broke the rules.
     pub const VIOLATION: Self = Self(3);
-    /// A newer connection or process replaces it.
+    /// This connection is of no more use. A newer one takes its place, or one that is dialled anew.
     pub const REPLACED: Self = Self(4);
 }

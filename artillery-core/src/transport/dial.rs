@@ -100,7 +100,8 @@ async fn greet(
     }
 }
 
-/// Says hello. Returns the version, the reply, and the formations that the peer's succeeds.
+/// Says hello. Returns the version, the reply, and the formations that the peer's formation
+/// succeeds.
 async fn exchange_hellos(
     shared: &EndpointShared,
     quinn: &quinn::Connection,
@@ -118,7 +119,8 @@ async fn exchange_hellos(
     let frame = match exchanged.await {
         Ok(frame) => frame,
         // If the connection broke, its reason says more than the error of the stream. It may be that the acceptor
-        // doesn't trust this node's certificate: it learns of the certificate only after the handshake is over here.
+        // doesn't trust this node's certificate: it sees the certificate only after the handshake has ended on this
+        // side.
         Err(reason) => {
             return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
         }
@@ -126,8 +128,8 @@ async fn exchange_hellos(
     let decoded = hello::decode(shared.local.versions, &frame);
     let (version, answer) = decoded.map_err(|refusal| match refusal {
         Refusal::Malformed(reason) => ConnectError::Malformed(reason),
-        // The peer can't read our hello for the same reason, so it has refused us. Reports that refusal: there, *here*
-        // is the peer's range.
+        // For the same reason the peer can't read this node's hello, and refuses it. The error is that refusal, so its
+        // *here* is the peer's range.
         Refusal::VersionMismatch { here, there } => {
             ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
         }

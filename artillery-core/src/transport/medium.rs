@@ -28,9 +28,9 @@ pub struct Weather {
     pub shortest: Duration,
     /// The longest time, where nothing is lost.
     pub longest: Duration,
-    /// The chance, from 0 to 1, that a piece is lost at first and comes after [`resent`](Self::resent) more.
+    /// The chance, from 0 to 1, that a piece is lost and sent again, which takes [`resent`](Self::resent) longer.
     pub lost: f64,
-    /// How much later what was lost comes.
+    /// By how much a loss delays a piece.
     pub resent: Duration,
     /// The chance, from 0 to 1, that a connection breaks when a piece is sent over it.
     pub broken: f64,
@@ -103,7 +103,7 @@ impl Medium {
         self.waiters.until(|| wanted(self).then_some(())).await;
     }
 
-    /// A number from 0 up to 1, from the network's seed.
+    /// A random number from 0 up to 1, from the network's seed.
     pub(super) fn chance(&self) -> f64 {
         self.lock().random.random()
     }

@@ -21,8 +21,8 @@ pub enum PeerKind {
     Client,
 }
 
-/// A peer, as its certificate and its hello describe it. The certificate has proved the name. The rest is its own
-/// statement.
+/// A peer, as its certificate and its hello describe it. The certificate has proved name and node id. `remote` and
+/// `version` belong to the connection. The rest is the peer's own statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
@@ -32,7 +32,7 @@ pub struct PeerInfo {
     pub id: MemberId,
     /// Node or client.
     pub kind: PeerKind,
-    /// The address at which it can be dialled, by its own statement.
+    /// The address that it states, with the IP of its packets if it states none. A node can be dialled there.
     pub addr: SocketAddr,
     /// The address from which its packets come.
     pub remote: SocketAddr,

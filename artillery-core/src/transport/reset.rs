@@ -10,18 +10,20 @@ use crate::identity::Identity;
 
 /// Signs stateless resets, by a key that follows the endpoint's identity.
 ///
-/// The key is the same in every incarnation of a node with the same secret. So a restarted node answers packets of its
-/// former connections with a reset that the peers believe, and they need not wait for the idle timeout.
+/// The key is the same in every incarnation of a node with the same secret, or the same private key. So a restarted
+/// node answers packets of its former connections with a reset that the peers believe, and they need not wait for the
+/// idle timeout.
 ///
 /// A reset token alone ends a connection, and a holder of the key can compute the token of every connection id. So the
-/// key comes from the secret by which the node *appears*, and is replaced together with it: with a secret that was
-/// replaced, no token can be computed that is issued from then on. While both secrets are accepted, nodes that have
+/// key comes from the secret by which the node *appears*, and is replaced together with it: with the replaced
+/// secret alone, no token can be computed that is issued after that. While both secrets are accepted, nodes that have
 /// replaced theirs use the new key already.
 ///
 /// Tokens issued before stay with the peers until their connections end. Such a connection was made with the old
 /// certificate, so the peer closes it at the latest when it stops accepting the old secret
-/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted between those two steps does
-/// not know these tokens: its peers find out by silence that such a connection is lost.
+/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted after it replaced its secret,
+/// and before the peer stops accepting the old one, does not know these tokens: its peers find out by silence that such
+/// a connection is lost.
 pub(super) struct ResetKey {
     seed: RwLock<[u8; 32]>,
 }

@@ -68,7 +68,7 @@ impl EndpointCarrier {
         }
     }
 
-    /// A number from 0 up to 1, so that nodes don't dial in step.
+    /// A random number from 0 up to 1. It shortens pauses, so that nodes don't dial in step.
     pub(super) fn chance(&self) -> f64 {
         match self {
             #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
@@ -122,7 +122,7 @@ impl EndpointShared {
         }
     }
 
-    /// Tells the service if a peer of another formation names this node's formation among those that it succeeds.
+    /// Tells the service if a peer of another formation says that its formation succeeds this node's.
     pub(super) fn met_foreign(&self, by: ClusterId, succeeds: &[ClusterId]) {
         if self.registry.cluster_id().is_some_and(|mine| mine != by && succeeds.contains(&mine)) {
             self.service.succeeded(by);
@@ -156,8 +156,8 @@ impl EndpointShared {
     /// Whether the peer of a connection is still trusted. The handshake has found so, unless the identity was replaced
     /// since `changes_before` was read.
     ///
-    /// Ask after the connection was registered. Then either this call or
-    /// [`Endpoint::set_identity`](super::Endpoint::set_identity) sees it, however the two interleave.
+    /// Ask after the connection was registered. Then either this call sees the new identity, or
+    /// [`Endpoint::set_identity`](super::Endpoint::set_identity) sees the connection.
     pub(super) fn trusts(&self, connection: &Connection, changes_before: u64) -> bool {
         match &self.carrier {
             EndpointCarrier::Quic(_, security) => {

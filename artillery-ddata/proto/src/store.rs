@@ -58,9 +58,8 @@ pub enum StoreOp {
         /// The version and its value.
         held: Held,
     },
-    /// Versions of the key may be dropped. A version may be if a newer one stands at or below
-    /// [`StoreBatch::keep_from`] and below every pin. A tombstone may be if it stands there itself and is the newest
-    /// version.
+    /// Versions of the key that no reader needs may be dropped: each that has a newer one at or below both
+    /// [`StoreBatch::keep_from`] and every pin; and the newest, if it is a tombstone at or below them.
     Prune {
         /// The key.
         key: Bytes,

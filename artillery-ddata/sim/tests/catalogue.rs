@@ -9,8 +9,8 @@ use std::{
 use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
-/// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name of that
-/// test.
+/// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
+/// of that test.
 const TESTED: [(Mutant, &str, &str); 33] = [
     (
         Mutant::BelieveOldMessages,
@@ -128,16 +128,17 @@ fn every_test_of_the_catalogue_takes_its_mutant_out() {
 fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("an entry of a folder").path();
-        if path.file_stem().is_some_and(|stem| stem == "tests") {
+        if path.file_stem().is_some_and(|stem| ["tests", "fixtures", "fake"].iter().any(|name| stem == *name)) {
             continue;
         }
         if path.is_dir() {
             hooks(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = read(&path);
-            let source: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+            let shipped = source.split("\nmod tests {").next().into_iter().flat_map(str::lines);
+            let source: String = shipped.filter_map(|line| line.split("//").next()).collect();
             let asked = source.split("allows!(").skip(1).filter_map(|call| call.split_once(')')?.0.rsplit_once(", "));
-            found.extend(asked.map(|(_, mutant)| mutant.to_owned()));
+            found.extend(asked.map(|(_, mutant)| mutant.trim().to_owned()));
         }
     }
 }

@@ -17,18 +17,21 @@ pub enum Error {
     Refused {
         /// The reason.
         reason: Refusal,
-        /// The node that refused. `None`: this process refused, before it asked any node.
+        /// The node that refused. `None`: this process refused.
         node: Option<NodeId>,
     },
     /// No node accepted the request, or no node answered the read in time: nothing was applied, and nothing will be.
+    ///
+    /// Of an operator's command it says less: if [`NotApplied::TimedOut`] is the reason, the command may act all the
+    /// same.
     #[error("nothing was applied: {reason}")]
     #[non_exhaustive]
     NotApplied {
         /// The reason.
         reason: NotApplied,
     },
-    /// The write was sent, and its answer didn't come. It may have been applied, may be applied later, or may never be,
-    /// unless the reason says more. Reads never end so.
+    /// The write was sent, and no answer told its result. It may have been applied, may be applied later, or may never
+    /// be, unless the reason says more. Reads never end so.
     #[error("the outcome of the write {request_id} is unknown: {reason}")]
     #[non_exhaustive]
     OutcomeUnknown {
@@ -47,10 +50,10 @@ pub enum NotApplied {
     /// The time was up before a node accepted the request, or before one answered the read.
     #[error("the time was up")]
     TimedOut,
-    /// The cluster isn't formed yet, or no node of a formed cluster was reached.
+    /// The cluster isn't formed yet, no node of a formed cluster was reached, or its routing names no member to ask.
     #[error("no formed cluster is known yet")]
     NotFormed,
-    /// A node that the request depends on wasn't reached in time.
+    /// A node that the request depends on wasn't reached in time, or gave no usable answer.
     #[error("node {node} was not reached{}", because(.reason))]
     Unreachable {
         /// The node.
@@ -77,13 +80,14 @@ fn because(reason: &Option<Arc<ConnectError>>) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The time was up after a node had accepted the write.
+    /// The time was up after the write had been sent.
     #[error("the time was up before its commit was known")]
     TimedOut,
     /// The connection was lost after the write had been sent.
     #[error("the connection was lost: {0}")]
     Lost(Arc<CloseReason>),
-    /// The node ended the request without an answer, or with one that doesn't fit the request.
+    /// The node ended the request without an answer, or with one that doesn't fit the request. Or the chain got another
+    /// head meanwhile, and no later attempt told the outcome.
     #[error("the node gave no usable answer")]
     NoAnswer,
     /// The chain no longer keeps the record of the request: the client's session was evicted, or a later request said
@@ -102,7 +106,7 @@ pub enum Unknown {
 pub enum Advice {
     /// Call again, a little later: nothing was applied.
     Retry,
-    /// Change the request: as it is, it will always be refused.
+    /// Change the request, or use another handle: as it is, it will always fail.
     Change,
     /// Repeat the call under the same request id, or settle its outcome: either way it happens at most once.
     Resolve,
@@ -128,7 +132,8 @@ impl Error {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether it is certain that nothing was applied: true unless the outcome is unknown.
+    /// Whether it is certain that nothing was applied: true unless the outcome is unknown. It says nothing about an
+    /// operator's command whose time was up.
     pub fn is_not_applied(&self) -> bool {
         !self.is_outcome_unknown()
     }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// The most requests of one session under way at a time. A node keeps a record of each request until a later one says
-/// that it was answered; that takes as long as a lower number is under way. A session of a node with default limits has
-/// room for twice as many.
+/// The most requests of one session under way at a time. A node keeps the record of a request until a later request
+/// says that it was answered, which none can say while a lower number is under way. By default a node has room for
+/// 43,690 records in a session.
 pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
 /// The most unknown outcomes that can still be asked for.
@@ -14,10 +14,10 @@ const MAX_UNKNOWN: usize = 1024;
 /// later requests until then.
 const MAX_UNKNOWN_SPAN: u64 = 8192;
 
-/// Each open request holds back at most this many answered ones, unless a request is stuck.
+/// A request is stuck if, for each request under way, more numbers than this came after the lowest open one.
 const HELD_BACK_PER_OPEN: u64 = 4;
 
-/// The same bound in total, for any number of open requests. By default a node has room for a third more in a session.
+/// The same bound in total, for any number of requests under way. By default a node has room for a third more.
 const MAX_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 
 /// Gives out numbers from 1 on.
@@ -66,8 +66,8 @@ impl Numbers {
     }
 
     /// Whether a few requests without an outcome hold back the lowest unanswered number. Nodes then keep the records of
-    /// many answered requests until those few have outcomes. If most requests are under way, waiting is enough; an
-    /// unknown outcome may stay unknown.
+    /// many answered requests until those few have outcomes. Then the client leaves the session. It stays if most
+    /// requests are under way, since those will be answered; an unknown outcome may stay unknown.
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());

@@ -25,7 +25,8 @@ impl Sequence {
         Self(self.0 + 1)
     }
 
-    /// The same for a position from outside: [`MAX`](Self::MAX), at which no update ever is, is followed by itself.
+    /// As [`next`](Self::next), for a position that came from outside. After [`MAX`](Self::MAX), where no update ever
+    /// is, comes `MAX`.
     pub const fn saturating_next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

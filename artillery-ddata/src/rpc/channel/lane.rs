@@ -36,8 +36,8 @@ const BATCH_BYTES: usize = 256 << 10;
 /// The most responses handled together.
 const BATCH: usize = 256;
 
-/// The node gets a deadline earlier than the caller's by this margin: its refusal then arrives in time to be
-/// distinguished from silence.
+/// The node gets a deadline earlier than the caller's by this margin, or by a tenth of the time left if that is less:
+/// its refusal then arrives in time to be distinguished from silence.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
 /// The requests of one stream.
@@ -61,8 +61,8 @@ impl Lane {
         let calls = Arc::new(LaneTable::default());
         let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
         carrier.runtime.spawn(task.run());
-        // Two bounds: what the node doesn't read must leave room in the connection's window for other streams; and
-        // requests under way must fit the stream's window, so that they don't wait here instead.
+        // Two bounds. What the node doesn't read must leave room for other streams in the connection's window. And
+        // requests under way must fit the stream's window: beyond it a request would count as sent, and still be here.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
         Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
@@ -72,8 +72,8 @@ impl Lane {
         &self.calls
     }
 
-    /// Asks a question of `bytes` bytes. After the time in `doubts` without an answer, its future starts; the call ends
-    /// when that ends.
+    /// Asks a question of `bytes` bytes. If no answer came in the time that `doubts` names, its future starts. When
+    /// that ends, the call ends without an answer.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,
@@ -123,7 +123,8 @@ impl Lane {
         }
     }
 
-    /// Waits for a call's outcome until its time is up. If the lane doesn't keep this caller's time, the caller does.
+    /// Waits for a call's outcome until its time is up. The lane's task wakes it then. If
+    /// that task runs in another runtime, which may stand still, this future has a timer of its own.
     async fn in_time(&self, call: &mut LaneCall, until: Instant) -> Option<CallOutcome> {
         if self.carrier.keeps_time() {
             return call.in_time().await;
@@ -156,7 +157,7 @@ struct LaneTask {
     priority: i32,
     max_frame: usize,
     calls: Arc<LaneTable>,
-    /// The last request number used on the connection, over all streams.
+    /// The last request number given out for this node, over all streams and connections.
     numbers: Arc<AtomicU64>,
 }
 
@@ -228,7 +229,7 @@ pub(super) fn request(number: u64, question: Question, left: Duration) -> Reques
     Request { number, chain, deadline_ms, forwarded, operation }
 }
 
-/// Encodes a frame, if it is no longer than the node accepts.
+/// Encodes a frame, if it is no longer than this side's limit. The node's limit is taken to be the same.
 pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, NotSent> {
     let limit = max_frame as u64;
     let encoded = encode_request(request).map_err(|error| match error {
@@ -267,14 +268,14 @@ pub(super) fn response(frame: &Frame) -> Result<Response, String> {
     decode_response(frame).map_err(|error| format!("no response: {error}"))
 }
 
-/// Closes the connection of a node that violated the protocol. Call it while its stream is still held: dropping the
-/// stream first queues a frame that can hold the farewell back.
+/// Closes the connection of a node that violated the protocol. Call it while its stream is still held: if the stream
+/// is dropped first, its own frame may delay that of the close.
 pub(super) fn violation(connection: &Connection, reason: String) -> Unknown {
     connection.close(CloseCode::VIOLATION, &reason);
     Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
 }
 
-/// Why a stream that can't be read has no answer.
+/// The outcome of a call whose stream can't be read any more.
 pub(super) fn lost(error: ReadError) -> Unknown {
     match error {
         ReadError::Lost(reason) => Unknown::Lost(Arc::new(reason)),

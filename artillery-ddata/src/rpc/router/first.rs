@@ -62,8 +62,8 @@ impl First {
 }
 
 impl Router {
-    /// The other node that can be asked now. `None` if this node itself is to answer, or if the call would have to
-    /// wait.
+    /// The other node that can be asked now. `None` if this node itself is to answer, if the call would have to wait,
+    /// or if the routing names no member.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
             Pick::There { member, place, epoch, others } => {

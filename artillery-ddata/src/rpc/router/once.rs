@@ -17,11 +17,11 @@ use crate::{
     rpc::channel::{CallOutcome, Doubts, NotSent, Question},
 };
 
-/// After this long without the head's answer to a write, the router asks whether that member is still the head.
+/// After this long without the head's answer to a write, the call also ends when another head is known.
 pub(super) const WRITE_DOUBT_AFTER: Duration = Duration::from_millis(250);
 /// After this long without an answer, a read goes to another member.
 const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
-/// The limit grows with each attempt up to this, since all members may be busy.
+/// That time doubles with each attempt, up to this: all members may be busy.
 const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The outcome of one attempt.
@@ -68,7 +68,7 @@ impl Router {
         };
         let channel = match reached {
             Ok(channel) => channel,
-            // A refusal may name a node that the routing doesn't know yet.
+            // A refusal may name a node that the routing doesn't know yet. Then the call goes on with newer routing.
             Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
                 return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
             }
@@ -106,13 +106,14 @@ impl Router {
     }
 }
 
-/// Whether the request is a write that may be retried. After [`WRITE_DOUBT_AFTER`], its caller checks whether its head
-/// is still the head.
+/// Whether the request is a write that may be retried. After [`WRITE_DOUBT_AFTER`], it also ends when another head is
+/// known.
 pub(super) fn may_doubt(question: &Question) -> bool {
     repeat(&question.operation) == Repeat::Recorded
 }
 
-/// How long to wait for one member if another may be asked. A watch is meant to wait, so it has no limit.
+/// How long a read waits for one member if another may be asked. A watch is meant to wait, so it has no limit. Nor has
+/// a write, which only the head takes.
 pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
     let patience = (READ_ATTEMPT_TIMEOUT * (1 << attempts.count().min(8))).min(MAX_READ_ATTEMPT_TIMEOUT);

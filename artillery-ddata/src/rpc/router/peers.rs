@@ -79,7 +79,7 @@ impl Router {
         let result = change(&mut peers);
         let before =
             std::mem::replace(&mut *self.peers.write().unwrap_or_else(PoisonError::into_inner), Arc::new(peers));
-        // Drop after the lock is released: links may end here.
+        // Links may end in this drop. Readers need not wait for it, only other changes do.
         drop(before);
         result
     }

@@ -161,7 +161,8 @@ impl Router {
         let before = asked.asked.load(Ordering::Relaxed);
         let _turn = asked.asking.lock().await;
         let now = asked.known.borrow().clone();
-        // Another caller has asked since this call began: its answer is as new.
+        // Another caller has asked since this call began. Its answer is as new; if it got none, this is the old
+        // routing.
         if asked.asked.load(Ordering::Relaxed) > before {
             return Ok(now);
         }
@@ -175,8 +176,8 @@ impl Router {
     }
 
     /// Asks all connected nodes, and some unconnected ones. Connected nodes may be dead or lag behind, and a client
-    /// that only writes is connected to the head alone. Returns the newest routing that arrives soon after the first
-    /// answer.
+    /// that only writes is connected to the head alone. Returns what the first answer and those soon after it say
+    /// together: the newest configuration of each chain.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
         let mut asked = JoinSet::new();
         let peers = self.peers();

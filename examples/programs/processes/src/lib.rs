@@ -1,4 +1,5 @@
-//! The programs as people and scripts run them, for tests, and network namespaces for real processes.
+//! The programs as people and scripts run them, for tests; and network namespaces for processes, for tests, benches and
+//! `chaos`.
 
 mod cluster;
 mod documented;
