@@ -10,6 +10,8 @@
 //! - [`replica`]: the state machine of one member of one chain (CRAQ);
 //! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
 //! - [`store`]: versions of every key;
+//! - [`disk`]: what the journal asks of a file system, and a disk that loses what a power cut loses;
+//! - [`journal`]: what a node keeps on its disk;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
 //! - [`guards`]: the rules that a test can take out, to show that their absence is caught.
@@ -19,8 +21,10 @@ pub mod guards;
 
 pub mod api;
 pub mod control;
+pub mod disk;
 #[cfg(test)]
 mod fixtures;
+pub mod journal;
 pub mod message;
 pub mod node;
 pub mod replica;

@@ -11,7 +11,15 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 33] = [
+const TESTED: [(Mutant, &str, &str); 41] = [
+    (Mutant::SyncAgain, JOURNAL, "a_sync_that_is_tried_again_loses_what_it_claims"),
+    (Mutant::CountUnproven, JOURNAL, "what_is_counted_unproven_is_lost"),
+    (Mutant::TrustName, JOURNAL, "a_segment_whose_name_was_not_synced_vanishes"),
+    (Mutant::FillLittle, JOURNAL, "a_group_in_the_sector_of_a_synced_one_tears_it"),
+    (Mutant::TakeDamageForTorn, "proto/src/journal/tests/damage.rs", "damage_that_counts_as_torn_is_silent"),
+    (Mutant::ClaimUnsynced, JOURNAL, "a_claim_that_was_not_synced_makes_a_torn_end_damage"),
+    (Mutant::NextTooSoon, JOURNAL, "a_segment_used_before_the_last_one_is_durable_leaves_a_gap"),
+    (Mutant::NameTooSoon, JOURNAL, "a_segment_named_before_it_is_durable_has_no_beginning"),
     (
         Mutant::BelieveOldMessages,
         COORDINATOR,
@@ -90,6 +98,7 @@ const TESTED: [(Mutant, &str, &str); 33] = [
 
 const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
 const GRAY: &str = "proto/src/control/coordinator/tests/gray.rs";
+const JOURNAL: &str = "proto/src/journal/tests.rs";
 const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";
 const RUNNER: &str = "proto/src/runner/tests.rs";
 const EMBEDDED: &str = "src/control/embedded/tests/seeds.rs";

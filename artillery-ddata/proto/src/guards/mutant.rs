@@ -243,6 +243,25 @@ mutants! {
     /// A member of a cluster accepts proposals for another.
     FormAgain = "form-again", trap 13;
 
+    // The journal.
+
+    /// After a failed sync the journal is synced again, and believes it.
+    SyncAgain = "sync-again", trap 72;
+    /// After a start, groups count that no sync is known to have made durable.
+    CountUnproven = "count-unproven", trap 72;
+    /// A segment counts as durable though the sync of its name may have failed.
+    TrustName = "trust-name", trap 72;
+    /// A group begins in the sector in which a synced one ends.
+    FillLittle = "fill-little", trap 73;
+    /// A damaged group is taken for the torn end.
+    TakeDamageForTorn = "take-damage-for-torn", trap 74;
+    /// A group claims that the ones before it were synced, though they were only written.
+    ClaimUnsynced = "claim-unsynced", trap 74;
+    /// The next segment is used while the end of the one before isn't durable.
+    NextTooSoon = "next-too-soon", trap 75;
+    /// A segment gets its name before its beginning is durable.
+    NameTooSoon = "name-too-soon", trap 75;
+
     // The log that nodes keep (the crate artillery-ddata).
 
     /// A restarted node initialises the log once more.

@@ -1,0 +1,110 @@
+//! What the journal asks of a file system.
+//!
+//! The journal is pure over [`Disk`]. The network half implements it by the files of one directory; `simulated` keeps what
+//! a power cut leaves. [`conformance`] is the suite that each implementation must pass.
+//!
+//! Three things have to be made durable apart from each other, as on a file system that promises no more than POSIX does:
+//! the bytes of a file, its length, and its name.
+
+pub mod conformance;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated;
+
+use std::fmt;
+
+/// The files of one directory, which one process uses.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// The names of all files, in order.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`].
+    fn names(&self) -> Result<Vec<String>, DiskError>;
+
+    /// Makes an empty file. Its name is durable once [`sync_names`](Self::sync_names) has returned.
+    ///
+    /// # Errors
+    /// [`DiskError::Exists`], [`DiskError::Full`] or [`DiskError::Failed`].
+    fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError>;
+
+    /// Opens a file to read and write it.
+    ///
+    /// # Errors
+    /// [`DiskError::Missing`] or [`DiskError::Failed`].
+    fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError>;
+
+    /// Gives a file another name, in one step: a crash leaves the one name or the other. A file that had the new name loses
+    /// it. Files that are open stay so.
+    ///
+    /// # Errors
+    /// [`DiskError::Missing`] or [`DiskError::Failed`].
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Takes a file's name away. Its bytes go with the last handle that is open.
+    ///
+    /// # Errors
+    /// [`DiskError::Missing`] or [`DiskError::Failed`].
+    fn remove(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Makes all names durable as they are now.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`]. Never try it again: see [`DiskFile::sync`].
+    fn sync_names(&self) -> Result<(), DiskError>;
+
+    /// Bytes that can still be written.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`].
+    fn free(&self) -> Result<u64, DiskError>;
+}
+
+/// An open file.
+pub trait DiskFile: fmt::Debug + Send {
+    /// The length in bytes.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`].
+    fn length(&self) -> Result<u64, DiskError>;
+
+    /// Reads at `at`, in bytes from the file's beginning, until `into` is full or the file ends. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`].
+    fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError>;
+
+    /// Writes all of `bytes` at `at`. Bytes between the old end and `at` are zero.
+    ///
+    /// # Errors
+    /// [`DiskError::Full`] or [`DiskError::Failed`]. A part of `bytes` may have been written.
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Makes all bytes durable that were written before this call, and the length that they need.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`]. Never try it again: the kernel may have dropped the bytes, shows them to readers all the
+    /// same, and reports the next sync as done.
+    fn sync(&mut self) -> Result<(), DiskError>;
+}
+
+/// A disk didn't do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// No room is left. It may come back.
+    #[error("the disk is full")]
+    Full,
+    /// No file has this name.
+    #[error("there is no file {0}")]
+    Missing(String),
+    /// A file has this name already.
+    #[error("there is a file {0} already")]
+    Exists(String),
+    /// The system reports a failure.
+    #[error("{file}: {why}")]
+    Failed {
+        /// The file's name; empty if the directory is meant.
+        file: String,
+        /// The system's words.
+        why: String,
+    },
+}

@@ -1,0 +1,334 @@
+//! A disk in memory that loses what a power cut loses.
+//!
+//! What was written and not synced may be on the disk or not, sector by sector and in any order; a name that was given or
+//! taken away may be durable or not; a sync that fails leaves bytes that programs read and no power cut keeps. All choices
+//! come from a seed.
+
+mod content;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+pub use self::content::CutSettings;
+use self::{content::FileContent, names::Names};
+use super::{Disk, DiskError, DiskFile};
+
+/// What a simulated disk has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskCounts {
+    /// Writes of bytes and changes of names.
+    pub writes: u64,
+    /// Syncs of files and of names, those that failed included.
+    pub syncs: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Power cuts after which something differed from what programs had read before.
+    pub lossy_cuts: u64,
+}
+
+/// A simulated disk. Clones are the same disk.
+#[derive(Clone)]
+pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
+
+struct DiskState {
+    rng: ChaCha8Rng,
+    settings: CutSettings,
+    /// By number; also those without a name that are open.
+    files: BTreeMap<u64, FileContent>,
+    names: Names,
+    room: u64,
+    /// The power goes at the write or sync that finds 0 here.
+    cut_in: Option<u64>,
+    is_off: bool,
+    /// Counts the starts of the process that uses the disk. Handles of an earlier one are dead.
+    starts: u64,
+    /// The sync that finds 0 here fails.
+    failing_sync: Option<u32>,
+    counts: DiskCounts,
+}
+
+impl SimulatedDisk {
+    /// An empty disk with room for so many bytes.
+    pub fn new(seed: u64, room: u64, settings: CutSettings) -> Self {
+        Self(Arc::new(Mutex::new(DiskState {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            settings,
+            files: BTreeMap::new(),
+            names: Names::default(),
+            room,
+            cut_in: None,
+            is_off: false,
+            starts: 0,
+            failing_sync: None,
+            counts: DiskCounts::default(),
+        })))
+    }
+
+    /// The process that uses the disk is killed, and another one starts: what was written stays, open files are gone.
+    pub fn restart(&self) {
+        let mut state = self.state();
+        state.starts += 1;
+        state.is_off = false;
+        state.cut_in = None;
+        state.drop_nameless();
+    }
+
+    /// The power is lost and comes back: what was not synced may be gone, in whole or in part. Open files are gone.
+    pub fn cut_power(&self) {
+        self.state().cut();
+        self.restart();
+    }
+
+    /// The power is lost at the write or sync after so many further ones. Nothing works from then on until
+    /// [`restart`](Self::restart).
+    pub fn cut_power_after(&self, operations: u64) {
+        self.state().cut_in = Some(operations);
+    }
+
+    /// Whether the power is lost.
+    pub fn is_off(&self) -> bool {
+        self.state().is_off
+    }
+
+    /// One sync fails: the one after so many further ones. `None`: none does.
+    pub fn fail_sync_after(&self, syncs: Option<u32>) {
+        self.state().failing_sync = syncs;
+    }
+
+    /// Changes the room: the most bytes of all files together.
+    pub fn set_room(&self, room: u64) {
+        self.state().room = room;
+    }
+
+    /// Flips one bit of a file, counted from its beginning, on the disk and for readers. Nothing happens behind its end.
+    pub fn flip(&self, name: &str, bit: usize) {
+        let mut state = self.state();
+        if let Some(content) = state.names.number(name).and_then(|number| state.files.get_mut(&number)) {
+            content.flip(bit);
+        }
+    }
+
+    /// A copy of the files as programs read them now, on another disk: a backup that is restored elsewhere.
+    #[must_use]
+    pub fn copy(&self, seed: u64) -> Self {
+        let state = self.state();
+        let copy = Self::new(seed, state.room, state.settings);
+        for (name, number) in state.names.all() {
+            let bytes = state.files.get(&number).map_or_else(Vec::new, |content| content.bytes().to_vec());
+            let mut state = copy.state();
+            let number = state.add(FileContent::durable(bytes));
+            state.names.give(name, number);
+            state.names.sync();
+        }
+        copy
+    }
+
+    /// What the disk has done so far.
+    pub fn counts(&self) -> DiskCounts {
+        self.state().counts
+    }
+
+    fn state(&self) -> MutexGuard<'_, DiskState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, name: &str, number: u64, starts: u64) -> Box<dyn DiskFile> {
+        Box::new(SimulatedFile { disk: self.clone(), name: name.to_owned(), number, starts })
+    }
+}
+
+impl DiskState {
+    fn add(&mut self, content: FileContent) -> u64 {
+        let number = self.files.last_key_value().map_or(0, |(number, _)| number + 1);
+        self.files.insert(number, content);
+        number
+    }
+
+    fn used(&self) -> u64 {
+        self.files.values().map(|content| content.bytes().len() as u64).sum()
+    }
+
+    fn drop_nameless(&mut self) {
+        let named: Vec<u64> = self.names.all().map(|(_, number)| number).collect();
+        self.files.retain(|number, _| named.contains(number));
+    }
+
+    fn cut(&mut self) {
+        let Self { files, names, rng, settings, .. } = self;
+        let mut is_different = names.cut(rng);
+        files.values_mut().for_each(|content| is_different |= content.cut(rng, *settings));
+        self.counts.cuts += 1;
+        self.counts.lossy_cuts += u64::from(is_different);
+        self.is_off = true;
+        self.cut_in = None;
+    }
+
+    fn is_on(&self, file: &str) -> Result<(), DiskError> {
+        if self.is_off { Err(failed(file, "the power is lost")) } else { Ok(()) }
+    }
+
+    /// Ends a write or a sync that has been done to the cache: the power may be lost during it.
+    fn done(&mut self, file: &str) -> Result<(), DiskError> {
+        match &mut self.cut_in {
+            None => {}
+            Some(0) => self.cut(),
+            Some(left) => *left -= 1,
+        }
+        self.is_on(file)
+    }
+
+    fn changed(&mut self, file: &str) -> Result<(), DiskError> {
+        self.counts.writes += 1;
+        self.done(file)
+    }
+
+    /// Begins a sync. Whether it works; an error if the power is lost at it.
+    fn begin_sync(&mut self, file: &str) -> Result<bool, DiskError> {
+        self.is_on(file)?;
+        self.counts.syncs += 1;
+        self.done(file)?;
+        let works = self.failing_sync != Some(0);
+        self.failing_sync = self.failing_sync.and_then(|left| left.checked_sub(1));
+        Ok(works)
+    }
+}
+
+fn failed(file: &str, why: &str) -> DiskError {
+    DiskError::Failed { file: file.to_owned(), why: why.to_owned() }
+}
+
+impl Disk for SimulatedDisk {
+    fn names(&self) -> Result<Vec<String>, DiskError> {
+        let state = self.state();
+        state.is_on("")?;
+        Ok(state.names.all().map(|(name, _)| name.to_owned()).collect())
+    }
+
+    fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        let mut state = self.state();
+        state.is_on(name)?;
+        if state.names.number(name).is_some() {
+            return Err(DiskError::Exists(name.to_owned()));
+        }
+        let number = state.add(FileContent::default());
+        state.names.give(name, number);
+        state.changed(name)?;
+        Ok(self.file(name, number, state.starts))
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        let state = self.state();
+        state.is_on(name)?;
+        let number = state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
+        Ok(self.file(name, number, state.starts))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let mut state = self.state();
+        state.is_on(from)?;
+        let number = state.names.number(from).ok_or_else(|| DiskError::Missing(from.to_owned()))?;
+        state.names.rename(from, to, number);
+        state.changed(from)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        let mut state = self.state();
+        state.is_on(name)?;
+        state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
+        state.names.take(name);
+        state.changed(name)
+    }
+
+    fn sync_names(&self) -> Result<(), DiskError> {
+        let mut state = self.state();
+        if state.begin_sync("")? {
+            state.names.sync();
+            return Ok(());
+        }
+        state.names.fail_sync();
+        Err(failed("", "the sync failed"))
+    }
+
+    fn free(&self) -> Result<u64, DiskError> {
+        let state = self.state();
+        state.is_on("")?;
+        Ok(state.room.saturating_sub(state.used()))
+    }
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedDisk").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    name: String,
+    number: u64,
+    starts: u64,
+}
+
+impl SimulatedFile {
+    fn state(&self) -> Result<MutexGuard<'_, DiskState>, DiskError> {
+        let state = self.disk.state();
+        state.is_on(&self.name)?;
+        if state.starts == self.starts && state.files.contains_key(&self.number) {
+            return Ok(state);
+        }
+        Err(failed(&self.name, "its process has ended"))
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn length(&self) -> Result<u64, DiskError> {
+        Ok(self.state()?.files[&self.number].bytes().len() as u64)
+    }
+
+    fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError> {
+        let state = self.state()?;
+        let bytes = state.files[&self.number].bytes();
+        let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        let len = into.len().min(bytes.len() - from);
+        into[..len].copy_from_slice(&bytes[from..from + len]);
+        Ok(len)
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let mut state = self.state()?;
+        let at = usize::try_from(at).map_err(|_| DiskError::Full)?;
+        let (used, length) = (state.used(), state.files[&self.number].bytes().len());
+        let room = length as u64 + state.room.saturating_sub(used);
+        // What fits is written, as by a system that runs out of blocks on the way.
+        let fits = usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(at).min(bytes.len());
+        if let Some(content) = state.files.get_mut(&self.number)
+            && fits > 0
+        {
+            content.write(at, &bytes[..fits]);
+        }
+        state.changed(&self.name)?;
+        if fits == bytes.len() { Ok(()) } else { Err(DiskError::Full) }
+    }
+
+    fn sync(&mut self) -> Result<(), DiskError> {
+        let mut state = self.state()?;
+        let works = state.begin_sync(&self.name)?;
+        let Some(content) = state.files.get_mut(&self.number) else { return Ok(()) };
+        if works {
+            content.sync();
+            return Ok(());
+        }
+        content.fail_sync();
+        Err(failed(&self.name, "the sync failed"))
+    }
+}

@@ -1,0 +1,135 @@
+//! The bytes of a simulated file: as programs read them, and as a power cut may leave them.
+
+use std::collections::BTreeMap;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+/// The unit in which bytes reach the disk. A sector is torn only if the settings say so.
+pub(super) const SECTOR: usize = 512;
+
+/// The most contents of one sector that are remembered between two syncs. The oldest ones are forgotten first.
+const MAX_CONTENTS: usize = 8;
+
+/// How a power cut treats what was not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CutSettings {
+    /// Whether a sector that is written when the power goes may end up with the beginning of one content and the end of
+    /// another, or with garbage: also where both contents are alike.
+    pub tears_sectors: bool,
+    /// Whether sectors behind the old end that never arrived hold garbage instead of zeros.
+    pub leaves_garbage: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct FileContent {
+    /// What programs read.
+    cached: Vec<u8>,
+    /// What is certainly on the disk.
+    durable: Vec<u8>,
+    /// The contents that a sector has had since the last sync, the newest last. Each of them may be on the disk by now.
+    unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// The lengths that the file has had since the last sync.
+    lengths: Vec<usize>,
+}
+
+impl FileContent {
+    /// A file whose bytes are all on the disk.
+    pub(super) fn durable(bytes: Vec<u8>) -> Self {
+        Self { cached: bytes.clone(), durable: bytes, ..Self::default() }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.cached
+    }
+
+    pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        let from = at.min(self.cached.len());
+        if self.cached.len() < end {
+            self.cached.resize(end, 0);
+            self.lengths.push(end);
+        }
+        self.cached[at..end].copy_from_slice(bytes);
+        for sector in from / SECTOR..end.div_ceil(SECTOR) {
+            let contents = self.unsynced.entry(sector).or_default();
+            if contents.len() == MAX_CONTENTS {
+                contents.remove(0);
+            }
+            contents.push(piece(&self.cached, sector).to_vec());
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.durable.resize(self.durable.len().max(self.lengths.last().copied().unwrap_or(0)), 0);
+        for &sector in self.unsynced.keys() {
+            put(&mut self.durable, sector, piece(&self.cached, sector));
+        }
+        self.forget();
+    }
+
+    /// The sync fails: nothing more reaches the disk of what was written until now, but programs go on reading it.
+    pub(super) fn fail_sync(&mut self) {
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.unsynced.clear();
+        self.lengths.clear();
+    }
+
+    /// Leaves what a power cut may leave. Returns whether anything is different now.
+    pub(super) fn cut(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) -> bool {
+        let mut left = std::mem::take(&mut self.durable);
+        let old_end = left.len();
+        let lengths = std::mem::take(&mut self.lengths);
+        let new_end = match rng.random_range(0..=lengths.len()) {
+            0 => old_end,
+            at => lengths[at - 1].max(old_end),
+        };
+        left.resize(new_end, 0);
+        if settings.leaves_garbage {
+            left[old_end..].iter_mut().for_each(|byte| *byte = rng.random());
+        }
+        for (sector, contents) in std::mem::take(&mut self.unsynced) {
+            let Some(at) = rng.random_range(0..=contents.len()).checked_sub(1) else { continue };
+            let mut arrived = contents[at].clone();
+            match if settings.tears_sectors { rng.random_range(0..8) } else { 8 } {
+                0 => rng.fill(&mut arrived[..]),
+                1 => {
+                    let old = if at == 0 { piece(&left, sector) } else { &contents[at - 1][..] };
+                    let end = old.len().min(arrived.len());
+                    let torn_at = rng.random_range(0..=end);
+                    arrived[torn_at..end].copy_from_slice(&old[torn_at..end]);
+                }
+                _ => {}
+            }
+            put(&mut left, sector, &arrived);
+        }
+        let is_different = left != self.cached;
+        *self = Self::durable(left);
+        is_different
+    }
+
+    /// Flips a bit, on the disk and for readers.
+    pub(super) fn flip(&mut self, bit: usize) {
+        for bytes in [&mut self.cached, &mut self.durable] {
+            if let Some(byte) = bytes.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
+/// The bytes of a sector, as far as the file goes.
+fn piece(bytes: &[u8], sector: usize) -> &[u8] {
+    let from = (sector * SECTOR).min(bytes.len());
+    &bytes[from..(from + SECTOR).min(bytes.len())]
+}
+
+/// Puts the bytes of a sector, as far as the file goes.
+fn put(bytes: &mut [u8], sector: usize, content: &[u8]) {
+    let from = (sector * SECTOR).min(bytes.len());
+    let len = content.len().min(bytes.len() - from);
+    bytes[from..from + len].copy_from_slice(&content[..len]);
+}

@@ -1,0 +1,264 @@
+//! What a node keeps on its disk: one journal for all its chains (docs/adr/0042).
+//!
+//! The journal is a row of segments, which are files. A segment holds groups of entries, and a group is what one sync makes
+//! durable. [`FoundJournal`] reads and checks what an earlier start has left, and [`Journal`] goes on behind it. Both are
+//! pure over [`Disk`], and neither knows what an entry means to its chain.
+
+mod entry;
+mod found;
+mod group;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+pub use entry::{EntryError, JournalEntry, decode_entries, encode_entries};
+pub use found::FoundJournal;
+use group::BLOCK;
+use segment::{SegmentHeader, SegmentWriter};
+
+use crate::{
+    disk::{Disk, DiskError},
+    guards::Guards,
+    wire::chain::EncodeError,
+};
+
+/// The number of a group. Numbers rise by one from group to group, over all segments and starts, from 0 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GroupNumber(pub u64);
+
+impl GroupNumber {
+    /// The number of the group behind this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for GroupNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// When a journal is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Each batch is synced before it counts.
+    Batch,
+    /// A batch counts once the kernel has it. It outlives the process, and not the power.
+    Never,
+}
+
+/// How a journal is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// The id of the store. A segment of another store is refused.
+    pub store: u128,
+    /// A segment that has become so long, in bytes, is left for the next one.
+    pub segment_bytes: u64,
+    /// When it is made durable. Each segment tells it.
+    pub mode: SyncMode,
+    /// Which guards stand.
+    pub guards: Guards,
+}
+
+impl JournalSettings {
+    /// A journal of this store, in segments of 64 MiB.
+    pub const fn of(store: u128) -> Self {
+        Self { store, segment_bytes: 64 << 20, mode: SyncMode::Batch, guards: Guards::ALL }
+    }
+}
+
+/// The journal can't be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// No room is left on the disk. Nothing was written that counts; a later try may work.
+    #[error("the disk is full")]
+    Full,
+    /// The disk has failed. The journal is never written again by this process: what the disk holds is unknown
+    /// (trap 72).
+    #[error("the disk has failed: {0}")]
+    Failed(DiskError),
+    /// What was synced once isn't there as it was written.
+    #[error("{file} is damaged at byte {offset}: {damage}")]
+    Damaged {
+        /// The file's name.
+        file: String,
+        /// Where in it, in bytes from its beginning.
+        offset: u64,
+        /// What is wrong there.
+        damage: Damage,
+    },
+    /// An entry can't be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+/// What is wrong at a place of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// The file of a segment is missing, and others before and behind it are there.
+    #[error("the file is missing")]
+    Missing,
+    /// The header isn't whole, or not that of this file.
+    #[error("its header is not whole")]
+    Header,
+    /// The segment is in a format that this release doesn't know.
+    #[error("its format {0} is not known to this release")]
+    Format(u32),
+    /// The segment belongs to another store.
+    #[error("it belongs to another store")]
+    Foreign,
+    /// A group that was synced isn't whole.
+    #[error("group {0} is not whole")]
+    Group(GroupNumber),
+    /// A group is whole, but one of its entries can't be decoded: another release wrote it.
+    #[error("an entry of group {0}: {1}")]
+    Entry(GroupNumber, EntryError),
+}
+
+/// The journal of a node, at its end. One thread writes it.
+#[derive(Debug)]
+pub struct Journal {
+    disk: Arc<dyn Disk>,
+    settings: JournalSettings,
+    /// The number of this start of the store.
+    start: u64,
+    /// A random number of this start, from which the salts of its segments are made.
+    seed: u128,
+    /// All segments, oldest first. The last one is being written.
+    segments: VecDeque<SegmentHeader>,
+    writer: SegmentWriter,
+    next: GroupNumber,
+    /// All groups below this one are synced.
+    synced: GroupNumber,
+    failed: Option<DiskError>,
+    buffer: Vec<u8>,
+}
+
+impl Journal {
+    /// Writes `entries` as the next group, and returns its number. Nothing is durable before [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`JournalError::Full`]: nothing was written that counts. [`JournalError::Encode`]. [`JournalError::Failed`].
+    pub fn append<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a JournalEntry>,
+    ) -> Result<GroupNumber, JournalError> {
+        self.check_failed()?;
+        group::begin(&mut self.buffer);
+        entries.into_iter().try_for_each(|entry| entry.encode(&mut self.buffer))?;
+        if self.writer.is_used() && self.writer.at() + self.buffer.len() as u64 > self.settings.segment_bytes {
+            let oldest = self.segments.front().map_or(0, |oldest| oldest.number);
+            self.begin_segment(oldest)?;
+        }
+        let claimed = if allows!(self.settings.guards, ClaimUnsynced) { self.next } else { self.synced };
+        let (number, writer) = (self.next, &mut self.writer);
+        let written = writer.append(&mut self.buffer, number, claimed, self.settings.guards);
+        written.or_else(|error| self.fail(error))?;
+        self.next = number.next();
+        Ok(number)
+    }
+
+    /// Makes all groups durable. Returns the number of the group behind them.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`].
+    pub fn sync(&mut self) -> Result<GroupNumber, JournalError> {
+        self.check_failed()?;
+        let synced = self.writer.sync();
+        synced.or_else(|error| self.fail(error))?;
+        self.synced = self.next;
+        Ok(self.synced)
+    }
+
+    /// Writes an empty group, which proves the one before. Call it when the journal has nothing to do: without it, damage in
+    /// the last group of a process that was killed looks like a torn end.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn close_group(&mut self) -> Result<(), JournalError> {
+        self.append([]).map(drop)
+    }
+
+    /// Frees the segments of which all groups are below `floor`, except the present one.
+    ///
+    /// The new oldest segment is named by the next one, which therefore begins now. So a file that is missing later is told
+    /// from one that was removed, and all that is kept is told from a torn end.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`], [`JournalError::Failed`].
+    pub fn release(&mut self, floor: GroupNumber) -> Result<(), JournalError> {
+        let firsts = self.segments.iter().skip(1).map(|next| next.first);
+        let freed = firsts.take_while(|first| *first <= floor).count();
+        let Some(oldest) = self.segments.get(freed).filter(|_| freed > 0).map(|segment| segment.number) else {
+            return Ok(());
+        };
+        self.begin_segment(oldest)?;
+        self.segments.drain(..freed);
+        segment::keep(&*self.disk, &self.segments).or_else(|error| self.fail(error))
+    }
+
+    /// The number of the next group.
+    pub const fn next(&self) -> GroupNumber {
+        self.next
+    }
+
+    /// The number behind the last group that is durable.
+    pub const fn synced(&self) -> GroupNumber {
+        self.synced
+    }
+
+    /// The number of the newest segment. It is kept elsewhere too, before a group in that segment counts: a journal can't
+    /// tell that its last file is missing.
+    pub fn newest_segment(&self) -> u64 {
+        self.segments.back().map_or(0, |segment| segment.number)
+    }
+
+    /// The first group that is kept.
+    pub fn first(&self) -> GroupNumber {
+        self.segments.front().map_or(self.next, |segment| segment.first)
+    }
+
+    fn check_failed(&self) -> Result<(), JournalError> {
+        self.failed.clone().map_or(Ok(()), |error| Err(JournalError::Failed(error)))
+    }
+
+    /// What an error of the disk means. Only a full disk may be tried again.
+    fn fail<T>(&mut self, error: DiskError) -> Result<T, JournalError> {
+        if error == DiskError::Full {
+            return Err(JournalError::Full);
+        }
+        if !allows!(self.settings.guards, SyncAgain) {
+            self.failed = Some(error.clone());
+        }
+        Err(JournalError::Failed(error))
+    }
+
+    /// Goes on in a new segment. The present one is durable to its end before. Segments below `oldest` don't count any more.
+    fn begin_segment(&mut self, oldest: u64) -> Result<(), JournalError> {
+        if !allows!(self.settings.guards, NextTooSoon) {
+            self.sync()?;
+        }
+        let follows = self.segments.back().map_or(0, |last| last.number);
+        let header = SegmentHeader {
+            store: self.settings.store,
+            start: self.start,
+            number: follows + 1,
+            follows,
+            oldest,
+            first: self.next,
+            synced: self.next,
+            salt: self.seed.wrapping_add(u128::from(follows)),
+            mode: self.settings.mode,
+        };
+        let created = SegmentWriter::create(&*self.disk, &header, &[0; BLOCK], self.settings.guards);
+        self.writer = created.or_else(|error| self.fail(error))?;
+        self.segments.push_back(header);
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! What stands in a group.
+//!
+//! ```text
+//! 0   u8    kind
+//! 1   u32   length of the header in bytes
+//! 5   u32   length of the body in bytes
+//! 9   …     header, body
+//! ```
+//!
+//! Kinds: 0 a chain frame, 1 not whole, 2 a cut, 3 a watermark, 4 a value that an update took away. Header and body of 0 are
+//! those of the frame on the wire (docs/wire-1.md), with epoch and index 0. The body of 4 is the value; the others have none.
+
+use artillery_core::{
+    Frame,
+    internal::codec::{self, CodecError, MAX_HEADER},
+};
+use bytes::{Buf, Bytes};
+use serde::Serialize;
+
+use crate::{
+    ChainId, Sequence, Version,
+    message::ChainFrame,
+    wire::chain::{self, DecodeError, EncodeError},
+};
+
+/// Something that a chain has to find again after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JournalEntry {
+    /// What a joiner behind this member would be sent: updates, or a part of this member's own checkpoint.
+    Sent(Box<ChainFrame>),
+    /// What came before doesn't count, and the store isn't whole until a checkpoint is: a resync begins.
+    NotWhole {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// Everything behind this version was cut off (rule 5.4).
+    Cut {
+        /// Which chain.
+        chain: ChainId,
+        /// The newest version that was kept.
+        keep: Version,
+    },
+    /// All updates up to here are committed.
+    Watermark {
+        /// Which chain.
+        chain: ChainId,
+        /// The commit watermark.
+        watermark: Sequence,
+    },
+    /// The value that an update took away. It stands before that update.
+    Taken {
+        /// Which chain.
+        chain: ChainId,
+        /// The update's version.
+        version: Version,
+        /// The value, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
+        value: Bytes,
+    },
+}
+
+/// Bytes that are no entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// The entry is longer than its group.
+    #[error("an entry that is longer than its group")]
+    TooShort,
+    /// This release doesn't know the kind.
+    #[error("an entry of the unknown kind {0}")]
+    UnknownKind(u8),
+    /// An entry whose kind has no body has one.
+    #[error("a body of {0} bytes where there is none")]
+    Body(usize),
+    /// The header can't be decoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The frame can't be decoded.
+    #[error(transparent)]
+    Frame(#[from] DecodeError),
+}
+
+const SENT: u8 = 0;
+const NOT_WHOLE: u8 = 1;
+const CUT: u8 = 2;
+const WATERMARK: u8 = 3;
+const TAKEN: u8 = 4;
+
+const PREFIX: usize = 9;
+
+impl JournalEntry {
+    /// The chain that it belongs to.
+    pub const fn chain(&self) -> ChainId {
+        match self {
+            Self::Sent(frame) => frame.chain,
+            Self::NotWhole { chain }
+            | Self::Cut { chain, .. }
+            | Self::Watermark { chain, .. }
+            | Self::Taken { chain, .. } => *chain,
+        }
+    }
+
+    /// Writes the entry behind what `out` holds.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match self {
+            Self::Sent(frame) => put_frame(out, SENT, frame),
+            Self::NotWhole { chain } => put_value(out, NOT_WHOLE, chain, &[]),
+            Self::Cut { chain, keep } => put_value(out, CUT, &(*chain, *keep), &[]),
+            Self::Watermark { chain, watermark } => put_value(out, WATERMARK, &(*chain, *watermark), &[]),
+            Self::Taken { chain, version, value } => {
+                put_value(out, TAKEN, &(*chain, *version), std::slice::from_ref(value))
+            }
+        }
+    }
+
+    fn decode(kind: u8, frame: Frame) -> Result<Self, EntryError> {
+        let entry = match kind {
+            SENT => return Ok(Self::Sent(Box::new(chain::decode(&frame)?))),
+            NOT_WHOLE => Self::NotWhole { chain: codec::decode(&frame.header)? },
+            CUT => {
+                let (chain, keep) = codec::decode(&frame.header)?;
+                Self::Cut { chain, keep }
+            }
+            WATERMARK => {
+                let (chain, watermark) = codec::decode(&frame.header)?;
+                Self::Watermark { chain, watermark }
+            }
+            TAKEN => {
+                let (chain, version) = codec::decode(&frame.header)?;
+                return Ok(Self::Taken { chain, version, value: frame.body });
+            }
+            kind => return Err(EntryError::UnknownKind(kind)),
+        };
+        if frame.body.is_empty() { Ok(entry) } else { Err(EntryError::Body(frame.body.len())) }
+    }
+}
+
+fn put_frame(out: &mut Vec<u8>, kind: u8, frame: &ChainFrame) -> Result<(), EncodeError> {
+    let encoded = chain::encode(frame)?;
+    put(out, kind, &encoded.header, &encoded.body)
+}
+
+fn put_value(out: &mut Vec<u8>, kind: u8, value: &impl Serialize, body: &[Bytes]) -> Result<(), EncodeError> {
+    let mut header = chain::EncodedHeader::new();
+    codec::encode(value, &mut header)?;
+    put(out, kind, &header, body)
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, header: &[u8], body: &[Bytes]) -> Result<(), EncodeError> {
+    let len = body.iter().map(Bytes::len).sum::<usize>();
+    let body_len = u32::try_from(len).map_err(|_| EncodeError::TooLong(len as u64))?;
+    out.push(kind);
+    out.extend_from_slice(&(header.len() as u32).to_le_bytes());
+    out.extend_from_slice(&body_len.to_le_bytes());
+    out.extend_from_slice(header);
+    body.iter().for_each(|piece| out.extend_from_slice(piece));
+    Ok(())
+}
+
+/// The bytes of a group with these entries, without what the group says of itself.
+///
+/// # Errors
+/// [`EncodeError`]: an entry can't be encoded.
+pub fn encode_entries<'a>(entries: impl IntoIterator<Item = &'a JournalEntry>) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Vec::new();
+    entries.into_iter().try_for_each(|entry| entry.encode(&mut out))?;
+    Ok(out)
+}
+
+/// The entries of a group. Behind an error there is none.
+pub fn decode_entries(group: &Bytes) -> impl Iterator<Item = Result<JournalEntry, EntryError>> {
+    let mut rest = group.clone();
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let entry = take(&mut rest);
+        if entry.is_err() {
+            rest.clear();
+        }
+        Some(entry)
+    })
+}
+
+fn take(rest: &mut Bytes) -> Result<JournalEntry, EntryError> {
+    if rest.len() < PREFIX {
+        return Err(EntryError::TooShort);
+    }
+    let (kind, header, body) = (rest.get_u8(), rest.get_u32_le() as usize, rest.get_u32_le() as usize);
+    if header > MAX_HEADER {
+        return Err(CodecError::TooLarge(header).into());
+    }
+    if header.saturating_add(body) > rest.len() {
+        return Err(EntryError::TooShort);
+    }
+    let frame = Frame { header: rest.split_to(header), body: rest.split_to(body) };
+    JournalEntry::decode(kind, frame)
+}

@@ -1,0 +1,330 @@
+//! Each start finds what was synced, nothing that was not written, and a beginning of what was written.
+
+mod damage;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::{
+    ChainId, Epoch, Sequence, Version,
+    disk::simulated::{CutSettings, SimulatedDisk},
+    fixtures,
+    guards::Mutant,
+    message::{ChainFrame, ChainMessage, SnapshotContent, SnapshotCursor, SnapshotPart, Updates},
+    types::update::KeyChange,
+};
+
+const HARSH: CutSettings = CutSettings { tears_sectors: true, leaves_garbage: true };
+const STORE: u128 = 7;
+/// Three or four groups.
+const SEGMENT: u64 = 16 << 10;
+const CHAIN: ChainId = ChainId(3);
+
+fn settings(guards: Guards) -> JournalSettings {
+    JournalSettings { segment_bytes: SEGMENT, guards, ..JournalSettings::of(STORE) }
+}
+
+fn harsh(seed: u64) -> SimulatedDisk {
+    SimulatedDisk::new(seed, 1 << 30, HARSH)
+}
+
+/// An entry that can be told from all others.
+fn entry(number: u64, len: usize) -> JournalEntry {
+    JournalEntry::Taken { chain: CHAIN, version: Version::new(1, number), value: vec![number as u8; len].into() }
+}
+
+/// Opens the journal. Returns it with all entries that it has.
+fn opened(
+    disk: &SimulatedDisk,
+    start: u64,
+    guards: Guards,
+) -> Result<(Journal, Vec<(GroupNumber, JournalEntry)>), JournalError> {
+    let mut entries = Vec::new();
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let found = FoundJournal::check(disk, settings(guards), |group, entry| entries.push((group, entry)))?;
+    let mut again = Vec::new();
+    found.replay(GroupNumber(0), |group, entry| again.push((group, entry)))?;
+    assert_eq!(entries, again, "a replay shows what the check showed");
+    Ok((found.open(start, u128::from(start) << 64)?, entries))
+}
+
+/// A journal over several starts, and what it must hold.
+struct Run {
+    rng: ChaCha8Rng,
+    disk: SimulatedDisk,
+    guards: Guards,
+    /// Whether syncs fail now and then.
+    fails: bool,
+    /// All entries that may be found, oldest first.
+    written: Vec<(GroupNumber, JournalEntry)>,
+    /// So many of them were synced.
+    synced: usize,
+    /// Nothing below this group is needed.
+    floor: GroupNumber,
+    number: u64,
+}
+
+impl Run {
+    fn new(seed: u64, guards: Guards) -> Self {
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        let (disk, floor) = (harsh(seed), GroupNumber(0));
+        Self { rng, disk, guards, fails: true, written: Vec::new(), synced: 0, floor, number: 0 }
+    }
+
+    /// One start, and what it does until it ends. An error tells what was lost, or came back.
+    fn start(&mut self, start: u64) -> Result<(), String> {
+        if self.rng.random_range(0..3) == 0 {
+            self.disk.cut_power_after(self.rng.random_range(0..20));
+        }
+        let failing = self.rng.random_range(0..20);
+        self.disk.fail_sync_after((failing < 4).then_some(failing));
+        let steps = self.rng.random_range(1..40);
+        self.session(start, steps)?;
+        self.disk.fail_sync_after(None);
+        if self.disk.is_off() || self.rng.random() {
+            self.disk.restart();
+        } else {
+            self.disk.cut_power();
+        }
+        Ok(())
+    }
+
+    /// Opens the journal, compares, and writes. A process whose disk fails ends, and the kernel goes on showing what no disk
+    /// may hold.
+    fn session(&mut self, start: u64, steps: u32) -> Result<(), String> {
+        let opened = opened(&self.disk, start, self.guards);
+        self.disk.fail_sync_after(None);
+        let (mut journal, found) = match opened {
+            Ok(opened) => opened,
+            Err(JournalError::Failed(_)) => return Ok(()),
+            Err(error) => return Err(format!("start {start}: {error}")),
+        };
+        self.compare(start, &journal, found)?;
+        self.work(&mut journal, steps);
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        start: u64,
+        journal: &Journal,
+        found: Vec<(GroupNumber, JournalEntry)>,
+    ) -> Result<(), String> {
+        let needed =
+            |entries: &[(GroupNumber, JournalEntry)]| entries.iter().filter(|(at, _)| *at < self.floor).count();
+        let (found, gone) = (&found[needed(&found)..], needed(&self.written));
+        if !self.written[gone..].starts_with(found) {
+            let (found, written) = (found.iter().map(|(at, _)| at.0), self.written.iter().map(|(at, _)| at.0));
+            return Err(format!(
+                "start {start} found {:?} of {:?}",
+                found.collect::<Vec<_>>(),
+                written.collect::<Vec<_>>()
+            ));
+        }
+        if gone + found.len() < self.synced {
+            return Err(format!("start {start} found {} entries, {} were synced", gone + found.len(), self.synced));
+        }
+        if journal.first() > self.floor {
+            return Err(format!("start {start}: the first group is {}, {} is needed", journal.first(), self.floor));
+        }
+        self.written.truncate(gone + found.len());
+        self.synced = self.written.len();
+        Ok(())
+    }
+
+    fn work(&mut self, journal: &mut Journal, steps: u32) {
+        for _ in 0..steps {
+            let entries: Vec<_> = (0..self.rng.random_range(0..4))
+                .map(|_| {
+                    self.number += 1;
+                    let len = if self.rng.random_range(0..10) == 0 { 9000 } else { self.rng.random_range(0..1500) };
+                    entry(self.number, len)
+                })
+                .collect();
+            let next = journal.next();
+            self.written.extend(entries.iter().map(|entry| (next, entry.clone())));
+            if journal.append(&entries).is_err() {
+                return;
+            }
+            if self.rng.random_range(0..3) == 0 {
+                let fails = self.fails && self.rng.random_range(0..12) == 0;
+                self.disk.fail_sync_after(fails.then_some(0));
+                // A process whose sync has failed ends, unless it is believed the second time.
+                if journal.sync().or_else(|_| journal.sync()).is_err() {
+                    return;
+                }
+                self.synced = self.written.len();
+                if self.rng.random_range(0..6) == 0 {
+                    self.floor = GroupNumber(self.rng.random_range(self.floor.0..=journal.next().0));
+                    if journal.release(self.floor).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs a seed. An error tells what was lost, or came back.
+fn run(seed: u64, guards: Guards) -> Result<u64, String> {
+    let mut run = Run::new(seed, guards);
+    (1..12).try_for_each(|start| run.start(start))?;
+    Ok(run.disk.counts().lossy_cuts)
+}
+
+/// The first seed that shows that a guard is missing.
+fn caught(mutant: Mutant) -> Option<String> {
+    (0..2000).find_map(|seed| Some(format!("seed {seed}: {}", run(seed, Guards::without(mutant)).err()?)))
+}
+
+#[test]
+fn nothing_synced_is_lost_and_nothing_comes_back() {
+    let run = |seed| run(seed, Guards::ALL).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    let lossy: u64 = (0..400).map(run).sum();
+    assert!(lossy > 400, "only {lossy} power cuts lost something");
+}
+
+#[test]
+fn the_power_goes_at_each_write_and_sync_in_turn() {
+    for operations in 0.. {
+        let mut run = Run { fails: false, ..Run::new(77, Guards::ALL) };
+        run.disk.cut_power_after(operations);
+        run.session(1, 200).unwrap_or_else(|why| panic!("operation {operations}: {why}"));
+        if !run.disk.is_off() {
+            assert!(operations > 300, "only {operations} writes and syncs");
+            break;
+        }
+        run.disk.restart();
+        run.session(2, 10).unwrap_or_else(|why| panic!("operation {operations}: {why}"));
+    }
+}
+
+#[test]
+fn a_sync_that_is_tried_again_loses_what_it_claims() {
+    let why = caught(Mutant::SyncAgain).expect("a seed that shows it");
+    assert!(why.contains("were synced") || why.contains("is damaged"), "{why}");
+}
+
+#[test]
+fn what_is_counted_unproven_is_lost() {
+    let why = caught(Mutant::CountUnproven).expect("a seed that shows it");
+    assert!(why.contains("were synced") || why.contains("is damaged"), "{why}");
+}
+
+#[test]
+fn a_segment_whose_name_was_not_synced_vanishes() {
+    let why = caught(Mutant::TrustName).expect("a seed that shows it");
+    assert!(why.contains("missing"), "{why}");
+}
+
+#[test]
+fn a_group_in_the_sector_of_a_synced_one_tears_it() {
+    assert!(caught(Mutant::FillLittle).is_some());
+}
+
+#[test]
+fn a_claim_that_was_not_synced_makes_a_torn_end_damage() {
+    let why = caught(Mutant::ClaimUnsynced).expect("a seed that shows it");
+    assert!(why.contains("is damaged"), "{why}");
+}
+
+#[test]
+fn a_segment_used_before_the_last_one_is_durable_leaves_a_gap() {
+    let why = caught(Mutant::NextTooSoon).expect("a seed that shows it");
+    assert!(why.contains("is damaged"), "{why}");
+}
+
+#[test]
+fn a_segment_named_before_it_is_durable_has_no_beginning() {
+    assert!(caught(Mutant::NameTooSoon).is_some());
+}
+
+#[test]
+fn the_same_seed_leaves_the_same_journal() {
+    let written = |seed| {
+        let mut run = Run::new(seed, Guards::ALL);
+        (1..6).try_for_each(|start| run.start(start)).expect("a run without a fault");
+        (run.written, run.disk.counts())
+    };
+    assert_eq!(written(5), written(5));
+}
+
+#[test]
+fn a_full_disk_takes_nothing_and_goes_on_when_there_is_room() {
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    journal.append(&[entry(1, 10)]).unwrap();
+    journal.sync().unwrap();
+    disk.set_room(2 * 4096 + 100);
+    for _ in 0..3 {
+        assert_eq!(journal.append(&[entry(2, 10)]), Err(JournalError::Full));
+    }
+    disk.set_room(1 << 20);
+    assert_eq!(journal.append(&[entry(3, 10)]), Ok(GroupNumber(1)));
+    journal.sync().unwrap();
+    disk.cut_power();
+    let (_, found) = opened(&disk, 2, Guards::ALL).unwrap();
+    assert_eq!(found, [(GroupNumber(0), entry(1, 10)), (GroupNumber(1), entry(3, 10))]);
+}
+
+#[test]
+fn a_segment_that_finds_no_room_leaves_the_present_one_in_use() {
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    let fill = |journal: &mut Journal| (1..).find(|&number| journal.append(&[entry(number, 3000)]).is_err());
+    disk.set_room(4096 + SEGMENT);
+    let filled = fill(&mut journal).expect("a full disk");
+    disk.set_room(1 << 20);
+    assert_eq!(journal.append(&[entry(filled, 3000)]), Ok(GroupNumber(filled - 1)));
+    journal.sync().unwrap();
+    disk.cut_power();
+    let (_, found) = opened(&disk, 2, Guards::ALL).unwrap();
+    assert_eq!(found.len() as u64, filled);
+}
+
+#[test]
+fn a_start_without_writes_leaves_no_file_behind() {
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    journal.append(&[entry(1, 10)]).unwrap();
+    journal.sync().unwrap();
+    for start in 2..20 {
+        opened(&disk, start, Guards::ALL).unwrap();
+    }
+    assert!(disk.names().unwrap().len() <= 2, "{:?}", disk.names());
+}
+
+#[test]
+fn a_group_larger_than_a_segment_is_one_group() {
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    let large = [entry(1, 10), entry(2, 100_000), entry(3, 10)];
+    for entry in &large {
+        journal.append([entry]).unwrap();
+    }
+    journal.sync().unwrap();
+    disk.cut_power();
+    let (_, found) = opened(&disk, 2, Guards::ALL).unwrap();
+    assert_eq!(found.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), large);
+}
+
+#[test]
+fn entries_of_each_kind_are_read_as_they_were_written() {
+    let update = fixtures::update(Version::new(2, 9), [KeyChange { key: "k".into(), value: Some("v".into()) }]);
+    let updates = Updates { watermark: Sequence(8), after: Version::new(1, 8), updates: vec![update] };
+    let at = SnapshotCursor::default();
+    let end = SnapshotPart { id: 1, at, watermark: Sequence(9), content: SnapshotContent::End };
+    let frames = [ChainMessage::Updates(updates), ChainMessage::Snapshot(end)];
+    let frames = frames.map(|message| ChainFrame { chain: CHAIN, epoch: Epoch(0), index: 0, message });
+    let cut = JournalEntry::Cut { chain: CHAIN, keep: Version::new(2, 9) };
+    let watermark = JournalEntry::Watermark { chain: CHAIN, watermark: Sequence(8) };
+    let others = [JournalEntry::NotWhole { chain: CHAIN }, cut, watermark, entry(1, 0)];
+    let written: Vec<_> = frames.into_iter().map(|frame| JournalEntry::Sent(Box::new(frame))).chain(others).collect();
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    journal.append(&written).unwrap();
+    journal.sync().unwrap();
+    let (_, found) = opened(&disk, 2, Guards::ALL).unwrap();
+    assert_eq!(found.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), written);
+}
