@@ -7,9 +7,11 @@
 
 mod acks;
 mod chain_position;
+mod checkpoint;
 mod client_sessions;
 mod close;
 mod commit;
+mod durable;
 #[cfg(feature = "mutants")]
 mod fork;
 mod gate;
@@ -48,6 +50,8 @@ use acks::Acks;
 use chain_position::ChainPosition;
 use client_sessions::Sessions;
 use close::Closing;
+pub use durable::JournalBatch;
+use durable::JournalState;
 #[cfg(feature = "mutants")]
 pub use gate::Begun;
 pub use gate::{Gate, NotLocal, ReadCounters};
@@ -135,6 +139,8 @@ pub struct Replica {
     outputs: VecDeque<ReplicaOutput>,
     next_heartbeat: Timestamp,
     halted: Option<Halt>,
+    /// `None`: the member keeps no journal.
+    journal: Option<Box<JournalState>>,
 }
 
 impl fmt::Debug for Replica {
@@ -158,7 +164,8 @@ impl Replica {
         gate: Arc<Gate>,
     ) -> Self {
         debug_assert_eq!(gate.guards(), settings.guards, "a gate and its replica have the same guards");
-        Self {
+        let journal = settings.durable.then(Box::default);
+        let mut replica = Self {
             me,
             chain,
             settings,
@@ -198,7 +205,11 @@ impl Replica {
             outputs: VecDeque::new(),
             next_heartbeat: Timestamp::ZERO,
             halted: None,
-        }
+            journal,
+        };
+        // A chain is born with an empty checkpoint.
+        replica.begin_checkpoint();
+        replica
     }
 
     /// Takes in an input at `now`.
@@ -226,6 +237,7 @@ impl Replica {
             }
             ReplicaInput::Close { epoch, until } => self.close(now, epoch, until),
             ReplicaInput::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
+            ReplicaInput::Durable(upto) => self.durable(now, upto),
             ReplicaInput::Tick => self.tick(now),
         }
         self.follow_up(now);

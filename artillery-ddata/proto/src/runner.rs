@@ -11,6 +11,8 @@
 //!   [`ChainRunner::poll_control`] always first, then [`ChainRunner::poll_updates`] as far as the link has room, and
 //!   last, on a stream of its own, [`ChainRunner::poll_snapshot`]. The runner has no queue per link: controls are built
 //!   from the present state, updates are read from the history by a cursor.
+//! - Write what [`ChainRunner::poll_journal`] returns, as far as the journal has room, and hand over in a turn what has become
+//!   durable.
 //! - When all of that is on its way and no input waits, call [`ChainRunner::settle`], which does the work put off.
 //!   However busy the chain is, call [`ChainRunner::settle_in_time`].
 
@@ -37,7 +39,9 @@ use crate::{
     control::message::Promotion,
     guards::Guards,
     message::ChainFrame,
-    replica::{Gate, Halt, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings, Token},
+    replica::{
+        Gate, Halt, JournalBatch, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings, Token,
+    },
     store::Store,
 };
 
@@ -149,6 +153,9 @@ impl<C> ChainRunner<C> {
         if let Some(lease) = turn.lease.take_if(|_| !waits) {
             self.offered = lease;
             self.take_lease(now);
+        }
+        if let Some(upto) = turn.durable.take() {
+            self.replica.handle(now, ReplicaInput::Durable(upto));
         }
         turn.links.drain(..).for_each(|link| self.link(now, link));
         turn.orders.drain(..).for_each(|order| self.order(now, order));
@@ -359,6 +366,17 @@ impl<C> ChainRunner<C> {
     /// A part of a snapshot for this peer, of about `room` bytes.
     pub fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         self.replica.poll_snapshot(now, to, room)
+    }
+
+    /// What to write into the journal next, of about `room` bytes. Ask for it whenever the journal can take more; members in
+    /// memory have nothing for it. Once it is durable, [`Turn::durable`] says so.
+    pub fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
+        self.replica.poll_journal(room)
+    }
+
+    /// Begins a checkpoint, unless one is under way: the journal is to get shorter.
+    pub fn begin_checkpoint(&mut self) {
+        self.replica.begin_checkpoint();
     }
 
     /// Whether work is put off, which [`settle`](Self::settle) does.

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use vectors::{check, check_listed};
 
-fn vectors() -> [(&'static str, ChainFrame); 13] {
+fn vectors() -> [(&'static str, ChainFrame); 14] {
     [
         ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
         ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
@@ -34,11 +34,16 @@ fn vectors() -> [(&'static str, ChainFrame); 13] {
         ("chain-snapshot-records", snapshot(mark(0), SnapshotContent::Records(records()))),
         ("chain-snapshot-piece", snapshot(mark(65_536), SnapshotContent::Piece(piece()))),
         ("chain-snapshot-end", snapshot(mark(0), SnapshotContent::End)),
+        ("chain-durable", durable(Version::new(251, 65_536))),
     ]
 }
 
 fn control(chain: ChainId, epoch: Epoch, index: u64, control: Control) -> ChainFrame {
     ChainFrame { chain, epoch, index, message: ChainMessage::Control(control) }
+}
+
+fn durable(version: Version) -> ChainFrame {
+    ChainFrame { chain: ChainId(3), epoch: Epoch(251), index: 6, message: ChainMessage::Durable(version) }
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {

@@ -11,7 +11,12 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 41] = [
+const TESTED: [(Mutant, &str, &str); 46] = [
+    (Mutant::CommitUndurable, DURABLE, "a_tail_that_ignores_disks_commits_what_no_disk_holds"),
+    (Mutant::IgnoreMarks, DURABLE, "a_tail_that_ignores_marks_commits_what_the_head_may_lose"),
+    (Mutant::KeepCutMarks, DURABLE, "a_cut_update_that_counts_commits_the_one_in_its_place"),
+    (Mutant::TakeAnyMark, DURABLE, "a_mark_of_another_history_that_counts_commits_what_no_disk_holds"),
+    (Mutant::SpeakTooSoon, DURABLE, "a_new_tail_that_answers_at_once_shows_an_older_value"),
     (Mutant::SyncAgain, JOURNAL, "a_sync_that_is_tried_again_loses_what_it_claims"),
     (Mutant::CountUnproven, JOURNAL, "what_is_counted_unproven_is_lost"),
     (Mutant::TrustName, JOURNAL, "a_segment_whose_name_was_not_synced_vanishes"),
@@ -98,6 +103,7 @@ const TESTED: [(Mutant, &str, &str); 41] = [
 
 const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
 const GRAY: &str = "proto/src/control/coordinator/tests/gray.rs";
+const DURABLE: &str = "proto/src/replica/tests/durable.rs";
 const JOURNAL: &str = "proto/src/journal/tests.rs";
 const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";
 const RUNNER: &str = "proto/src/runner/tests.rs";

@@ -243,6 +243,19 @@ mutants! {
     /// A member of a cluster accepts proposals for another.
     FormAgain = "form-again", trap 13;
 
+    // Durable members.
+
+    /// The tail commits what its disk, or another member's, doesn't hold.
+    CommitUndurable = "commit-undurable", trap 76;
+    /// The tail commits what is durable at itself, though it may not be at the members before it.
+    IgnoreMarks = "ignore-marks", trap 76;
+    /// What was on its way to the disk when it was cut off counts as what takes its place.
+    KeepCutMarks = "keep-cut-marks", trap 77;
+    /// A durable mark counts for whatever stands under its sequence.
+    TakeAnyMark = "take-any-mark", trap 77;
+    /// A new tail answers version queries before its watermark covers what was committed before.
+    SpeakTooSoon = "speak-too-soon", trap 78;
+
     // The journal.
 
     /// After a failed sync the journal is synced again, and believes it.

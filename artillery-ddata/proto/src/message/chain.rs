@@ -38,6 +38,9 @@ pub enum ChainMessage {
     Chunk(Chunk),
     /// A part of a snapshot, to the joiner behind the sender.
     Snapshot(SnapshotPart),
+    /// How far the sender is durable. To the successor: all members from the head to the sender hold everything up to this
+    /// version on their disks. To the predecessor: the sender does. Members in memory never send it.
+    Durable(Version),
 }
 
 /// Consecutive updates. The sender's watermark travels with them.

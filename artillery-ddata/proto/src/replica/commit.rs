@@ -37,6 +37,7 @@ impl Replica {
                 self.store.put_later(update.version.sequence, batch, !allows!(self.settings.guards, ReadBehind))?;
             }
         }
+        self.journal_update(&update, taken.as_ref());
         self.sessions.note(&update, taken);
         self.count_for_snapshots(update.cost());
         self.history.push(update);
@@ -61,6 +62,8 @@ impl Replica {
             // Every committed update has passed us, so this is a bug, here or at another member. Refuse rather than
             // answer wrongly (docs/DESIGN.md §4).
             self.halt(Halt::WatermarkAhead { watermark, last });
+        } else if self.place.serves() && self.held_here().is_some_and(|held| watermark > held) {
+            self.halt(Halt::NotDurable { watermark });
         } else if watermark.min(last) > self.watermark {
             self.commit(now, watermark.min(last));
         }

@@ -49,6 +49,7 @@ impl Replica {
             pace: self.pace,
             joiner_heard: self.joiner_heard,
             acks: self.acks,
+            journal: self.journal.clone(),
         }
     }
 
@@ -102,6 +103,7 @@ impl Replica {
             pace: _,
             joiner_heard: _,
             acks,
+            journal,
         } = self;
         // The place follows from the configuration.
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;
@@ -115,7 +117,8 @@ impl Replica {
         }
         write!(out, "{:?}", (needs_resume, is_prefix, gap, incoming, promotion, outgoing, snapshot_number, filling))?;
         write!(out, "{:?}", (snapshot_seen, resyncs, writes, assembling, sessions, reads, snapshots, watchers))?;
-        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, acks, store.is_behind(), past.len()))
+        write!(out, "{:?}", (outputs, next_heartbeat, halted, closing, acks, store.is_behind(), past.len()))?;
+        journal.as_ref().map_or(Ok(()), |journal| write!(out, "{journal:?}"))
     }
 }
 

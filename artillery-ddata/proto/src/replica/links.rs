@@ -4,7 +4,7 @@ use super::{Replica, incoming::Incoming};
 use smallvec::SmallVec;
 
 use crate::{
-    Epoch, MemberId, Sequence, Timestamp,
+    Epoch, MemberId, Sequence, Timestamp, Version,
     message::{ChainFrame, ChainMessage, Control, Partial, Truncate, VersionAnswer},
 };
 
@@ -40,6 +40,12 @@ pub(super) struct PeerLink {
     barrier_asked: u64,
     /// The last barrier ordered for the peer.
     ordered: Option<VersionAnswer>,
+    /// Of the predecessor: up to here all members from the head to it are durable.
+    pub(super) mark: Sequence,
+    /// Of the successor: up to here it is durable.
+    pub(super) held: Sequence,
+    /// How far this member is, as the peer was told.
+    pub(super) mark_said: Version,
 }
 
 /// Where sending goes on.
@@ -90,6 +96,9 @@ impl PeerLink {
             owed: false,
             barrier_asked: 0,
             ordered: None,
+            mark: Sequence::ZERO,
+            held: Sequence::ZERO,
+            mark_said: Version::NONE,
         }
     }
 
@@ -118,6 +127,7 @@ impl Replica {
             peer.due = true;
             (peer.cursor, peer.heard) = (None, None);
             peer.echo = Sequence::ZERO;
+            peer.mark_said = Version::NONE;
         }
         self.snapshot_link_changed(id);
     }
@@ -138,7 +148,7 @@ impl Replica {
     pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let config = self.config.clone().filter(|_| self.halted.is_none())?;
         let (open_upto, place, watermark) = (self.open_upto, self.place, self.watermark);
-        let answers = open_upto.is_some() || allows!(self.settings.guards, AnswerBeforeOpen);
+        let answers = self.has_caught_up() || allows!(self.settings.guards, AnswerBeforeOpen);
         let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.due)?;
         peer.due = false;
         let mut control = Control {
@@ -205,6 +215,7 @@ impl Replica {
             ChainMessage::Control(control) => self.receive_control(now, from, control),
             ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
             ChainMessage::Snapshot(part) => self.receive_snapshot(now, from, part),
+            ChainMessage::Durable(version) => self.hear_mark(now, from, version),
         }
     }
 
@@ -318,6 +329,10 @@ impl Replica {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             peer.due = true;
             peer.confirm |= why == Unsure::Watermark;
+            if peer.mark_said.sequence > peer.watermark {
+                // The mark may be lost, or have come before what it speaks of.
+                peer.mark_said = Version::NONE;
+            }
             if let (Unsure::Snapshot, Some(after)) = (why, resend) {
                 self.rewind_snapshot(now, after);
                 continue;
@@ -343,6 +358,7 @@ impl Replica {
                 || self.closing.is_some()
                 || self.may_promote()
                 || self.promotion.is_some()
+                || self.has_unwritten_watermark()
                 || !self.unsure_peers().is_empty())
     }
 
@@ -358,7 +374,7 @@ impl Replica {
             });
             if behind && self.outgoing.is_some() {
                 Some((id, Unsure::Snapshot))
-            } else if asks || lost || (behind && peer.cursor.is_none()) {
+            } else if asks || lost || (behind && peer.cursor.is_none()) || peer.mark_said.sequence > peer.watermark {
                 Some((id, Unsure::Other))
             } else if behind && unacknowledged && self.settings.resend.is_some() {
                 Some((id, Unsure::Acknowledged))
@@ -372,7 +388,7 @@ impl Replica {
     }
 
     fn hear_query(&mut self, from: MemberId, query: u64) {
-        let answers = self.is_open() || allows!(self.settings.guards, AnswerBeforeOpen);
+        let answers = self.has_caught_up() || allows!(self.settings.guards, AnswerBeforeOpen);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if query > 0 && query >= peer.asked {
             peer.asked = query;

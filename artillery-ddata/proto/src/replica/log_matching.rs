@@ -109,6 +109,7 @@ impl Replica {
             return self.halt(error.into());
         }
         self.history.cut(cut.keep);
+        self.journal_cut(cut.keep);
         self.incoming = None;
         self.pace.cut(cut.keep.sequence);
         self.cut_writes(cut.keep);

@@ -16,20 +16,18 @@ pub(super) struct PromotedTail {
 }
 
 impl Replica {
-    /// How far the tail may commit. No other place knows this rule. Updates pass all members in order, and each member keeps
-    /// them in memory, so every member has applied what the tail has.
+    /// How far the tail may commit. No other place knows this rule. Updates pass all members in order, so every member has
+    /// applied what the tail has. In a durable chain they also have to be on every member's disk.
     pub(super) fn committable(&self) -> Sequence {
         let last = self.history.last().sequence;
-        match self.promotion {
+        let held = match self.promotion {
             Some(promotion) if !allows!(self.settings.guards, PromoteTooEarly) => {
-                last.min(self.acknowledged_by(promotion.member))
+                last.min(self.held_by(promotion.member))
             }
             _ => last,
-        }
-    }
-
-    fn acknowledged_by(&self, member: MemberId) -> Sequence {
-        self.peers.get(&member).map_or(Sequence::ZERO, |peer| peer.acknowledged)
+        };
+        let mark = self.durable_mark().filter(|_| !allows!(self.settings.guards, CommitUndurable));
+        mark.map_or(held, |mark| held.min(mark))
     }
 
     /// Checks for promotion after the joiner or this member has made progress.
@@ -39,7 +37,7 @@ impl Replica {
         }
         let Some(promotion) = self.promotion else { return };
         self.commit_as_tail(now);
-        let holds_committed = self.acknowledged_by(promotion.member) >= self.watermark;
+        let holds_committed = !self.awaits_marks() && self.held_by(promotion.member) >= self.watermark;
         if !promotion.asked && (holds_committed || allows!(self.settings.guards, PromoteTooEarly)) {
             self.promotion = Some(PromotedTail { asked: true, ..promotion });
             self.ask_promotion();

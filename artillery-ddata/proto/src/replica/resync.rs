@@ -10,7 +10,7 @@ mod joiner;
 mod source;
 
 pub(super) use joiner::SnapshotReceiver;
-pub(super) use source::SnapshotSender;
+pub(super) use source::{SnapshotSender, entries_of};
 
 /// How far a snapshot has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,9 +58,16 @@ impl LargeUpdate<'_> {
 
 impl Replica {
     /// The next updates for `to`: as many as fit `room` bytes, but at least one if there is any, or the next piece of a
-    /// large one.
+    /// large one. Behind them, how far this member is durable.
     pub(crate) fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
-        let config = self.config.clone().filter(|_| self.halted.is_none() && self.place.successor == Some(to))?;
+        if self.halted.is_some() {
+            return None;
+        }
+        self.next_updates(now, to, room).or_else(|| self.poll_mark(to))
+    }
+
+    fn next_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
+        let config = self.config.clone().filter(|_| self.place.successor == Some(to))?;
         let cursor = self.peers.get(&to).filter(|peer| peer.connected)?.cursor?;
         let (message, next) = self.updates_at(cursor, room).or_else(|| self.piece_at(cursor))?;
         let peer = self.peers.get_mut(&to)?;

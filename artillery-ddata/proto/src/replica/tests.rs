@@ -5,6 +5,7 @@ mod answers;
 mod chain;
 mod clearing;
 mod cuts;
+mod durable;
 mod expelled;
 mod extremes;
 mod filling;

@@ -23,5 +23,6 @@ impl Replica {
         self.expire_snapshots(now);
         self.expire_watchers(now);
         self.repeat(now);
+        self.journal_watermark();
     }
 }

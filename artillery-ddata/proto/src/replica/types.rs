@@ -61,6 +61,9 @@ pub struct ReplicaSettings {
     /// Send again what a successor hasn't acknowledged for this time. `None` for links that lose nothing while they are
     /// up, as QUIC streams: there it would only repeat what is still on its way.
     pub resend: Option<Duration>,
+    /// The member keeps a journal, and an update is committed once it is durable at every serving member. All members of a
+    /// chain have the same here.
+    pub durable: bool,
     /// The guards that stand.
     pub guards: Guards,
 }
@@ -96,6 +99,7 @@ impl Default for ReplicaSettings {
             clear_keys: 64,
             heartbeat: Duration::from_millis(100),
             resend: None,
+            durable: false,
             guards: Guards::default(),
         }
     }
@@ -159,6 +163,8 @@ pub(crate) enum ReplicaInput {
         /// The end of the closing by this node's clock.
         until: Timestamp,
     },
+    /// All records of the journal up to this number are durable.
+    Durable(u64),
     /// Time has passed.
     Tick,
 }
@@ -222,6 +228,12 @@ pub enum Halt {
         watermark: Sequence,
         /// The newest update here.
         last: Sequence,
+    },
+    /// A watermark covers an update that this serving member's disk doesn't hold.
+    #[error("the watermark {watermark} is above what this serving member's disk holds")]
+    NotDurable {
+        /// The watermark that came.
+        watermark: Sequence,
     },
     /// The predecessor wants updates dropped that are committed.
     #[error("asked to drop updates above {to}, though all up to {watermark} are committed")]

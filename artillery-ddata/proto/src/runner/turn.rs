@@ -110,6 +110,8 @@ pub struct WriteRequest<C> {
 pub struct Turn<R, W> {
     /// The newest lease, if it has changed.
     pub lease: Option<Lease>,
+    /// The number of the last [batch](crate::replica::JournalBatch) that has become durable.
+    pub durable: Option<u64>,
     /// Changes of the links to peers.
     pub links: Vec<LinkChange>,
     /// The node's orders.
@@ -128,6 +130,7 @@ impl<R, W> Default for Turn<R, W> {
     fn default() -> Self {
         Self {
             lease: None,
+            durable: None,
             links: Vec::new(),
             orders: Vec::new(),
             frames: Vec::new(),

@@ -156,6 +156,7 @@ enum EncodedMessage<'a> {
     Control(&'a Control),
     Chunk(ChunkHeader<&'a ChunkPart>),
     Snapshot(SaidSnapshot<'a>),
+    Durable(Version),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,6 +165,7 @@ enum DecodedMessage {
     Control(Control),
     Chunk(ChunkHeader<ChunkPart>),
     Snapshot(HeardSnapshot),
+    Durable(Version),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -218,6 +220,7 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
             let (header, body) = encode_snapshot(part)?;
             (EncodedMessage::Snapshot(header), body)
         }
+        ChainMessage::Durable(version) => (EncodedMessage::Durable(*version), EncodedBody::new()),
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
     let mut out = EncodedHeader::new();
@@ -343,6 +346,10 @@ pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
             ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes: frame.body.clone() })
         }
         DecodedMessage::Snapshot(header) => ChainMessage::Snapshot(decode_snapshot(header, &frame.body)?),
+        DecodedMessage::Durable(version) => {
+            check_body(0, &frame.body)?;
+            ChainMessage::Durable(version)
+        }
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })
 }

@@ -275,6 +275,7 @@ impl Replica {
         let updates = before.as_mut().map(|before| before.take_updates()).unwrap_or_default();
         updates.into_iter().for_each(|updates| self.free_later(updates));
         self.event(ReplicaEvent::Resyncing);
+        self.journal_not_whole();
         self.forget_standing();
         self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
         self.refuse_watchers();
@@ -380,6 +381,7 @@ impl Replica {
         self.store.commit(self.watermark);
         (self.history, self.sessions) = (history, sessions);
         self.writes.follow_chain_time(beginning.chain_time);
+        self.begin_checkpoint();
         for update in buffer {
             if let Err(halt) = self.apply(update) {
                 return self.halt(halt);

@@ -111,16 +111,9 @@ impl Replica {
         let at = self.watermark;
         let Some(peer) = self.peers.get_mut(&to) else { return };
         // The joiner drops what it held.
-        (peer.cursor, peer.cut, peer.acknowledged) = (None, None, Sequence::ZERO);
+        (peer.cursor, peer.cut, peer.acknowledged, peer.held) = (None, None, Sequence::ZERO, Sequence::ZERO);
         self.snapshot_number += 1;
-        let sessions = self.sessions.copy();
-        let beginning = SnapshotHeader {
-            said,
-            version: self.history.version_at(at).unwrap_or_default(),
-            epochs: self.history.epochs_at(at),
-            chain_time: self.writes.chain_time(),
-            sessions: sessions.len() as u64,
-        };
+        let (beginning, sessions) = self.snapshot_header(said);
         self.outgoing = Some(SnapshotSender {
             id: self.snapshot_number,
             to,
@@ -136,6 +129,19 @@ impl Replica {
             sent: ResyncProgress::default(),
         });
         self.event(ReplicaEvent::SnapshotBegun { to, at });
+    }
+
+    /// The beginning of a snapshot of what is committed now, and its sessions.
+    pub(in super::super) fn snapshot_header(&self, said: Version) -> (SnapshotHeader, Vec<SessionEntry>) {
+        let (at, sessions) = (self.watermark, self.sessions.copy());
+        let header = SnapshotHeader {
+            said,
+            version: self.history.version_at(at).unwrap_or_default(),
+            epochs: self.history.epochs_at(at),
+            chain_time: self.writes.chain_time(),
+            sessions: sessions.len() as u64,
+        };
+        (header, sessions)
     }
 
     pub(in super::super) fn end_outgoing(&mut self) {
@@ -265,29 +271,14 @@ impl Replica {
         self.records_at(mark, most).map(Some)
     }
 
-    /// The records behind a mark, as they are committed now. The store keeps of every key what a reader at the
-    /// watermark needs, and no update is committed while a part is made.
     fn records_at(&mut self, mark: &SnapshotCursor, most: usize) -> Result<SentPart, StoreError> {
-        let (mut records, mut bytes) = (Vec::new(), 0);
-        let from = mark.behind.as_ref().map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
-        for record in self.store.scan(self.chain, &from, self.watermark) {
-            let record = record?;
-            let Some(value) = &record.held.value else { continue };
-            let is_large = value.len() > self.chunk();
-            if is_large && records.is_empty() {
-                let made = self.piece_of_record(mark, &record);
-                let large = LargeRecord { behind: mark.behind.clone(), record };
-                if let Some(outgoing) = &mut self.outgoing {
-                    outgoing.large = Some(large);
-                }
-                return Ok(made);
+        let (records, large) = self.records_behind(mark.behind.as_ref(), most)?;
+        if let Some(record) = large.filter(|_| records.is_empty()) {
+            let made = self.piece_of_record(mark, &record);
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.large = Some(LargeRecord { behind: mark.behind.clone(), record });
             }
-            let cost = ENTRY + record.key.len() + value.len();
-            if is_large || (bytes + cost > most && !records.is_empty()) {
-                break;
-            }
-            bytes += cost;
-            records.push(record);
+            return Ok(made);
         }
         // If the joiner has pieces of a large value here, they are of a version that is gone.
         let at = SnapshotCursor { bytes: 0, ..mark.clone() };
@@ -298,25 +289,57 @@ impl Replica {
         Ok(SentPart { at, content: SnapshotContent::Records(records), next: NextPart::At(next) })
     }
 
-    /// The next piece of a large value; the first one, if the mark is behind its end. The joiner knows whether its
-    /// pieces are of the same version.
+    /// The records behind a key, as they are committed now, and the large one that ends them. The store keeps of every key what
+    /// a reader at the watermark needs, and no update is committed while a part is made.
+    pub(in super::super) fn records_behind(
+        &self,
+        behind: Option<&Bytes>,
+        most: usize,
+    ) -> Result<(Vec<ScanRecord>, Option<ScanRecord>), StoreError> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        let from = behind.map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
+        for record in self.store.scan(self.chain, &from, self.watermark) {
+            let record = record?;
+            let Some(value) = &record.held.value else { continue };
+            if value.len() > self.chunk() {
+                return Ok((records, Some(record)));
+            }
+            let cost = ENTRY + record.key.len() + value.len();
+            if bytes + cost > most && !records.is_empty() {
+                break;
+            }
+            bytes += cost;
+            records.push(record);
+        }
+        Ok((records, None))
+    }
+
+    /// The next piece of a large value, and what follows it.
     fn piece_of_record(&self, mark: &SnapshotCursor, record: &ScanRecord) -> SentPart {
-        let value = record.held.value.clone().unwrap_or_default();
-        let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();
-        let end = value.len().min(start.saturating_add(self.chunk()));
-        let at = SnapshotCursor { bytes: start as u64, ..mark.clone() };
-        let next = if end < value.len() {
-            SnapshotCursor { bytes: end as u64, ..mark.clone() }
+        let piece = self.piece_at_mark(mark, record);
+        let start = if mark.bytes < u64::from(piece.len) { mark.bytes } else { 0 };
+        let end = start + piece.bytes.len() as u64;
+        let next = if end < u64::from(piece.len) {
+            SnapshotCursor { bytes: end, ..mark.clone() }
         } else {
             SnapshotCursor { behind: Some(record.key.clone()), bytes: 0, ..*mark }
         };
-        let piece = RecordPiece {
+        let at = SnapshotCursor { bytes: start, ..mark.clone() };
+        SentPart { at, content: SnapshotContent::Piece(piece), next: NextPart::At(next) }
+    }
+
+    /// The next piece of a large value; the first one, if the mark is behind its end. A joiner knows whether its pieces are
+    /// of the same version.
+    pub(in super::super) fn piece_at_mark(&self, mark: &SnapshotCursor, record: &ScanRecord) -> RecordPiece {
+        let value = record.held.value.clone().unwrap_or_default();
+        let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();
+        let end = value.len().min(start.saturating_add(self.chunk()));
+        RecordPiece {
             key: record.key.clone(),
             version: record.held.version,
             len: u32::try_from(value.len()).unwrap_or(u32::MAX),
             bytes: value.slice(start..end),
-        };
-        SentPart { at, content: SnapshotContent::Piece(piece), next: NextPart::At(next) }
+        }
     }
 }
 
@@ -335,7 +358,7 @@ impl SnapshotSender {
 }
 
 /// The first entries, up to `most` bytes together, but at least one.
-fn entries_of(left: &[SessionEntry], most: usize) -> Vec<SessionEntry> {
+pub(in super::super) fn entries_of(left: &[SessionEntry], most: usize) -> Vec<SessionEntry> {
     let taken = |entry: &SessionEntry| match entry {
         SessionEntry::Record { taken: Some(taken), .. } => taken.len(),
         _ => 0,

@@ -14,6 +14,7 @@ use crate::{
     Epoch, Role, Version,
     fixtures::{self, number},
     guards::Mutant,
+    journal::JournalEntry,
     message::{Control, SessionEntry, Updates},
     store::{Held, MemoryStore},
     types::update::RequestKey,
@@ -55,6 +56,10 @@ pub(super) struct Rig {
     pub(super) room: usize,
     /// The most frames on one link.
     pub(super) frames: usize,
+    /// What each member has written into its journal.
+    pub(super) journals: BTreeMap<u8, Vec<JournalEntry>>,
+    /// The last batch in each journal, and whether its disk syncs.
+    pub(super) disks: BTreeMap<u8, (u64, bool)>,
     next_token: u64,
 }
 
@@ -76,6 +81,8 @@ impl Rig {
             promotions: Vec::new(),
             room: 1 << 20,
             frames: usize::MAX,
+            journals: BTreeMap::new(),
+            disks: BTreeMap::new(),
             next_token: 0,
         };
         for &n in nodes {
@@ -147,8 +154,27 @@ impl Rig {
         }
     }
 
+    /// The disk of a member syncs, or doesn't from now on.
+    pub(super) fn disk(&mut self, n: u8, syncs: bool) {
+        self.disks.entry(n).or_default().1 = syncs;
+    }
+
+    /// Members write their journals, and their disks sync.
+    fn write_journals(&mut self) {
+        for n in self.nodes() {
+            while let Some(batch) = self.replicas.get_mut(&n).unwrap().poll_journal(self.room) {
+                self.journals.entry(n).or_default().extend(batch.entries);
+                self.disks.entry(n).or_insert((0, true)).0 = batch.upto;
+            }
+            if let Some(&(upto, true)) = self.disks.get(&n) {
+                self.input(n, ReplicaInput::Durable(upto));
+            }
+        }
+    }
+
     /// Puts on the wire all frames that the replicas have to send now.
     pub(super) fn transmit(&mut self) {
+        self.write_journals();
         for n in self.nodes() {
             let replica = self.replicas.get_mut(&n).unwrap();
             for to in replica.peers().collect::<Vec<_>>() {

@@ -1,0 +1,306 @@
+//! What a durable member writes into its journal, and how far the chain is durable (docs/DESIGN.md §8).
+//!
+//! The replica hands out entries for the journal, in order, and is told which of them are durable. Members hand on updates
+//! before those are durable, and say afterwards how far they are. To its successor a member says the *durable mark*: all
+//! members from the head to this one hold everything up to there on their disks. A joiner says to its predecessor up to
+//! where it is durable itself. The tail commits no more than the mark that it got, and than its own disk holds.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{Replica, checkpoint::Checkpoint};
+use crate::{
+    ChainId, Epoch, MemberId, Role, Sequence, Timestamp, Version,
+    journal::JournalEntry,
+    message::{ChainFrame, ChainMessage, SnapshotPart, Updates},
+    types::update::Update,
+};
+
+/// The most updates in one entry.
+const MAX_UPDATES: usize = 4096;
+
+/// Entries that are written together, and the number by which [`ReplicaInput::Durable`](super::ReplicaInput::Durable) tells
+/// that they are durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalBatch {
+    /// The number of the batch's last record. Numbers rise.
+    pub upto: u64,
+    /// The entries, in order.
+    pub entries: Vec<JournalEntry>,
+}
+
+/// Something that the journal has to keep.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "most records are updates")]
+enum JournalRecord {
+    /// An update, the version before it, and the value that it took away.
+    Update {
+        update: Update,
+        after: Version,
+        taken: Option<Bytes>,
+    },
+    Cut(Version),
+    NotWhole,
+    Part(Box<SnapshotPart>),
+    Watermark(Sequence),
+}
+
+/// How a durable member stands with its journal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JournalState {
+    /// Records that weren't handed out yet.
+    records: VecDeque<JournalRecord>,
+    /// The number of the last record.
+    last: u64,
+    /// The newest update among the records.
+    newest: Version,
+    /// The highest watermark among the records.
+    watermark: Sequence,
+    /// Updates that aren't durable yet, with the numbers of their records.
+    waiting: VecDeque<(u64, Version)>,
+    /// The newest version up to which everything is durable here, once the store is whole on the disk.
+    held: Version,
+    wholeness: Wholeness,
+    pub(super) checkpoint: Option<Checkpoint>,
+    /// The number of the last checkpoint.
+    pub(super) checkpoints: u64,
+}
+
+/// Whether the journal holds the whole store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wholeness {
+    /// It lacks a checkpoint.
+    #[default]
+    Lacking,
+    /// It does once the record with this number is durable, which ends a checkpoint.
+    Until(u64),
+    Whole,
+}
+
+impl JournalState {
+    fn push(&mut self, record: JournalRecord) {
+        self.last += 1;
+        self.records.push_back(record);
+    }
+
+    /// What this member itself holds on its disk.
+    fn held(&self) -> Version {
+        if self.wholeness == Wholeness::Whole { self.held } else { Version::NONE }
+    }
+
+    pub(super) fn part(&mut self, part: SnapshotPart) {
+        self.push(JournalRecord::Part(part.into()));
+    }
+
+    /// The last part of a checkpoint was written.
+    pub(super) fn ended(&mut self) {
+        self.checkpoint = None;
+        if self.wholeness != Wholeness::Whole {
+            self.wholeness = Wholeness::Until(self.last);
+        }
+    }
+
+    /// Behind the beginning of a checkpoint of the history up to `version`.
+    pub(super) fn begun(&mut self, version: Version) {
+        self.newest = version;
+        if self.wholeness == Wholeness::Lacking {
+            (self.held, self.waiting) = (version, VecDeque::new());
+        }
+    }
+
+    pub(super) fn update(&mut self, update: &Update, taken: Option<Bytes>) {
+        let after = std::mem::replace(&mut self.newest, update.version);
+        self.push(JournalRecord::Update { update: update.clone(), after, taken });
+    }
+}
+
+impl Replica {
+    /// Whether the members of this chain keep journals.
+    pub(super) fn is_durable(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// An update was appended to the history.
+    pub(super) fn journal_update(&mut self, update: &Update, taken: Option<&Bytes>) {
+        let Some(journal) = &mut self.journal else { return };
+        journal.update(update, taken.cloned());
+        journal.waiting.push_back((journal.last, update.version));
+    }
+
+    /// Everything behind `keep` was cut off. What was on its way to the disk doesn't count any more, though it will be there.
+    pub(super) fn journal_cut(&mut self, keep: Version) {
+        let guards = self.settings.guards;
+        let Some(journal) = &mut self.journal else { return };
+        journal.push(JournalRecord::Cut(keep));
+        journal.newest = keep;
+        if allows!(guards, KeepCutMarks) {
+            return;
+        }
+        journal.waiting.retain(|(_, version)| version.sequence <= keep.sequence);
+        if journal.held.sequence > keep.sequence {
+            journal.held = keep;
+        }
+    }
+
+    /// A resync begins: what the journal holds doesn't count any more, until a checkpoint of what has come is durable.
+    pub(super) fn journal_not_whole(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        journal.push(JournalRecord::NotWhole);
+        (journal.wholeness, journal.checkpoint) = (Wholeness::Lacking, None);
+        (journal.newest, journal.held, journal.watermark) = (Version::NONE, Version::NONE, Sequence::ZERO);
+        journal.waiting.clear();
+    }
+
+    /// Nothing was committed for a while: a watermark that no update has carried is written too.
+    pub(super) fn journal_watermark(&mut self) {
+        let watermark = self.watermark;
+        if self.has_unwritten_watermark()
+            && let Some(journal) = &mut self.journal
+        {
+            journal.push(JournalRecord::Watermark(watermark));
+            journal.watermark = watermark;
+        }
+    }
+
+    pub(super) fn has_unwritten_watermark(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.watermark < self.watermark)
+    }
+
+    /// What to write into the journal next: records of about `room` bytes, and a part of the checkpoint that is under way.
+    /// So a checkpoint ends however many updates come.
+    pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
+        self.continue_checkpoint(room);
+        let (chain, watermark) = (self.chain, self.watermark);
+        let journal = self.journal.as_mut()?;
+        let before = journal.last - journal.records.len() as u64;
+        let (mut entries, mut left, mut taken) = (Vec::new(), room, 0);
+        while let Some(record) = journal.records.pop_front() {
+            taken += 1;
+            left = left.saturating_sub(record.cost());
+            record.put(chain, watermark, &mut entries);
+            if left == 0 {
+                break;
+            }
+        }
+        if entries.iter().any(|entry| matches!(entry, JournalEntry::Sent(_))) {
+            journal.watermark = journal.watermark.max(watermark);
+        }
+        (taken > 0).then_some(JournalBatch { upto: before + taken, entries })
+    }
+
+    /// All records up to number `upto` are durable.
+    pub(super) fn durable(&mut self, now: Timestamp, upto: u64) {
+        let Some(journal) = &mut self.journal else { return };
+        while let Some((_, version)) = journal.waiting.pop_front_if(|(number, _)| *number <= upto) {
+            journal.held = version;
+        }
+        if matches!(journal.wholeness, Wholeness::Until(end) if end <= upto) {
+            journal.wholeness = Wholeness::Whole;
+        }
+        self.commit_as_tail(now);
+        self.consider_promotion(now);
+    }
+
+    /// Up to where all members from the head to this one are durable; `None`: they keep no journals.
+    pub(super) fn durable_mark(&self) -> Option<Sequence> {
+        let held = self.journal.as_ref()?.held().sequence;
+        let before = self.place.predecessor.filter(|_| !allows!(self.settings.guards, IgnoreMarks));
+        let mark = before.map(|id| self.peers.get(&id).map_or(Sequence::ZERO, |peer| peer.mark));
+        Some(mark.map_or(held, |mark| mark.min(held)))
+    }
+
+    /// Up to where this member is durable; `None`: it keeps no journal.
+    pub(super) fn held_here(&self) -> Option<Sequence> {
+        Some(self.journal.as_ref()?.held().sequence)
+    }
+
+    /// Up to where the joiner holds everything, as the tail counts it.
+    pub(super) fn held_by(&self, member: MemberId) -> Sequence {
+        let by_disk = self.is_durable();
+        self.peers.get(&member).map_or(Sequence::ZERO, |peer| if by_disk { peer.held } else { peer.acknowledged })
+    }
+
+    /// How far this member is, for `to`, if that is news.
+    pub(super) fn poll_mark(&mut self, to: MemberId) -> Option<ChainFrame> {
+        let config = self.config.clone()?;
+        let version = if self.place.successor == Some(to) {
+            // No further than was sent: a mark that comes before its updates counts for nothing.
+            let sent = self.peers.get(&to)?.cursor?.next;
+            let mark = self.durable_mark()?.min(Sequence(sent.0.saturating_sub(1)));
+            self.history.version_at(mark)?
+        } else if self.place.predecessor == Some(to) && self.place.role == Some(Role::Syncing) {
+            self.journal.as_ref()?.held()
+        } else {
+            return None;
+        };
+        let peer = self.peers.get_mut(&to).filter(|peer| peer.connected && peer.mark_said != version)?;
+        peer.mark_said = version;
+        (version != Version::NONE).then(|| self.frame(&config, ChainMessage::Durable(version)))
+    }
+
+    /// Another member said how far it is. It counts only if this member has the same history up to there: a mark of other
+    /// updates under these sequences says nothing (trap 77).
+    pub(super) fn hear_mark(&mut self, now: Timestamp, from: MemberId, version: Version) {
+        let is_ours = self.history.version_at(version.sequence) == Some(version);
+        if !self.is_durable() || !(is_ours || allows!(self.settings.guards, TakeAnyMark)) {
+            return;
+        }
+        let (predecessor, successor) = (self.place.predecessor, self.place.successor);
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if predecessor == Some(from) {
+            peer.mark = peer.mark.max(version.sequence);
+        } else if successor == Some(from) {
+            peer.held = peer.held.max(version.sequence);
+        }
+        self.commit_as_tail(now);
+        self.consider_promotion(now);
+    }
+
+    /// Whether the epoch is open here, and this member's watermark covers all that was committed in earlier epochs. Before, a
+    /// tail doesn't speak for the chain.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.is_open() && !self.awaits_marks()
+    }
+
+    /// Whether marks hold the watermark below what may have been committed in earlier epochs (trap 78).
+    pub(super) fn awaits_marks(&self) -> bool {
+        let waits = self.is_durable() && !allows!(self.settings.guards, SpeakTooSoon);
+        waits && self.open_upto.is_none_or(|upto| self.watermark < upto)
+    }
+}
+
+impl JournalRecord {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Update { update, taken, .. } => update.cost() + taken.as_ref().map_or(0, Bytes::len),
+            // Parts are made as they are handed out.
+            _ => 0,
+        }
+    }
+
+    /// Writes the record behind `entries`. Updates that follow each other share an entry.
+    fn put(self, chain: ChainId, watermark: Sequence, entries: &mut Vec<JournalEntry>) {
+        let sent = |message| JournalEntry::Sent(Box::new(ChainFrame { chain, epoch: Epoch(0), index: 0, message }));
+        match self {
+            Self::Cut(keep) => entries.push(JournalEntry::Cut { chain, keep }),
+            Self::NotWhole => entries.push(JournalEntry::NotWhole { chain }),
+            Self::Watermark(watermark) => entries.push(JournalEntry::Watermark { chain, watermark }),
+            Self::Part(part) => entries.push(sent(ChainMessage::Snapshot(*part))),
+            Self::Update { update, after, taken } => {
+                let taken = taken.map(|value| JournalEntry::Taken { chain, version: update.version, value });
+                let is_first = taken.is_some();
+                entries.extend(taken);
+                if let Some(JournalEntry::Sent(frame)) = entries.last_mut().filter(|_| !is_first)
+                    && let ChainMessage::Updates(updates) = &mut frame.message
+                    && updates.updates.last().is_some_and(|last| last.version == after)
+                    && updates.updates.len() < MAX_UPDATES
+                {
+                    updates.updates.push(update);
+                    return;
+                }
+                entries.push(sent(ChainMessage::Updates(Updates { watermark, after, updates: vec![update] })));
+            }
+        }
+    }
+}

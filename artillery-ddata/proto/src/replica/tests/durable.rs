@@ -1,0 +1,311 @@
+//! Durable members: nothing is committed before it is on every serving member's disk.
+
+use super::{super::*, rig::*};
+use crate::{
+    Version,
+    api::{ReadMode, Write},
+    guards::Mutant,
+    journal::JournalEntry,
+    message::{ChainMessage, SnapshotContent},
+};
+
+fn durable(mutant: Option<Mutant>) -> ReplicaSettings {
+    ReplicaSettings { durable: true, ..without(mutant) }
+}
+
+/// A durable chain that is open everywhere, and whose journals are whole.
+fn chain(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
+    Rig::open(nodes, &durable(mutant))
+}
+
+/// Whether a put is answered while the disk of this member doesn't sync.
+fn commits_without_the_disk_of(n: u8, mutant: Option<Mutant>) -> bool {
+    let mut rig = chain(&[1, 2, 3], mutant);
+    rig.commit(1, "k", "1");
+    rig.disk(n, false);
+    let put = rig.put(1, "k", "2");
+    rig.settle();
+    rig.replies.contains_key(&put)
+}
+
+#[test]
+fn a_write_waits_for_the_disk_of_each_member() {
+    for n in [1, 2, 3] {
+        assert!(!commits_without_the_disk_of(n, None), "{n}");
+    }
+    let mut rig = chain(&[1, 2, 3], None);
+    rig.disk(2, false);
+    let put = rig.put(1, "k", "1");
+    rig.settle();
+    assert_eq!((rig.last(3), rig.watermark(3)), (Version::new(1, 1), 0), "it is handed on before it is durable");
+    rig.disk(2, true);
+    rig.settle();
+    assert_eq!(rig.committed(put), Version::new(1, 1));
+    assert_eq!([1, 2, 3].map(|n| rig.watermark(n)), [1; 3]);
+}
+
+#[test]
+fn a_tail_that_ignores_marks_commits_what_the_head_may_lose() {
+    assert!(commits_without_the_disk_of(1, Some(Mutant::IgnoreMarks)));
+    assert!(!commits_without_the_disk_of(3, Some(Mutant::IgnoreMarks)));
+}
+
+#[test]
+fn a_tail_that_ignores_disks_commits_what_no_disk_holds() {
+    assert!(commits_without_the_disk_of(3, Some(Mutant::CommitUndurable)));
+}
+
+#[test]
+fn a_lone_member_waits_for_its_disk() {
+    let mut rig = chain(&[1], None);
+    rig.disk(1, false);
+    let put = rig.put(1, "k", "1");
+    rig.settle();
+    assert!(!rig.replies.contains_key(&put));
+    rig.disk(1, true);
+    rig.settle();
+    assert_eq!(rig.committed(put), Version::new(1, 1));
+}
+
+#[test]
+fn a_lost_mark_is_said_again() {
+    let mut rig = chain(&[1, 2], None);
+    rig.disk(1, false);
+    let put = rig.put(1, "k", "1");
+    rig.settle();
+    rig.disk(1, true);
+    rig.lose_frames();
+    rig.settle();
+    assert!(!rig.replies.contains_key(&put), "the mark was lost");
+    rig.beat(2);
+    assert_eq!(rig.committed(put), Version::new(1, 1));
+}
+
+/// Update 2 of epoch 1 is on its way to the disk of member 2 when it is cut, and 2 of epoch 2 takes its place. Whether that
+/// one counts as durable before it is.
+fn counts_what_was_cut(mutant: Option<Mutant>) -> bool {
+    let mut rig = chain(&[1, 2, 3], mutant);
+    rig.commit(1, "k", "1");
+    // Member 2 gets an update that 3 never gets, and is away while the others go on.
+    rig.disk(2, false);
+    rig.put(1, "k", "lost");
+    rig.run(1, 2);
+    rig.transmit();
+    let written = rig.disks[&2].0;
+    assert_eq!(rig.last(2), Version::new(1, 2));
+    rig.wire.clear();
+    for n in [1, 2, 3] {
+        (1..=3).filter(|&other| other != n).for_each(|other| rig.cut_link(n, other));
+    }
+    rig.enter(&[3, 2], &config(2, &[3, 2]));
+    rig.join_link(2, 3);
+    rig.put(3, "k", "2");
+    rig.settle();
+    assert_eq!(rig.last(2), Version::new(2, 2), "the other one is cut");
+    // The sync that was under way returns.
+    rig.input(2, ReplicaInput::Durable(written));
+    rig.watermark(2) == 2
+}
+
+#[test]
+fn a_cut_update_that_becomes_durable_counts_for_nothing() {
+    assert!(!counts_what_was_cut(None));
+}
+
+#[test]
+fn a_cut_update_that_counts_commits_the_one_in_its_place() {
+    assert!(counts_what_was_cut(Some(Mutant::KeepCutMarks)));
+}
+
+/// Whether a tail takes a mark that speaks of another update.
+fn takes_a_foreign_mark(mutant: Option<Mutant>) -> bool {
+    let mut rig = chain(&[1, 2], mutant);
+    rig.disk(1, false);
+    let put = rig.put(1, "k", "1");
+    rig.settle();
+    let config = rig.status(1).config.unwrap();
+    let message = ChainMessage::Durable(Version::new(0, 1));
+    let frame = ChainFrame { chain: ChainId(0), epoch: config.epoch, index: config.index, message };
+    rig.receive(1, 2, [frame]);
+    rig.settle();
+    rig.replies.contains_key(&put)
+}
+
+#[test]
+fn a_mark_of_another_history_counts_for_nothing() {
+    assert!(!takes_a_foreign_mark(None));
+}
+
+#[test]
+fn a_mark_of_another_history_that_counts_commits_what_no_disk_holds() {
+    assert!(takes_a_foreign_mark(Some(Mutant::TakeAnyMark)));
+}
+
+/// A write is acknowledged, and then the tail is removed before the others know of the commit. What a read at the head of the
+/// new chain finds while the new tail's mark is on its way.
+fn read_at_a_new_tail(mutant: Option<Mutant>) -> Option<Option<bytes::Bytes>> {
+    let mut rig = chain(&[1, 2, 3], mutant);
+    rig.commit(1, "k", "old");
+    rig.put(1, "k", "new");
+    // 3 commits; 1 and 2 don't hear of it.
+    rig.settle_without(&[(3, 1), (3, 2)]);
+    assert_eq!([1, 2, 3].map(|n| rig.watermark(n)), [1, 1, 2]);
+    for n in [1, 2] {
+        rig.cut_link(n, 3);
+    }
+    rig.disk(1, false);
+    rig.enter(&[1, 2], &config(2, &[1, 2]));
+    let is_mark = |frame: &ChainFrame| matches!(frame.message, ChainMessage::Durable(_));
+    let read = rig.read(1, "k", ReadMode::Strong);
+    for _ in 0..20 {
+        rig.transmit();
+        // The marks of the new epoch are lost.
+        rig.wire.values_mut().for_each(|queue| queue.retain(|frame| !is_mark(frame)));
+        rig.run(1, 2);
+        rig.run(2, 1);
+    }
+    let found = rig.replies.contains_key(&read).then(|| rig.found(read).0);
+    rig.disk(1, true);
+    rig.beat(3);
+    assert_eq!(rig.local(2, "k").unwrap().unwrap().value.unwrap(), "new");
+    found
+}
+
+#[test]
+fn a_new_tail_answers_once_its_watermark_covers_what_was_committed() {
+    assert_eq!(read_at_a_new_tail(None), None);
+}
+
+#[test]
+fn a_new_tail_that_answers_at_once_shows_an_older_value() {
+    assert_eq!(read_at_a_new_tail(Some(Mutant::SpeakTooSoon)), Some(Some("old".into())));
+}
+
+/// A chain of 1 and 2 with data, and 3 that gets a snapshot.
+fn resyncing() -> Rig {
+    let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { backlog: 0, ..durable(None) });
+    rig.enter(&[1, 2], &config(1, &[1, 2]));
+    rig.settle();
+    for key in ["a", "b", "c"] {
+        rig.commit(1, key, "value");
+    }
+    rig
+}
+
+#[test]
+fn a_joiner_counts_once_a_checkpoint_of_its_resync_is_durable() {
+    let mut rig = resyncing();
+    rig.settle();
+    rig.disk(3, false);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.beat(3);
+    assert_eq!((rig.last(3), rig.promotions.len()), (Version::new(1, 3), 0), "it has all, but not on its disk");
+    assert!(rig.journals[&3].contains(&JournalEntry::NotWhole { chain: ChainId(0) }));
+    rig.disk(3, true);
+    rig.beat(2);
+    assert!(!rig.promotions.is_empty());
+    rig.enter_all(&config(3, &[1, 2, 3]));
+    rig.settle();
+    rig.commit(1, "d", "value");
+    assert_eq!([1, 2, 3].map(|n| rig.watermark(n)), [4; 3]);
+}
+
+/// The contents of the parts of snapshots in a journal, from the last beginning on.
+fn checkpoint(rig: &Rig, n: u8) -> Vec<SnapshotContent> {
+    let mut parts = Vec::new();
+    for entry in &rig.journals[&n] {
+        let JournalEntry::Sent(frame) = entry else { continue };
+        let ChainMessage::Snapshot(part) = &frame.message else { continue };
+        if matches!(part.content, SnapshotContent::Begin(_)) {
+            parts.clear();
+        }
+        parts.push(part.content.clone());
+    }
+    parts
+}
+
+#[test]
+fn a_checkpoint_has_sessions_records_and_large_values() {
+    let settings = ReplicaSettings { chunk: 100, ..durable(None) };
+    let mut rig = Rig::open(&[1, 2], &settings);
+    rig.session(1);
+    rig.commit(1, "a", "small");
+    let large = bytes::Bytes::from(vec![7; 250]);
+    rig.write(1, Write::Put { key: "b".into(), value: large.clone() });
+    rig.commit(1, "c", "small");
+    rig.replicas.get_mut(&2).unwrap().begin_checkpoint();
+    rig.settle();
+    let parts = checkpoint(&rig, 2);
+    assert_eq!(parts.last(), Some(&SnapshotContent::End));
+    let sessions = parts.iter().filter(|part| matches!(part, SnapshotContent::Sessions(_))).count();
+    let pieces: Vec<_> = parts
+        .iter()
+        .filter_map(|part| match part {
+            SnapshotContent::Piece(piece) => Some(piece.bytes.clone()),
+            _ => None,
+        })
+        .collect();
+    let keys: Vec<_> = parts
+        .iter()
+        .filter_map(|part| match part {
+            SnapshotContent::Records(records) => Some(records.iter().map(|record| record.key.clone())),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!((sessions, pieces.concat(), keys), (1, large.to_vec(), vec!["a".into(), "c".into()]));
+}
+
+#[test]
+fn pending_updates_stand_behind_the_beginning_of_a_checkpoint() {
+    let mut rig = chain(&[1, 2], None);
+    rig.commit(1, "k", "1");
+    rig.disk(2, false);
+    rig.put(1, "k", "2");
+    rig.settle();
+    rig.replicas.get_mut(&1).unwrap().begin_checkpoint();
+    rig.put(1, "k", "3");
+    rig.settle();
+    let begun = |entry: &JournalEntry| match entry {
+        JournalEntry::Sent(frame) => {
+            matches!(&frame.message, ChainMessage::Snapshot(part) if matches!(part.content, SnapshotContent::Begin(_)))
+        }
+        _ => false,
+    };
+    let journal = &rig.journals[&1];
+    let begin = journal.iter().rposition(begun).unwrap();
+    let versions: Vec<_> = journal[begin..]
+        .iter()
+        .filter_map(|entry| match entry {
+            JournalEntry::Sent(frame) => Some(&frame.message),
+            _ => None,
+        })
+        .filter_map(|message| match message {
+            ChainMessage::Updates(updates) => Some(updates.updates.iter().map(|update| update.version.sequence.0)),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(versions, [2, 3]);
+}
+
+#[test]
+fn an_idle_chain_writes_its_watermark() {
+    let mut rig = chain(&[1, 2], None);
+    rig.commit(1, "k", "1");
+    rig.beat(3);
+    for n in [1, 2] {
+        let written = JournalEntry::Watermark { chain: ChainId(0), watermark: Sequence(1) };
+        assert!(rig.journals[&n].contains(&written), "{n}: {:?}", rig.journals[&n]);
+        assert!(rig.replicas[&n].next_tick().is_none(), "then it rests");
+    }
+}
+
+#[test]
+fn a_member_in_memory_writes_nothing_and_says_no_mark() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.put(1, "k", "1");
+    rig.transmit();
+    assert!(rig.journals.is_empty());
+    assert!(rig.wire.values().flatten().all(|frame| !matches!(frame.message, ChainMessage::Durable(_))));
+}
