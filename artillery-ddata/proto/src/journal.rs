@@ -15,7 +15,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 pub use entry::{EntryError, JournalEntry, decode_entries, encode_entries};
 pub use found::FoundJournal;
-use group::BLOCK;
+use group::{BLOCK, MAX_GROUP};
 use segment::{SegmentHeader, SegmentWriter};
 
 use crate::{
@@ -101,7 +101,7 @@ pub enum JournalError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The file of a segment is missing, and others before and behind it are there.
+    /// The file of a segment is missing, and the one behind it is there.
     #[error("the file is missing")]
     Missing,
     /// The header isn't whole, or not that of this file.
@@ -152,6 +152,9 @@ impl Journal {
         self.check_failed()?;
         group::begin(&mut self.buffer);
         entries.into_iter().try_for_each(|entry| entry.encode(&mut self.buffer))?;
+        if self.buffer.len() > MAX_GROUP {
+            return Err(EncodeError::TooLong(self.buffer.len() as u64).into());
+        }
         if self.writer.is_used() && self.writer.at() + self.buffer.len() as u64 > self.settings.segment_bytes {
             let oldest = self.segments.front().map_or(0, |oldest| oldest.number);
             self.begin_segment(oldest)?;
@@ -176,8 +179,8 @@ impl Journal {
         Ok(self.synced)
     }
 
-    /// Writes an empty group, which proves the one before. Call it when the journal has nothing to do: without it, damage in
-    /// the last group of a process that was killed looks like a torn end.
+    /// Writes an empty group, which proves those before. Call it when the journal has nothing to do: without it, damage in the
+    /// groups since the last one but one looks like a torn end after a kill.
     ///
     /// # Errors
     /// As [`append`](Self::append).

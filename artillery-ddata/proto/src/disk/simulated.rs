@@ -1,8 +1,8 @@
 //! A disk in memory that loses what a power cut loses.
 //!
 //! What was written and not synced may be on the disk or not, sector by sector and in any order; a name that was given or
-//! taken away may be durable or not; a sync that fails leaves bytes that programs read and no power cut keeps. All choices
-//! come from a seed.
+//! taken away may be durable or not; of what a failed sync was to write a part may arrive, and programs read all of it until
+//! the kernel forgets it. All choices come from a seed.
 
 mod content;
 mod names;
@@ -42,13 +42,17 @@ pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 struct DiskState {
     rng: ChaCha8Rng,
     settings: CutSettings,
-    /// By number; also those without a name that are open.
+    /// By number; also those without a name that are open, or that a power cut may give a name back.
     files: BTreeMap<u64, FileContent>,
+    /// The last file's number.
+    last: u64,
     names: Names,
     room: u64,
     /// The power goes at the write or sync that finds 0 here.
     cut_in: Option<u64>,
     is_off: bool,
+    /// How many handles each file has.
+    open: BTreeMap<u64, usize>,
     /// Counts the starts of the process that uses the disk. Handles of an earlier one are dead.
     starts: u64,
     /// The sync that finds 0 here fails.
@@ -63,10 +67,12 @@ impl SimulatedDisk {
             rng: ChaCha8Rng::seed_from_u64(seed),
             settings,
             files: BTreeMap::new(),
+            last: 0,
             names: Names::default(),
             room,
             cut_in: None,
             is_off: false,
+            open: BTreeMap::new(),
             starts: 0,
             failing_sync: None,
             counts: DiskCounts::default(),
@@ -79,7 +85,8 @@ impl SimulatedDisk {
         state.starts += 1;
         state.is_off = false;
         state.cut_in = None;
-        state.drop_nameless();
+        state.open.clear();
+        state.drop_unreachable();
     }
 
     /// The power is lost and comes back: what was not synced may be gone, in whole or in part. Open files are gone.
@@ -92,6 +99,12 @@ impl SimulatedDisk {
     /// [`restart`](Self::restart).
     pub fn cut_power_after(&self, operations: u64) {
         self.state().cut_in = Some(operations);
+    }
+
+    /// The kernel forgets pages that it takes for written, some of them: programs read there what the disk holds.
+    pub fn forget_pages(&self) {
+        let DiskState { files, rng, .. } = &mut *self.state();
+        files.values_mut().for_each(|content| content.forget_pages(rng));
     }
 
     /// Whether the power is lost.
@@ -142,24 +155,29 @@ impl SimulatedDisk {
     }
 
     fn file(&self, name: &str, number: u64, starts: u64) -> Box<dyn DiskFile> {
+        *self.state().open.entry(number).or_default() += 1;
         Box::new(SimulatedFile { disk: self.clone(), name: name.to_owned(), number, starts })
     }
 }
 
 impl DiskState {
     fn add(&mut self, content: FileContent) -> u64 {
-        let number = self.files.last_key_value().map_or(0, |(number, _)| number + 1);
+        let number = self.last + 1;
+        self.last = number;
         self.files.insert(number, content);
         number
     }
 
     fn used(&self) -> u64 {
-        self.files.values().map(|content| content.bytes().len() as u64).sum()
+        let is_there =
+            |number: &u64| self.names.all().any(|(_, named)| named == *number) || self.open.contains_key(number);
+        self.files.iter().filter(|(number, _)| is_there(number)).map(|(_, content)| content.bytes().len() as u64).sum()
     }
 
-    fn drop_nameless(&mut self) {
-        let named: Vec<u64> = self.names.all().map(|(_, number)| number).collect();
-        self.files.retain(|number, _| named.contains(number));
+    /// Drops the files that no handle, no name and no power cut can lead to.
+    fn drop_unreachable(&mut self) {
+        let (names, open) = (&self.names, &self.open);
+        self.files.retain(|number, _| names.may_lead_to(*number) || open.contains_key(number));
     }
 
     fn cut(&mut self) {
@@ -222,14 +240,18 @@ impl Disk for SimulatedDisk {
         let number = state.add(FileContent::default());
         state.names.give(name, number);
         state.changed(name)?;
-        Ok(self.file(name, number, state.starts))
+        let starts = state.starts;
+        drop(state);
+        Ok(self.file(name, number, starts))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         let state = self.state();
         state.is_on(name)?;
         let number = state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
-        Ok(self.file(name, number, state.starts))
+        let starts = state.starts;
+        drop(state);
+        Ok(self.file(name, number, starts))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -254,7 +276,8 @@ impl Disk for SimulatedDisk {
             state.names.sync();
             return Ok(());
         }
-        state.names.fail_sync();
+        let DiskState { names, rng, .. } = &mut *state;
+        names.fail_sync(rng);
         Err(failed("", "the sync failed"))
     }
 
@@ -287,6 +310,22 @@ impl SimulatedFile {
             return Ok(state);
         }
         Err(failed(&self.name, "its process has ended"))
+    }
+}
+
+impl Drop for SimulatedFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.starts != self.starts {
+            return;
+        }
+        if let Some(handles) = state.open.get_mut(&self.number) {
+            *handles -= 1;
+            if *handles == 0 {
+                state.open.remove(&self.number);
+            }
+        }
+        state.drop_unreachable();
     }
 }
 
@@ -323,12 +362,13 @@ impl DiskFile for SimulatedFile {
     fn sync(&mut self) -> Result<(), DiskError> {
         let mut state = self.state()?;
         let works = state.begin_sync(&self.name)?;
-        let Some(content) = state.files.get_mut(&self.number) else { return Ok(()) };
+        let DiskState { files, rng, settings, .. } = &mut *state;
+        let Some(content) = files.get_mut(&self.number) else { return Ok(()) };
         if works {
             content.sync();
             return Ok(());
         }
-        content.fail_sync();
+        content.fail_sync(rng, *settings);
         Err(failed(&self.name, "the sync failed"))
     }
 }

@@ -264,6 +264,10 @@ mutants! {
     CountUnproven = "count-unproven", trap 72;
     /// A segment counts as durable though the sync of its name may have failed.
     TrustName = "trust-name", trap 72;
+    /// What was read once counts, though the kernel shows it no more when it is written again.
+    ReadOnce = "read-once", trap 72;
+    /// A group that was refused for lack of room counts when it looks whole later.
+    CountRefused = "count-refused", trap 74;
     /// A group begins in the sector in which a synced one ends.
     FillLittle = "fill-little", trap 73;
     /// A damaged group is taken for the torn end.

@@ -6,10 +6,13 @@ use bytes::Bytes;
 
 use super::{
     Damage, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, decode_entries,
-    group::{BLOCK, Group},
+    group::{BLOCK, Group, GroupClaims},
     segment::{self, SegmentHeader, SegmentWriter},
 };
 use crate::disk::{Disk, DiskError};
+
+/// How many times the bytes of a segment may be summed up in search of a group that tells damage from a torn end.
+const MAX_PASSES: usize = 8;
 
 /// A journal that was read and checked, and isn't written yet.
 #[derive(Debug)]
@@ -34,7 +37,8 @@ impl FoundJournal {
     /// Reads all segments and checks them. Shows each entry with the number of its group, oldest first.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`]: something that was synced isn't there as it was written. [`JournalError::Failed`].
+    /// [`JournalError::Damaged`]: something that was synced isn't there as it was written, or isn't known to this release.
+    /// [`JournalError::Failed`].
     pub fn check(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
@@ -58,13 +62,27 @@ impl FoundJournal {
     ) -> Result<(), JournalError> {
         let behind = |at: usize| self.segments.get(at + 1).is_some_and(|next| next.first <= from);
         for at in (0..self.segments.len()).filter(|&at| !behind(at)) {
-            self.read_segment(at, &mut |group, entry| {
+            let read = self.read_segment(at, &mut |group, entry| {
                 if group >= from {
                     show(group, entry);
                 }
             })?;
+            if at + 1 == self.segments.len() && read.end < self.end {
+                return Err(changed(self.segments[at].number));
+            }
         }
         Ok(())
+    }
+
+    /// The number of the newest segment; 0: there is none. Compare it with what is known of it from elsewhere before
+    /// [`open`](Self::open): a journal can't tell that its last file is missing.
+    pub fn newest_segment(&self) -> u64 {
+        self.segments.last().map_or(0, |segment| segment.number)
+    }
+
+    /// The number behind the last group.
+    pub const fn end(&self) -> GroupNumber {
+        self.end
     }
 
     fn read(&mut self, show: &mut impl FnMut(GroupNumber, JournalEntry)) -> Result<(), JournalError> {
@@ -91,8 +109,9 @@ impl FoundJournal {
         let mut read = SegmentRead { end: header.first, proven: until.unwrap_or(header.first) };
         let mut at = BLOCK;
         while Some(read.end) != until {
-            let Some(group) = Group::at(&bytes, at, header.salt).filter(|group| group.number == read.end) else {
-                let is_damage = until.is_some() || was_synced(&bytes, at, header.salt, read.end);
+            let Some(group) = self.group_at(&bytes, at, header).filter(|group| group.number == read.end) else {
+                let is_damage =
+                    until.is_some() || read.end < header.synced || self.was_synced(&bytes, at, header, read.end);
                 if is_damage && !allows!(self.settings.guards, TakeDamageForTorn) {
                     return Err(damaged(at, Damage::Group(read.end)));
                 }
@@ -110,8 +129,8 @@ impl FoundJournal {
         Ok(read)
     }
 
-    /// Goes on behind what was found, in a new segment. `start` is the number of this start of the store, `seed` a random
-    /// number.
+    /// Goes on behind what was found, in a new segment. `start` is the number of this start of the store, `seed` a number
+    /// that is drawn anew for each call: with an old one, what was left of an earlier segment could count.
     ///
     /// What isn't proven to be synced is written and synced once more there: if a sync has failed, the kernel may show bytes
     /// that no disk holds. So nothing of it counts before this has returned.
@@ -121,6 +140,9 @@ impl FoundJournal {
     pub fn open(self, start: u64, seed: u128) -> Result<Journal, JournalError> {
         let Self { ref disk, settings, .. } = self;
         let last = segment::numbers(&**disk).map_err(JournalError::Failed)?.last().copied().unwrap_or(0);
+        if last != self.newest_segment() && self.newest_segment() > 0 {
+            return Err(changed(last));
+        }
         let unproven = !allows!(settings.guards, CountUnproven);
         let first = if unproven { self.proven } else { self.end };
         let mut segments: VecDeque<_> = self.segments.iter().filter(|old| old.first < first).cloned().collect();
@@ -157,6 +179,33 @@ impl FoundJournal {
         })
     }
 
+    fn group_at(&self, segment: &Bytes, at: usize, header: &SegmentHeader) -> Option<Group> {
+        Group::at(segment, at, header.salt, self.settings.guards)
+    }
+
+    /// Whether a whole group from byte `at` on says that group `number` was synced. Then it isn't torn.
+    ///
+    /// What stands there may be a client's bytes. So only possible numbers are looked at, and only so many bytes are summed up; if
+    /// that isn't enough to know, it counts as damage.
+    fn was_synced(&self, segment: &Bytes, at: usize, header: &SegmentHeader, number: GroupNumber) -> bool {
+        let mut left = segment.len().saturating_mul(MAX_PASSES);
+        for place in (at..segment.len()).step_by(BLOCK) {
+            let Some(claims) = GroupClaims::at(segment, place) else { continue };
+            let blocks = ((place - at) / BLOCK) as u64;
+            if claims.synced <= number || claims.number.0 - number.0 > blocks {
+                continue;
+            }
+            if claims.len > left {
+                return true;
+            }
+            left -= claims.len;
+            if self.group_at(segment, place, header).is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The groups from `first` on, as they stand in a segment with this salt. All of them are in the last segment.
     fn encode_from(&self, first: GroupNumber, salt: u128) -> Result<Vec<u8>, JournalError> {
         let mut out = vec![0; BLOCK];
@@ -164,7 +213,7 @@ impl FoundJournal {
         let bytes = segment::read(&*self.disk, last.number).map_err(JournalError::Failed)?;
         let (mut at, mut number) = (BLOCK, last.first);
         while number < self.end
-            && let Some(group) = Group::at(&bytes, at, last.salt)
+            && let Some(group) = self.group_at(&bytes, at, last)
         {
             if number >= first {
                 group.encode(&mut out, salt, first, self.settings.guards);
@@ -172,8 +221,17 @@ impl FoundJournal {
             at += group.len(self.settings.guards);
             number = number.next();
         }
+        if number < self.end && !allows!(self.settings.guards, ReadOnce) {
+            return Err(changed(last.number));
+        }
         Ok(out)
     }
+}
+
+/// After a failed sync the kernel may forget what it has shown before.
+fn changed(segment: u64) -> JournalError {
+    let why = "it changed while it was read".to_owned();
+    JournalError::Failed(DiskError::Failed { file: segment::name(segment), why })
 }
 
 /// The headers of the segments that count, oldest first: those that the newest one names, one by the other.
@@ -192,10 +250,4 @@ fn headers(disk: &dyn Disk, store: u128) -> Result<Vec<SegmentHeader>, JournalEr
     }
     headers.reverse();
     Ok(headers)
-}
-
-/// Whether a whole group behind byte `at` says that group `number` was synced. Then it isn't torn.
-fn was_synced(segment: &Bytes, at: usize, salt: u128, number: GroupNumber) -> bool {
-    let places = (at + BLOCK..segment.len()).step_by(BLOCK);
-    places.filter_map(|at| Group::at(segment, at, salt)).any(|group| group.synced > number)
 }

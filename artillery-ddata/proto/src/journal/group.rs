@@ -1,12 +1,16 @@
 //! A group: the entries that one sync makes durable.
 //!
 //! ```text
-//! 0   u32   CRC-32C of the segment's salt (u128), of this place in the file (u64), and of all that follows without the filling
+//! 0   u32   CRC-32C of the segment's salt (u128), of this place in the file (u64), and of all that follows up to the entries' end
 //! 4   u32   length of the entries in bytes
 //! 8   u64   number
 //! 16  u64   all groups below this one were synced when this one was written
-//! 24  …     the entries, then zeros up to the next multiple of 4096
+//! 24  …     the entries, then zeros
+//!     u32   the CRC once more, in the last bytes before a multiple of 4096
 //! ```
+//!
+//! A group that finds no room for its end is refused, and another one takes its place. Without the second CRC its beginning
+//! could count later, when that other one is torn.
 
 use bytes::Bytes;
 
@@ -18,6 +22,32 @@ use crate::guards::Guards;
 pub(super) const BLOCK: usize = 4096;
 
 const HEADER: usize = 24;
+const CRC: usize = 4;
+
+/// The longest group that is written, in bytes.
+pub(super) const MAX_GROUP: usize = 1 << 30;
+
+/// What the bytes at a place say, if a group begins there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupClaims {
+    sum: u32,
+    /// Length of the entries in bytes.
+    pub(super) len: usize,
+    pub(super) number: GroupNumber,
+    pub(super) synced: GroupNumber,
+}
+
+impl GroupClaims {
+    /// `None`: no group says so.
+    pub(super) fn at(segment: &Bytes, at: usize) -> Option<Self> {
+        let header: &[u8; HEADER] = segment.get(at..)?.first_chunk()?;
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| header[at + n]));
+        let number_at = |at: usize| GroupNumber(u64::from_le_bytes(std::array::from_fn(|n| header[at + n])));
+        let claims = Self { sum: u32_at(0), len: u32_at(4) as usize, number: number_at(8), synced: number_at(16) };
+        let is_possible = claims.len <= MAX_GROUP && claims.synced <= claims.number && claims.number.0 < u64::MAX;
+        is_possible.then_some(claims)
+    }
+}
 
 /// A group that is whole.
 #[derive(Debug, Clone)]
@@ -30,21 +60,19 @@ pub(super) struct Group {
 
 impl Group {
     /// The group at byte `at` of a segment, if a whole one is there.
-    pub(super) fn at(segment: &Bytes, at: usize, salt: u128) -> Option<Self> {
-        let header = segment.get(at..at.checked_add(HEADER)?)?;
-        let len = u32::from_le_bytes(header[4..8].try_into().ok()?) as usize;
-        let end = at.checked_add(HEADER)?.checked_add(len)?;
-        let sum = u32::from_le_bytes(header[..4].try_into().ok()?);
-        if checksum(salt, at as u64, segment.get(at + 4..end)?) != sum {
-            return None;
-        }
-        let number = |from: usize| Some(GroupNumber(u64::from_le_bytes(header[from..from + 8].try_into().ok()?)));
-        Some(Self { number: number(8)?, synced: number(16)?, entries: segment.slice(at + HEADER..end) })
+    pub(super) fn at(segment: &Bytes, at: usize, salt: u128, guards: Guards) -> Option<Self> {
+        let claims = GroupClaims::at(segment, at)?;
+        let entries = at.checked_add(HEADER)?..at.checked_add(HEADER)?.checked_add(claims.len)?;
+        let end = at.checked_add(filled(HEADER + claims.len + CRC, guards))?;
+        let again = segment.get(end - CRC..end)? == claims.sum.to_le_bytes() || allows!(guards, CountRefused);
+        let is_whole = again && checksum(salt, at as u64, segment.get(at + CRC..entries.end)?) == claims.sum;
+        let GroupClaims { number, synced, .. } = claims;
+        is_whole.then(|| Self { number, synced, entries: segment.slice(entries) })
     }
 
     /// Its length with the filling, in bytes.
     pub(super) fn len(&self, guards: Guards) -> usize {
-        filled(HEADER + self.entries.len(), guards)
+        filled(HEADER + self.entries.len() + CRC, guards)
     }
 
     /// Writes the group again behind `out`, the beginning of another segment.
@@ -71,7 +99,8 @@ pub(super) fn finish(out: &mut Vec<u8>, place: (u128, u64), number: GroupNumber,
     out[16..24].copy_from_slice(&synced.0.to_le_bytes());
     let sum = checksum(place.0, place.1, &out[4..]);
     out[..4].copy_from_slice(&sum.to_le_bytes());
-    out.resize(filled(out.len(), guards), 0);
+    out.resize(filled(out.len() + CRC, guards) - CRC, 0);
+    out.extend_from_slice(&sum.to_le_bytes());
 }
 
 /// Salt and place make sure that what a client has put into a value is no group, not even a copy of one.

@@ -102,6 +102,12 @@ impl SegmentHeader {
         })
     }
 
+    /// Whether the numbers fit each other.
+    fn is_possible(&self) -> bool {
+        let Self { number, follows, oldest, first, synced, .. } = *self;
+        follows < number && oldest <= number && number < u64::MAX && first <= synced && synced.0 < u64::MAX
+    }
+
     /// Reads the header of the segment with this number.
     pub(super) fn read(disk: &dyn Disk, number: u64, store: u128) -> Result<Self, JournalError> {
         let file = name(number);
@@ -109,7 +115,7 @@ impl SegmentHeader {
         let opened = disk.open(&file).and_then(|opened| opened.read_at(0, &mut bytes));
         let len = opened.map_err(JournalError::Failed)?;
         let checked = Self::decode(&bytes[..len]).and_then(|header| match header {
-            Self { number: n, follows, .. } if n != number || follows >= number => Err(Damage::Header),
+            header if header.number != number || !header.is_possible() => Err(Damage::Header),
             header if header.store != store => Err(Damage::Foreign),
             header => Ok(header),
         });
@@ -194,10 +200,10 @@ impl SegmentWriter {
         file.write_at(0, &header.encode())?;
         file.write_at(BLOCK as u64, groups)?;
         if !allows!(guards, NameTooSoon) {
-            file.sync()?;
+            file.sync().map_err(never_full)?;
         }
         disk.rename(UNNAMED, &name(header.number))?;
-        disk.sync_names()
+        disk.sync_names().map_err(never_full)
     }
 
     /// Whether a group stands in it.
@@ -224,6 +230,14 @@ impl SegmentWriter {
     }
 
     pub(super) fn sync(&mut self) -> Result<(), DiskError> {
-        self.file.sync()
+        self.file.sync().map_err(never_full)
+    }
+}
+
+/// A sync that finds the disk full has failed like any other: nobody knows what it has written.
+fn never_full(error: DiskError) -> DiskError {
+    match error {
+        DiskError::Full => DiskError::Failed { file: String::new(), why: "the disk is full".into() },
+        error => error,
     }
 }

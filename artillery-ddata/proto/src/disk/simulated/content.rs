@@ -8,6 +8,9 @@ use rand_chacha::ChaCha8Rng;
 /// The unit in which bytes reach the disk. A sector is torn only if the settings say so.
 pub(super) const SECTOR: usize = 512;
 
+/// The unit in which the kernel keeps bytes for readers.
+const PAGE: usize = 4096;
+
 /// The most contents of one sector that are remembered between two syncs. The oldest ones are forgotten first.
 const MAX_CONTENTS: usize = 8;
 
@@ -68,9 +71,29 @@ impl FileContent {
         self.forget();
     }
 
-    /// The sync fails: nothing more reaches the disk of what was written until now, but programs go on reading it.
-    pub(super) fn fail_sync(&mut self) {
+    /// The sync fails: of what was written until now a part may have reached the disk, and nothing more will. Programs go on
+    /// reading all of it.
+    pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) {
+        let cached = self.cached.clone();
+        if rng.random() {
+            self.cut(rng, settings);
+        }
+        self.cached = cached;
         self.forget();
+    }
+
+    /// The kernel forgets some pages that it takes for written.
+    pub(super) fn forget_pages(&mut self, rng: &mut ChaCha8Rng) {
+        let sectors = PAGE / SECTOR;
+        for page in 0..self.cached.len().div_ceil(PAGE) {
+            let is_dirty = self.unsynced.range(page * sectors..(page + 1) * sectors).next().is_some();
+            if !is_dirty && rng.random() {
+                let end = self.cached.len().min((page + 1) * PAGE);
+                for at in page * PAGE..end {
+                    self.cached[at] = self.durable.get(at).copied().unwrap_or(0);
+                }
+            }
+        }
     }
 
     fn forget(&mut self) {

@@ -67,9 +67,23 @@ impl Names {
         std::mem::take(&mut self.unsynced).into_iter().for_each(|change| change.apply(&mut self.durable));
     }
 
-    /// The sync fails: no change until now reaches the disk any more, but programs go on seeing it.
-    pub(super) fn fail_sync(&mut self) {
-        self.unsynced.clear();
+    /// The sync fails: some changes until now have reached the disk, and no other will. Programs go on seeing all of them.
+    pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng) {
+        for change in std::mem::take(&mut self.unsynced) {
+            if rng.random() {
+                change.apply(&mut self.durable);
+            }
+        }
+    }
+
+    /// Whether the file has a name, or may get one back.
+    pub(super) fn may_lead_to(&self, file: u64) -> bool {
+        let gives = |change: &NameChange| match change {
+            NameChange::Given(_, number) | NameChange::Renamed(_, _, number) => *number == file,
+            NameChange::Taken(_) => false,
+        };
+        self.cached.values().chain(self.durable.values()).any(|&number| number == file)
+            || self.unsynced.iter().any(gives)
     }
 
     /// Leaves what a power cut may leave: each unsynced change is on the disk or not. Returns whether a name differs.

@@ -116,17 +116,47 @@ fn a_renamed_file_has_one_name_or_the_other() {
 }
 
 #[test]
-fn a_failed_sync_leaves_bytes_that_no_power_cut_keeps() {
+fn of_what_a_failed_sync_was_to_write_a_part_may_stay() {
     let run = |disk: &SimulatedDisk| {
-        let mut file = durable(disk, "f", b"old");
-        file.write_at(0, b"new").unwrap();
+        let mut file = durable(disk, "f", &[0; 1024]);
+        file.write_at(0, &[1; 1024]).unwrap();
         disk.fail_sync_after(Some(0));
         assert!(file.sync().is_err());
         assert_eq!(file.sync(), Ok(()), "the kernel takes the bytes for written");
         disk.restart();
-        assert_eq!(bytes(disk, "f"), b"new", "and shows them to the next process");
+        assert_eq!(bytes(disk, "f"), [1; 1024], "and shows them to the next process");
     };
-    assert_eq!(left(HARSH, "f", run), BTreeSet::from([Some(b"old".to_vec())]));
+    let of = |first, second| Some([[first; 512], [second; 512]].concat());
+    assert_eq!(left(WHOLE, "f", run), BTreeSet::from([of(0, 0), of(1, 0), of(0, 1), of(1, 1)]));
+    let read: BTreeSet<_> = (0..50)
+        .map(|seed| {
+            let disk = disk(seed, WHOLE);
+            run(&disk);
+            disk.forget_pages();
+            bytes(&disk, "f")
+        })
+        .collect();
+    assert!(read.len() > 2, "until it forgets them");
+}
+
+#[test]
+fn a_removed_file_comes_back_with_its_bytes() {
+    let run = |disk: &SimulatedDisk| {
+        durable(disk, "f", b"old");
+        disk.remove("f").unwrap();
+        disk.restart();
+    };
+    assert_eq!(left(WHOLE, "f", run), BTreeSet::from([None, Some(b"old".to_vec())]));
+}
+
+#[test]
+fn a_removed_file_takes_no_room_once_it_is_closed() {
+    let disk = disk(1, WHOLE);
+    let file = durable(&disk, "f", &[1; 1000]);
+    disk.remove("f").unwrap();
+    assert_eq!(disk.free(), Ok(ROOM - 1000));
+    drop(file);
+    assert_eq!(disk.free(), Ok(ROOM));
 }
 
 #[test]
