@@ -40,7 +40,8 @@ use crate::{
     guards::Guards,
     message::ChainFrame,
     replica::{
-        Gate, Halt, JournalBatch, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings, Token,
+        Gate, Halt, JournalBatch, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings,
+        RestoredChain, Token,
     },
     store::Store,
 };
@@ -114,6 +115,14 @@ impl<C> ChainRunner<C> {
             #[cfg(any(test, feature = "mutants"))]
             kept: None,
         }
+    }
+
+    /// Takes over what this member's journal held ([`ChainRestore`](crate::replica::ChainRestore)). Call it before the first
+    /// turn.
+    #[must_use]
+    pub fn restored(mut self, restored: RestoredChain) -> Self {
+        self.replica.take_over(restored);
+        self
     }
 
     /// The replica, read-only.

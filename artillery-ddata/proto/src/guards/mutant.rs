@@ -256,6 +256,9 @@ mutants! {
     /// A new tail answers version queries before its watermark covers what was committed before.
     SpeakTooSoon = "speak-too-soon", trap 78;
 
+    /// An update is written with the watermark of the moment at which it is written.
+    StampLate = "stamp-late", trap 79;
+
     // The journal.
 
     /// After a failed sync the journal is synced again, and believes it.

@@ -38,11 +38,11 @@ impl Replica {
         let (beginning, sessions) = self.snapshot_header(Version::NONE);
         let pending: Vec<_> = self.history.from(self.watermark.next()).cloned().collect();
         let taken = pending.iter().map(|update| self.taken_by(update)).collect::<Result<Vec<_>, _>>()?;
-        let version = beginning.version;
+        let (version, watermark) = (beginning.version, self.watermark);
         self.write_part(SnapshotCursor::default(), SnapshotContent::Begin(beginning));
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.begun(version);
-        pending.iter().zip(taken).for_each(|(update, taken)| journal.update(update, taken));
+        pending.iter().zip(taken).for_each(|(update, taken)| journal.update(update, taken, watermark));
         journal.checkpoint = Some(Checkpoint { sessions, at: SnapshotCursor::default(), large: None });
         Ok(())
     }

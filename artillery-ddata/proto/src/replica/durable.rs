@@ -34,10 +34,11 @@ pub struct JournalBatch {
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most records are updates")]
 enum JournalRecord {
-    /// An update, the version before it, and the value that it took away.
+    /// An update, what stood before it and was committed when it came, and the value that it took away.
     Update {
         update: Update,
         after: Version,
+        watermark: Sequence,
         taken: Option<Bytes>,
     },
     Cut(Version),
@@ -109,13 +110,30 @@ impl JournalState {
         }
     }
 
-    pub(super) fn update(&mut self, update: &Update, taken: Option<Bytes>) {
+    /// An update is to be written. It carries the watermark of this moment: a later one may speak of updates that take the
+    /// place of those which are cut off until then.
+    pub(super) fn update(&mut self, update: &Update, taken: Option<Bytes>, watermark: Sequence) {
         let after = std::mem::replace(&mut self.newest, update.version);
-        self.push(JournalRecord::Update { update: update.clone(), after, taken });
+        self.push(JournalRecord::Update { update: update.clone(), after, watermark, taken });
+        self.watermark = self.watermark.max(watermark);
     }
 }
 
 impl Replica {
+    /// The journal holds the store up to `last`, all of it durable.
+    pub(super) fn resume_journal(&mut self, last: Version, watermark: Sequence) {
+        let state = JournalState {
+            newest: last,
+            held: last,
+            watermark,
+            wholeness: Wholeness::Whole,
+            ..JournalState::default()
+        };
+        if let Some(journal) = &mut self.journal {
+            **journal = state;
+        }
+    }
+
     /// Whether the members of this chain keep journals.
     pub(super) fn is_durable(&self) -> bool {
         self.journal.is_some()
@@ -123,8 +141,9 @@ impl Replica {
 
     /// An update was appended to the history.
     pub(super) fn journal_update(&mut self, update: &Update, taken: Option<&Bytes>) {
+        let watermark = self.watermark;
         let Some(journal) = &mut self.journal else { return };
-        journal.update(update, taken.cloned());
+        journal.update(update, taken.cloned(), watermark);
         journal.waiting.push_back((journal.last, update.version));
     }
 
@@ -171,20 +190,17 @@ impl Replica {
     /// So a checkpoint ends however many updates come.
     pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         self.continue_checkpoint(room);
-        let (chain, watermark) = (self.chain, self.watermark);
+        let (chain, now, late) = (self.chain, self.watermark, allows!(self.settings.guards, StampLate));
         let journal = self.journal.as_mut()?;
         let before = journal.last - journal.records.len() as u64;
         let (mut entries, mut left, mut taken) = (Vec::new(), room, 0);
         while let Some(record) = journal.records.pop_front() {
             taken += 1;
             left = left.saturating_sub(record.cost());
-            record.put(chain, watermark, &mut entries);
+            record.put(chain, late.then_some(now), &mut entries);
             if left == 0 {
                 break;
             }
-        }
-        if entries.iter().any(|entry| matches!(entry, JournalEntry::Sent(_))) {
-            journal.watermark = journal.watermark.max(watermark);
         }
         (taken > 0).then_some(JournalBatch { upto: before + taken, entries })
     }
@@ -279,15 +295,17 @@ impl JournalRecord {
         }
     }
 
-    /// Writes the record behind `entries`. Updates that follow each other share an entry.
-    fn put(self, chain: ChainId, watermark: Sequence, entries: &mut Vec<JournalEntry>) {
+    /// Writes the record behind `entries`. Updates that follow each other share an entry. The mutant `StampLate` has a `late`
+    /// watermark.
+    fn put(self, chain: ChainId, late: Option<Sequence>, entries: &mut Vec<JournalEntry>) {
         let sent = |message| JournalEntry::Sent(Box::new(ChainFrame { chain, epoch: Epoch(0), index: 0, message }));
         match self {
             Self::Cut(keep) => entries.push(JournalEntry::Cut { chain, keep }),
             Self::NotWhole => entries.push(JournalEntry::NotWhole { chain }),
             Self::Watermark(watermark) => entries.push(JournalEntry::Watermark { chain, watermark }),
             Self::Part(part) => entries.push(sent(ChainMessage::Snapshot(*part))),
-            Self::Update { update, after, taken } => {
+            Self::Update { update, after, watermark, taken } => {
+                let watermark = late.unwrap_or(watermark);
                 let taken = taken.map(|value| JournalEntry::Taken { chain, version: update.version, value });
                 let is_first = taken.is_some();
                 entries.extend(taken);
@@ -296,6 +314,7 @@ impl JournalRecord {
                     && updates.updates.last().is_some_and(|last| last.version == after)
                     && updates.updates.len() < MAX_UPDATES
                 {
+                    updates.watermark = watermark;
                     updates.updates.push(update);
                     return;
                 }

@@ -18,6 +18,7 @@ mod promotion;
 mod reading;
 mod reorder;
 mod requests;
+mod restore;
 mod resync;
 mod rig;
 mod scripts;

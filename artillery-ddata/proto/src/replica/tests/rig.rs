@@ -58,6 +58,8 @@ pub(super) struct Rig {
     pub(super) frames: usize,
     /// What each member has written into its journal.
     pub(super) journals: BTreeMap<u8, Vec<JournalEntry>>,
+    /// Journals that take nothing now.
+    pub(super) unwritten: BTreeSet<u8>,
     /// The last batch in each journal, and whether its disk syncs.
     pub(super) disks: BTreeMap<u8, (u64, bool)>,
     next_token: u64,
@@ -82,6 +84,7 @@ impl Rig {
             room: 1 << 20,
             frames: usize::MAX,
             journals: BTreeMap::new(),
+            unwritten: BTreeSet::new(),
             disks: BTreeMap::new(),
             next_token: 0,
         };
@@ -106,7 +109,12 @@ impl Rig {
         Self::open(nodes, &ReplicaSettings::default())
     }
 
-    /// The same, with these settings.
+    /// A chain that is open everywhere, and whose members keep journals.
+    pub(super) fn chain_of_durable(nodes: &[u8]) -> Self {
+        Self::open(nodes, &ReplicaSettings { durable: true, ..ReplicaSettings::default() })
+    }
+
+    /// A chain that is open everywhere, with these settings.
     pub(super) fn open(nodes: &[u8], settings: &ReplicaSettings) -> Self {
         Self::new(nodes, settings).opened()
     }
@@ -162,7 +170,9 @@ impl Rig {
     /// Members write their journals, and their disks sync.
     fn write_journals(&mut self) {
         for n in self.nodes() {
-            while let Some(batch) = self.replicas.get_mut(&n).unwrap().poll_journal(self.room) {
+            while !self.unwritten.contains(&n)
+                && let Some(batch) = self.replicas.get_mut(&n).unwrap().poll_journal(self.room)
+            {
                 self.journals.entry(n).or_default().extend(batch.entries);
                 self.disks.entry(n).or_insert((0, true)).0 = batch.upto;
             }

@@ -1,0 +1,387 @@
+//! A restart of a durable member: what its journal holds becomes its state again (docs/adr/0042).
+//!
+//! The journal is read twice. [`RestoreSurvey`] finds where the last whole checkpoint of each chain begins. [`ChainRestore`]
+//! takes in what stands from there on. Until the end of the checkpoint, and above the watermark, updates wait in a queue, and a
+//! cut takes the newest of them. So a record changes only by an update that was committed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{Replica, UpdateHistory, client_sessions::Sessions};
+use crate::{
+    ChainId, Sequence, Version,
+    journal::{GroupNumber, JournalEntry},
+    message::{ChainMessage, SnapshotContent, SnapshotHeader, SnapshotPart},
+    store::{Held, ScanRecord, Store, StoreBatch, StoreError, StoreOp},
+    types::update::Update,
+};
+
+/// Where an entry stands in a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct EntryPlace {
+    /// The number of its group.
+    pub group: GroupNumber,
+    /// How many entries stand before it in the group.
+    pub index: u32,
+}
+
+/// A journal that can't be taken in, though each of its entries can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// A chain has entries, and no checkpoint that they follow.
+    #[error("chain {0:?} has no beginning in the journal")]
+    NoBeginning(ChainId),
+    /// An update doesn't follow the ones before it.
+    #[error("update {found} stands behind {after}")]
+    Gap {
+        /// The update before.
+        after: Version,
+        /// The update.
+        found: Version,
+    },
+    /// An update of a kind that this release doesn't know.
+    #[error("an update of the unknown kind {0}")]
+    UnknownKind(u8),
+    /// An entry that has no place here.
+    #[error("an entry that does not belong there")]
+    Misplaced,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a journal holds of each chain, as found in a first reading.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreSurvey {
+    chains: BTreeMap<ChainId, ChainSurvey>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct ChainSurvey {
+    /// The beginning of a checkpoint that has no end yet.
+    begun: Option<EntryPlace>,
+    /// The beginning of the last checkpoint that has an end.
+    whole: Option<EntryPlace>,
+    /// A resync has begun, and no checkpoint since then has an end.
+    lacks: bool,
+}
+
+impl RestoreSurvey {
+    /// Takes note of an entry. Show all of them, in order.
+    pub fn note(&mut self, place: EntryPlace, entry: &JournalEntry) {
+        let chain = self.chains.entry(entry.chain()).or_default();
+        match entry {
+            JournalEntry::NotWhole { .. } => *chain = ChainSurvey { lacks: true, ..ChainSurvey::default() },
+            JournalEntry::Sent(frame) => match &frame.message {
+                ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(_), .. }) => {
+                    chain.begun = Some(place);
+                }
+                ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::End, .. }) => {
+                    let begun = chain.begun.take();
+                    (chain.whole, chain.lacks) = (begun.or(chain.whole), chain.lacks && begun.is_none());
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// The chains of which the journal holds anything.
+    pub fn chains(&self) -> impl Iterator<Item = ChainId> + '_ {
+        self.chains.keys().copied()
+    }
+
+    /// The first group that a chain needs; `None`: no chain needs one.
+    pub fn floor(&self) -> Option<GroupNumber> {
+        self.chains.values().filter_map(|chain| chain.whole).map(|place| place.group).min()
+    }
+
+    /// Begins to restore a chain over an empty part of `store`. `None`: its store isn't whole, so it begins empty.
+    ///
+    /// # Errors
+    /// [`RestoreError::NoBeginning`].
+    pub fn restore(
+        &self,
+        chain: ChainId,
+        store: Arc<dyn Store>,
+        backlog: usize,
+    ) -> Result<Option<ChainRestore>, RestoreError> {
+        match self.chains.get(&chain) {
+            Some(ChainSurvey { whole: Some(begin), .. }) => Ok(Some(ChainRestore::new(chain, store, *begin, backlog))),
+            Some(ChainSurvey { lacks: false, begun: None, .. }) => Err(RestoreError::NoBeginning(chain)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A chain that is being restored.
+#[derive(Debug)]
+pub struct ChainRestore {
+    chain: ChainId,
+    store: Arc<dyn Store>,
+    begin: EntryPlace,
+    /// Bytes of committed updates that are kept for resends.
+    backlog: usize,
+    sessions: Sessions,
+    /// What is committed.
+    history: UpdateHistory,
+    /// What isn't, with the values that the updates took away.
+    queue: VecDeque<(Update, Option<Bytes>)>,
+    /// The newest update in the queue, or before it.
+    newest: Version,
+    taken: Option<(Version, Bytes)>,
+    /// The bytes that have come of a value in pieces.
+    value: Vec<u8>,
+    chain_time: u64,
+    /// The highest watermark that the journal names.
+    watermark: Sequence,
+    /// The highest watermark at which a part was made.
+    shown: Sequence,
+    /// The end of the checkpoint has come.
+    ended: bool,
+}
+
+impl ChainRestore {
+    fn new(chain: ChainId, store: Arc<dyn Store>, begin: EntryPlace, backlog: usize) -> Self {
+        Self {
+            chain,
+            store,
+            begin,
+            backlog,
+            sessions: Sessions::default(),
+            history: UpdateHistory::default(),
+            queue: VecDeque::new(),
+            newest: Version::NONE,
+            taken: None,
+            value: Vec::new(),
+            chain_time: 0,
+            watermark: Sequence::ZERO,
+            shown: Sequence::ZERO,
+            ended: false,
+        }
+    }
+
+    /// Takes in an entry. Those of other chains, and from before the checkpoint, are passed over.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn take(&mut self, place: EntryPlace, entry: JournalEntry) -> Result<(), RestoreError> {
+        if entry.chain() != self.chain || place < self.begin {
+            return Ok(());
+        }
+        match entry {
+            JournalEntry::Sent(frame) => match frame.message {
+                ChainMessage::Snapshot(part) => self.part(place, part),
+                ChainMessage::Updates(updates) => {
+                    updates.updates.into_iter().try_for_each(|update| self.update(update))?;
+                    self.commit(updates.watermark)
+                }
+                _ => Err(RestoreError::Misplaced),
+            },
+            JournalEntry::Cut { keep, .. } => self.cut(keep),
+            JournalEntry::Watermark { watermark, .. } => self.commit(watermark),
+            JournalEntry::Taken { version, value, .. } => {
+                self.taken = Some((version, value));
+                Ok(())
+            }
+            JournalEntry::NotWhole { .. } => Err(RestoreError::Misplaced),
+        }
+    }
+
+    fn part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
+        if self.ended {
+            // The part of a later checkpoint that has no end.
+            return Ok(());
+        }
+        self.shown = self.shown.max(part.watermark);
+        match part.content {
+            SnapshotContent::Begin(header) if place == self.begin => {
+                self.begun(header);
+                Ok(())
+            }
+            SnapshotContent::Begin(_) => Err(RestoreError::Misplaced),
+            SnapshotContent::Sessions(entries) => {
+                entries.into_iter().for_each(|entry| self.sessions.add(entry));
+                Ok(())
+            }
+            SnapshotContent::Records(records) => self.put(records),
+            SnapshotContent::Piece(piece) => {
+                if part.at.bytes == 0 {
+                    self.value.clear();
+                }
+                self.value.extend_from_slice(&piece.bytes);
+                if self.value.len() < piece.len as usize {
+                    return Ok(());
+                }
+                let value = Some(std::mem::take(&mut self.value).into());
+                self.put(vec![ScanRecord { key: piece.key, held: Held { version: piece.version, value } }])
+            }
+            SnapshotContent::End => self.end(),
+        }
+    }
+
+    fn begun(&mut self, header: SnapshotHeader) {
+        self.newest = header.version;
+        self.watermark = header.version.sequence;
+        self.chain_time = header.chain_time;
+        self.history = UpdateHistory::behind(header.version, header.epochs);
+    }
+
+    fn put(&mut self, records: Vec<ScanRecord>) -> Result<(), RestoreError> {
+        let ops = records.into_iter().map(|ScanRecord { key, held }| StoreOp::Put { key, held }).collect();
+        self.apply(ops, Sequence::ZERO)
+    }
+
+    fn apply(&self, ops: SmallVec<[StoreOp; 2]>, keep_from: Sequence) -> Result<(), RestoreError> {
+        if !ops.is_empty() {
+            self.store.apply(&StoreBatch { chain: self.chain, keep_from, ops })?;
+        }
+        Ok(())
+    }
+
+    /// The end of the checkpoint: its records are of many moments, and what was committed by the last of them makes them one.
+    fn end(&mut self) -> Result<(), RestoreError> {
+        while self.history.last().sequence < self.shown {
+            let Some((update, taken)) = self.queue.pop_front() else {
+                return Err(RestoreError::Gap { after: self.history.last(), found: Version::NONE });
+            };
+            let is_newer = |key: &Bytes| {
+                let newest = self.store.read(self.chain, key, Sequence::MAX)?;
+                Ok::<_, StoreError>(newest.is_none_or(|held| held.version.sequence < update.version.sequence))
+            };
+            let mut ops = SmallVec::new();
+            for change in &update.changes {
+                if is_newer(&change.key)? {
+                    put_and_prune(&mut ops, &change.key, Held { version: update.version, value: change.value.clone() });
+                }
+            }
+            self.apply(ops, update.version.sequence)?;
+            self.committed(update, taken);
+        }
+        self.ended = true;
+        self.commit(self.watermark)
+    }
+
+    fn update(&mut self, update: Update) -> Result<(), RestoreError> {
+        let taken = self.taken.take().filter(|(version, _)| *version == update.version).map(|(_, value)| value);
+        let (after, found) = (self.newest, update.version);
+        if found.sequence <= after.sequence {
+            // It was written once more, behind the beginning of a later checkpoint.
+            return Ok(());
+        }
+        if found.sequence != after.sequence.next() || found.epoch < after.epoch {
+            return Err(RestoreError::Gap { after, found });
+        }
+        if !update.kind.is_known() {
+            return Err(RestoreError::UnknownKind(update.kind.0));
+        }
+        self.newest = found;
+        self.queue.push_back((update, taken));
+        Ok(())
+    }
+
+    fn cut(&mut self, keep: Version) -> Result<(), RestoreError> {
+        while self.queue.pop_back_if(|(update, _)| update.version.sequence > keep.sequence).is_some() {}
+        self.newest = self.queue.back().map_or(self.history.last(), |(update, _)| update.version);
+        if self.newest == keep { Ok(()) } else { Err(RestoreError::Gap { after: self.newest, found: keep }) }
+    }
+
+    /// All updates up to `watermark` are committed.
+    fn commit(&mut self, watermark: Sequence) -> Result<(), RestoreError> {
+        self.watermark = self.watermark.max(watermark);
+        let upto = self.watermark;
+        while self.ended
+            && let Some((update, taken)) = self.queue.pop_front_if(|(update, _)| update.version.sequence <= upto)
+        {
+            let mut ops = SmallVec::new();
+            for change in &update.changes {
+                put_and_prune(&mut ops, &change.key, Held { version: update.version, value: change.value.clone() });
+            }
+            self.apply(ops, update.version.sequence)?;
+            self.committed(update, taken);
+        }
+        Ok(())
+    }
+
+    fn committed(&mut self, update: Update, taken: Option<Bytes>) {
+        let sequence = update.version.sequence;
+        self.chain_time = self.chain_time.max(update.chain_time);
+        self.sessions.note(&update, taken);
+        self.sessions.commit(&update);
+        self.history.push(update);
+        self.history.commit(sequence, self.backlog);
+    }
+
+    /// Ends the restore, behind the last entry.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn finish(mut self) -> Result<RestoredChain, RestoreError> {
+        if !self.ended {
+            return Err(RestoreError::NoBeginning(self.chain));
+        }
+        let watermark = self.history.last().sequence;
+        let unreplicated = self.queue.len() as u64;
+        for (update, taken) in std::mem::take(&mut self.queue) {
+            let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
+            let puts = update.changes.iter();
+            let ops = puts.map(|change| StoreOp::Put { key: change.key.clone(), held: held(&change.value) }).collect();
+            self.apply(ops, watermark)?;
+            self.chain_time = self.chain_time.max(update.chain_time);
+            self.sessions.note(&update, taken);
+            self.history.push(update);
+        }
+        let Self { sessions, history, chain_time, .. } = self;
+        Ok(RestoredChain { sessions, history, chain_time, watermark, unreplicated })
+    }
+}
+
+fn put_and_prune(ops: &mut SmallVec<[StoreOp; 2]>, key: &Bytes, held: Held) {
+    ops.push(StoreOp::Put { key: key.clone(), held });
+    ops.push(StoreOp::Prune { key: key.clone() });
+}
+
+/// The state of a chain as its journal holds it. Its records are in the store.
+#[derive(Debug)]
+pub struct RestoredChain {
+    sessions: Sessions,
+    history: UpdateHistory,
+    chain_time: u64,
+    watermark: Sequence,
+    /// Updates above the watermark: whether they are committed isn't known here.
+    unreplicated: u64,
+}
+
+impl RestoredChain {
+    /// The newest version.
+    pub fn last(&self) -> Version {
+        self.history.last()
+    }
+
+    /// The watermark that the journal names. The chain may have committed more.
+    pub const fn watermark(&self) -> Sequence {
+        self.watermark
+    }
+
+    /// How many updates stand above the watermark.
+    pub const fn unreplicated(&self) -> u64 {
+        self.unreplicated
+    }
+}
+
+impl Replica {
+    /// Takes over what the journal held. Call it before the first input.
+    pub(crate) fn take_over(&mut self, restored: RestoredChain) {
+        let RestoredChain { sessions, history, chain_time, watermark, .. } = restored;
+        self.resume_journal(history.last(), watermark);
+        (self.sessions, self.history, self.watermark) = (sessions, history, watermark);
+        self.writes.follow_chain_time(chain_time);
+        self.store.commit(watermark);
+    }
+}

@@ -1,0 +1,270 @@
+//! A restart: what a member has written into its journal makes its state again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{super::*, rig::*};
+use crate::{
+    Version,
+    api::Write,
+    guards::Mutant,
+    journal::{GroupNumber, JournalEntry},
+    store::{MemoryStore, ScanRecord},
+    types::update::RequestKey,
+};
+
+/// What a journal holds: the chain, its records, and its sessions in words.
+struct Found {
+    last: Version,
+    watermark: u64,
+    unreplicated: u64,
+    sessions: String,
+    records: Vec<ScanRecord>,
+    replica: Replica,
+}
+
+/// Restores a member from these entries; `None`: its store isn't whole.
+fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
+    let places = (0..).map(|n| EntryPlace { group: GroupNumber(n / 3), index: (n % 3) as u32 });
+    let mut survey = RestoreSurvey::default();
+    places.clone().zip(entries).for_each(|(place, entry)| survey.note(place, entry));
+    let store = Arc::new(MemoryStore::with_seed(1));
+    let settings = ReplicaSettings { durable: true, ..ReplicaSettings::default() };
+    let Some(mut chain) = survey.restore(ChainId(0), store.clone(), settings.backlog)? else { return Ok(None) };
+    let floor = survey.floor().expect("a chain has a beginning");
+    for (place, entry) in places.zip(entries).filter(|(place, _)| place.group >= floor) {
+        chain.take(place, entry.clone())?;
+    }
+    let chain = chain.finish()?;
+    let (last, watermark, unreplicated) = (chain.last(), chain.watermark().0, chain.unreplicated());
+    let gate = Arc::new(Gate::new(ChainId(0)));
+    let mut replica = Replica::new(member(1), ChainId(0), settings, store.clone(), gate);
+    replica.take_over(chain);
+    let sessions = format!("{:?}", replica.sessions);
+    let records = store.scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect();
+    Ok(Some(Found { last, watermark, unreplicated, sessions, records, replica }))
+}
+
+/// A chain of three whose head or tail is moved out now and then, with writes of many kinds. No update is ever acknowledged
+/// and lost, so each member's history at the end has all that was committed.
+struct Unrest {
+    rig: Rig,
+    rng: ChaCha8Rng,
+    epoch: u64,
+    order: Vec<u8>,
+    session: Version,
+    number: u64,
+}
+
+impl Unrest {
+    fn new(seed: u64) -> Self {
+        let settings = ReplicaSettings { durable: true, chunk: 64, backlog: 1 << 20, ..ReplicaSettings::default() };
+        let mut rig = Rig::open(&[1, 2, 3], &settings);
+        let session = rig.session(1);
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Self { rig, rng, epoch: 1, order: vec![1, 2, 3], session, number: 0 }
+    }
+
+    fn write(&mut self) {
+        let head = self.order[0];
+        let key = Bytes::from(format!("k{}", self.rng.random_range(0..5)));
+        let len = if self.rng.random_range(0..6) == 0 { 200 } else { self.rng.random_range(0..30) };
+        let value = Bytes::from(vec![self.number as u8; len]);
+        let write = match self.rng.random_range(0..4) {
+            0 => Write::Delete { key },
+            1 => Write::GetDelete { key },
+            _ => Write::Put { key, value },
+        };
+        self.number += 1;
+        let lowest = self.number.saturating_sub(3).max(1);
+        let request = RequestKey { session: self.session, number: self.number, lowest };
+        self.rig.request(head, Some(request), write);
+    }
+
+    /// Some frames are delivered, and some disks sync.
+    fn pass(&mut self) {
+        for n in [1, 2, 3] {
+            let syncs = self.rng.random_range(0..3) > 0;
+            self.rig.disk(n, syncs);
+            if self.rng.random_range(0..3) == 0 {
+                self.rig.unwritten.insert(n);
+            } else {
+                self.rig.unwritten.remove(&n);
+            }
+        }
+        self.rig.transmit();
+        let links: Vec<_> = self.rig.wire.keys().copied().collect();
+        for (from, to) in links {
+            for _ in 0..self.rng.random_range(0..4) {
+                self.rig.deliver(from, to);
+            }
+        }
+    }
+
+    /// All members enter an epoch in which the order differs: what wasn't committed may be cut.
+    fn reorder(&mut self) {
+        self.rig.lose_frames();
+        for (a, b) in [(1, 2), (1, 3), (2, 3)] {
+            self.rig.cut_link(a, b);
+            self.rig.join_link(a, b);
+        }
+        self.epoch += 1;
+        let by = self.rng.random_range(1..3);
+        self.order.rotate_left(by);
+        self.rig.enter_all(&config(self.epoch, &self.order));
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..8 => self.write(),
+            8 => self.reorder(),
+            9 => {
+                let n = self.rng.random_range(1..4);
+                self.rig.replicas.get_mut(&n).unwrap().begin_checkpoint();
+            }
+            10 => self.rig.heartbeat(),
+            _ => self.pass(),
+        }
+    }
+
+    fn rest(&mut self) {
+        self.rig.unwritten.clear();
+        [1, 2, 3].into_iter().for_each(|n| self.rig.disk(n, true));
+        self.rig.beat(4);
+    }
+}
+
+/// The records after all updates up to `upto`, by the history of a member that has all of them.
+fn folded(replica: &Replica, upto: u64) -> BTreeMap<Bytes, (Version, Bytes)> {
+    let mut records = BTreeMap::new();
+    for update in replica.history().take_while(|update| update.version.sequence.0 <= upto) {
+        for change in &update.changes {
+            match &change.value {
+                Some(value) => drop(records.insert(change.key.clone(), (update.version, value.clone()))),
+                None => drop(records.remove(&change.key)),
+            }
+        }
+    }
+    records
+}
+
+fn values(records: &[ScanRecord]) -> BTreeMap<Bytes, (Version, Bytes)> {
+    let held = |record: &ScanRecord| Some((record.key.clone(), (record.held.version, record.held.value.clone()?)));
+    records.iter().filter_map(held).collect()
+}
+
+#[test]
+fn a_whole_journal_makes_the_same_member() {
+    for seed in 0..60 {
+        let mut unrest = Unrest::new(seed);
+        (0..120).for_each(|_| unrest.step());
+        unrest.rest();
+        let rig = &unrest.rig;
+        for n in [1, 2, 3] {
+            assert_eq!(rig.status(n).halted, None, "seed {seed}");
+            let found = restored(&rig.journals[&n]).unwrap().expect("a whole store");
+            assert_eq!(
+                (found.last, found.watermark, found.unreplicated),
+                (rig.last(n), rig.watermark(n), 0),
+                "seed {seed}"
+            );
+            assert_eq!(values(&found.records), values(&rig.contents(n)), "seed {seed}, member {n}");
+            assert_eq!(found.sessions, rig.sessions(n), "seed {seed}, member {n}");
+        }
+    }
+}
+
+#[test]
+fn each_beginning_of_a_journal_makes_a_state_that_was_committed() {
+    let (mut pending, mut whole, mut cuts, mut checkpoints) = (0, 0, 0, 0);
+    for seed in 0..60 {
+        let mut unrest = Unrest::new(seed);
+        (0..80).for_each(|_| unrest.step());
+        unrest.rest();
+        let rig = &unrest.rig;
+        let journal = &rig.journals[&2];
+        cuts += journal.iter().filter(|entry| matches!(entry, JournalEntry::Cut { .. })).count();
+        checkpoints += rig.replicas[&2].journal.as_ref().map_or(0, |journal| journal.checkpoints - 1);
+        for end in 0..=journal.len() {
+            let Some(found) = restored(&journal[..end]).unwrap_or_else(|why| panic!("seed {seed}, {end}: {why}"))
+            else {
+                continue;
+            };
+            whole += 1;
+            pending += found.unreplicated;
+            let records = found.replica.store.scan(ChainId(0), b"", Sequence(found.watermark));
+            let records: Vec<_> = records.map(Result::unwrap).collect();
+            assert_eq!(values(&records), folded(&rig.replicas[&2], found.watermark), "seed {seed}, {end} entries");
+        }
+    }
+    let enough = whole > 1000 && pending > 1000 && cuts > 20 && checkpoints > 50;
+    assert!(enough, "{whole} beginnings, {pending} pending updates, {cuts} cuts, {checkpoints} checkpoints");
+}
+
+/// A member has an update that is cut, and the one in its place, which the chain has committed without it, before its journal
+/// takes anything. What is restored of it; an error, if a watermark speaks of updates that were cut.
+fn restored_behind_a_late_journal(mutant: Option<Mutant>) -> Result<Option<Found>, RestoreError> {
+    let mut rig = Rig::open(&[1, 2, 3], &ReplicaSettings { durable: true, ..without(mutant) });
+    rig.commit(1, "k", "1");
+    rig.unwritten.insert(2);
+    rig.put(1, "k", "lost");
+    rig.run(1, 2);
+    rig.wire.clear();
+    for (a, b) in [(1, 2), (1, 3), (2, 3)] {
+        rig.cut_link(a, b);
+    }
+    rig.enter(&[3, 2], &joining(2, &[3], 2));
+    rig.commit(3, "k", "2");
+    rig.join_link(2, 3);
+    rig.beat(2);
+    assert_eq!((rig.last(2), rig.watermark(2)), (Version::new(2, 2), 2));
+    rig.unwritten.clear();
+    rig.settle();
+    restored(&rig.journals[&2])
+}
+
+#[test]
+fn a_watermark_speaks_of_what_stands_before_it() {
+    let found = restored_behind_a_late_journal(None).unwrap().unwrap();
+    assert_eq!(found.last, Version::new(2, 2));
+    assert_eq!(values(&found.records)["k".as_bytes()].1, "2");
+}
+
+#[test]
+fn a_late_watermark_commits_what_was_cut() {
+    let restored = restored_behind_a_late_journal(Some(Mutant::StampLate));
+    assert!(matches!(restored, Err(RestoreError::Gap { .. })));
+}
+
+#[test]
+fn a_store_that_is_not_whole_begins_empty() {
+    let mut rig = Rig::chain_of_durable(&[1, 2]);
+    rig.commit(1, "k", "1");
+    let mut entries = rig.journals[&1].clone();
+    entries.push(JournalEntry::NotWhole { chain: ChainId(0) });
+    assert!(restored(&entries).unwrap().is_none());
+    // Without its beginning a journal is damaged.
+    let lost = &rig.journals[&1][2..];
+    assert_eq!(restored(lost).err(), Some(RestoreError::NoBeginning(ChainId(0))));
+}
+
+#[test]
+fn a_restored_member_serves_and_commits_what_was_pending() {
+    let mut rig = Rig::chain_of_durable(&[1]);
+    rig.commit(1, "a", "1");
+    rig.disk(1, false);
+    rig.put(1, "b", "2");
+    rig.settle();
+    let found = restored(&rig.journals[&1]).unwrap().unwrap();
+    assert_eq!((found.watermark, found.unreplicated), (1, 1));
+    rig.replicas.insert(1, found.replica);
+    rig.journals.clear();
+    rig.disks.clear();
+    rig.enter_all(&config(2, &[1]));
+    rig.settle();
+    assert_eq!(rig.watermark(1), 2);
+    assert_eq!(rig.commit(1, "c", "3"), Version::new(2, 3));
+}
