@@ -11,7 +11,8 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 49] = [
+const TESTED: [(Mutant, &str, &str); 50] = [
+    (Mutant::KeepHeardMarks, DURABLE, "a_mark_that_outlives_a_cut_commits_what_the_joiner_lacks"),
     (Mutant::StampLate, "proto/src/replica/tests/restore.rs", "a_late_watermark_commits_what_was_cut"),
     (Mutant::ReadOnce, JOURNAL, "what_is_read_once_is_lost_when_the_kernel_forgets_it"),
     (Mutant::CountRefused, JOURNAL, "what_is_refused_for_lack_of_room_comes_back"),

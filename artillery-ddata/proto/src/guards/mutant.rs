@@ -251,6 +251,8 @@ mutants! {
     IgnoreMarks = "ignore-marks", trap 76;
     /// What was on its way to the disk when it was cut off counts as what takes its place.
     KeepCutMarks = "keep-cut-marks", trap 77;
+    /// What another member said of its disk still counts after what it spoke of was cut off here.
+    KeepHeardMarks = "keep-heard-marks", trap 77;
     /// A durable mark counts for whatever stands under its sequence.
     TakeAnyMark = "take-any-mark", trap 77;
     /// A new tail answers version queries before its watermark covers what was committed before.

@@ -234,7 +234,7 @@ impl SegmentWriter {
     }
 }
 
-/// A sync that finds the disk full has failed like any other: nobody knows what it has written.
+/// A sync that finds the disk full has failed like any other: what it has written is unknown.
 fn never_full(error: DiskError) -> DiskError {
     match error {
         DiskError::Full => DiskError::Failed { file: String::new(), why: "the disk is full".into() },

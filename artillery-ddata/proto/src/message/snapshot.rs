@@ -35,6 +35,20 @@ pub enum SnapshotContent {
     End,
 }
 
+impl SnapshotContent {
+    /// Bytes of keys and values, for a rough size.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Records(records) => {
+                records.iter().map(|record| record.key.len() + record.held.value.as_ref().map_or(0, Bytes::len)).sum()
+            }
+            Self::Piece(piece) => piece.bytes.len(),
+            Self::Sessions(entries) => std::mem::size_of_val(entries.as_slice()),
+            Self::Begin(_) | Self::End => 0,
+        }
+    }
+}
+
 /// The header of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SnapshotHeader {

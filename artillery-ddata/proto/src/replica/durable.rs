@@ -63,6 +63,8 @@ pub(super) struct JournalState {
     /// The newest version up to which everything is durable here, once the store is whole on the disk.
     held: Version,
     wholeness: Wholeness,
+    /// Parts of a checkpoint among the records.
+    parts: usize,
     pub(super) checkpoint: Option<Checkpoint>,
     /// The number of the last checkpoint.
     pub(super) checkpoints: u64,
@@ -91,13 +93,14 @@ impl JournalState {
     }
 
     pub(super) fn part(&mut self, part: SnapshotPart) {
+        self.parts += 1;
         self.push(JournalRecord::Part(part.into()));
     }
 
     /// The last part of a checkpoint was written.
     pub(super) fn ended(&mut self) {
         self.checkpoint = None;
-        if self.wholeness != Wholeness::Whole {
+        if self.wholeness == Wholeness::Lacking {
             self.wholeness = Wholeness::Until(self.last);
         }
     }
@@ -147,10 +150,16 @@ impl Replica {
         journal.waiting.push_back((journal.last, update.version));
     }
 
-    /// Everything behind `keep` was cut off. What was on its way to the disk doesn't count any more, though it will be there.
+    /// Everything behind `keep` was cut off. What was on its way to the disk doesn't count any more, though it will be there, nor
+    /// does what others have said of it.
     pub(super) fn journal_cut(&mut self, keep: Version) {
         let guards = self.settings.guards;
         let Some(journal) = &mut self.journal else { return };
+        if !allows!(guards, KeepHeardMarks) {
+            for peer in self.peers.values_mut() {
+                (peer.mark, peer.held) = (peer.mark.min(keep.sequence), peer.held.min(keep.sequence));
+            }
+        }
         journal.push(JournalRecord::Cut(keep));
         journal.newest = keep;
         if allows!(guards, KeepCutMarks) {
@@ -189,13 +198,16 @@ impl Replica {
     /// What to write into the journal next: records of about `room` bytes, and a part of the checkpoint that is under way.
     /// So a checkpoint ends however many updates come.
     pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
-        self.continue_checkpoint(room);
+        if self.journal.as_ref()?.parts == 0 {
+            self.continue_checkpoint(room);
+        }
         let (chain, now, late) = (self.chain, self.watermark, allows!(self.settings.guards, StampLate));
         let journal = self.journal.as_mut()?;
         let before = journal.last - journal.records.len() as u64;
         let (mut entries, mut left, mut taken) = (Vec::new(), room, 0);
         while let Some(record) = journal.records.pop_front() {
             taken += 1;
+            journal.parts -= usize::from(matches!(record, JournalRecord::Part(_)));
             left = left.saturating_sub(record.cost());
             record.put(chain, late.then_some(now), &mut entries);
             if left == 0 {
@@ -213,6 +225,9 @@ impl Replica {
         }
         if matches!(journal.wholeness, Wholeness::Until(end) if end <= upto) {
             journal.wholeness = Wholeness::Whole;
+        }
+        if self.halted.is_some() {
+            return;
         }
         self.commit_as_tail(now);
         self.consider_promotion(now);
@@ -239,6 +254,7 @@ impl Replica {
 
     /// How far this member is, for `to`, if that is news.
     pub(super) fn poll_mark(&mut self, to: MemberId) -> Option<ChainFrame> {
+        self.journal.as_ref()?;
         let config = self.config.clone()?;
         let version = if self.place.successor == Some(to) {
             // No further than was sent: a mark that comes before its updates counts for nothing.
@@ -258,8 +274,8 @@ impl Replica {
     /// Another member said how far it is. It counts only if this member has the same history up to there: a mark of other
     /// updates under these sequences says nothing (trap 77).
     pub(super) fn hear_mark(&mut self, now: Timestamp, from: MemberId, version: Version) {
-        let is_ours = self.history.version_at(version.sequence) == Some(version);
-        if !self.is_durable() || !(is_ours || allows!(self.settings.guards, TakeAnyMark)) {
+        let is_ours = || self.history.version_at(version.sequence) == Some(version);
+        if !self.is_durable() || !(allows!(self.settings.guards, TakeAnyMark) || is_ours()) {
             return;
         }
         let (predecessor, successor) = (self.place.predecessor, self.place.successor);
@@ -290,7 +306,7 @@ impl JournalRecord {
     fn cost(&self) -> usize {
         match self {
             Self::Update { update, taken, .. } => update.cost() + taken.as_ref().map_or(0, Bytes::len),
-            // Parts are made as they are handed out.
+            Self::Part(part) => part.content.bytes(),
             _ => 0,
         }
     }

@@ -235,6 +235,10 @@ impl Replica {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.echo = peer.echo.max(control.echo);
             peer.due |= control.confirm;
+            if control.confirm {
+                // The tail may have missed what this joiner said of its disk.
+                peer.mark_said = Version::NONE;
+            }
         }
         if self.place.successor == Some(from) {
             self.hear_successor(now, from, &control);
@@ -378,7 +382,9 @@ impl Replica {
                 Some((id, Unsure::Other))
             } else if behind && unacknowledged && self.settings.resend.is_some() {
                 Some((id, Unsure::Acknowledged))
-            } else if (place.is_tail || before) && peer.echo < self.watermark {
+            } else if ((place.is_tail || before) && peer.echo < self.watermark)
+                || (place.is_tail && behind && self.is_durable() && self.held_by(id) < self.watermark)
+            {
                 Some((id, Unsure::Watermark))
             } else {
                 None

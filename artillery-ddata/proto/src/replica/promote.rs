@@ -82,7 +82,9 @@ impl Replica {
             // Each commit would have to wait for the distant joiner.
             return None;
         }
-        let is_close = self.outgoing.is_none() && self.history.is_close(peer.acknowledged, self.settings.close_behind);
+        // A joiner whose disk is still far behind would hold up each commit.
+        let held = if self.is_durable() { peer.held } else { peer.acknowledged };
+        let is_close = self.outgoing.is_none() && self.history.is_close(held, self.settings.close_behind);
         is_close.then_some(joiner)
     }
 }

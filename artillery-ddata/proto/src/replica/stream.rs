@@ -58,12 +58,12 @@ impl LargeUpdate<'_> {
 
 impl Replica {
     /// The next updates for `to`: as many as fit `room` bytes, but at least one if there is any, or the next piece of a
-    /// large one. Behind them, how far this member is durable.
+    /// large one. Before them, how far this member is durable: behind them that would wait for as long as updates come.
     pub(crate) fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         if self.halted.is_some() {
             return None;
         }
-        self.next_updates(now, to, room).or_else(|| self.poll_mark(to))
+        self.poll_mark(to).or_else(|| self.next_updates(now, to, room))
     }
 
     fn next_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {

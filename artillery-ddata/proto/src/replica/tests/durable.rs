@@ -309,3 +309,130 @@ fn a_member_in_memory_writes_nothing_and_says_no_mark() {
     assert!(rig.journals.is_empty());
     assert!(rig.wire.values().flatten().all(|frame| !matches!(frame.message, ChainMessage::Durable(_))));
 }
+
+/// A chain of 1, 2 and 3 at rest, and the configuration in which 3 is the joiner behind the others.
+fn idle_before_a_joiner() -> (Rig, Arc<ChainConfig>) {
+    let mut rig = chain(&[1, 2, 3], None);
+    rig.commit(1, "k", "1");
+    rig.beat(3);
+    (rig, joining(2, &[1, 2], 3))
+}
+
+#[test]
+fn a_mark_that_a_joiner_said_too_early_is_asked_for() {
+    let (mut rig, next) = idle_before_a_joiner();
+    rig.enter(&[3], &next);
+    rig.run(3, 2);
+    rig.enter(&[1, 2], &next);
+    rig.beat(5);
+    assert!(!rig.promotions.is_empty());
+}
+
+#[test]
+fn a_lost_mark_of_a_joiner_is_asked_for() {
+    let (mut rig, next) = idle_before_a_joiner();
+    rig.enter_all(&next);
+    for _ in 0..5 {
+        rig.transmit();
+        let is_mark = |frame: &ChainFrame| matches!(frame.message, ChainMessage::Durable(_));
+        rig.wire.get_mut(&(3, 2)).unwrap().retain(|frame| !is_mark(frame));
+        rig.run_others(0, 0);
+    }
+    rig.beat(5);
+    assert!(!rig.promotions.is_empty());
+}
+
+#[test]
+fn writes_go_on_while_a_joiner_writes_its_checkpoint() {
+    let mut rig = resyncing();
+    rig.settle();
+    rig.disk(3, false);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.beat(5);
+    let put = rig.put(1, "d", "value");
+    rig.beat(5);
+    assert!(rig.replies.contains_key(&put));
+}
+
+/// The joiner 3 says that update 2 of epoch 1 is on its disk. Then the tail cuts that one, and 2 of epoch 2 takes its place.
+/// Whether the tail commits that one though the joiner's disk lacks it.
+fn counts_what_the_joiner_lacks(mutant: Option<Mutant>) -> bool {
+    let mut rig = chain(&[1, 2, 3, 4], mutant);
+    rig.commit(1, "k", "1");
+    rig.beat(3);
+    rig.put(1, "k", "lost");
+    rig.settle_without(&[(3, 4)]);
+    assert_eq!([1, 2, 3, 4].map(|n| rig.last(n).sequence.0), [2, 2, 2, 1]);
+    for n in 1..=4 {
+        (n + 1..=4).for_each(|other| rig.cut_link(n, other));
+    }
+    rig.enter(&[2, 3, 4], &joining(2, &[4, 2], 3));
+    rig.join_link(2, 3);
+    rig.run(3, 2);
+    rig.disk(3, false);
+    rig.join_link(2, 4);
+    rig.put(4, "k", "2");
+    rig.beat(5);
+    assert_eq!((rig.last(2), rig.last(3)), (Version::new(2, 2), Version::new(2, 2)));
+    assert_eq!(rig.replicas[&3].held_here(), Some(Sequence(1)));
+    let counted = rig.replicas[&2].held_by(member(3)) >= Sequence(2);
+    assert_eq!(counted, mutant.is_some());
+    rig.watermark(2) == 2 && rig.promotions.iter().any(|&(tail, epoch, joiner)| (tail, epoch.0, joiner) == (2, 2, 3))
+}
+
+#[test]
+fn a_mark_of_what_was_cut_here_counts_for_nothing() {
+    assert!(!counts_what_the_joiner_lacks(None));
+}
+
+#[test]
+fn a_mark_that_outlives_a_cut_commits_what_the_joiner_lacks() {
+    assert!(counts_what_the_joiner_lacks(Some(Mutant::KeepHeardMarks)));
+}
+
+#[test]
+fn marks_do_not_wait_behind_updates() {
+    let mut rig = chain(&[1, 2], None);
+    (rig.frames, rig.room) = (1, 1);
+    for _ in 0..100 {
+        rig.put(1, "k", "1");
+    }
+    for _ in 0..60 {
+        rig.transmit();
+        rig.deliver(1, 2);
+        rig.deliver(1, 2);
+        rig.deliver(2, 1);
+    }
+    assert!(rig.watermark(2) > 10 && rig.last(2).sequence.0 < 100, "{} of {}", rig.watermark(2), rig.last(2));
+}
+
+#[test]
+fn a_halted_tail_commits_nothing() {
+    let mut rig = chain(&[1, 2], None);
+    rig.disk(2, false);
+    rig.put(1, "k", "1");
+    rig.settle();
+    rig.replicas.get_mut(&2).unwrap().halt(Halt::NotWhole);
+    rig.disk(2, true);
+    rig.settle();
+    assert_eq!(rig.watermark(2), 0);
+}
+
+#[test]
+fn a_batch_has_about_as_many_bytes_as_there_is_room() {
+    let mut rig = chain(&[1, 2], None);
+    for round in 0..2 {
+        for n in 0..200 {
+            rig.write(1, Write::Put { key: format!("k{n}").into(), value: vec![7; 1000].into() });
+        }
+        if round == 0 {
+            rig.settle();
+        }
+    }
+    let replica = rig.replicas.get_mut(&1).unwrap();
+    replica.begin_checkpoint();
+    let batches: Vec<_> = std::iter::from_fn(|| replica.poll_journal(1000)).collect();
+    let bytes = batches.iter().map(|batch| crate::journal::encode_entries(&batch.entries).unwrap().len());
+    let most = bytes.max().unwrap();
+    assert!(most < 5000 && batches.len() > 300, "{most} bytes in one of {}", batches.len());
+}
