@@ -20,8 +20,8 @@ use crate::{
 /// The most updates in one entry.
 const MAX_UPDATES: usize = 4096;
 
-/// Entries that are written together, and the number by which [`ReplicaInput::Durable`](super::ReplicaInput::Durable) tells
-/// that they are durable.
+/// Entries that are written together, and the number by which [`Turn::durable`](crate::runner::Turn::durable) tells that they
+/// are durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBatch {
     /// The number of the batch's last record. Numbers rise.
