@@ -253,7 +253,7 @@ mutants! {
     KeepCutMarks = "keep-cut-marks", trap 77;
     /// What another member said of its disk still counts after what it spoke of was cut off here.
     KeepHeardMarks = "keep-heard-marks", trap 77;
-    /// A durable mark counts for whatever stands under its sequence.
+    /// A durable mark counts for any update that stands under its sequence.
     TakeAnyMark = "take-any-mark", trap 77;
     /// A new tail answers version queries before its watermark covers what was committed before.
     SpeakTooSoon = "speak-too-soon", trap 78;

@@ -177,8 +177,8 @@ pub(super) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Makes a segment that begins with `groups`, which are encoded behind room for the header. It gets its name only when all of that is durable, so a
-    /// segment that has a name is never torn at its beginning.
+    /// Makes a segment that begins with `groups`, which are encoded behind room for the header. It gets its name only when
+    /// all of that is durable, so a segment that has a name is never torn at its beginning.
     pub(super) fn create(
         disk: &dyn Disk,
         header: &SegmentHeader,

@@ -50,18 +50,14 @@ impl Replica {
     /// Writes the next part of the checkpoint that is under way, of about `room` bytes.
     pub(super) fn continue_checkpoint(&mut self, room: usize) {
         let Some(checkpoint) = self.journal.as_mut().and_then(|journal| journal.checkpoint.take()) else { return };
-        match self.next_part(checkpoint, room.min(self.chunk())) {
-            Ok(Some(checkpoint)) => {
-                if let Some(journal) = &mut self.journal {
-                    journal.checkpoint = Some(checkpoint);
-                }
-            }
-            Ok(None) => {
-                if let Some(journal) = &mut self.journal {
-                    journal.ended();
-                }
-            }
-            Err(error) => self.halt(error.into()),
+        let next = match self.next_part(checkpoint, room.min(self.chunk())) {
+            Ok(next) => next,
+            Err(error) => return self.halt(error.into()),
+        };
+        let Some(journal) = &mut self.journal else { return };
+        match next {
+            Some(checkpoint) => journal.checkpoint = Some(checkpoint),
+            None => journal.ended(),
         }
     }
 

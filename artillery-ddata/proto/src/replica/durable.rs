@@ -9,16 +9,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{Replica, checkpoint::Checkpoint};
+use super::{Replica, checkpoint::Checkpoint, stream::MAX_UPDATES};
 use crate::{
     ChainId, Epoch, MemberId, Role, Sequence, Timestamp, Version,
     journal::JournalEntry,
     message::{ChainFrame, ChainMessage, SnapshotPart, Updates},
     types::update::Update,
 };
-
-/// The most updates in one entry.
-const MAX_UPDATES: usize = 4096;
 
 /// Entries that are written together, and the number by which [`Turn::durable`](crate::runner::Turn::durable) tells that they
 /// are durable.
@@ -66,7 +63,7 @@ pub(super) struct JournalState {
     /// Parts of a checkpoint among the records.
     parts: usize,
     pub(super) checkpoint: Option<Checkpoint>,
-    /// The number of the last checkpoint.
+    /// How many checkpoints were begun.
     pub(super) checkpoints: u64,
 }
 
@@ -235,7 +232,7 @@ impl Replica {
 
     /// Up to where all members from the head to this one are durable; `None`: they keep no journals.
     pub(super) fn durable_mark(&self) -> Option<Sequence> {
-        let held = self.journal.as_ref()?.held().sequence;
+        let held = self.held_here()?;
         let before = self.place.predecessor.filter(|_| !allows!(self.settings.guards, IgnoreMarks));
         let mark = before.map(|id| self.peers.get(&id).map_or(Sequence::ZERO, |peer| peer.mark));
         Some(mark.map_or(held, |mark| mark.min(held)))

@@ -251,18 +251,7 @@ impl ChainRestore {
             let Some((update, taken)) = self.queue.pop_front() else {
                 return Err(RestoreError::Gap { after: self.history.last(), found: Version::NONE });
             };
-            let is_newer = |key: &Bytes| {
-                let newest = self.store.read(self.chain, key, Sequence::MAX)?;
-                Ok::<_, StoreError>(newest.is_none_or(|held| held.version.sequence < update.version.sequence))
-            };
-            let mut ops = SmallVec::new();
-            for change in &update.changes {
-                if is_newer(&change.key)? {
-                    put_and_prune(&mut ops, &change.key, Held { version: update.version, value: change.value.clone() });
-                }
-            }
-            self.apply(ops, update.version.sequence)?;
-            self.committed(update, taken);
+            self.committed(update, taken)?;
         }
         self.ended = true;
         self.commit(self.watermark)
@@ -299,23 +288,34 @@ impl ChainRestore {
         while self.ended
             && let Some((update, taken)) = self.queue.pop_front_if(|(update, _)| update.version.sequence <= upto)
         {
-            let mut ops = SmallVec::new();
-            for change in &update.changes {
-                put_and_prune(&mut ops, &change.key, Held { version: update.version, value: change.value.clone() });
-            }
-            self.apply(ops, update.version.sequence)?;
-            self.committed(update, taken);
+            self.committed(update, taken)?;
         }
         Ok(())
     }
 
-    fn committed(&mut self, update: Update, taken: Option<Bytes>) {
+    /// Applies an update that was committed. Up to the end of the checkpoint a record may be newer, and stays.
+    fn committed(&mut self, update: Update, taken: Option<Bytes>) -> Result<(), RestoreError> {
         let sequence = update.version.sequence;
+        let mut ops = SmallVec::new();
+        for change in &update.changes {
+            if self.ended || !self.has_newer(&change.key, sequence)? {
+                let (key, held) = (&change.key, Held { version: update.version, value: change.value.clone() });
+                ops.push(StoreOp::Put { key: key.clone(), held });
+                ops.push(StoreOp::Prune { key: key.clone() });
+            }
+        }
+        self.apply(ops, sequence)?;
         self.chain_time = self.chain_time.max(update.chain_time);
         self.sessions.note(&update, taken);
         self.sessions.commit(&update);
         self.history.push(update);
         self.history.commit(sequence, self.backlog);
+        Ok(())
+    }
+
+    fn has_newer(&self, key: &Bytes, sequence: Sequence) -> Result<bool, StoreError> {
+        let newest = self.store.read(self.chain, key, Sequence::MAX)?;
+        Ok(newest.is_some_and(|held| held.version.sequence >= sequence))
     }
 
     /// Ends the restore, behind the last entry.
@@ -340,11 +340,6 @@ impl ChainRestore {
         let Self { sessions, history, chain_time, .. } = self;
         Ok(RestoredChain { sessions, history, chain_time, watermark, unreplicated })
     }
-}
-
-fn put_and_prune(ops: &mut SmallVec<[StoreOp; 2]>, key: &Bytes, held: Held) {
-    ops.push(StoreOp::Put { key: key.clone(), held });
-    ops.push(StoreOp::Prune { key: key.clone() });
 }
 
 /// The state of a chain as its journal holds it. Its records are in the store.

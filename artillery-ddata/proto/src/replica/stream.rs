@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The most updates in one frame: their headers must stay far below the limit for headers.
-const MAX_UPDATES: usize = 4096;
+pub(super) const MAX_UPDATES: usize = 4096;
 
 /// A large update, whole or still arriving.
 enum LargeUpdate<'a> {

@@ -3,6 +3,7 @@
 mod acks;
 mod answers;
 mod chain;
+mod checkpoint;
 mod clearing;
 mod cuts;
 mod durable;

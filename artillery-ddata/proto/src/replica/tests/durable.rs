@@ -1,13 +1,7 @@
 //! Durable members: nothing is committed before it is on every serving member's disk.
 
 use super::{super::*, rig::*};
-use crate::{
-    Version,
-    api::{ReadMode, Write},
-    guards::Mutant,
-    journal::JournalEntry,
-    message::{ChainMessage, SnapshotContent},
-};
+use crate::{Version, api::ReadMode, guards::Mutant, journal::JournalEntry, message::ChainMessage};
 
 fn durable(mutant: Option<Mutant>) -> ReplicaSettings {
     ReplicaSettings { durable: true, ..without(mutant) }
@@ -210,85 +204,6 @@ fn a_joiner_counts_once_a_checkpoint_of_its_resync_is_durable() {
     assert_eq!([1, 2, 3].map(|n| rig.watermark(n)), [4; 3]);
 }
 
-/// The contents of the parts of snapshots in a journal, from the last beginning on.
-fn checkpoint(rig: &Rig, n: u8) -> Vec<SnapshotContent> {
-    let mut parts = Vec::new();
-    for entry in &rig.journals[&n] {
-        let JournalEntry::Sent(frame) = entry else { continue };
-        let ChainMessage::Snapshot(part) = &frame.message else { continue };
-        if matches!(part.content, SnapshotContent::Begin(_)) {
-            parts.clear();
-        }
-        parts.push(part.content.clone());
-    }
-    parts
-}
-
-#[test]
-fn a_checkpoint_has_sessions_records_and_large_values() {
-    let settings = ReplicaSettings { chunk: 100, ..durable(None) };
-    let mut rig = Rig::open(&[1, 2], &settings);
-    rig.session(1);
-    rig.commit(1, "a", "small");
-    let large = bytes::Bytes::from(vec![7; 250]);
-    rig.write(1, Write::Put { key: "b".into(), value: large.clone() });
-    rig.commit(1, "c", "small");
-    rig.replicas.get_mut(&2).unwrap().begin_checkpoint();
-    rig.settle();
-    let parts = checkpoint(&rig, 2);
-    assert_eq!(parts.last(), Some(&SnapshotContent::End));
-    let sessions = parts.iter().filter(|part| matches!(part, SnapshotContent::Sessions(_))).count();
-    let pieces: Vec<_> = parts
-        .iter()
-        .filter_map(|part| match part {
-            SnapshotContent::Piece(piece) => Some(piece.bytes.clone()),
-            _ => None,
-        })
-        .collect();
-    let keys: Vec<_> = parts
-        .iter()
-        .filter_map(|part| match part {
-            SnapshotContent::Records(records) => Some(records.iter().map(|record| record.key.clone())),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    assert_eq!((sessions, pieces.concat(), keys), (1, large.to_vec(), vec!["a".into(), "c".into()]));
-}
-
-#[test]
-fn pending_updates_stand_behind_the_beginning_of_a_checkpoint() {
-    let mut rig = chain(&[1, 2], None);
-    rig.commit(1, "k", "1");
-    rig.disk(2, false);
-    rig.put(1, "k", "2");
-    rig.settle();
-    rig.replicas.get_mut(&1).unwrap().begin_checkpoint();
-    rig.put(1, "k", "3");
-    rig.settle();
-    let begun = |entry: &JournalEntry| match entry {
-        JournalEntry::Sent(frame) => {
-            matches!(&frame.message, ChainMessage::Snapshot(part) if matches!(part.content, SnapshotContent::Begin(_)))
-        }
-        _ => false,
-    };
-    let journal = &rig.journals[&1];
-    let begin = journal.iter().rposition(begun).unwrap();
-    let versions: Vec<_> = journal[begin..]
-        .iter()
-        .filter_map(|entry| match entry {
-            JournalEntry::Sent(frame) => Some(&frame.message),
-            _ => None,
-        })
-        .filter_map(|message| match message {
-            ChainMessage::Updates(updates) => Some(updates.updates.iter().map(|update| update.version.sequence.0)),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    assert_eq!(versions, [2, 3]);
-}
-
 #[test]
 fn an_idle_chain_writes_its_watermark() {
     let mut rig = chain(&[1, 2], None);
@@ -416,23 +331,4 @@ fn a_halted_tail_commits_nothing() {
     rig.disk(2, true);
     rig.settle();
     assert_eq!(rig.watermark(2), 0);
-}
-
-#[test]
-fn a_batch_has_about_as_many_bytes_as_there_is_room() {
-    let mut rig = chain(&[1, 2], None);
-    for round in 0..2 {
-        for n in 0..200 {
-            rig.write(1, Write::Put { key: format!("k{n}").into(), value: vec![7; 1000].into() });
-        }
-        if round == 0 {
-            rig.settle();
-        }
-    }
-    let replica = rig.replicas.get_mut(&1).unwrap();
-    replica.begin_checkpoint();
-    let batches: Vec<_> = std::iter::from_fn(|| replica.poll_journal(1000)).collect();
-    let bytes = batches.iter().map(|batch| crate::journal::encode_entries(&batch.entries).unwrap().len());
-    let most = bytes.max().unwrap();
-    assert!(most < 5000 && batches.len() > 300, "{most} bytes in one of {}", batches.len());
 }
