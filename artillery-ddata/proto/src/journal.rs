@@ -132,6 +132,8 @@ pub struct Journal {
     seed: u128,
     /// All segments, oldest first. The last one is being written.
     segments: VecDeque<SegmentHeader>,
+    /// The lengths of all segments but the last, in bytes.
+    lengths: VecDeque<u64>,
     writer: SegmentWriter,
     next: GroupNumber,
     /// All groups below this one are synced.
@@ -203,6 +205,7 @@ impl Journal {
         };
         self.begin_segment(oldest)?;
         self.segments.drain(..freed);
+        self.lengths.drain(..freed);
         segment::keep(&*self.disk, &self.segments).or_else(|error| self.fail(error))
     }
 
@@ -220,6 +223,11 @@ impl Journal {
     /// tell that its last file is missing.
     pub fn newest_segment(&self) -> u64 {
         self.segments.back().map_or(0, |segment| segment.number)
+    }
+
+    /// The length of all segments in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.lengths.iter().sum::<u64>() + self.writer.at()
     }
 
     /// The first group that is kept.
@@ -260,7 +268,9 @@ impl Journal {
             mode: self.settings.mode,
         };
         let created = SegmentWriter::create(&*self.disk, &header, &[0; BLOCK], self.settings.guards);
-        self.writer = created.or_else(|error| self.fail(error))?;
+        let writer = created.or_else(|error| self.fail(error))?;
+        let before = std::mem::replace(&mut self.writer, writer);
+        self.lengths.push_back(before.at());
         self.segments.push_back(header);
         Ok(())
     }

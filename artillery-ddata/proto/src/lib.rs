@@ -12,6 +12,7 @@
 //! - [`store`]: versions of every key;
 //! - [`disk`]: what the journal asks of a file system, and a disk that loses what a power cut loses;
 //! - [`journal`]: what a node keeps on its disk;
+//! - [`data_dir`]: the journal and the control file of a durable node, and how they are opened again;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
 //! - [`guards`]: the rules that a test can take out, to show that their absence is caught.
@@ -21,6 +22,7 @@ pub mod guards;
 
 pub mod api;
 pub mod control;
+pub mod data_dir;
 pub mod disk;
 #[cfg(test)]
 mod fixtures;

@@ -271,6 +271,14 @@ mutants! {
     TrustName = "trust-name", trap 72;
     /// What was read once counts, though the kernel shows it no more when it is written again.
     ReadOnce = "read-once", trap 72;
+    /// The control file is kept once: a torn writing loses what was promised.
+    KeepOneCopy = "keep-one-copy", trap 80;
+    /// The control file doesn't name the newest segment of the journal, so that nobody misses it.
+    NameNoSegment = "name-no-segment", trap 81;
+    /// Segments are removed that a chain still needs.
+    ReleaseAll = "release-all", trap 82;
+    /// A store forgets that it was once started without syncing each batch.
+    ForgetWeak = "forget-weak", trap 83;
     /// A group that was refused for lack of room counts when it looks whole later.
     CountRefused = "count-refused", trap 74;
     /// A group begins in the sector in which a synced one ends.

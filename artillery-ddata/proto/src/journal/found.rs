@@ -80,6 +80,11 @@ impl FoundJournal {
         self.segments.last().map_or(0, |segment| segment.number)
     }
 
+    /// The name of the file of a segment.
+    pub fn file(segment: u64) -> String {
+        segment::name(segment)
+    }
+
     /// The number behind the last group.
     pub const fn end(&self) -> GroupNumber {
         self.end
@@ -157,6 +162,8 @@ impl FoundJournal {
             salt: seed,
             mode: settings.mode,
         };
+        let lengths = segments.iter().map(|old| segment::length(&**disk, old.number)).collect::<Result<_, _>>();
+        let lengths = lengths.map_err(JournalError::Failed)?;
         let groups = self.encode_from(first, header.salt)?;
         let made = SegmentWriter::create(&**disk, &header, &groups, settings.guards);
         let writer = made.map_err(|error| match error {
@@ -171,6 +178,7 @@ impl FoundJournal {
             start,
             seed,
             segments,
+            lengths,
             writer,
             next: self.end,
             synced: self.end,

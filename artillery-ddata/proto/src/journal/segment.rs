@@ -141,6 +141,11 @@ pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
     Ok(numbers)
 }
 
+/// The length of a segment in bytes.
+pub(super) fn length(disk: &dyn Disk, number: u64) -> Result<u64, DiskError> {
+    disk.open(&name(number))?.length()
+}
+
 /// All bytes of a segment.
 pub(super) fn read(disk: &dyn Disk, number: u64) -> Result<Bytes, DiskError> {
     let file = disk.open(&name(number))?;

@@ -72,6 +72,13 @@ struct ChainSurvey {
     lacks: bool,
 }
 
+impl ChainSurvey {
+    /// The first group that the chain needs. A checkpoint that is under way counts if there is no whole one.
+    fn first(&self) -> Option<GroupNumber> {
+        self.whole.or(self.begun).map(|place| place.group)
+    }
+}
+
 impl RestoreSurvey {
     /// Takes note of an entry. Show all of them, in order.
     pub fn note(&mut self, place: EntryPlace, entry: &JournalEntry) {
@@ -99,7 +106,18 @@ impl RestoreSurvey {
 
     /// The first group that a chain needs; `None`: no chain needs one.
     pub fn floor(&self) -> Option<GroupNumber> {
-        self.chains.values().filter_map(|chain| chain.whole).map(|place| place.group).min()
+        self.chains.values().filter_map(ChainSurvey::first).min()
+    }
+
+    /// The chain that needs the oldest group.
+    pub fn oldest(&self) -> Option<ChainId> {
+        let needs = |(&chain, survey): (&ChainId, &ChainSurvey)| Some((survey.first()?, chain));
+        self.chains.iter().filter_map(needs).min().map(|(_, chain)| chain)
+    }
+
+    /// Whether the store of this chain isn't whole: a resync has begun.
+    pub fn lacks(&self, chain: ChainId) -> bool {
+        self.chains.get(&chain).is_some_and(|chain| chain.lacks)
     }
 
     /// Begins to restore a chain over an empty part of `store`. `None`: its store isn't whole, so it begins empty.

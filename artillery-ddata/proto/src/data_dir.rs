@@ -1,0 +1,85 @@
+//! The directory of a durable node: its control file, and the journal of its chains (docs/adr/0042).
+//!
+//! [`DataDir::open`] reads what an earlier start has left, and begins another start of the store. [`JournalWriter`] writes the
+//! journal on: one thread of the node runs it. All of it is pure over [`Disk`].
+
+mod control_file;
+mod open;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeSet;
+
+pub use control_file::{ControlFile, ControlFileError};
+pub use open::{DataDir, FoundStore, OpenError, OpenSettings};
+use serde::{Deserialize, Serialize};
+pub use writer::{DurableBatch, JournalWriter};
+
+use crate::{
+    ChainId, Incarnation, NodeId, Sequence, Version,
+    control::{Bootstrap, Configs, History},
+};
+
+/// What the control file of a store holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ControlRecord {
+    /// The node that the store belongs to.
+    pub node: NodeId,
+    /// The store, with the number of its last start.
+    pub incarnation: Incarnation,
+    /// The cluster that the node belongs to, once it does.
+    pub founding: Option<Bootstrap>,
+    /// The history that the node belongs to, once it does.
+    pub history: Option<History>,
+    /// The newest configurations by which the chains of the node act, or may.
+    pub configs: Option<Configs>,
+    /// The number of the journal's newest segment. A journal can't tell that its last file is missing.
+    pub segment: u64,
+    /// The number of groups of the journal that are known to be synced. It is brought up to date now and then.
+    pub synced: u64,
+    /// The store was started without syncing each batch: after a power cut it may lack what was committed.
+    pub weak: bool,
+    /// Chains in which a weak store became a serving member again, in a start that syncs each batch.
+    pub strong: BTreeSet<ChainId>,
+    /// The log of configurations as its group keeps it: votes, entries, a snapshot. Only that group knows its format.
+    pub log: Vec<u8>,
+}
+
+impl ControlRecord {
+    /// The record of a new store.
+    pub fn new(node: NodeId, store: u128) -> Self {
+        Self {
+            node,
+            incarnation: Incarnation { store, starts: 0 },
+            founding: None,
+            history: None,
+            configs: None,
+            segment: 0,
+            synced: 0,
+            weak: false,
+            strong: BTreeSet::new(),
+            log: Vec::new(),
+        }
+    }
+
+    /// Whether the store has all of `chain` that was committed while it served, whatever happened to the power.
+    pub fn is_synced(&self, chain: ChainId) -> bool {
+        !self.weak || self.strong.contains(&chain)
+    }
+}
+
+/// What a store holds of a chain in which an earlier life of it served, as it was found at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoreHolding {
+    /// Which chain.
+    pub chain: ChainId,
+    /// Whether the store is whole: no resync was under way.
+    pub whole: bool,
+    /// The newest version.
+    pub last: Version,
+    /// The commit watermark that the store names. The chain may have committed more.
+    pub watermark: Sequence,
+    /// Whether each batch was synced since the store became a serving member: then it has all that was committed.
+    pub synced: bool,
+}

@@ -1,0 +1,248 @@
+//! The control file: what a durable node must not forget beside its chains (docs/adr/0042).
+//!
+//! It is small, and kept twice, in `control-1` and `control-2`. A change is written into the one and synced, and then into
+//! the other: so one of them is always whole, and damage in one of them loses nothing. Each writing has a number, one more
+//! than the one before.
+//!
+//! ```text
+//! 0   u32    CRC-32C of the rest, up to the record's end
+//! 4   8 B    "artictrl"
+//! 12  u32    format: 1
+//! 16  u64    number of this writing
+//! 24  u32    length of the record in bytes
+//! 28  …      the record
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use artillery_core::internal::codec::{self, CodecError};
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::ControlRecord;
+use crate::{
+    disk::{Disk, DiskError, DiskFile},
+    guards::Guards,
+    journal::JournalError,
+};
+
+const MAGIC: &[u8; 8] = b"artictrl";
+const FORMAT: u32 = 1;
+const HEADER: usize = 28;
+const NAMES: [&str; 2] = ["control-1", "control-2"];
+/// The name of a copy that isn't complete yet.
+const UNNAMED: &str = "control.new";
+/// A file is that long at least, in bytes, from its beginning on. So a change needs no more room on a full disk.
+const RESERVED: usize = 64 << 10;
+/// The longest record, in bytes.
+const MAX_RECORD: usize = 1 << 30;
+
+/// The control file can't be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlFileError {
+    /// No room is left. What was to be changed is as before.
+    #[error("the disk is full")]
+    Full,
+    /// The disk has failed. Nothing is written any more by this process (trap 72).
+    #[error("the disk has failed: {0}")]
+    Failed(DiskError),
+    /// Neither copy is whole.
+    #[error("control-1 and control-2 are damaged")]
+    Damaged,
+    /// This release doesn't know the format.
+    #[error("{file} is in format {format}, which this release doesn't know")]
+    Format {
+        /// The file's name.
+        file: &'static str,
+        /// Its format.
+        format: u32,
+    },
+    /// The record can't be encoded, or decoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+impl From<ControlFileError> for JournalError {
+    fn from(error: ControlFileError) -> Self {
+        match error {
+            ControlFileError::Full => Self::Full,
+            ControlFileError::Failed(error) => Self::Failed(error),
+            error => Self::Failed(DiskError::Failed { file: NAMES[0].into(), why: error.to_string() }),
+        }
+    }
+}
+
+/// The control file of a store. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ControlFile(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    files: [Box<dyn DiskFile>; 2],
+    /// The copy that is written first.
+    first: usize,
+    number: u64,
+    record: ControlRecord,
+    failed: Option<DiskError>,
+    guards: Guards,
+}
+
+/// A copy that was read.
+struct Copy {
+    number: u64,
+    record: ControlRecord,
+}
+
+impl ControlFile {
+    /// Reads the control file; `None`: there is none. Nothing of it counts before [`change`](Self::change) has returned: the
+    /// kernel may show what no disk holds.
+    ///
+    /// # Errors
+    /// [`ControlFileError`].
+    pub fn find(disk: &dyn Disk, guards: Guards) -> Result<Option<Self>, ControlFileError> {
+        let names = disk.names().map_err(ControlFileError::Failed)?;
+        if !NAMES.iter().all(|name| names.iter().any(|found| found == name)) {
+            // A start ended before both were made, and before it made anything else.
+            return Ok(None);
+        }
+        let files = open(disk)?;
+        let copies = [read(&*files[0], NAMES[0])?, read(&*files[1], NAMES[1])?];
+        // The copy that was written last may not be on the disk. The other one is, if it is whole.
+        let first = match &copies {
+            [Some(one), Some(two)] => usize::from(one.number < two.number),
+            [one, _] => usize::from(one.is_some()),
+        };
+        let newest = copies.into_iter().flatten().max_by_key(|copy| copy.number);
+        let Copy { number, record } = newest.ok_or(ControlFileError::Damaged)?;
+        Ok(Some(Self(Arc::new(Mutex::new(State { files, first, number, record, failed: None, guards })))))
+    }
+
+    /// Makes the control file of a new store.
+    ///
+    /// # Errors
+    /// [`ControlFileError`].
+    pub fn create(disk: &dyn Disk, record: ControlRecord, guards: Guards) -> Result<Self, ControlFileError> {
+        for (number, name) in (1..).zip(NAMES) {
+            match disk.remove(UNNAMED) {
+                Ok(()) | Err(DiskError::Missing(_)) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let mut file = disk.create(UNNAMED).map_err(failed)?;
+            write(&mut *file, number, &record)?;
+            disk.rename(UNNAMED, name).map_err(failed)?;
+        }
+        disk.sync_names().map_err(ControlFileError::Failed)?;
+        let (files, number) = (open(disk)?, NAMES.len() as u64);
+        Ok(Self(Arc::new(Mutex::new(State { files, first: 0, number, record, failed: None, guards }))))
+    }
+
+    /// What it holds.
+    pub fn record(&self) -> ControlRecord {
+        self.state().record.clone()
+    }
+
+    /// Something of what it holds.
+    pub fn look<T>(&self, look: impl FnOnce(&ControlRecord) -> T) -> T {
+        look(&self.state().record)
+    }
+
+    /// How often it was written. The number never falls, unless the files are replaced by older ones.
+    pub fn number(&self) -> u64 {
+        self.state().number
+    }
+
+    /// Changes the record. The change is durable when this returns.
+    ///
+    /// # Errors
+    /// [`ControlFileError`]; then the record is as before.
+    pub fn change(&self, change: impl FnOnce(&mut ControlRecord)) -> Result<(), ControlFileError> {
+        let mut state = self.state();
+        let mut record = state.record.clone();
+        change(&mut record);
+        state.put(record)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn put(&mut self, record: ControlRecord) -> Result<(), ControlFileError> {
+        if let Some(error) = &self.failed {
+            return Err(ControlFileError::Failed(error.clone()));
+        }
+        let copies = if allows!(self.guards, KeepOneCopy) { 1 } else { 2 };
+        for _ in 0..copies {
+            let written = write(&mut *self.files[self.first], self.number + 1, &record);
+            if let Err(ControlFileError::Failed(error)) = &written {
+                self.failed = Some(error.clone());
+            }
+            written?;
+            self.number += 1;
+            self.first = 1 - self.first;
+        }
+        self.record = record;
+        Ok(())
+    }
+}
+
+fn open(disk: &dyn Disk) -> Result<[Box<dyn DiskFile>; 2], ControlFileError> {
+    Ok([disk.open(NAMES[0]).map_err(failed)?, disk.open(NAMES[1]).map_err(failed)?])
+}
+
+fn failed(error: DiskError) -> ControlFileError {
+    match error {
+        DiskError::Full => ControlFileError::Full,
+        error => ControlFileError::Failed(error),
+    }
+}
+
+fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Result<(), ControlFileError> {
+    let mut bytes = vec![0; HEADER];
+    codec::encode(record, &mut bytes)?;
+    let len = bytes.len() - HEADER;
+    if len > MAX_RECORD {
+        return Err(CodecError::TooLarge(len).into());
+    }
+    bytes[4..12].copy_from_slice(MAGIC);
+    bytes[12..16].copy_from_slice(&FORMAT.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    bytes[24..28].copy_from_slice(&(len as u32).to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    if file.length().map_err(failed)? < RESERVED as u64 {
+        bytes.resize(bytes.len().max(RESERVED), 0);
+    }
+    file.write_at(0, &bytes).map_err(failed)?;
+    // A sync that finds the disk full has failed like any other.
+    file.sync().map_err(ControlFileError::Failed)
+}
+
+/// `None`: it isn't whole.
+fn read(file: &dyn DiskFile, name: &'static str) -> Result<Option<Copy>, ControlFileError> {
+    let len = usize::try_from(file.length().map_err(failed)?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);
+    let mut bytes = vec![0; len];
+    let read = file.read_at(0, &mut bytes).map_err(failed)?;
+    bytes.truncate(read);
+    let Some((number, format, record)) = whole(&bytes.into()) else { return Ok(None) };
+    if format != FORMAT {
+        return Err(ControlFileError::Format { file: name, format });
+    }
+    Ok(Some(Copy { number, record: decode(&record)? }))
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    codec::decode_value(bytes)
+}
+
+/// Number, format and record of a copy that is whole.
+fn whole(bytes: &Bytes) -> Option<(u64, u32, Bytes)> {
+    let header: &[u8; HEADER] = bytes.first_chunk()?;
+    let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| header[at + n]));
+    let number = u64::from_le_bytes(std::array::from_fn(|n| header[16 + n]));
+    let end = HEADER.checked_add(u32_at(24) as usize).filter(|end| *end <= bytes.len())?;
+    let is_whole = header[4..12] == *MAGIC && crc32c::crc32c(&bytes[4..end]) == u32_at(0);
+    is_whole.then(|| (number, u32_at(12), bytes.slice(HEADER..end)))
+}

@@ -1,0 +1,223 @@
+//! Writes the journal of a node: what all chains have to write goes into one group, which one sync makes durable.
+//!
+//! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates behind the beginning of the last
+//! one are longer than that checkpoint, and than its share of the node's room. The chain that keeps the oldest segment is next if
+//! the journal is longer than twice its data and that room.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ControlFile, OpenError, OpenSettings, open::placed};
+use crate::{
+    ChainId,
+    guards::Guards,
+    journal::{GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
+    message::{ChainMessage, SnapshotContent},
+    replica::{JournalBatch, RestoreSurvey},
+    types::update::Update,
+};
+
+/// What a chain has to hear of: its batches up to this number are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurableBatch {
+    /// Which chain.
+    pub chain: ChainId,
+    /// The number of its last durable batch.
+    pub upto: u64,
+}
+
+/// The end of a node's journal.
+#[derive(Debug)]
+pub struct JournalWriter {
+    journal: Journal,
+    control: ControlFile,
+    survey: RestoreSurvey,
+    bytes: JournalBytes,
+    /// Batches that were written, and aren't durable yet.
+    written: BTreeMap<ChainId, u64>,
+    /// The newest segment that the control file names.
+    named: u64,
+    mode: SyncMode,
+    room: u64,
+    /// Chains that were told to begin a checkpoint, and haven't.
+    asked: BTreeSet<ChainId>,
+    /// An empty group has to prove the last one.
+    open: bool,
+    guards: Guards,
+}
+
+/// What the chains have in the journal.
+#[derive(Debug, Clone, Default)]
+pub(super) struct JournalBytes(BTreeMap<ChainId, ChainBytes>);
+
+/// Bytes of a chain in the journal, about.
+#[derive(Debug, Clone, Copy, Default)]
+struct ChainBytes {
+    /// The last whole checkpoint.
+    checkpoint: u64,
+    /// The checkpoint that is under way.
+    begun: Option<u64>,
+    /// Updates behind the beginning of the last whole checkpoint.
+    behind: u64,
+    /// Updates behind the beginning of the checkpoint that is under way.
+    behind_begun: u64,
+}
+
+impl JournalWriter {
+    pub(super) fn new(
+        journal: Journal,
+        control: ControlFile,
+        (survey, bytes): (RestoreSurvey, JournalBytes),
+        settings: &OpenSettings,
+    ) -> Result<Self, OpenError> {
+        let mut writer = Self {
+            named: 0,
+            journal,
+            control,
+            survey,
+            bytes,
+            written: BTreeMap::new(),
+            mode: settings.mode,
+            room: settings.room,
+            asked: BTreeSet::new(),
+            open: false,
+            guards: settings.guards,
+        };
+        writer.name_segment()?;
+        Ok(writer)
+    }
+
+    /// Writes the batches of some chains as one group.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`]: nothing was written that counts, and the batches may be tried again. Otherwise the process has to
+    /// end.
+    pub fn write(&mut self, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
+        let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
+        let group = self.journal.append(entries())?;
+        for (place, entry) in placed(group, entries()) {
+            self.survey.note(place, entry);
+            self.bytes.note(entry);
+            if matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Snapshot(_))) {
+                self.asked.remove(&entry.chain());
+            }
+        }
+        self.written.extend(batches.iter().map(|(chain, batch)| (*chain, batch.upto)));
+        self.open = true;
+        Ok(())
+    }
+
+    /// Makes all that was written durable, as the mode wants it. Returns what the chains have to hear.
+    ///
+    /// # Errors
+    /// [`JournalError`]. The process has to end, unless the disk is full.
+    pub fn sync(&mut self) -> Result<Vec<DurableBatch>, JournalError> {
+        if self.mode == SyncMode::Batch {
+            self.journal.sync()?;
+        }
+        // A group in a segment counts once the control file names that segment.
+        self.name_segment()?;
+        Ok(std::mem::take(&mut self.written).into_iter().map(|(chain, upto)| DurableBatch { chain, upto }).collect())
+    }
+
+    /// Removes the segments that no chain needs any more.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn release(&mut self) -> Result<(), JournalError> {
+        if let Some(floor) = self.floor() {
+            self.journal.release(floor)?;
+            self.name_segment()?;
+        }
+        Ok(())
+    }
+
+    /// Writes an empty group if the last one isn't proven yet. Call it when nothing is to be written.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn close(&mut self) -> Result<(), JournalError> {
+        if std::mem::take(&mut self.open) && self.mode == SyncMode::Batch {
+            self.journal.close_group()?;
+        }
+        Ok(())
+    }
+
+    /// Notes in the control file how much was synced, so that an older copy of the journal is recognised.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn note_synced(&mut self) -> Result<(), JournalError> {
+        let synced = self.journal.synced().0;
+        if self.control.look(|record| record.synced) < synced {
+            self.control.change(|record| record.synced = synced)?;
+        }
+        Ok(())
+    }
+
+    /// The chains that are to begin a checkpoint now. Each is named once.
+    pub fn wanted(&mut self) -> Vec<ChainId> {
+        let chains = &self.bytes.0;
+        let share = self.room / chains.len().max(1) as u64;
+        let is_due = |bytes: &ChainBytes| bytes.begun.is_none() && bytes.behind > bytes.checkpoint.max(share);
+        let due = chains.iter().filter(|(_, bytes)| is_due(bytes)).map(|(&chain, _)| chain);
+        let data: u64 = chains.values().map(|bytes| bytes.checkpoint).sum();
+        let oldest = (self.journal.bytes() > 2 * data + 2 * self.room).then(|| self.survey.oldest()).flatten();
+        let wanted: Vec<_> = due.chain(oldest).filter(|chain| !self.asked.contains(chain)).collect();
+        self.asked.extend(&wanted);
+        wanted
+    }
+
+    /// The length of the journal in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.journal.bytes()
+    }
+
+    /// How much was synced: the number behind the last group that is durable.
+    pub fn synced(&self) -> GroupNumber {
+        self.journal.synced()
+    }
+
+    fn floor(&self) -> Option<GroupNumber> {
+        if allows!(self.guards, ReleaseAll) { Some(self.journal.synced()) } else { self.survey.floor() }
+    }
+
+    fn name_segment(&mut self) -> Result<(), JournalError> {
+        let newest = self.journal.newest_segment();
+        if self.named != newest && !allows!(self.guards, NameNoSegment) {
+            let synced = self.journal.synced().0;
+            self.control.change(|record| (record.segment, record.synced) = (newest, record.synced.max(synced)))?;
+            self.named = newest;
+        }
+        Ok(())
+    }
+}
+
+impl JournalBytes {
+    pub(super) fn note(&mut self, entry: &JournalEntry) {
+        let bytes = self.0.entry(entry.chain()).or_default();
+        match entry {
+            JournalEntry::NotWhole { .. } => *bytes = ChainBytes::default(),
+            JournalEntry::Sent(frame) => match &frame.message {
+                ChainMessage::Updates(updates) => {
+                    let more = updates.updates.iter().map(Update::cost).sum::<usize>() as u64;
+                    (bytes.behind, bytes.behind_begun) = (bytes.behind + more, bytes.behind_begun + more);
+                }
+                ChainMessage::Snapshot(part) => bytes.part(&part.content),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl ChainBytes {
+    fn part(&mut self, content: &SnapshotContent) {
+        match content {
+            SnapshotContent::Begin(_) => (self.begun, self.behind_begun) = (Some(0), 0),
+            SnapshotContent::End => {
+                (self.checkpoint, self.behind) = (self.begun.take().unwrap_or_default(), self.behind_begun);
+            }
+            content => self.begun = self.begun.map(|begun| begun + content.bytes() as u64),
+        }
+    }
+}
