@@ -11,7 +11,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 
-pub use control_file::{ControlFile, ControlFileError};
+pub use control_file::{ControlFile, ControlFileError, FoundControl};
 pub use open::{DataDir, FoundStore, OpenError, OpenSettings};
 use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};

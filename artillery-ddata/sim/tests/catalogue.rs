@@ -11,7 +11,11 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 50] = [
+const TESTED: [(Mutant, &str, &str); 54] = [
+    (Mutant::KeepOneCopy, DATA_DIR, "a_control_file_kept_once_is_torn"),
+    (Mutant::NameNoSegment, DATA_DIR, "a_newest_segment_that_is_named_nowhere_is_not_missed"),
+    (Mutant::ReleaseAll, DATA_DIR, "segments_removed_too_soon_are_missed"),
+    (Mutant::ForgetWeak, DATA_DIR, "a_store_that_forgets_that_it_was_weak_counts_as_synced"),
     (Mutant::KeepHeardMarks, DURABLE, "a_mark_that_outlives_a_cut_commits_what_the_joiner_lacks"),
     (Mutant::StampLate, "proto/src/replica/tests/restore.rs", "a_late_watermark_commits_what_was_cut"),
     (Mutant::ReadOnce, JOURNAL, "what_is_read_once_is_lost_when_the_kernel_forgets_it"),
@@ -107,6 +111,7 @@ const TESTED: [(Mutant, &str, &str); 50] = [
 
 const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
 const GRAY: &str = "proto/src/control/coordinator/tests/gray.rs";
+const DATA_DIR: &str = "proto/src/data_dir/tests.rs";
 const DURABLE: &str = "proto/src/replica/tests/durable.rs";
 const JOURNAL: &str = "proto/src/journal/tests.rs";
 const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";

@@ -88,19 +88,22 @@ struct State {
     guards: Guards,
 }
 
-/// A copy that was read.
-struct Copy {
-    number: u64,
-    record: ControlRecord,
+/// A control file that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundControl {
+    /// How often it was written.
+    pub number: u64,
+    /// What it holds.
+    pub record: ControlRecord,
 }
 
 impl ControlFile {
-    /// Reads the control file; `None`: there is none. Nothing of it counts before [`change`](Self::change) has returned: the
-    /// kernel may show what no disk holds.
+    /// What an earlier start has left; `None`: nothing. It doesn't count before [`begin`](Self::begin) has returned: the kernel
+    /// may show what no disk holds.
     ///
     /// # Errors
     /// [`ControlFileError`].
-    pub fn find(disk: &dyn Disk, guards: Guards) -> Result<Option<Self>, ControlFileError> {
+    pub fn find(disk: &dyn Disk) -> Result<Option<FoundControl>, ControlFileError> {
         let names = disk.names().map_err(ControlFileError::Failed)?;
         if !NAMES.iter().all(|name| names.iter().any(|found| found == name)) {
             // A start ended before both were made, and before it made anything else.
@@ -108,32 +111,29 @@ impl ControlFile {
         }
         let files = open(disk)?;
         let copies = [read(&*files[0], NAMES[0])?, read(&*files[1], NAMES[1])?];
-        // The copy that was written last may not be on the disk. The other one is, if it is whole.
-        let first = match &copies {
-            [Some(one), Some(two)] => usize::from(one.number < two.number),
-            [one, _] => usize::from(one.is_some()),
-        };
         let newest = copies.into_iter().flatten().max_by_key(|copy| copy.number);
-        let Copy { number, record } = newest.ok_or(ControlFileError::Damaged)?;
-        Ok(Some(Self(Arc::new(Mutex::new(State { files, first, number, record, failed: None, guards })))))
+        newest.map(Some).ok_or(ControlFileError::Damaged)
     }
 
-    /// Makes the control file of a new store.
+    /// Begins a start, with both files made anew: if a sync of the directory has failed, the names that the kernel shows may be
+    /// on no disk.
     ///
     /// # Errors
     /// [`ControlFileError`].
-    pub fn create(disk: &dyn Disk, record: ControlRecord, guards: Guards) -> Result<Self, ControlFileError> {
-        for (number, name) in (1..).zip(NAMES) {
+    pub fn begin(disk: &dyn Disk, found: FoundControl, guards: Guards) -> Result<Self, ControlFileError> {
+        let FoundControl { mut number, record } = found;
+        for name in NAMES {
             match disk.remove(UNNAMED) {
                 Ok(()) | Err(DiskError::Missing(_)) => {}
                 Err(error) => return Err(failed(error)),
             }
             let mut file = disk.create(UNNAMED).map_err(failed)?;
+            number += 1;
             write(&mut *file, number, &record)?;
             disk.rename(UNNAMED, name).map_err(failed)?;
         }
         disk.sync_names().map_err(ControlFileError::Failed)?;
-        let (files, number) = (open(disk)?, NAMES.len() as u64);
+        let files = open(disk)?;
         Ok(Self(Arc::new(Mutex::new(State { files, first: 0, number, record, failed: None, guards }))))
     }
 
@@ -173,15 +173,15 @@ impl State {
         if let Some(error) = &self.failed {
             return Err(ControlFileError::Failed(error.clone()));
         }
-        let copies = if allows!(self.guards, KeepOneCopy) { 1 } else { 2 };
-        for _ in 0..copies {
+        let keeps_one = allows!(self.guards, KeepOneCopy);
+        for _ in 0..if keeps_one { 1 } else { 2 } {
             let written = write(&mut *self.files[self.first], self.number + 1, &record);
             if let Err(ControlFileError::Failed(error)) = &written {
                 self.failed = Some(error.clone());
             }
             written?;
             self.number += 1;
-            self.first = 1 - self.first;
+            self.first = if keeps_one { self.first } else { 1 - self.first };
         }
         self.record = record;
         Ok(())
@@ -221,7 +221,7 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
 }
 
 /// `None`: it isn't whole.
-fn read(file: &dyn DiskFile, name: &'static str) -> Result<Option<Copy>, ControlFileError> {
+fn read(file: &dyn DiskFile, name: &'static str) -> Result<Option<FoundControl>, ControlFileError> {
     let len = usize::try_from(file.length().map_err(failed)?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);
     let mut bytes = vec![0; len];
     let read = file.read_at(0, &mut bytes).map_err(failed)?;
@@ -230,7 +230,7 @@ fn read(file: &dyn DiskFile, name: &'static str) -> Result<Option<Copy>, Control
     if format != FORMAT {
         return Err(ControlFileError::Format { file: name, format });
     }
-    Ok(Some(Copy { number, record: decode(&record)? }))
+    Ok(Some(FoundControl { number, record: decode(&record)? }))
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{ControlFile, ControlFileError, ControlRecord, JournalWriter, StoreHolding, writer::JournalBytes};
+use super::{ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, StoreHolding, writer::JournalBytes};
 use crate::{
     ChainId, Incarnation, NodeId, Sequence, Version,
     disk::Disk,
@@ -78,12 +78,10 @@ impl OpenError {
 pub struct FoundStore {
     disk: Arc<dyn Disk>,
     settings: OpenSettings,
-    control: Option<ControlFile>,
+    control: FoundControl,
     journal: FoundJournal,
     survey: RestoreSurvey,
     bytes: JournalBytes,
-    /// The id of the store: drawn, if it is new.
-    store: u128,
 }
 
 /// A store in a new start.
@@ -106,14 +104,12 @@ impl FoundStore {
     /// # Errors
     /// [`OpenError`].
     pub fn check(disk: Arc<dyn Disk>, settings: OpenSettings, draw: u128) -> Result<Self, OpenError> {
-        let control = ControlFile::find(&*disk, settings.guards)?;
-        let record = control.as_ref().map(ControlFile::record);
-        if let Some(ControlRecord { node, .. }) = record
-            && node != settings.node
-        {
+        let new = || FoundControl { number: 0, record: ControlRecord::new(settings.node, draw) };
+        let control = ControlFile::find(&*disk)?.unwrap_or_else(new);
+        let ControlRecord { node, incarnation: Incarnation { store, .. }, segment, synced, .. } = control.record;
+        if node != settings.node {
             return Err(OpenError::OtherNode { found: node });
         }
-        let store = record.as_ref().map_or(draw, |record| record.incarnation.store);
         let (segment_bytes, mode, guards) = (settings.segment_bytes, settings.mode, settings.guards);
         let of = JournalSettings { store, segment_bytes, mode, guards };
         let mut survey = RestoreSurvey::default();
@@ -122,16 +118,14 @@ impl FoundStore {
             survey.note(places.next(group), &entry);
             bytes.note(&entry);
         })?;
-        if let Some(ControlRecord { segment, synced, .. }) = record {
-            if journal.newest_segment() < segment {
-                return Err(FoundJournal::missing(segment).into());
-            }
-            let (found, synced) = (journal.end(), GroupNumber(synced));
-            if found < synced {
-                return Err(OpenError::Short { found, synced });
-            }
+        if journal.newest_segment() < segment {
+            return Err(FoundJournal::missing(segment).into());
         }
-        Ok(Self { disk, settings, control, journal, survey, bytes, store })
+        let (found, synced) = (journal.end(), GroupNumber(synced));
+        if found < synced {
+            return Err(OpenError::Short { found, synced });
+        }
+        Ok(Self { disk, settings, control, journal, survey, bytes })
     }
 
     /// Takes in what was found, into empty parts of `store`, and begins a start. `seed` is to be drawn anew for each call.
@@ -139,21 +133,16 @@ impl FoundStore {
     /// # Errors
     /// [`OpenError`].
     pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<DataDir, OpenError> {
-        let Self { disk, settings, control, journal, survey, bytes, store: id } = self;
+        let Self { disk, settings, mut control, journal, survey, bytes } = self;
         let chains = restore(&journal, &survey, store, settings.backlog)?;
         let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
-        let control = match control {
-            Some(control) => control,
-            None => ControlFile::create(&*disk, ControlRecord::new(settings.node, id), settings.guards)?,
-        };
-        let is_weak = settings.mode == SyncMode::Never;
-        control.change(|record| {
-            record.incarnation.starts += 1;
-            if is_weak && !allows!(settings.guards, ForgetWeak) {
-                (record.weak, record.strong) = (true, BTreeSet::new());
-            }
-        })?;
-        let incarnation = control.look(|record| record.incarnation);
+        let record = &mut control.record;
+        record.incarnation.starts += 1;
+        if settings.mode == SyncMode::Never && !allows!(settings.guards, ForgetWeak) {
+            (record.weak, record.strong) = (true, BTreeSet::new());
+        }
+        let incarnation = record.incarnation;
+        let control = ControlFile::begin(&*disk, control, settings.guards)?;
         let journal = journal.open(incarnation.starts, seed)?;
         let journal = JournalWriter::new(journal, control.clone(), (survey, bytes), &settings)?;
         Ok(DataDir { incarnation, control, journal, chains, lacks })

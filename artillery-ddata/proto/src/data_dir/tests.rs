@@ -261,10 +261,101 @@ fn nothing_acknowledged_is_lost_and_nothing_is_invented() {
     assert!(lossy > 300, "only {lossy} power cuts lost anything");
 }
 
+fn caught(mutant: Mutant) -> bool {
+    (0..1000).any(|seed| run(seed, Guards::without(mutant)).is_err())
+}
+
 #[test]
-fn a_missing_guard_is_found() {
-    for mutant in [Mutant::KeepOneCopy, Mutant::ReleaseAll] {
-        let caught = |seed| run(seed, Guards::without(mutant)).is_err();
-        assert!((0..1000).any(caught), "{mutant:?} was not found");
+fn a_control_file_kept_once_is_torn() {
+    assert!(caught(Mutant::KeepOneCopy));
+}
+
+#[test]
+fn segments_removed_too_soon_are_missed() {
+    assert!(caught(Mutant::ReleaseAll));
+}
+
+/// A node that has written some values, and ended.
+fn ended(mode: SyncMode, guards: Guards) -> Run {
+    let mut run = Run::new(1, guards);
+    run.mode = mode;
+    let mut start = run.open().unwrap();
+    run.enter(&mut start);
+    for _ in 0..120 {
+        run.write(&mut start);
+        run.persist(&mut start).unwrap();
     }
+    run.vote(&start).unwrap();
+    start.journal.sync().unwrap();
+    drop(start);
+    run.disk.restart();
+    run
+}
+
+#[test]
+fn damage_of_one_copy_of_the_control_file_loses_nothing() {
+    let mut run = ended(SyncMode::Batch, Guards::ALL);
+    let found = ControlFile::find(&run.disk).unwrap().unwrap();
+    for name in ["control-1", "control-2"] {
+        let len = run.disk.open(name).unwrap().length().unwrap();
+        for bit in (0..len as usize).map(|byte| byte * 8 + byte % 8) {
+            run.disk.flip(name, bit);
+            let again = ControlFile::find(&run.disk).unwrap().unwrap();
+            assert_eq!(again.record, found.record, "bit {bit} of {name}");
+            run.disk.flip(name, bit);
+        }
+    }
+    run.disk.flip("control-1", 100);
+    run.disk.flip("control-2", 200);
+    assert_eq!(run.open().err(), Some(OpenError::Control(ControlFileError::Damaged)));
+}
+
+/// What becomes of a journal whose newest file is lost.
+fn without_its_newest_file(guards: Guards) -> Result<(), OpenError> {
+    let mut run = ended(SyncMode::Batch, guards);
+    let newest = run.disk.names().unwrap().into_iter().filter(|name| name.starts_with("journal-")).next_back();
+    run.disk.remove(&newest.unwrap()).unwrap();
+    run.open().map(drop)
+}
+
+#[test]
+fn a_journal_without_its_newest_file_is_damaged() {
+    let error = without_its_newest_file(Guards::ALL).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+}
+
+#[test]
+fn a_newest_segment_that_is_named_nowhere_is_not_missed() {
+    assert_eq!(without_its_newest_file(Guards::without(Mutant::NameNoSegment)), Ok(()));
+}
+
+/// Whether a store counts as synced that was once started without that.
+fn is_synced_after_never(guards: Guards) -> bool {
+    let mut run = ended(SyncMode::Never, guards);
+    run.mode = SyncMode::Batch;
+    run.open().unwrap();
+    run.disk.restart();
+    let disk: Arc<dyn Disk> = Arc::new(run.disk.clone());
+    let found = FoundStore::check(disk, settings(SyncMode::Batch, guards), 1).unwrap();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
+    found.open(&store, 2).unwrap().holding(ChainId(0)).synced
+}
+
+#[test]
+fn a_store_that_was_not_synced_once_stays_weak() {
+    assert!(!is_synced_after_never(Guards::ALL));
+}
+
+#[test]
+fn a_store_that_forgets_that_it_was_weak_counts_as_synced() {
+    assert!(is_synced_after_never(Guards::without(Mutant::ForgetWeak)));
+}
+
+#[test]
+fn a_directory_belongs_to_one_node() {
+    let run = ended(SyncMode::Batch, Guards::ALL);
+    let disk: Arc<dyn Disk> = Arc::new(run.disk.clone());
+    let other = OpenSettings { node: fixtures::id(2).node, ..settings(SyncMode::Batch, Guards::ALL) };
+    let error = FoundStore::check(disk, other, 1).unwrap_err();
+    assert_eq!(error, OpenError::OtherNode { found: fixtures::id(NODE).node });
 }
