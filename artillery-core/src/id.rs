@@ -80,6 +80,13 @@ pub struct MemberId {
     pub incarnation: Incarnation,
 }
 
+impl MemberId {
+    /// Whether `other` is an incarnation of the same node with the same store: the same one, or one before or behind it.
+    pub fn shares_store(self, other: Self) -> bool {
+        self.node == other.node && self.incarnation.store == other.incarnation.store
+    }
+}
+
 impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node, self.incarnation)

@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};
 
 use crate::{
-    ChainId, Incarnation, NodeId, Sequence, Version,
+    ChainId, Incarnation, MemberId, NodeId,
     control::{Bootstrap, Configs, History},
+    journal::SyncMode,
 };
 
 /// What the control file of a store holds.
@@ -63,23 +64,18 @@ impl ControlRecord {
         }
     }
 
+    /// The chains of `me` are to act by `configs`. A store that syncs each batch has from now on all that is committed in a chain
+    /// in which it serves.
+    pub fn keep(&mut self, me: MemberId, configs: &Configs, mode: SyncMode) {
+        if self.weak && mode == SyncMode::Batch {
+            let served = configs.iter().filter(|config| config.serving().any(|id| id == me));
+            self.strong.extend(served.map(|config| config.chain));
+        }
+        (self.history, self.configs) = (Some(configs.history()), Some(configs.clone()));
+    }
+
     /// Whether the store has all of `chain` that was committed while it served, whatever happened to the power.
     pub fn is_synced(&self, chain: ChainId) -> bool {
         !self.weak || self.strong.contains(&chain)
     }
-}
-
-/// What a store holds of a chain in which an earlier life of it served, as it was found at the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StoreHolding {
-    /// Which chain.
-    pub chain: ChainId,
-    /// Whether the store is whole: no resync was under way.
-    pub whole: bool,
-    /// The newest version.
-    pub last: Version,
-    /// The commit watermark that the store names. The chain may have committed more.
-    pub watermark: Sequence,
-    /// Whether each batch was synced since the store became a serving member: then it has all that was committed.
-    pub synced: bool,
 }

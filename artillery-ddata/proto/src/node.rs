@@ -22,7 +22,11 @@ use std::{
 };
 
 pub use self::interface::{NodeEvent, NodeInput, NodeOutput, NodeState, Successor, Unready};
-use self::{acting::Acting, leaving::Leaving, succession::Company};
+use self::{
+    acting::{Acting, Kept},
+    leaving::Leaving,
+    succession::Company,
+};
 pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, ProposalFate, Why};
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
@@ -31,7 +35,7 @@ use crate::{
         coordinator::{self, Coordinator},
         lease_client::{LeaseClient, RenewalOutcome},
         log::LogIndex,
-        message::{Close, Promotion, Renewal, Renewed, Unsettled},
+        message::{Close, Promotion, Renewal, Renewed, StoreHolding, Unsettled},
     },
     guards::Guards,
     replica::ChainProgress,
@@ -52,6 +56,8 @@ pub struct NodeMachine {
     leads: bool,
     /// The configurations that the chains were told, until all chains act by them.
     acting: Option<Acting>,
+    /// What this node's disk holds; `None`: it has none.
+    kept: Option<Kept>,
     acted: Option<LogIndex>,
     /// The addresses of nodes, by the membership.
     met: BTreeMap<MemberId, SocketAddr>,
@@ -75,6 +81,22 @@ pub struct NodeMachine {
 impl NodeMachine {
     /// A node with a chain for each of `configs`. The chains are told of them at once.
     pub fn new(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings) -> Self {
+        Self::begin(me, configs, settings, None)
+    }
+
+    /// The same, for a node with a disk, which holds `holds` of the chains in which its store served. It keeps `configs`
+    /// already. Before the chains are told other ones, the disk has to keep those ([`NodeOutput::Keep`]).
+    pub fn durable(
+        me: NodeInfo,
+        configs: Arc<Configs>,
+        settings: CoordinatorSettings,
+        holds: Vec<StoreHolding>,
+    ) -> Self {
+        let kept = Kept { upto: configs.applied(), holds, keeping: None };
+        Self::begin(me, configs, settings, Some(kept))
+    }
+
+    fn begin(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings, kept: Option<Kept>) -> Self {
         let id = me.id;
         let mut node = Self {
             me: id,
@@ -83,6 +105,7 @@ impl NodeMachine {
             voters: BTreeSet::new(),
             leads: false,
             acting: None,
+            kept,
             acted: None,
             met: BTreeMap::new(),
             renewals: 0,
@@ -171,6 +194,7 @@ impl NodeMachine {
             }
             NodeInput::Leave { until } => self.leave(now, until),
             NodeInput::Succeeded { by } => self.succeeded(now, by),
+            NodeInput::Kept => self.has_kept(),
             NodeInput::Tick => self.tick(now),
         }
         self.flush(now);
@@ -233,6 +257,7 @@ impl NodeMachine {
     fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
+        renewal.holds = self.holds().collect();
         self.look_at_chains(&renewal.reports);
     }
 
@@ -257,11 +282,13 @@ impl NodeMachine {
         configs: Arc<Configs>,
         voters: BTreeSet<MemberId>,
     ) {
+        let voters: BTreeSet<_> = voters.into_iter().map(|voter| self.present(voter)).collect();
         if self.leads != leads.is_some() || self.voters != voters {
             self.follow_voters(now);
         }
         self.leads = leads.is_some();
         self.voters.clone_from(&voters);
+        let leader = leader.map(|leader| self.present(leader));
         if let Some(leader) = leader {
             self.holder.leads(now, leader);
         }
@@ -276,6 +303,13 @@ impl NodeMachine {
         if news {
             self.act();
         }
+    }
+
+    /// The newest life that is known here of the store of `id`: the log's group names stores, which outlive their lives.
+    fn present(&self, id: MemberId) -> MemberId {
+        let known = self.holder.configs().nodes().map(|node| node.id);
+        let lives = self.met.keys().copied().chain(known).chain([self.me]);
+        lives.filter(|life| life.shares_store(id)).max().unwrap_or(id)
     }
 
     fn word(&mut self, now: Timestamp, chain: ChainId, word: Word) {

@@ -294,6 +294,7 @@ impl Replica {
             receiving: self.filling.as_ref().map(|filling| filling.come()),
             sending: self.outgoing.as_ref().map(SnapshotSender::sent),
             halted: self.halted.clone(),
+            durable: self.held_here(),
             size: self.store.size(self.chain),
         }
     }

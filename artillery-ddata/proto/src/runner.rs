@@ -166,6 +166,9 @@ impl<C> ChainRunner<C> {
         if let Some(upto) = turn.durable.take() {
             self.replica.handle(now, ReplicaInput::Durable(upto));
         }
+        if std::mem::take(&mut turn.checkpoint) {
+            self.replica.begin_checkpoint();
+        }
         turn.links.drain(..).for_each(|link| self.link(now, link));
         turn.orders.drain(..).for_each(|order| self.order(now, order));
         turn.frames.drain(..).for_each(|(from, frame)| self.frame(now, from, frame));
@@ -381,11 +384,6 @@ impl<C> ChainRunner<C> {
     /// memory have nothing for it. Once it is durable, [`Turn::durable`] says so.
     pub fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         self.replica.poll_journal(room)
-    }
-
-    /// Begins a checkpoint, unless one is under way: the journal is to get shorter.
-    pub fn begin_checkpoint(&mut self) {
-        self.replica.begin_checkpoint();
     }
 
     /// Whether work is put off, which [`settle`](Self::settle) does.

@@ -49,11 +49,13 @@ pub enum Kind {
     Found,
     /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
     Recover,
+    /// Several nodes with disks end at once, or all do, and start again.
+    Outage,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -73,6 +75,7 @@ impl Kind {
         Self::Halt,
         Self::Found,
         Self::Recover,
+        Self::Outage,
     ];
 
     /// Its name in reports.
@@ -97,6 +100,7 @@ impl Kind {
             Self::Halt => "halt",
             Self::Found => "found",
             Self::Recover => "recover",
+            Self::Outage => "outage",
         }
     }
 }
@@ -144,6 +148,8 @@ pub enum Fault {
     Leave(usize),
     /// The store of this node fails, and then the node starts another incarnation.
     Halt(usize),
+    /// Nodes drawn from this number end, some of them at their next writes, and then start again.
+    Outage(u64),
 }
 
 impl Fault {
@@ -167,6 +173,7 @@ impl Fault {
             Self::Drain(_) => Kind::Drain,
             Self::Leave(_) => Kind::Leave,
             Self::Halt(_) => Kind::Halt,
+            Self::Outage(_) => Kind::Outage,
         }
     }
 }
@@ -191,6 +198,7 @@ impl fmt::Display for Fault {
             Self::Drain(node) => write!(f, "drain of n{node}"),
             Self::Leave(node) => write!(f, "n{node} leaves"),
             Self::Halt(node) => write!(f, "failure of the store of n{node}"),
+            Self::Outage(number) => write!(f, "outage {number}"),
         }
     }
 }
@@ -300,6 +308,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Drain => Fault::Drain(a),
         Kind::Leave => Fault::Leave(a),
         Kind::Halt => Fault::Halt(a),
+        Kind::Outage => Fault::Outage(rng.below(1 << 20)),
     }
 }
 

@@ -15,6 +15,7 @@
 //! ```
 
 pub mod client;
+pub mod disk;
 pub mod faults;
 pub mod hunt;
 pub mod mutants;

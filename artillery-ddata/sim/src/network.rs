@@ -142,6 +142,7 @@ impl Network {
                 | Fault::Order(_)
                 | Fault::Drain(_)
                 | Fault::Leave(_)
+                | Fault::Outage(_)
                 | Fault::Halt(_) => {}
             }
         }

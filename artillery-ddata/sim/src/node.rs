@@ -5,15 +5,18 @@ use std::{collections::VecDeque, sync::Arc};
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Timestamp,
     api::Reply,
+    data_dir::OpenError,
+    disk::simulated::SimulatedDisk,
     message::ChainFrame,
     replica::{Gate, ReplicaSettings},
     runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
-    store::MemoryStore,
+    store::{MemoryStore, Store},
 };
 
 use crate::{
     client::{Asked, place},
     network::Flight,
+    disk::Opened,
     rng::{Concern, Rng},
     scenario::Setup,
     store::FailingStore,
@@ -60,6 +63,10 @@ pub enum Input {
     Write(WriteRequest<Caller>),
     /// A turn is due.
     Tick,
+    /// All batches of the journal up to this number are durable.
+    Durable(u64),
+    /// The journal is to get shorter.
+    Checkpoint,
 }
 
 impl Input {
@@ -130,6 +137,8 @@ pub struct Node {
     pub store: Arc<MemoryStore>,
     /// The same store, as its chains write to it.
     pub failing: Arc<FailingStore>,
+    /// What it has opened on its disk; `None`: it has none.
+    pub opened: Option<Opened>,
     /// Its chains.
     pub slots: Vec<Slot>,
     /// The inputs that wait.
@@ -176,28 +185,48 @@ pub struct Node {
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in the world of `setup`, in its incarnation number `life`.
-    pub fn new(seed: u64, index: usize, life: u64, setup: &Setup) -> Self {
+    /// The node with this index in the world of `setup`, in its incarnation number `life`. With a disk, it takes in what that
+    /// holds.
+    ///
+    /// # Errors
+    /// The disk can't be opened.
+    pub fn new(
+        seed: u64,
+        index: usize,
+        life: u64,
+        setup: &Setup,
+        disk: Option<&SimulatedDisk>,
+    ) -> Result<Self, OpenError> {
         let mut rng = Rng::new(seed, Concern::Node(index));
-        let id = MemberId {
-            node: NodeId::from_name(&format!("n{index}")),
-            incarnation: Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 },
-        };
+        let node = NodeId::from_name(&format!("n{index}"));
+        let new = Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 };
         let store = MemoryStore::with_seed(seed.wrapping_add(index as u64)).with_positions(place, 1);
         let store = Arc::new(store.with_guards(setup.guards));
         let failing = Arc::new(FailingStore::new(store.clone()));
+        let store_of_chains: Arc<dyn Store> = failing.clone();
+        let open = |disk| Opened::open(disk, node, (new.store, u128::from(life) << 64 | 7), setup, &store_of_chains);
+        let (incarnation, opened, mut restored) = match disk.map(open).transpose()? {
+            Some((incarnation, opened, restored)) => (incarnation, Some(opened), Some(restored)),
+            None => (new, None, None),
+        };
+        let id = MemberId { node, incarnation };
         let slots = (0..setup.chains)
             .map(|chain| {
                 let chain = ChainId(chain as u32);
                 let gate = Arc::new(Gate::new(chain).with_guards(setup.guards));
                 let runner = ChainRunner::new(id, chain, settings(setup), failing.clone(), gate.clone());
+                let runner = match restored.as_mut().and_then(|restored| restored(chain)) {
+                    Some(restored) => runner.restored(restored),
+                    None => runner,
+                };
                 Slot { runner, gate, tick: None, tick_number: 0, tick_queued: false }
             })
             .collect();
-        Self {
+        Ok(Self {
             id,
             store,
             failing,
+            opened,
             slots,
             inbox: VecDeque::new(),
             pending: None,
@@ -219,7 +248,7 @@ impl Node {
             offset: rng.between(0, 1 << 50),
             wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
             rng,
-        }
+        })
     }
 
     /// Whether the node is up, paused or not.
@@ -265,6 +294,7 @@ fn settings(setup: &Setup) -> ReplicaSettings {
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,
         clear_keys: 3,
+        durable: setup.durable.is_some(),
         ..ReplicaSettings::default()
     }
 }

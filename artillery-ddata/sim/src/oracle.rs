@@ -47,6 +47,10 @@ pub enum Oracle {
     Formation,
     /// A frame can't be encoded, or differs after decoding.
     Wire,
+    /// A committed update is not on the disk of a member that serves.
+    Durable,
+    /// A directory is damaged though no byte of it was touched.
+    Disk,
     /// A member stopped serving.
     Halted,
     /// After healing, members differ.
@@ -86,6 +90,8 @@ impl Oracle {
             Self::Answers => "every request gets one answer",
             Self::Formation => "one cluster is formed",
             Self::Wire => "frames survive the wire",
+            Self::Durable => "invariant: what is committed is on the disk of every serving member",
+            Self::Disk => "a directory that nobody touched is whole",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
             Self::Liveness => "liveness: whole and serving soon after healing",
@@ -104,7 +110,7 @@ impl Oracle {
     pub const fn convicts(self) -> bool {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
-            Self::Watermark | Self::Claims | Self::Once | Self::Bounds => true,
+            Self::Watermark | Self::Claims | Self::Once | Self::Bounds | Self::Durable | Self::Disk => true,
             Self::Stalled | Self::Unknown | Self::Lost | Self::Stops | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,

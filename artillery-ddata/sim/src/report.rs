@@ -14,7 +14,7 @@ use crate::{
     oracle::Failure,
     scenario::{RECOVERY, SECOND, Scenario},
     shrink::{Shrunk, shrink},
-    world::{Counts, Outcome},
+    world::{Counts, DiskEvents, Outcome},
 };
 
 const MILLI: u64 = 1_000_000;
@@ -91,6 +91,11 @@ impl ScenarioReport {
             recovery_allowed_ms: RECOVERY / MILLI,
             away_ms: counts.away.div_ceil(MILLI),
             ready_ms: counts.ready.map(|ready| ready.div_ceil(MILLI)),
+            disk_cuts: counts.disks.cuts,
+            lossy_disk_cuts: counts.disks.lossy,
+            disk_starts: counts.disks.starts,
+            empty_disks: counts.disks.emptied,
+            reopened: counts.disks.reopened,
         }
     }
 }
@@ -120,6 +125,11 @@ pub struct ScenarioJson {
     recovery_allowed_ms: u64,
     away_ms: u64,
     ready_ms: Option<u64>,
+    disk_cuts: u64,
+    lossy_disk_cuts: u64,
+    disk_starts: u64,
+    empty_disks: u64,
+    reopened: u64,
 }
 
 /// The result of the hunt for one mutant, for scripts.
@@ -182,6 +192,14 @@ impl fmt::Display for ScenarioReport {
             writeln!(
                 f,
                 "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
+            )?;
+        }
+        let DiskEvents { cuts, lossy, starts, emptied, reopened } = counts.disks;
+        if starts > 0 {
+            let share = lossy * 100 / cuts.max(1);
+            writeln!(
+                f,
+                "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again"
             )?;
         }
         write!(f, "         faults:")?;
@@ -325,6 +343,7 @@ impl Counts {
         self.watched += other.watched;
         self.watched_parts += other.watched_parts;
         self.fell_behind += other.fell_behind;
+        self.disks.add(other.disks);
         self.walks += other.walks;
         self.session_bytes = self.session_bytes.max(other.session_bytes);
         self.version_queries += other.version_queries;

@@ -41,6 +41,8 @@ pub enum Concern {
     Orders,
     /// Elections and delays in the group that keeps the configuration log.
     Group,
+    /// Disks: how long they take, when they fail, and what they lose.
+    Disks,
 }
 
 impl Concern {
@@ -59,6 +61,7 @@ impl Concern {
             Self::Group => (11, 0, 0),
             Self::Orders => (12, 0, 0),
             Self::Operator => (13, 0, 0),
+            Self::Disks => (14, 0, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }
@@ -80,6 +83,11 @@ impl Rng {
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.0.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
+    }
+
+    /// Any number.
+    pub fn draw(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// A number from `low` to `high`, both included.

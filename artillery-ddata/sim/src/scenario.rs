@@ -11,7 +11,7 @@ use artillery_proto::{Mode, guards::Mutant};
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, readers, resync,
+    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power, readers, resync,
     retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
@@ -155,13 +155,15 @@ pub enum Scenario {
     Recovery,
     /// A cluster forms among all faults, and goes on among others, with failover.
     Dawn,
+    /// Nodes with disks end, one by one and all at once, and start again with what their disks hold.
+    Power,
 }
 
 impl Scenario {
     /// The kinds of faults of the scenario. Each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
-            Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order, Pause,
+            Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order, Outage, Pause,
             Recover, Reorder, Restart, Roll, Slow,
         };
         match self {
@@ -200,6 +202,7 @@ impl Scenario {
                 &[Roll, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate]
             }
             Self::Dawn => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
+            Self::Power => &[Outage, Restart, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Pause, Isolate],
             Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
             Self::Succession => &[Found, Break, Cut, Isolate, Pause, Delay],
             Self::Classic
@@ -297,6 +300,7 @@ impl Scenario {
             Self::Succession => leaves::succession(&mut rng, &mut setup),
             Self::Recovery => leaves::recovery(&mut rng, &mut setup),
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
+            Self::Power => power(&mut rng, &mut setup),
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

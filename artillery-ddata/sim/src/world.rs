@@ -5,6 +5,7 @@ mod boundary;
 mod clients;
 mod control;
 mod counts;
+mod disks;
 mod end;
 mod event;
 mod faults;
@@ -23,17 +24,19 @@ use std::{collections::BTreeSet, sync::Arc};
 pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
 pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
-    counts::{Counts, Served},
+    counts::{Counts, DiskEvents, Served},
 };
 use self::{control::Control, founding::Founders, service::Service, watches::Watcher};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
+    disk::simulated::SimulatedDisk,
     runner::{ChainOrder, Lease},
 };
 
 use crate::{
     client::{Client, Standing},
+    disk::new_disk,
     faults::Fault,
     history::{History, Value},
     network::Network,
@@ -109,11 +112,15 @@ pub struct World {
     foundings: u64,
     disasters: u64,
     recoveries: u64,
+    outages: u64,
     halts: u64,
     /// Incarnations whose stores have failed.
     failed: BTreeSet<MemberId>,
     service: Service,
     control: Option<Control>,
+    /// The disk of each node; none, if the nodes have none.
+    disks: Vec<SimulatedDisk>,
+    disk_rng: Rng,
     trace: Trace,
     counts: Counts,
 }
@@ -121,7 +128,10 @@ pub struct World {
 impl World {
     /// The world of `setup` and `seed`. Keeps a trace if `traced`.
     pub fn new(seed: u64, setup: Setup, traced: bool) -> Self {
-        let nodes: Vec<Node> = (0..setup.members).map(|index| Node::new(seed, index, 1, &setup)).collect();
+        let mut disk_rng = Rng::new(seed, Concern::Disks);
+        let disks: Vec<_> = setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
+        let node = |index| Node::new(seed, index, 1, &setup, disks.get(index)).expect("a new disk");
+        let nodes: Vec<Node> = (0..setup.members).map(node).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
             .map(|index| Client::new(seed, index, &setup.keys, setup.members, setup.mix.writers))
@@ -166,17 +176,20 @@ impl World {
             foundings: 0,
             disasters: 0,
             recoveries: 0,
+            outages: 0,
             halts: 0,
             failed: BTreeSet::new(),
             service: Service::default(),
             control: None,
+            disks,
+            disk_rng,
             trace: Trace::new(traced),
             counts: Counts { planned: faults as u64, ..Counts::default() },
             nodes,
             setup,
         };
         if let Some(control) = world.setup.control.as_ref().filter(|_| world.setup.founding.is_none()) {
-            world.control = Some(Control::new(seed, control, &world.setup, &world.ids));
+            world.control = Some(Control::new(seed, control, &world.setup, &world.nodes));
         }
         world.begin();
         world
@@ -272,6 +285,7 @@ impl World {
             Event::Step(node) => return self.step(node),
             Event::Take(node) => return self.take(node),
             Event::Poll(node) => return self.poll(node),
+            Event::Synced { node, id } => return self.synced(node, id),
             Event::CatchUp(node) => return self.catch_up(node),
             Event::Request(arrival) => return self.request(*arrival),
             Event::Reply(origin, reply) => return self.reply(origin, *reply),

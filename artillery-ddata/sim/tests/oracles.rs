@@ -33,6 +33,7 @@ fn history() -> Vec<Update> {
 
 fn status(last: u64, watermark: u64) -> Status {
     Status {
+        durable: None,
         config: None,
         open: true,
         last: if last == 0 { Version::NONE } else { Version::new(1, last) },

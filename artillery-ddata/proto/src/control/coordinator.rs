@@ -26,6 +26,7 @@ mod leave;
 mod leaver;
 mod plan;
 mod reason;
+mod reopen;
 mod reorder;
 mod settings;
 mod settled;

@@ -252,6 +252,7 @@ impl LeaseClient {
             leave: self.leave,
             promotions: self.promotions.iter().copied().collect(),
             reports: Vec::new(),
+            holds: Vec::new(),
         }
     }
 

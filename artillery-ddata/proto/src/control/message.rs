@@ -8,7 +8,7 @@ use super::{
     NodeInfo,
     log::{Configs, LogIndex},
 };
-use crate::{ChainId, Epoch, MemberId, Sequence};
+use crate::{ChainId, Epoch, MemberId, Sequence, Version};
 
 /// A node's periodic message to the leader: it lives, this is its state, and this is what it asks for. Cumulative: a later
 /// renewal repeats all that an earlier one said.
@@ -28,6 +28,23 @@ pub struct Renewal {
     pub promotions: Vec<Promotion>,
     /// A report on each chain that the sender is a member of.
     pub reports: Vec<Report>,
+    /// What the sender's store holds of each chain in which an earlier life of that store serves by the newest configuration.
+    pub holds: Vec<StoreHolding>,
+}
+
+/// What a store holds of a chain in which an earlier life of it served, as it was found at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoreHolding {
+    /// Which chain.
+    pub chain: ChainId,
+    /// Whether the store is whole: no resync was under way.
+    pub whole: bool,
+    /// The newest version.
+    pub last: Version,
+    /// The commit watermark that the store names. The chain may have committed more.
+    pub watermark: Sequence,
+    /// Whether each batch was synced since the store became a serving member: then it has all that was committed.
+    pub synced: bool,
 }
 
 /// How far a node has come with leaving its chains (docs/adr/0028-leaving-and-voters.md). A node's values never go back in

@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, StoreHolding, writer::JournalBytes};
+use super::{ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, writer::JournalBytes};
 use crate::{
     ChainId, Incarnation, NodeId, Sequence, Version,
+    control::message::StoreHolding,
     disk::Disk,
     guards::Guards,
     journal::{Damage, FoundJournal, GroupNumber, JournalEntry, JournalError, JournalSettings, SyncMode},

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::{
-    ChainMember, ClusterId, MemberId, Role, Timestamp,
+    ChainMember, ClusterId, MemberId, Role, Sequence, Timestamp,
     api::{Reply, Write},
     control::log::LogIndex,
     disk::{
@@ -177,13 +177,16 @@ impl Run {
             take(&mut start.chains[chain.0 as usize], &mut Received { durable: Some(upto), ..Received::default() });
         }
         self.hear(start);
-        full(start.journal.release())?;
+        match start.journal.tidy() {
+            Ok(wanted) => wanted.into_iter().for_each(|chain| {
+                take(&mut start.chains[chain.0 as usize], &mut Received { checkpoint: true, ..Received::default() });
+            }),
+            Err(JournalError::Full) => {}
+            Err(error) => return Err(error),
+        }
         if self.rng.random_range(0..5) == 0 {
             full(start.journal.close())?;
             full(start.journal.note_synced())?;
-        }
-        for chain in start.journal.wanted() {
-            start.chains[chain.0 as usize].begin_checkpoint();
         }
         Ok(())
     }

@@ -119,16 +119,16 @@ impl JournalWriter {
         Ok(std::mem::take(&mut self.written).into_iter().map(|(chain, upto)| DurableBatch { chain, upto }).collect())
     }
 
-    /// Removes the segments that no chain needs any more.
+    /// Removes the segments that no chain needs any more. Returns the chains that are to begin a checkpoint, each once.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
-    pub fn release(&mut self) -> Result<(), JournalError> {
+    pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
         if let Some(floor) = self.floor() {
             self.journal.release(floor)?;
             self.name_segment()?;
         }
-        Ok(())
+        Ok(self.wanted())
     }
 
     /// Writes an empty group if the last one isn't proven yet. Call it when nothing is to be written.
@@ -154,8 +154,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// The chains that are to begin a checkpoint now. Each is named once.
-    pub fn wanted(&mut self) -> Vec<ChainId> {
+    fn wanted(&mut self) -> Vec<ChainId> {
         let chains = &self.bytes.0;
         let share = self.room / chains.len().max(1) as u64;
         let is_due = |bytes: &ChainBytes| bytes.begun.is_none() && bytes.behind > bytes.checkpoint.max(share);

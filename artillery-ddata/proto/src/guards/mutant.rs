@@ -279,6 +279,16 @@ mutants! {
     ReleaseAll = "release-all", trap 82;
     /// A store forgets that it was once started without syncing each batch.
     ForgetWeak = "forget-weak", trap 83;
+    /// The chains act by configurations that the node's disk doesn't keep.
+    ActUnkept = "act-unkept", trap 80;
+    /// A life leads in a term to which an earlier life of its store was elected.
+    LeadAgain = "lead-again", trap 35;
+    /// A store that isn't whole opens a chain.
+    ReopenTorn = "reopen-torn", trap 83;
+    /// A store opens a chain though another one knows of a higher watermark.
+    ReopenBelow = "reopen-below", trap 83;
+    /// A store opens a chain that may have lost what wasn't synced.
+    ReopenWeak = "reopen-weak", trap 83;
     /// A group that was refused for lack of room counts when it looks whole later.
     CountRefused = "count-refused", trap 74;
     /// A group begins in the sector in which a synced one ends.

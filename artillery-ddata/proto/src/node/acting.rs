@@ -4,10 +4,21 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{NodeMachine, NodeOutput};
 use crate::{
-    ChainConfig, ChainId, Timestamp,
-    control::{Configs, log::LogIndex},
+    ChainConfig, ChainId, MemberId, Timestamp,
+    control::{Configs, log::LogIndex, message::StoreHolding},
     runner::ChainOrder,
 };
+
+/// What the disk of a node holds.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// The configurations up to here.
+    pub(super) upto: LogIndex,
+    /// The chains in which an earlier life of its store served, as they were found at the start.
+    pub(super) holds: Vec<StoreHolding>,
+    /// The configurations that are being written.
+    pub(super) keeping: Option<Arc<Configs>>,
+}
 
 /// The configurations that the chains have been told.
 #[derive(Clone, Debug)]
@@ -24,6 +35,35 @@ impl NodeMachine {
         if self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
             return;
         }
+        match &mut self.kept {
+            Some(kept) if kept.upto < configs.applied() && !allows!(self.guards, ActUnkept) => {
+                if kept.keeping.is_none() {
+                    kept.keeping = Some(configs.clone());
+                    self.outputs.push_back(NodeOutput::Keep(configs));
+                }
+            }
+            _ => self.tell_chains(configs),
+        }
+    }
+
+    /// The disk keeps the configurations that it was told last.
+    pub(super) fn has_kept(&mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        if let Some(configs) = kept.keeping.take() {
+            kept.upto = configs.applied();
+            self.tell_chains(configs);
+        }
+    }
+
+    /// What the disk holds of the chains in which an earlier life of this store serves.
+    pub(super) fn holds(&self) -> impl Iterator<Item = StoreHolding> + '_ {
+        let configs = self.holder.configs();
+        let earlier = move |id: MemberId| id != self.me && id.shares_store(self.me);
+        let serves = move |held: &&StoreHolding| configs.get(held.chain).is_some_and(|of| of.serving().any(earlier));
+        self.kept.iter().flat_map(|kept| &kept.holds).filter(serves).copied()
+    }
+
+    fn tell_chains(&mut self, configs: Arc<Configs>) {
         if self.state.configs.history() != configs.history() {
             self.outputs.push_back(NodeOutput::Begins(configs.clone()));
         }
@@ -67,6 +107,14 @@ impl NodeMachine {
         self.begin_to_look(now);
         self.see_whether_left();
         self.act();
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl Kept {
+    pub(super) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        let Self { upto, holds, keeping } = self;
+        write!(out, "{:?}", (upto, holds, keeping.as_ref().map(|configs| configs.applied())))
     }
 }
 

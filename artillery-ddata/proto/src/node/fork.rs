@@ -19,6 +19,7 @@ impl NodeMachine {
             voters,
             leads,
             acting,
+            kept,
             acted,
             met,
             renewals,
@@ -38,6 +39,9 @@ impl NodeMachine {
         write!(out, "{:?}", (me, voters, leads, acted, met, renewals, stretch))?;
         if let Some(acting) = acting {
             acting.describe(out)?;
+        }
+        if let Some(kept) = kept {
+            kept.describe(out)?;
         }
         // A node that has served looks for other members only once it knows a successor.
         if !state.served || state.successor.is_some() {

@@ -92,6 +92,8 @@ pub enum NodeInput {
         /// The other cluster.
         by: ClusterId,
     },
+    /// The disk keeps what [`NodeOutput::Keep`] named.
+    Kept,
     /// Time has passed.
     Tick,
 }
@@ -103,6 +105,9 @@ pub enum NodeOutput {
     Order(ChainId, ChainOrder),
     /// Pass a lease to every chain: only the newest one counts.
     Lease(Lease),
+    /// Keep these configurations, and their history, on the disk. Answered by [`NodeInput::Kept`]; the chains are told then. A
+    /// node without a disk is never asked to.
+    Keep(Arc<Configs>),
     /// Another history begins, and the chains are told next. Local readers must know it first (trap 58).
     Begins(Arc<Configs>),
     /// All chains act by these configurations.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
-    ClusterId, MemberId, Role, Timestamp,
-    control::{Configs, MAX_LINEAGE},
+    ChainConfig, ClusterId, MemberId, Timestamp,
+    control::MAX_LINEAGE,
     runner::ChainOrder,
 };
 
@@ -86,7 +86,7 @@ impl NodeMachine {
     }
 
     fn has_part(&self, id: MemberId) -> bool {
-        self.holder.configs().names(id) || self.voters.contains(&id)
+        self.holder.configs().names_store(id) || self.voters.iter().any(|voter| voter.shares_store(id))
     }
 
     fn serving(&self) -> BTreeSet<MemberId> {
@@ -276,8 +276,8 @@ impl NodeMachine {
 
     /// Notes that this incarnation serves, if the log says so: from then on it counts as one that has served.
     pub(super) fn see_whether_serves(&mut self) {
-        let serves = |configs: &Configs| configs.iter().any(|config| config.role(self.me) == Some(Role::Serving));
-        self.state.served |= serves(self.holder.configs());
+        let serves = |config: &ChainConfig| config.serving().any(|id| id.shares_store(self.me));
+        self.state.served |= self.holder.configs().iter().any(serves);
         self.state.orphaned &= !self.state.served;
     }
 }

@@ -313,6 +313,8 @@ pub struct Status {
     pub sending: Option<ResyncProgress>,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
+    /// Up to where this member's disk holds everything; `None`: it has no disk.
+    pub durable: Option<Sequence>,
     /// What the store holds of the chain.
     pub size: Size,
 }

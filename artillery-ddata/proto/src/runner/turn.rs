@@ -112,6 +112,8 @@ pub struct Turn<R, W> {
     pub lease: Option<Lease>,
     /// The number of the last [batch](crate::replica::JournalBatch) that has become durable.
     pub durable: Option<u64>,
+    /// The journal is to get shorter: the chain begins a checkpoint, unless one is under way.
+    pub checkpoint: bool,
     /// Changes of the links to peers.
     pub links: Vec<LinkChange>,
     /// The node's orders.
@@ -131,6 +133,7 @@ impl<R, W> Default for Turn<R, W> {
         Self {
             lease: None,
             durable: None,
+            checkpoint: false,
             links: Vec::new(),
             orders: Vec::new(),
             frames: Vec::new(),

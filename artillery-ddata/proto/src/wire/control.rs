@@ -200,11 +200,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence,
+        ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence, Version,
         control::{
             Bootstrap, Configs, Timing,
             log::LogIndex,
-            message::{Close, Farewell, Leave, LeaveStage, PathDelay, Promotion, Report, Unsettled},
+            message::{Close, Farewell, Leave, LeaveStage, PathDelay, Promotion, Report, StoreHolding, Unsettled},
         },
     };
 
@@ -223,7 +223,13 @@ mod tests {
             leave: Leave { number: 3, stage: LeaveStage::Resigned },
             promotions: vec![promotion],
             reports: vec![report()],
+            holds: vec![holding()],
         }
+    }
+
+    fn holding() -> StoreHolding {
+        let last = Version { epoch: Epoch(4), sequence: Sequence(9) };
+        StoreHolding { chain: ChainId(3), whole: true, last, watermark: Sequence(8), synced: true }
     }
 
     fn report() -> Report {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use artillery_proto::{Mode, guards::Guards};
+use artillery_proto::{Mode, guards::Guards, journal::SyncMode};
 
 use super::{ControlSetup, FoundingSetup, HEALED, OPERATIONS, STOP, Setup};
 use crate::{
     client::{Keys, Mix},
+    disk::DiskSetup,
     network::Profile,
     node::QUICK,
     rng::Rng,
@@ -83,6 +84,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         wired: rng.chance(300),
         founding: None,
         control: None,
+        durable: None,
         faults: Vec::new(),
         closes: false,
         crash: None,
@@ -330,6 +332,28 @@ pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
     // Room for a batch of all registers.
     setup.backlog = rng.pick(&[16 << 10, 48 << 10]);
     setup.padding = rng.pick(&[0, 300, 600]);
+}
+
+/// The disks of the nodes.
+pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
+    setup.durable = Some(DiskSetup {
+        sync: rng.pick(&[100 * MICRO, MILLI, 5 * MILLI]),
+        fails: rng.pick(&[0, 0, 2]),
+        cuts: rng.pick(&[300, 700, 1000]),
+        wipes: rng.pick(&[0, 200, 500]),
+        segment: rng.pick(&[8 << 10, 64 << 10, 1 << 20]),
+        room: rng.pick(&[2 << 10, 64 << 10, 1 << 20]),
+        mode: SyncMode::Batch,
+    });
+}
+
+/// Nodes with disks, which end one by one and all at once.
+pub(super) fn power(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.chains = rng.between(1, 3) as usize;
+    setup.backlog = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
+    setup.mix.numbered = rng.pick(&[500, 1000]);
+    disks(rng, setup);
 }
 
 pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {

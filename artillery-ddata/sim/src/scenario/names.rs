@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 54] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -58,6 +58,7 @@ impl Scenario {
         Self::Succession,
         Self::Recovery,
         Self::Dawn,
+        Self::Power,
     ];
 
     /// Its name on the command line.
@@ -116,6 +117,7 @@ impl Scenario {
             Self::Succession => "succession",
             Self::Recovery => "recovery",
             Self::Dawn => "dawn",
+            Self::Power => "power",
         }
     }
 
@@ -176,6 +178,7 @@ impl Scenario {
                 "another cluster is founded wherever no member is heard, and this one goes on as it was"
             }
             Self::Dawn => "a cluster forms beside all faults, and goes on through others with failover",
+            Self::Power => "nodes with disks end, one by one and all at once, and start again with what their disks hold",
             Self::Recovery => {
                 "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }

@@ -7,6 +7,7 @@ use artillery_proto::{Mode, guards::Guards};
 use super::Gray;
 use crate::{
     client::{Keys, Mix},
+    disk::DiskSetup,
     faults::Planned,
     network::Profile,
     world::Boundary,
@@ -106,6 +107,8 @@ pub struct Setup {
     pub founding: Option<FoundingSetup>,
     /// How its configuration changes. `None`: never.
     pub control: Option<ControlSetup>,
+    /// The disks of the nodes. `None`: they have none.
+    pub durable: Option<DiskSetup>,
     /// The planned faults.
     pub faults: Vec<Planned>,
     /// Whether all nodes are told to stop at the end.

@@ -20,9 +20,9 @@ use std::{
 };
 
 use artillery_proto::{
-    ChainId, ClusterId, MemberId,
+    ChainId, ClusterId, Incarnation, MemberId,
     control::{Bootstrap, ChainSettings, History, Timing, log::Configs, message::Promotion},
-    node::{CoordinatorSettings, NodeInput, NodeMachine as Decider, NodeOutput},
+    node::{CoordinatorSettings, NodeInput, NodeMachine as Decider, NodeOutput, Why},
     runner::{ChainOrder, Lease, Word},
 };
 
@@ -31,7 +31,7 @@ use self::{group::Group, messages::Message, operator::Rolling, successor::Succes
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
-    node::{Input as Comes, Work},
+    node::{Input as Comes, Node, Work},
     oracle::{ChainOracle, Failure},
     rng::{Concern, Rng},
     scenario::{ControlSetup, HEALED, SECOND, Setup},
@@ -82,28 +82,29 @@ struct Half {
 
 impl Control {
     /// The control half of a cluster that exists from the start.
-    pub(super) fn new(seed: u64, control: &ControlSetup, setup: &Setup, ids: &[MemberId]) -> Self {
+    pub(super) fn new(seed: u64, control: &ControlSetup, setup: &Setup, nodes: &[Node]) -> Self {
+        let ids = nodes.iter().map(|node| node.id);
         let mut rng = Rng::new(seed, Concern::Control);
         let settings =
             ChainSettings { chains: setup.chains as u32, replicas: control.replicas, mode: setup.mode, min_members: 1 };
-        let founders = ids.iter().take(control.founders).enumerate();
-        let members = founders.map(|(index, &id)| Founders::founder(index, id)).collect();
+        let founders = ids.take(control.founders).enumerate();
+        let members = founders.map(|(index, id)| Founders::founder(index, id)).collect();
         let cluster = ClusterId(u128::from(rng.below(u64::MAX)));
         let timing = control.timing();
         let founding = Bootstrap { settings, timing, ..Bootstrap::new(cluster, "simulated", members) };
-        Self::founded(seed, control, setup, ids, founding, rng)
+        Self::founded(seed, control, setup, nodes, founding, rng)
     }
 
     /// The control half of a cluster that these founders have just formed.
     pub(super) fn formed(
         seed: u64,
         setup: &Setup,
-        ids: &[MemberId],
+        nodes: &[Node],
         lives: &[u64],
         founding: Bootstrap,
     ) -> Option<Self> {
         let control = setup.control.as_ref()?;
-        let mut formed = Self::founded(seed, control, setup, ids, founding, Rng::new(seed, Concern::Control));
+        let mut formed = Self::founded(seed, control, setup, nodes, founding, Rng::new(seed, Concern::Control));
         formed.lives = lives.to_vec();
         Some(formed)
     }
@@ -112,7 +113,7 @@ impl Control {
         seed: u64,
         control: &ControlSetup,
         setup: &Setup,
-        ids: &[MemberId],
+        nodes: &[Node],
         founding: Bootstrap,
         rng: Rng,
     ) -> Self {
@@ -135,18 +136,27 @@ impl Control {
             settings,
             group,
             nodes: Vec::new(),
-            lives: vec![1; ids.len()],
+            lives: vec![1; nodes.len()],
             appends: 0,
-            held: ids.iter().map(|_| Vec::new()).collect(),
+            held: nodes.iter().map(|_| Vec::new()).collect(),
             founding,
         };
-        new.nodes = ids.iter().enumerate().map(|(index, &id)| new.half(index, id)).collect();
+        new.nodes = nodes.iter().enumerate().map(|(index, node)| new.half(index, node)).collect();
         new
     }
 
-    fn half(&self, index: usize, id: MemberId) -> Half {
-        let configs = Arc::new(Configs::of(&self.founding));
-        let decider = Decider::new(Founders::founder(index, id), configs, self.own_times(index));
+    fn half(&self, index: usize, node: &Node) -> Half {
+        let (me, times) = (Founders::founder(index, node.id), self.own_times(index));
+        let founded = || Arc::new(Configs::of(&self.founding));
+        let kept = node.opened.as_ref().map(|opened| (opened.control.record(), opened.holds.clone()));
+        let (decider, history) = match kept {
+            None => (Decider::new(me, founded(), times), World::first_history(&self.founding, node.id)),
+            Some((record, holds)) => {
+                let configs = record.configs.map_or_else(founded, Arc::new);
+                let history = record.history.or_else(|| World::first_history(&self.founding, node.id));
+                (Decider::durable(me, configs, times, holds), history)
+            }
+        };
         Half {
             decider,
             tick: (0, None),
@@ -154,7 +164,7 @@ impl Control {
             lease: Lease::default(),
             ordered: BTreeMap::new(),
             said: BTreeMap::new(),
-            history: World::first_history(&self.founding, id),
+            history,
         }
     }
 
@@ -273,9 +283,10 @@ impl World {
             Event::Appended { node, id, at, fate } if lives(node, id) => {
                 self.hand_in(node, NodeInput::Appended { at, fate });
             }
+            Event::Keep { node, id, configs } if lives(node, id) => self.keep(node, &configs),
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => self.heard(from, to, ends, flight, *message),
-            Event::Start(node) => self.start_again(node),
+            Event::Start(node) => return self.start_again(node),
             Event::Reorder { node, id, order } if lives(node, id) => {
                 self.hand_in(node, NodeInput::Reorder { token: 0, chain: ChainId(0), order });
             }
@@ -289,8 +300,10 @@ impl World {
     fn hear_of_log(&mut self, node: usize, id: MemberId) {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return };
         let Some(control) = &self.control else { return };
-        let voters = control.group.voters();
-        self.hand_in(node, NodeInput::Log { leads, leader: Some(leader), configs, voters });
+        // The log's group knows stores, not their lives.
+        let stores = |id: MemberId| if self.setup.durable.is_some() { first_life(id) } else { id };
+        let voters = control.group.voters().into_iter().map(stores).collect();
+        self.hand_in(node, NodeInput::Log { leads, leader: Some(stores(leader)), configs, voters });
     }
 
     pub(super) fn meets(&mut self, node: usize, id: MemberId) {
@@ -431,9 +444,11 @@ impl World {
                 if let Some(control) = &mut self.control {
                     control.appends += 1;
                 }
+                self.counts.disks.reopened += u64::from(why.iter().any(|why| why.why == Why::Reopened));
                 Event::Append { node, id, term, at, change: Box::new(change) }
             }
             NodeOutput::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
+            NodeOutput::Keep(configs) => Event::Keep { node, id, configs },
         };
         self.queue.push(self.now + delay, super::Event::Control(event));
     }
@@ -462,6 +477,11 @@ impl World {
             self.queue.push(now + after, super::Event::Control(Event::Lease { node, id, slot }));
         }
     }
+}
+
+/// The first life of the store of `id`.
+fn first_life(id: MemberId) -> MemberId {
+    MemberId { incarnation: Incarnation { starts: 1, ..id.incarnation }, ..id }
 }
 
 /// How long the task of a chain takes to learn of something. `late` of a thousand times it takes very long.

@@ -63,12 +63,41 @@ pub struct Counts {
     pub away: u64,
     /// How long after healing the last node was ready, in virtual nanoseconds.
     pub ready: Option<u64>,
+    /// What happened to disks.
+    pub disks: DiskEvents,
     /// Resyncs of the first chain.
     pub resync: ResyncCounts,
     /// Faults planned in this seed.
     pub planned: u64,
     /// Faults by kind that had an effect.
     pub faults: [u64; Kind::ALL.len()],
+}
+
+/// What happened to the disks of nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DiskEvents {
+    /// Power cuts.
+    pub cuts: u64,
+    /// Power cuts after which a disk lacked something that was written, or had it in part.
+    pub lossy: u64,
+    /// Starts of nodes with what their disks held.
+    pub starts: u64,
+    /// Starts with an empty disk in the place of another one.
+    pub emptied: u64,
+    /// Chains that stores opened again after no member lived on.
+    pub reopened: u64,
+}
+
+impl DiskEvents {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Self) {
+        let Self { cuts, lossy, starts, emptied, reopened } = self;
+        *cuts += other.cuts;
+        *lossy += other.lossy;
+        *starts += other.starts;
+        *emptied += other.emptied;
+        *reopened += other.reopened;
+    }
 }
 
 /// The outcome of an operation.

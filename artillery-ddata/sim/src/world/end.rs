@@ -7,7 +7,7 @@ use artillery_proto::{
     store::{ScanRecord, Store, StoreError},
 };
 
-use super::{Counts, Event, Outcome, World};
+use super::{Counts, DiskEvents, Event, Outcome, World};
 use crate::{
     checker::{self, Budget, Violation},
     faults::Kind,
@@ -252,7 +252,12 @@ impl World {
                 Kind::Halt => self.halts,
                 Kind::Found => self.foundings,
                 Kind::Recover => self.recoveries,
+                Kind::Outage => self.outages,
             };
+        }
+        for disk in &self.disks {
+            let of = disk.counts();
+            counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, ..DiskEvents::default() });
         }
         for slot in self.nodes.iter().flat_map(|node| &node.slots) {
             let reads = slot.runner.replica().status().reads;

@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Take(usize),
     /// Messages are taken from a node's replicas.
     Poll(usize),
+    /// The journal of an incarnation is to be synced.
+    Synced { node: usize, id: MemberId },
     /// The replicas of a node do deferred work.
     CatchUp(usize),
     /// A tick that a replica requested.
@@ -67,7 +69,7 @@ impl Event {
             Self::Step(node) | Self::Take(node) | Self::Poll(node) | Self::CatchUp(node) => Some(*node),
             Self::Tick { node, .. } | Self::Notice { node, .. } | Self::AskForChanges { node, .. } => Some(*node),
             Self::Request(arrival) => Some(arrival.node),
-            Self::Leave { node, .. } => Some(*node),
+            Self::Leave { node, .. } | Self::Synced { node, .. } => Some(*node),
             Self::Control(event) => event.waits_for(),
             _ => None,
         }

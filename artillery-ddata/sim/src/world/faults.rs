@@ -1,7 +1,7 @@
 //! Faults that begin and end, and the connections that they break.
 
 use super::{Event, World};
-use artillery_proto::MemberId;
+use artillery_proto::{MemberId, data_dir::OpenError};
 
 use crate::{
     faults::Fault,
@@ -100,6 +100,8 @@ impl World {
             Fault::Halt(node) if !self.replace_store(node) => {
                 self.queue.push(self.now + SECOND / 10, Event::Fault { index, begins });
             }
+            Fault::Outage(number) if begins => self.power_fails(number),
+            Fault::Outage(_) => self.power_is_back(),
             Fault::Isolate(_) => self.isolations += u64::from(begins),
             Fault::Play(_) => {
                 let isolates = self.plays[index].iter().any(|fault| matches!(fault, Fault::Isolate(_)));
@@ -143,16 +145,19 @@ impl World {
     }
 
     /// Replaces a node by its next incarnation. The speed of the node and the rate of its clock stay.
-    pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> MemberId {
+    ///
+    /// # Errors
+    /// Its disk can't be opened: the node stays as it is.
+    pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> Result<MemberId, OpenError> {
         let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
         let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
-        self.nodes[index] = Node::new(seed, index, life, &self.setup);
+        self.nodes[index] = Node::new(seed, index, life, &self.setup, self.disks.get(index))?;
         (self.nodes[index].cost, self.nodes[index].fast) = (cost, fast);
         for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
             view.generation = generation;
         }
         self.ids[index] = self.nodes[index].id;
-        self.ids[index]
+        Ok(self.ids[index])
     }
 
     /// Makes the connections of a node that is up again.

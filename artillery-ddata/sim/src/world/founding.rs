@@ -156,7 +156,7 @@ impl World {
         founders.lives[index] += 1;
         let life = founders.lives[index];
         let seed = founders.seed;
-        let id = self.renew_node(seed, index, life);
+        let id = self.renew_node(seed, index, life).map_err(|error| Failure::new(Oracle::Disk, error.to_string()))?;
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
         // The node is started with times of its own. All nodes of a cluster agree on those of its founding.
@@ -372,7 +372,7 @@ impl World {
         founders.ready = true;
         if self.setup.control.is_some() {
             let (seed, lives) = (founders.seed, founders.lives.clone());
-            self.control = Control::formed(seed, &self.setup, &self.ids, &lives, founding.clone());
+            self.control = Control::formed(seed, &self.setup, &self.nodes, &lives, founding.clone());
             self.trace.line(self.now, |out| write!(out, "all nodes belong to the cluster"));
             return self.begin_control();
         }

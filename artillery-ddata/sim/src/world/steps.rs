@@ -95,6 +95,8 @@ impl World {
             Input::Read(read) => turn.reads.push(read),
             Input::Write(write) => turn.writes.push(write),
             Input::Tick => self.nodes[index].slots[slot].tick_queued = false,
+            Input::Durable(upto) => turn.durable = turn.durable.max(Some(upto)),
+            Input::Checkpoint => turn.checkpoint = true,
         }
     }
 
@@ -216,6 +218,7 @@ impl World {
             }
             self.schedule_tick(index, slot);
         }
+        self.write_journal(index);
         Ok(())
     }
 
@@ -232,6 +235,7 @@ impl World {
         } else {
             return Ok(());
         }
+        self.check_durable(index, slot)?;
         self.oracles[slot].check_table(&status, self.setup.session_bytes)?;
         self.counts.session_bytes = self.counts.session_bytes.max(status.sessions_bytes as u64);
         if let Some(twice) = self.oracles[slot].take_twice() {

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{CoordinatorSettings, leaver::Leaver, suspicion::LastReport};
 use crate::{
     ChainId, Timestamp,
-    control::{NodeInfo, message::Promotion},
+    control::{
+        NodeInfo,
+        message::{Promotion, StoreHolding},
+    },
 };
 
 /// Answers that are remembered for each node.
@@ -22,6 +25,8 @@ pub(super) struct KnownNode {
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
     pub(super) told: BTreeMap<ChainId, LastReport>,
+    /// What its store held at its start, of chains in which an earlier life of it serves.
+    pub(super) holds: BTreeMap<ChainId, StoreHolding>,
     /// The answer of this leader that the last report shows; 0: none.
     pub(super) shown: u64,
     /// The highest of the node's renewals that was answered.
@@ -44,6 +49,7 @@ impl KnownNode {
             leaver: Leaver::default(),
             promotions: Vec::new(),
             told: BTreeMap::new(),
+            holds: BTreeMap::new(),
             shown: 0,
             newest: 0,
             answered: VecDeque::new(),

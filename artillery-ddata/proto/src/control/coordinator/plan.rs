@@ -38,6 +38,9 @@ impl View<'_> {
             // This node is alive: it decides.
             return self.has_resigned(id);
         }
+        if self.is_over(id) {
+            return true;
+        }
         match self.nodes.get(&id) {
             Some(seen) => seen.is_gone(self.now, self.since, self.settings),
             None => self.now - self.since >= self.settings.suspect,
@@ -67,7 +70,7 @@ impl View<'_> {
 
     /// Whether every lease that the member may hold has certainly expired (rule 5.2): those that this leader granted, and
     /// those of earlier leaders, which it asked for before this term began.
-    fn leases_expired(&self, id: MemberId) -> bool {
+    pub(super) fn leases_expired(&self, id: MemberId) -> bool {
         if allows!(self.settings.guards, RemoveAtOnce) {
             return true;
         }
@@ -79,7 +82,7 @@ impl View<'_> {
 
     /// Whether a quorum has confirmed this node in a round that began behind the member's fence, or the member has resigned. A
     /// leader that hears no other node, and is heard, would remove all of them (trap 51).
-    fn leadership_confirmed(&self, id: MemberId) -> bool {
+    pub(super) fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // With `GrantUnconfirmed` no round runs, so none ever confirms.
         let unasked = allows!(self.settings.guards, RemoveUnheard) || allows!(self.settings.guards, GrantUnconfirmed);
@@ -87,6 +90,9 @@ impl View<'_> {
     }
 
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
+        if let Some(members) = self.reopened(configs, config) {
+            return Some(ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } });
+        }
         let mut members = self.that_stay(config);
         let stays = |id| !self.is_gone(id) && !self.asks_to_leave(id);
         let syncing = config.syncing().filter(|&id| stays(id) && self.is_blamed(config, id).is_none());
@@ -155,6 +161,7 @@ impl View<'_> {
         let gone = gone.map(|member| ChangeReason { chain, member: member.id, why: went(member.id) });
         let came = config.members.iter().filter_map(|member| {
             let why = match (before.role(member.id), member.role) {
+                (None, Role::Serving) => Why::Reopened,
                 (None, _) => Why::Joins,
                 (Some(Role::Syncing), Role::Serving) => Why::Promoted,
                 _ => return None,

@@ -37,6 +37,8 @@ pub enum Why {
     Reordered,
     /// The member stopped serving for good: it is removed, and returns in another incarnation.
     Halted,
+    /// No member of the chain lives on, and this node is back with a store that served last: it serves.
+    Reopened,
 }
 
 impl Why {
@@ -51,6 +53,7 @@ impl Why {
         Self::Promoted,
         Self::Reordered,
         Self::Halted,
+        Self::Reopened,
     ];
 
     /// The reason in one stable word, for metrics.
@@ -65,6 +68,7 @@ impl Why {
             Self::Promoted => "promoted",
             Self::Reordered => "reordered",
             Self::Halted => "halted",
+            Self::Reopened => "reopened",
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct CoordinatorSettings {
     pub max_voters: usize,
     /// A node that is in no chain and was not heard for so long is forgotten.
     pub forget: Duration,
+    /// When no member of a chain lives on, those whose stores are back wait for the others for so long.
+    pub reopen: Duration,
     /// How often the coordinator looks at the clock.
     pub tick: Duration,
     /// The guards that stand, in the coordinator and in the node around it.
@@ -41,6 +43,7 @@ impl Default for CoordinatorSettings {
             replicas: 3,
             max_voters: 5,
             forget: Duration::from_secs(600),
+            reopen: Duration::from_secs(2),
             tick: Duration::from_millis(50),
             guards: Guards::default(),
         }

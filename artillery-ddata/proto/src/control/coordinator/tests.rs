@@ -387,7 +387,7 @@ fn a_joiner_that_dies_is_dropped() {
 fn a_new_incarnation_waits_until_the_known_one_is_silent() {
     let mut world = World::running(3, 3);
     let mut again = founder(2);
-    again.id.incarnation.starts = 2;
+    again.id.incarnation.store += 1;
     let renewal = Renewal { me: again.clone(), ..world.renewal(2) };
     world.handle(CoordinatorInput::Renewal { from: again.id, renewal });
     assert_eq!(world.configs.node(id(2)).map(|known| known.id), Some(id(2)));

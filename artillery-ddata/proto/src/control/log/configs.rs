@@ -101,6 +101,11 @@ impl Configs {
         self.chains.values().any(|config| config.role(id).is_some())
     }
 
+    /// Whether any configuration names an incarnation with the store of `id`.
+    pub fn names_store(&self, id: MemberId) -> bool {
+        self.chains.values().flat_map(|config| &config.members).any(|member| member.id.shares_store(id))
+    }
+
     /// The newest entry that made this incarnation a serving member of a chain, or removed it from one; `None`: it serves in no
     /// chain.
     ///

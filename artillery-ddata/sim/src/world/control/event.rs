@@ -1,10 +1,10 @@
 //! Events of the configuration, and the nodes that handle them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use artillery_proto::{
     ClusterId, MemberId,
-    control::log::{ConfigChange, LogIndex, Term},
+    control::log::{ConfigChange, Configs, LogIndex, Term},
     node::ProposalFate,
     runner::{ChainOrder, Word},
 };
@@ -65,6 +65,8 @@ pub(crate) enum Event {
     Greet,
     /// A node has met a node of the other cluster.
     Greeted { node: usize, id: MemberId, by: ClusterId },
+    /// A node's disk is to keep these configurations.
+    Keep { node: usize, id: MemberId, configs: Arc<Configs> },
     /// An operator reorders the members of the first chain.
     Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
@@ -86,6 +88,7 @@ impl Event {
             | Self::Found { node, .. }
             | Self::Recover { node, .. }
             | Self::Greeted { node, .. }
+            | Self::Keep { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
             Self::Look

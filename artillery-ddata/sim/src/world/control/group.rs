@@ -120,6 +120,23 @@ impl Group {
         self.told.clear();
     }
 
+    /// A store that keeps the log has begun another life: it is the same voter. A life leads only in terms that it was elected in
+    /// (R5), unless it `leads_again`.
+    pub(super) fn begins(&mut self, before: MemberId, life: MemberId, leads_again: bool) {
+        if before == life || !before.shares_store(life) {
+            return;
+        }
+        for set in [Some(&mut self.voters), self.next.as_mut()].into_iter().flatten() {
+            if set.remove(&before) {
+                set.insert(life);
+            }
+        }
+        if self.leader == Some(before) {
+            self.leader = leads_again.then_some(life);
+        }
+        self.told.retain(|&(told, ..)| told != before);
+    }
+
     pub(super) fn in_limbo(&self) -> bool {
         self.limbo.is_some()
     }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use artillery_proto::{ChainId, MemberId, NodeId, allows, control::log::Configs};
 
 use super::{Event, World};
+use crate::oracle::Failure;
 
 impl World {
     /// Stops an incarnation, unless the chains or the log could not go on without it.
@@ -20,11 +21,15 @@ impl World {
     pub(in super::super) fn end_life(&mut self, node: usize) {
         self.nodes[node].down = true;
         self.disconnect(node);
+        self.leave_disk(node);
     }
 
     /// Whether each chain has another serving member, and the log a majority, without this node.
     pub(in super::super) fn can_spare(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return true };
+        if self.setup.durable.is_some() {
+            return true;
+        }
         let without = self.ids[node];
         let lives = |id: MemberId| {
             id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
@@ -39,6 +44,19 @@ impl World {
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && control.group.has_majority_of(lives)
+    }
+
+    /// Whether each chain has another serving member whose disk is kept, and the log a majority, without this node's disk.
+    pub(in super::super) fn can_lose_disk(&self, node: usize) -> bool {
+        let Some(control) = &self.control else { return false };
+        let is_kept = |id: MemberId| {
+            let has_disk = |at: usize| at != node && self.ids[at].shares_store(id);
+            (0..self.nodes.len()).any(has_disk)
+        };
+        let chains = control.configs().iter().all(|config| config.serving().any(is_kept));
+        let proposes = control.nodes.iter().any(|half| half.decider.proposes());
+        let decides = control.group.in_limbo() || control.appends > 0 || proposes || control.group.changes_voters();
+        !decides && chains && control.group.has_majority_of(is_kept)
     }
 
     /// The store of a node fails from now on, unless its chains could not go on without it.
@@ -69,21 +87,29 @@ impl World {
         }
     }
 
-    pub(super) fn start_again(&mut self, index: usize) {
+    pub(super) fn start_again(&mut self, index: usize) -> Result<(), Failure> {
         if !self.nodes[index].down || self.has_gone_over(index) || self.is_closing() {
-            return;
+            return Ok(());
         }
-        let Some(control) = &mut self.control else { return };
+        self.replace_disk(index);
+        let before = self.ids[index];
+        let Some(control) = &mut self.control else { return Ok(()) };
         if !allows!(self.setup.guards, SameLife) {
             control.lives[index] += 1;
         }
         let (seed, life) = (control.seed, control.lives[index]);
-        let id = self.renew_node(seed, index, life);
-        let Some(control) = &mut self.control else { return };
-        control.nodes[index] = control.half(index, id);
+        let id = match self.renew_node(seed, index, life) {
+            Ok(id) => id,
+            Err(error) => return self.not_opened(index, &error),
+        };
+        let Some(control) = &mut self.control else { return Ok(()) };
+        control.nodes[index] = control.half(index, &self.nodes[index]);
+        self.counts.disks.starts += u64::from(before.shares_store(id));
+        control.group.begins(before, id, allows!(self.setup.guards, LeadAgain));
         self.trace.line(self.now, |out| write!(out, "n{index} starts another life"));
         self.reconnect(index);
         self.begin_half(index);
+        Ok(())
     }
 
     /// Pauses a node, or lets it go on.

@@ -1,0 +1,77 @@
+//! Which stores open a chain again of which no member lives on (docs/DESIGN.md §5.8, docs/adr/0030).
+//!
+//! A committed update is on the disk of every member that served when it was committed. So each whole store of the newest
+//! configuration has all of them, if it synced each batch: one is enough. The others are waited for, for a while.
+
+use std::cmp::Reverse;
+
+use super::view::View;
+use crate::{
+    ChainConfig, ChainId, ChainMember, MemberId, Role, Sequence,
+    control::{Configs, message::StoreHolding},
+};
+
+/// A store that served in the newest configuration, and is back in another life.
+struct Back<'a> {
+    /// That life.
+    id: MemberId,
+    holding: &'a StoreHolding,
+}
+
+impl View<'_> {
+    /// Whether the life `id` has ended: a later life of its store is there, and a store has one life at a time.
+    pub(super) fn is_over(&self, id: MemberId) -> bool {
+        let is_later = |life: MemberId| life.shares_store(id) && life.incarnation.starts > id.incarnation.starts;
+        is_later(self.me) || self.nodes.keys().any(|&life| is_later(life))
+    }
+
+    /// The members that open the chain again; `None`: a member lives on, or those that are back have to wait.
+    pub(super) fn reopened(&self, configs: &Configs, config: &ChainConfig) -> Option<Vec<ChainMember>> {
+        let may_go = |id| self.is_gone(id) && self.leases_expired(id) && self.leadership_confirmed(id);
+        if !config.serving().all(may_go) {
+            return None;
+        }
+        let back: Vec<_> = config.serving().filter_map(|id| self.back(configs, config.chain, id)).collect();
+        let are_all = back.len() == config.serving().count();
+        let told = self.highest_watermark(config.chain);
+        let has_all = |back: &&Back<'_>| {
+            let StoreHolding { whole, last, .. } = *back.holding;
+            (whole || allows!(self.settings.guards, ReopenTorn))
+                && (last.sequence >= told || allows!(self.settings.guards, ReopenBelow))
+        };
+        let is_synced = |back: &&Back<'_>| back.holding.synced || allows!(self.settings.guards, ReopenWeak);
+        let mut able: Vec<_> = back.iter().filter(has_all).filter(is_synced).collect();
+        if able.is_empty() {
+            // None of them is known to have all that was committed. Together they have, and the longest one has it alone.
+            let are_whole = are_all && back.iter().all(|back| back.holding.whole);
+            let longest = back.iter().filter(|_| are_whole).max_by_key(|back| back.holding.last);
+            able.extend(longest.filter(has_all));
+        } else if !are_all && !self.have_waited(&able) {
+            return None;
+        }
+        able.sort_by_key(|back| Reverse(back.holding.last));
+        let members: Vec<_> = able.iter().map(|back| ChainMember { id: back.id, role: Role::Serving }).collect();
+        (!members.is_empty()).then_some(members)
+    }
+
+    /// The life in which the store of `id` is back. The log knows it, so that others can reach it.
+    fn back(&self, configs: &Configs, chain: ChainId, id: MemberId) -> Option<Back<'_>> {
+        let later = self.nodes.iter().filter(|(life, _)| life.shares_store(id) && **life > id);
+        let (&life, node) = later.max_by_key(|(life, _)| **life)?;
+        let is_able = self.is_there(life) && configs.node(life).is_some() && !self.has_halted(chain, life);
+        node.holds.get(&chain).filter(|_| is_able).map(|holding| Back { id: life, holding })
+    }
+
+    /// The highest watermark of the chain that any node has told, of itself or of its store.
+    fn highest_watermark(&self, chain: ChainId) -> Sequence {
+        let held = self.nodes.values().filter_map(|node| node.holds.get(&chain)).map(|holding| holding.watermark);
+        let told = self.nodes.values().filter_map(|node| node.told.get(&chain)).map(|told| told.report.watermark);
+        held.chain(told).max().unwrap_or_default()
+    }
+
+    /// Whether the first of those that are back has waited long enough for the others.
+    fn have_waited(&self, back: &[&Back<'_>]) -> bool {
+        let first = back.iter().filter_map(|back| self.nodes.get(&back.id)).map(|node| node.first).min();
+        first.is_some_and(|first| self.now - first >= self.settings.reopen)
+    }
+}

@@ -1,0 +1,218 @@
+//! Disks: what the journals of nodes write, and what is left when nodes end.
+
+use std::fmt::Write as _;
+
+use artillery_proto::{
+    ChainId, MemberId,
+    control::Configs,
+    data_dir::{DurableBatch, OpenError},
+    journal::JournalError,
+    node::NodeInput,
+};
+
+use super::{DiskEvents, Event, World, control};
+use crate::{
+    disk::new_disk,
+    node::{Input, Work},
+    oracle::{Failure, Oracle},
+    scenario::SECOND,
+};
+
+/// Bytes that a chain hands to the journal at once.
+const BATCH: usize = 2000;
+
+impl World {
+    /// Hands what the chains of a node have to write to its journal, unless that is busy: one group, and then a sync.
+    pub(super) fn write_journal(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if !node.is_alive() {
+            return;
+        }
+        let Some(opened) = node.opened.as_mut().filter(|opened| !opened.syncs) else { return };
+        let mut batches = std::mem::take(&mut opened.refused);
+        if batches.is_empty() {
+            for (slot, chain) in node.slots.iter_mut().zip((0..).map(ChainId)) {
+                batches.extend(slot.runner.poll_journal(BATCH).map(|batch| (chain, batch)));
+            }
+        }
+        let written = if batches.is_empty() { opened.journal.close() } else { opened.journal.write(&batches) };
+        match written {
+            Ok(()) if batches.is_empty() => {}
+            Ok(()) => self.begin_sync(index),
+            Err(JournalError::Full) => {
+                opened.refused = batches;
+                self.begin_sync(index);
+            }
+            Err(error) => self.disk_failed(index, &error.to_string()),
+        }
+    }
+
+    fn begin_sync(&mut self, index: usize) {
+        let Some(of) = self.setup.durable else { return };
+        let longest = if self.disk_rng.chance(20) { 20 * of.sync } else { of.sync };
+        let after = 1 + self.disk_rng.below(longest);
+        let fails = self.may_fail() && self.disk_rng.chance(of.fails);
+        if fails {
+            self.disks[index].fail_sync_after(Some(0));
+        }
+        if let Some(opened) = &mut self.nodes[index].opened {
+            opened.syncs = true;
+        }
+        self.queue.push(self.now + after, Event::Synced { node: index, id: self.ids[index] });
+    }
+
+    /// The journal of a node is synced: its chains hear what is durable.
+    pub(super) fn synced(&mut self, index: usize, id: MemberId) -> Result<(), Failure> {
+        if self.ids[index] != id || !self.nodes[index].is_alive() {
+            return Ok(());
+        }
+        let Some(opened) = &mut self.nodes[index].opened else { return Ok(()) };
+        opened.syncs = false;
+        let synced = opened.journal.sync();
+        match synced {
+            Ok(durable) => {
+                for DurableBatch { chain, upto } in durable {
+                    self.tell_chain(index, chain, Input::Durable(upto));
+                }
+            }
+            Err(JournalError::Full) => {}
+            Err(error) => {
+                self.disk_failed(index, &error.to_string());
+                return Ok(());
+            }
+        }
+        self.tidy_journal(index);
+        self.write_journal(index);
+        Ok(())
+    }
+
+    fn tidy_journal(&mut self, index: usize) {
+        let notes = self.disk_rng.chance(100);
+        let Some(opened) = &mut self.nodes[index].opened else { return };
+        let noted = if notes { opened.journal.note_synced() } else { Ok(()) };
+        match noted.and_then(|()| opened.journal.tidy()) {
+            Ok(wanted) => {
+                for chain in wanted {
+                    self.tell_chain(index, chain, Input::Checkpoint);
+                }
+            }
+            Err(JournalError::Full) => {}
+            Err(error) => self.disk_failed(index, &error.to_string()),
+        }
+    }
+
+    fn tell_chain(&mut self, index: usize, chain: ChainId, input: Input) {
+        self.enqueue(index, Work { slot: chain.0 as usize, input, flight: None });
+    }
+
+    /// A node's disk is to keep configurations. The chains act by them then.
+    pub(super) fn keep(&mut self, index: usize, configs: &Configs) {
+        let (me, mode) = (self.ids[index], self.setup.durable.map(|of| of.mode));
+        let (Some(opened), Some(mode)) = (&self.nodes[index].opened, mode) else { return };
+        match opened.control.change(|record| record.keep(me, configs, mode)) {
+            Ok(()) => self.hand_in(index, NodeInput::Kept),
+            Err(error) => self.disk_failed(index, &error.to_string()),
+        }
+    }
+
+    /// A disk failed, or its power is lost: the process ends at once, and starts again.
+    fn disk_failed(&mut self, index: usize, why: &str) {
+        self.trace.line(self.now, |out| write!(out, "n{index} ends: {why}"));
+        self.end_life(index);
+        let after = self.disk_rng.between(SECOND / 50, SECOND);
+        self.queue.push(self.now + after, Event::Control(control::Event::Start(index)));
+    }
+
+    /// Whether disks may fail now.
+    fn may_fail(&self) -> bool {
+        self.now < self.setup.healed && !self.is_rolling()
+    }
+
+    /// The process of a node has ended. Its disk loses what it wasn't made to keep, if the power is lost too.
+    pub(super) fn leave_disk(&mut self, index: usize) {
+        let (Some(of), Some(disk)) = (self.setup.durable, self.disks.get(index)) else { return };
+        self.nodes[index].opened = None;
+        disk.fail_sync_after(None);
+        if self.disk_rng.chance(of.cuts) {
+            disk.cut_power();
+        } else {
+            disk.restart();
+            if self.disk_rng.chance(300) {
+                disk.forget_pages();
+            }
+        }
+    }
+
+    /// A node that starts may find an empty disk, if all that it held is on other disks too.
+    pub(super) fn replace_disk(&mut self, index: usize) {
+        let Some(of) = self.setup.durable else { return };
+        if self.disk_rng.chance(of.wipes) && self.may_fail() && self.can_lose_disk(index) {
+            self.trace.line(self.now, |out| write!(out, "n{index} gets an empty disk"));
+            // The old one is gone, with what it has counted.
+            let of = self.disks[index].counts();
+            self.counts.disks.add(DiskEvents {
+                cuts: of.cuts,
+                lossy: of.lossy_cuts,
+                emptied: 1,
+                ..DiskEvents::default()
+            });
+            self.disks[index] = new_disk(self.disk_rng.draw());
+        }
+    }
+
+    /// Nodes drawn from `number` end now, or at one of their next writes.
+    pub(super) fn power_fails(&mut self, number: u64) {
+        if self.is_rolling() || self.disks.is_empty() {
+            return;
+        }
+        let all = number.is_multiple_of(2);
+        for index in 0..self.nodes.len() {
+            if !self.nodes[index].is_alive() || !all && (number >> (index + 1)).is_multiple_of(2) {
+                continue;
+            }
+            self.outages += 1;
+            if self.disk_rng.chance(500) {
+                self.end_life(index);
+            } else {
+                self.disks[index].cut_power_after(self.disk_rng.below(12));
+            }
+        }
+    }
+
+    pub(super) fn power_is_back(&mut self) {
+        for index in 0..self.nodes.len() {
+            let after = self.disk_rng.below(3 * SECOND / 2);
+            if self.nodes[index].down {
+                self.queue.push(self.now + after, Event::Control(control::Event::Start(index)));
+            }
+        }
+    }
+
+    /// A directory couldn't be opened. That is a failure, unless the disk failed just then.
+    pub(super) fn not_opened(&mut self, index: usize, error: &OpenError) -> Result<(), Failure> {
+        if error.is_damage() {
+            return Err(Failure::new(Oracle::Disk, format!("n{index}: {error}")));
+        }
+        self.trace.line(self.now, |out| write!(out, "n{index} doesn't start: {error}"));
+        self.disks[index].restart();
+        self.queue.push(self.now + SECOND / 10, Event::Control(control::Event::Start(index)));
+        Ok(())
+    }
+
+    /// Checks that what a chain has committed by its newest epoch is on the disk of each living member that serves in it.
+    pub(super) fn check_durable(&self, index: usize, slot: usize) -> Result<(), Failure> {
+        let status = self.nodes[index].slots[slot].runner.replica().status();
+        let Some(config) = status.config.filter(|_| status.durable.is_some()) else { return Ok(()) };
+        for id in config.serving() {
+            let Some(at) = self.ids.iter().position(|&other| other == id) else { continue };
+            let other = self.nodes[at].slots[slot].runner.replica().status();
+            let is_there = other.config.is_some_and(|theirs| theirs.epoch == config.epoch) && other.halted.is_none();
+            if is_there && other.durable.is_some_and(|durable| durable < status.watermark) {
+                let (watermark, held) = (status.watermark, other.durable.unwrap_or_default());
+                let what = format!("n{index} has committed {watermark}, the disk of n{at} has {held}");
+                return Err(Failure::new(Oracle::Durable, what));
+            }
+        }
+        Ok(())
+    }
+}
