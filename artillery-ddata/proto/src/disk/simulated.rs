@@ -10,7 +10,7 @@ mod names;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -169,15 +169,17 @@ impl DiskState {
     }
 
     fn used(&self) -> u64 {
-        let is_there =
-            |number: &u64| self.names.all().any(|(_, named)| named == *number) || self.open.contains_key(number);
-        self.files.iter().filter(|(number, _)| is_there(number)).map(|(_, content)| content.bytes().len() as u64).sum()
+        let there: BTreeSet<_> =
+            self.names.all().map(|(_, number)| number).chain(self.open.keys().copied()).collect();
+        there.iter().filter_map(|number| self.files.get(number)).map(|content| content.bytes().len() as u64).sum()
     }
 
     /// Drops the files that no handle, no name and no power cut can lead to.
     fn drop_unreachable(&mut self) {
-        let (names, open) = (&self.names, &self.open);
-        self.files.retain(|number, _| names.may_lead_to(*number) || open.contains_key(number));
+        if self.files.len() > self.open.len() {
+            let (named, open) = (self.names.may_lead_to(), &self.open);
+            self.files.retain(|number, _| named.contains(number) || open.contains_key(number));
+        }
     }
 
     fn cut(&mut self) {

@@ -1,6 +1,6 @@
 //! The names of a simulated disk's files: as programs see them, and as a power cut may leave them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -76,14 +76,13 @@ impl Names {
         }
     }
 
-    /// Whether the file has a name, or may get one back.
-    pub(super) fn may_lead_to(&self, file: u64) -> bool {
-        let gives = |change: &NameChange| match change {
-            NameChange::Given(_, number) | NameChange::Renamed(_, _, number) => *number == file,
-            NameChange::Taken(_) => false,
-        };
-        self.cached.values().chain(self.durable.values()).any(|&number| number == file)
-            || self.unsynced.iter().any(gives)
+    /// The files that have a name, or may get one back.
+    pub(super) fn may_lead_to(&self) -> BTreeSet<u64> {
+        let given = self.unsynced.iter().filter_map(|change| match change {
+            NameChange::Given(_, number) | NameChange::Renamed(_, _, number) => Some(*number),
+            NameChange::Taken(_) => None,
+        });
+        self.cached.values().chain(self.durable.values()).copied().chain(given).collect()
     }
 
     /// Leaves what a power cut may leave: each unsynced change is on the disk or not. Returns whether a name differs.

@@ -308,6 +308,9 @@ impl World {
 
     pub(super) fn set_voters(&mut self, node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId>) {
         let leads = self.has_majority(id, term);
+        // A voter is a store, whichever of its lives the leader has named.
+        let present = |voter: MemberId| self.ids.iter().copied().find(|id| id.shares_store(voter)).unwrap_or(voter);
+        let voters = voters.into_iter().map(present).collect();
         let Some(control) = &mut self.control else { return };
         if leads && control.group.next.is_none() {
             // The change is in the leader's log, and counts from then on, whether or not it will be agreed to.
