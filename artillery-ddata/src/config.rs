@@ -1,11 +1,13 @@
 //! The settings of a node: plain data, checked by [`Config::validate`].
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 pub use artillery_core::{
     config::{Congestion, TransportConfig},
     identity::Identity,
 };
+
+pub use artillery_proto::journal::SyncMode;
 
 pub use artillery_proto::control::{
     ChainSettings, InvalidChainSettings, InvalidTiming, Timing, formation::InvalidFormation,
@@ -46,6 +48,28 @@ pub struct Config {
     /// A live member that stalls its chain for so long is moved out, until it keeps up. Fixed as [`lease`](Self::lease)
     /// is.
     pub slow: Duration,
+    /// Where the node keeps its data on disk. `None`: in memory alone (the default). All nodes of a cluster keep it on disk, or
+    /// none does.
+    pub data: Option<DataConfig>,
+}
+
+/// What a node keeps on disk. All data is in memory too, where it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataConfig {
+    /// The directory. It is made if it isn't there, and belongs to this node for good.
+    pub dir: PathBuf,
+    /// When a write counts as being on the disk.
+    pub sync: SyncMode,
+    /// So many bytes of updates may stand in the journal beside the data before it is made shorter (256 MiB).
+    pub room_bytes: u64,
+}
+
+impl DataConfig {
+    /// A directory, synced with each batch of writes.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), sync: SyncMode::Batch, room_bytes: 256 << 20 }
+    }
 }
 
 /// The threads that a node works on.
@@ -152,6 +176,7 @@ impl Default for Config {
             lease: LeaseConfig { duration: lease, drift_ppm },
             suspect,
             slow,
+            data: None,
         }
     }
 }
@@ -223,6 +248,12 @@ impl Config {
         }
         if self.timeout.is_zero() {
             problem("timeout", "must not be zero".to_owned());
+        }
+        if self.data.is_some() && !self.failover {
+            problem("data", "a cluster without failover keeps nothing on disk".to_owned());
+        }
+        if self.data.as_ref().is_some_and(|data| data.room_bytes == 0) {
+            problem("data.room_bytes", "must not be zero".to_owned());
         }
         for error in self.timing().problems() {
             problem(error.field(), error.to_string());

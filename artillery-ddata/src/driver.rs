@@ -5,6 +5,7 @@ pub(crate) mod control;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod forming;
+pub(crate) mod journal;
 pub(crate) mod lanes;
 pub(crate) mod phase;
 pub(crate) mod receive;

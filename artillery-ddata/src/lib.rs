@@ -113,6 +113,7 @@ mod budget;
 pub mod client;
 pub mod config;
 mod control;
+mod disk;
 mod driven;
 mod driver;
 pub mod error;

@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 mod data;
+mod durable;
 mod following;
 mod founding;
 pub(crate) mod handle;
@@ -17,5 +18,5 @@ mod threads;
 
 pub use artillery_core::Cluster;
 
-pub use self::builder::StartError;
+pub use self::{builder::StartError, durable::DataDirError};
 pub use crate::driver::phase::{NeverReady, Ready, Stopped};

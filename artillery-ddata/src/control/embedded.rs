@@ -2,8 +2,9 @@
 //!
 //! # Identity
 //!
-//! A node of the group is one *incarnation* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes
-//! and its log: so it joins the group as another node, and messages name the incarnation that they are for. It waits
+//! A node of the group is a *store* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes
+//! and its log, and has another store: so it joins the group as another node, and messages name the store that they are for.
+//! A store on a disk is the same node of the group over its restarts. A node that is no voter waits
 //! without a log until the leader has made it a voter ([`ConfigLog::set_voters`]). Only incarnations named in the
 //! founding begin the log: a restarted node never founds it again. The leader sends the log to every node of the
 //! cluster ([`Configs::nodes`]), so that each can apply it.
@@ -22,6 +23,7 @@
 //! majority in the same term.
 
 mod histories;
+mod kept;
 mod log_handle;
 mod machine;
 mod messages;
@@ -34,10 +36,13 @@ mod voters;
 
 use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
-use artillery_proto::allows;
+use artillery_proto::{
+    allows,
+    data_dir::{ControlFile, ControlRecord},
+};
 use bytes::Bytes;
 use openraft::{
-    ServerState,
+    ServerState, Vote,
     error::{CheckIsLeaderError, RaftError},
     metrics::RaftServerMetrics,
 };
@@ -47,6 +52,7 @@ pub(crate) use self::{
     histories::Histories, log_handle::LogHandle, messages::CallError, network::LogTransport, settings::EmbeddedSettings,
 };
 use self::{
+    kept::{KeptLog, LogRecord},
     machine::{AppliedConfigs, Machine},
     messages::{Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
     network::LogNetwork,
@@ -90,25 +96,39 @@ type Metrics = RaftServerMetrics<RaftId, RaftNode>;
 
 impl Embedded {
     /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if that names exactly
-    /// this incarnation among them, else as a node that waits to become a voter.
+    /// this incarnation among them, else as a node that waits to become a voter. A node with a disk goes on with what
+    /// `control` holds.
     ///
     /// # Errors
-    /// [`ConfigLogError::Failed`]: the settings make no sense.
+    /// [`ConfigLogError::Failed`]: the settings make no sense, or the disk has failed.
     pub(crate) async fn start(
         me: NodeInfo,
         founding: &Bootstrap,
         settings: EmbeddedSettings,
         peers: Arc<dyn LogTransport>,
+        control: Option<ControlFile>,
     ) -> Result<Self, ConfigLogError> {
         let id = raft_id(&settings, me.id);
-        let applied = Arc::new(AppliedConfigs::new(founding, settings.window));
         let voters = first_voters(&me, founding, &settings);
-        let first = voters.first().is_some_and(|voter| voter.id == me.id);
-        let store = match voters.is_empty() {
-            true => LogStore::default(),
-            false => LogStore::kept_by(voters.into_iter().map(|voter| (raft_id(&settings, voter.id), RaftNode(voter)))),
+        let mut first = voters.first().is_some_and(|voter| voter.id == me.id);
+        let voters = || voters.iter().map(|voter| (raft_id(&settings, voter.id), RaftNode(voter.clone())));
+        let mut history = founding.names(me.id).then(|| History::first(founding.cluster));
+        let (store, applied) = match control {
+            None if voters().len() == 0 => (LogStore::default(), AppliedConfigs::new(founding, settings.window)),
+            None => (LogStore::kept_by(voters()), AppliedConfigs::new(founding, settings.window)),
+            Some(control) => {
+                history = control.look(|record| record.history).or(history);
+                let kept = KeptLog::open(control)?;
+                first &= kept.is_new();
+                if kept.is_new() && voters().len() > 0 {
+                    let entry = store::first_entry(voters());
+                    kept.change(|record| record.entries.push(entry), |_| {}).await.map_err(failed)?;
+                }
+                let applied = AppliedConfigs::of_disk(founding, settings.window, kept.clone())?;
+                (LogStore::of_disk(kept, id), applied)
+            }
         };
-        let history = founding.names(me.id).then(|| History::first(founding.cluster));
+        let applied = Arc::new(applied);
         let part = GroupParts {
             me: id,
             cluster: founding.cluster,
@@ -137,7 +157,27 @@ impl Embedded {
         let last = RaftLogId::new(openraft::CommittedLeaderId::new(term, *me), index);
         let histories = histories.followed_by(configs.history());
         let changes = applied.progress().changes;
-        let applied = AppliedConfigs::recovered(configs, last, (*me, RaftNode(node)), settings.window, changes);
+        let (history, kept) = (configs.history(), store.kept().cloned());
+        let mut applied =
+            AppliedConfigs::recovered(configs.clone(), last, (*me, RaftNode(node)), settings.window, changes);
+        let store = match kept {
+            None => LogStore::behind(last, *me),
+            Some(kept) => {
+                let snapshot = applied.keep_in(kept.clone()).map_err(failed)?;
+                let record = LogRecord {
+                    vote: Some(Vote::new(term, *me)),
+                    purged: Some(last),
+                    entries: Vec::new(),
+                    snapshot: Some(snapshot),
+                };
+                // The log and the history that it belongs to change in one step.
+                let change = move |control: &mut ControlRecord| {
+                    (control.history, control.configs) = (Some(history), Some(configs));
+                };
+                kept.change(|log| *log = record, change).await.map_err(failed)?;
+                LogStore::of_disk(kept, *me)
+            }
+        };
         let part = GroupParts {
             me: *me,
             cluster: *cluster,
@@ -147,7 +187,7 @@ impl Embedded {
             peers: peers.clone(),
             histories,
         };
-        part.begin(LogStore::behind(last, *me), Arc::new(applied), true).await
+        part.begin(store, Arc::new(applied), true).await
     }
 
     /// The history of this log.
@@ -282,7 +322,7 @@ fn raft_id(settings: &EmbeddedSettings, id: MemberId) -> RaftId {
     if allows!(settings.guards, KeepVote) {
         return RaftId(MemberId { incarnation: RaftId::default().0.incarnation, ..id });
     }
-    RaftId(id)
+    RaftId::of(id)
 }
 
 fn failed(error: impl fmt::Display) -> ConfigLogError {

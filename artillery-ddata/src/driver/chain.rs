@@ -16,7 +16,10 @@ use tokio::{
 };
 
 pub(crate) use self::parts::{ChainCommand, ChainParts, Inlets, Ordered, Rule};
-use super::lanes::{LaneState, Lanes, UPDATES_ROOM};
+use super::{
+    journal::{BATCH_BYTES, JournalLane, JournalNews},
+    lanes::{LaneState, Lanes, UPDATES_ROOM},
+};
 use crate::{
     ChainId,
     control::log::LogIndex,
@@ -44,16 +47,25 @@ pub(crate) fn spawn(parts: ChainParts, runtime: &Handle) -> (ChainHandle, Inlets
 }
 
 fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
-    let ChainParts { me, chain, rule, settings, store, queue_bytes, standing } = parts;
+    let ChainParts { me, chain, rule, settings, store, queue_bytes, journal, standing } = parts;
     let gate = Arc::new(Gate::new(chain).with_guards(settings.guards));
     let (commands, command_queue) = mpsc::channel(FRAMES);
     let (orders, order_queue) = mpsc::channel(ORDERS);
     let (reads, read_queue) = RequestQueue::new(REQUESTS, queue_bytes);
     let (writes, write_queues) = Lines::new(REQUESTS, queue_bytes, &settings);
     let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
+    let wake = Arc::<Notify>::default();
+    let runner = ChainRunner::new(me, chain, settings, store, gate);
+    let (journal, restored) = journal.unzip();
+    let runner = match restored.flatten() {
+        Some(restored) => runner.restored(restored),
+        None => runner,
+    };
+    let journal = journal.map(|journal| journal.lane(chain, wake.clone()));
     let mut task = ChainTask {
         chain,
-        runner: ChainRunner::new(me, chain, settings, store, gate),
+        runner,
+        journal,
         peers: BTreeMap::new(),
         turn: Turn::default(),
         askers: Vec::new(),
@@ -61,7 +73,7 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
         orders: order_queue,
         reads: read_queue,
         writes: write_queues,
-        wake: Arc::default(),
+        wake,
         standing,
         leases: None,
         words: None,
@@ -104,6 +116,8 @@ struct ChainTask {
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: WriteQueues,
     wake: Arc<Notify>,
+    /// `None`: the node has no disk.
+    journal: Option<JournalLane>,
     standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease never changes.
     leases: Option<watch::Receiver<Lease>>,
@@ -178,6 +192,10 @@ impl ChainTask {
 
     fn take(&mut self) {
         self.follow_links();
+        if let Some(journal) = &self.journal {
+            let JournalNews { durable, checkpoint } = journal.news();
+            (self.turn.durable, self.turn.checkpoint) = (durable, checkpoint);
+        }
         let writes = &mut self.writes;
         self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));
         for asker in self.askers.drain(..) {
@@ -244,6 +262,9 @@ impl ChainTask {
             is_news
         });
         self.say();
+        if let Some(journal) = &self.journal {
+            journal.put(|| self.runner.poll_journal(BATCH_BYTES));
+        }
         let now = clock::now();
         let peers: SmallVec<[MemberId; 8]> = self.runner.peers().collect();
         for id in peers {

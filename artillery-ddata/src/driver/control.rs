@@ -11,6 +11,8 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, Timestamp, internal::clock};
 pub(crate) use artillery_proto::node::NodeState;
 use artillery_proto::{
+    data_dir::{ControlFile, ControlFileError},
+    journal::SyncMode,
     node::{NodeInput, NodeMachine, NodeOutput},
     runner::{ChainOrder, ChainReadiness, Lease, Word},
 };
@@ -69,6 +71,8 @@ pub(crate) struct ControlParts {
     pub(crate) cluster: ClusterId,
     pub(crate) me: MemberId,
     pub(crate) node: NodeMachine,
+    /// The node's control file, and when its journal is synced; `None`: it has no disk.
+    pub(crate) kept: Option<(ControlFile, SyncMode)>,
     pub(crate) log: Arc<dyn ConfigLog>,
     pub(crate) seat: LogHandle,
     pub(crate) calls: Arc<ControlCalls>,
@@ -94,6 +98,8 @@ enum Done {
     Log(u64),
     /// An input for the node.
     Input(Box<NodeInput>),
+    /// The disk doesn't keep what it has to.
+    Unkept(ControlFileError),
 }
 
 pub(crate) struct ControlTask {
@@ -185,6 +191,10 @@ impl ControlTask {
                 self.follow_log(changes);
             }
             Ok(Done::Input(input)) => self.handle(*input),
+            Ok(Done::Unkept(error)) => {
+                tracing::error!(%error, "the configurations can't be written to this node's disk");
+                self.failed = true;
+            }
             // The node waits for the call's answer, and would for ever.
             Err(error) => {
                 tracing::error!(%error, "a call to the configuration log failed");
@@ -276,10 +286,21 @@ impl ControlTask {
             }
             NodeOutput::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
             NodeOutput::Event(event) => events::log(self.parts.cluster, event),
+            NodeOutput::Keep(configs) => self.keep(configs),
             NodeOutput::Confirm { .. } | NodeOutput::Append { .. } | NodeOutput::SetVoters { .. } => {
                 self.ask_log(output)
             }
         }
+    }
+
+    /// Writes configurations to the disk.
+    fn keep(&mut self, configs: Arc<Configs>) {
+        let Some((control, mode)) = self.parts.kept.clone() else { return };
+        let me = self.parts.me;
+        self.tasks.spawn_blocking(move || match control.change(|record| record.keep(me, &configs, mode)) {
+            Ok(()) => Done::Input(Box::new(NodeInput::Kept)),
+            Err(error) => Done::Unkept(error),
+        });
     }
 
     /// Sends an order to a chain. The node never has more orders under way than a chain's queue holds, except those to
@@ -376,6 +397,7 @@ impl ControlTask {
 
     fn meet(&mut self, member: &Member) {
         if member.cluster_id == Some(self.parts.cluster) {
+            self.parts.calls.meets(member.id.node, member.addr);
             self.handle(NodeInput::Met { id: member.id, addr: member.addr });
         }
     }

@@ -11,6 +11,8 @@ const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnat
 
 const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
 
+const DISK_FAILED: &str = "the disk of this node failed";
+
 const LOG_FAILED: &str = "the configuration log of this node failed: start the node again";
 
 #[derive(Debug, Clone)]
@@ -67,6 +69,9 @@ pub enum NeverReady {
     /// The local part of the configuration log failed.
     #[error("{LOG_FAILED}")]
     LogFailed,
+    /// The node's disk failed.
+    #[error("{DISK_FAILED}")]
+    DiskFailed,
     /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it.
     #[error("{FOUNDS}")]
     Founds,
@@ -104,6 +109,8 @@ pub enum Stopped {
     LeftBehind,
     /// The local part of the configuration log failed: the node can't take part in its cluster any more.
     LogFailed,
+    /// The node's disk failed. What the disk holds is unknown to this process; the next one reads it.
+    DiskFailed,
     /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
@@ -121,6 +128,7 @@ impl std::fmt::Display for Stopped {
             Self::Superseded => "a later incarnation of this node was met",
             Self::LeftBehind => LEFT_BEHIND,
             Self::LogFailed => LOG_FAILED,
+            Self::DiskFailed => DISK_FAILED,
             Self::Founds => FOUNDS,
             Self::Succeeded => SUCCEEDED,
         })

@@ -1,6 +1,6 @@
 //! Builds a node from its settings and components.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use artillery_core::{
     Cluster, Incarnation, discovery::Interfaces, error, error::IdentityError, identity::Identity, internal::LinkFilter,
@@ -8,15 +8,16 @@ use artillery_core::{
 
 use super::{
     data::Data,
+    durable::{DataDir, DataDirError},
     handle::{Node, NodeInner},
     random,
     threads::Workers,
 };
 use crate::{
-    ClusterId, Kv, Mode,
-    config::{Config, ConfigProblem, Threads},
+    ClusterId, Kv, Mode, NodeId,
+    config::{Config, ConfigProblem, DataConfig, Threads},
     control::formation::{After, InvalidFormation},
-    store::MemoryStore,
+    store::{MemoryStore, Store},
 };
 
 /// Builds a node from settings ([`Config`], plain data) and components.
@@ -46,6 +47,12 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidFormation),
+    /// A node with a directory has no name: the directory belongs to a node, which has to have the same name at each start.
+    #[error("a node with a directory needs a name")]
+    NoName,
+    /// The node's directory can't be used.
+    #[error(transparent)]
+    Data(#[from] DataDirError),
     /// The node's threads can't be started.
     #[error("no thread for the node: {0}")]
     Threads(io::Error),
@@ -161,6 +168,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Keeps the node's data in this directory, where its next start finds it. The node needs a [`name`](Self::name).
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.config.data = Some(DataConfig::new(dir));
+        self
+    }
+
     /// The default time limit of calls.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.config.timeout = time;
@@ -211,18 +224,26 @@ impl NodeBuilder {
     }
 
     async fn start_on(self, threads: Workers) -> Result<Node, StartError> {
-        let incarnation = new_incarnation();
+        let new = new_incarnation();
         let identity = match (self.identity, &self.secret) {
             (Some(identity), _) => identity,
+            (None, Some(_)) if self.config.name.is_none() && self.config.data.is_some() => {
+                return Err(StartError::NoName);
+            }
             (None, Some(secret)) => {
-                let name = self.config.name.clone().unwrap_or_else(|| random_name(incarnation));
+                let name = self.config.name.clone().unwrap_or_else(|| random_name(new));
                 Identity::from_secret(secret, &name)?
             }
             (None, None) => return Err(StartError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
-        let store = Arc::new(MemoryStore::with_seed(random::random()));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
+        let dir = open(&self.config, identity.node(), &store).await?;
+        let incarnation = dir.as_ref().map_or(new, DataDir::incarnation);
         let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
+        if let Some(dir) = dir {
+            data.keep_in(dir).map_err(StartError::Threads)?;
+        }
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
             .identity(identity)
@@ -245,6 +266,15 @@ impl NodeBuilder {
         let kv = Kv::new(router).with_timeout(self.config.timeout);
         Ok(Node { inner: Arc::new(NodeInner { cluster, data, kv, _threads: threads }) })
     }
+}
+
+/// Opens the directory of a durable node, beside the tasks of this runtime: that may take long.
+async fn open(config: &Config, node: NodeId, store: &Arc<dyn Store>) -> Result<Option<DataDir>, StartError> {
+    let Some(dir) = config.data.clone() else { return Ok(None) };
+    let (config, store) = (config.clone(), store.clone());
+    let opening = tokio::task::spawn_blocking(move || DataDir::open(&dir, &config, node, &store));
+    let opened = opening.await.map_err(|error| StartError::Threads(io::Error::other(error)))?;
+    Ok(Some(opened?))
 }
 
 /// A memory node forgets everything at exit, so each start is the first of a new store.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
@@ -13,7 +14,11 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
 };
 
-use super::{recovery_access::RecoveryAccess, service::DataService};
+use super::{
+    durable::{DataDir, Durable},
+    recovery_access::RecoveryAccess,
+    service::DataService,
+};
 use crate::{
     ChainConfig, ChainId, Epoch, Place, Routing,
     config::{Config, Threads},
@@ -68,6 +73,8 @@ pub(crate) struct Data {
     /// The readiness of each chain served here; set once there are any.
     pub(super) standings: OnceLock<Vec<watch::Receiver<ChainReadiness>>>,
     store: Arc<dyn Store>,
+    /// The node's directory; unset if it has none.
+    pub(super) durable: OnceLock<Durable>,
     /// The runtimes of chain tasks, used in turn; at least one.
     chain_threads: Vec<Handle>,
     phase: watch::Sender<NodePhase>,
@@ -103,6 +110,7 @@ impl Data {
             state: OnceLock::new(),
             standings: OnceLock::new(),
             store,
+            durable: OnceLock::new(),
             chain_threads,
             phase: watch::Sender::new(NodePhase::Seeking),
             formation: Mutex::new(Some(formation)),
@@ -181,7 +189,11 @@ impl Data {
             after: self.after.clone(),
             ..formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains)
         };
-        let formation = Formation::new(me, settings, seed)?;
+        let known = self.durable.get().and_then(Durable::founding).map(Arc::new);
+        let formation = match &known {
+            Some(founding) => Formation::member(me, settings, founding.clone())?,
+            None => Formation::new(me, settings, seed)?,
+        };
         let forming = Forming {
             me: self.id(),
             formation,
@@ -198,6 +210,9 @@ impl Data {
                 data.formed(&founding);
             }
         }));
+        if let Some(founding) = known {
+            self.formed(&founding);
+        }
         Ok(())
     }
 
@@ -259,6 +274,23 @@ impl Data {
         self.advance(NodePhase::Failed(why));
     }
 
+    /// Uses this directory from now on. Call it before the node starts.
+    ///
+    /// # Errors
+    /// The journal's thread can't be started.
+    pub(crate) fn keep_in(self: &Arc<Self>, dir: DataDir) -> io::Result<()> {
+        let data = Arc::downgrade(self);
+        let durable = Durable::start(dir, move |error| {
+            tracing::error!(%error, "the disk of this node has failed: the node stops");
+            if let Some(data) = data.upgrade() {
+                data.stop(Stopped::DiskFailed);
+            }
+        })?;
+        // Set once, here.
+        let _ = self.durable.set(durable);
+        Ok(())
+    }
+
     /// Ends all tasks. Only the first reason is kept.
     pub(crate) fn stop(&self, why: Stopped) {
         self.phase.send_if_modified(|present| {
@@ -275,6 +307,9 @@ impl Data {
         }
         if let Some(hub) = self.hub.get() {
             hub.close();
+        }
+        if let Some(durable) = self.durable.get() {
+            durable.journal.stop();
         }
     }
 
@@ -354,11 +389,13 @@ impl Data {
             // Writes since a snapshot began may keep as many bytes of old versions at its source. With the backlog that
             // makes at most a window and a backlog, for any joiner.
             joiner_buffer: self.config.limits.window_bytes / 2,
+            durable: self.durable.get().is_some(),
             ..replica::ReplicaSettings::default()
         };
         let (standing, shown) = watch::channel(ChainReadiness::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
-        let parts = chain::ChainParts { me: self.id(), chain, rule, settings, store, queue_bytes, standing };
+        let journal = self.durable.get().map(|durable| (durable.journal.clone(), durable.restored(chain)));
+        let parts = chain::ChainParts { me: self.id(), chain, rule, settings, store, queue_bytes, journal, standing };
         let thread = &self.chain_threads[chain.0 as usize % self.chain_threads.len()];
         let (handle, inlets) = chain::spawn(parts, thread);
         self.chains.add(chain, inlets);

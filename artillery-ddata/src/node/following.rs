@@ -9,6 +9,7 @@ use std::{
 
 use artillery_core::{Cluster, internal::clock};
 use artillery_proto::{
+    data_dir::ControlFileError,
     node::{self, NodeMachine},
     runner::{Lease, Word},
 };
@@ -16,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{data::Data, recovery_access::RecoveryAccess};
 use crate::{
-    ChainConfig, ChainId, ClusterId, Epoch, Role, Routing,
+    ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Routing,
     control::{
         Bootstrap, Configs, NodeInfo, Timing,
         embedded::{Embedded, EmbeddedSettings, LogHandle},
@@ -58,7 +59,8 @@ struct ControlStart {
 impl Data {
     /// Serves by the configuration log, beginning with the founding's configuration.
     pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Bootstrap>, cluster: &Cluster, hub: &Arc<Hub>) {
-        let configs = Arc::new(Configs::of(founding));
+        let kept = self.durable.get().and_then(|durable| durable.control.look(|record| record.configs.clone()));
+        let configs = Arc::new(kept.unwrap_or_else(|| Configs::of(founding)));
         let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
         let (say, words) = mpsc::channel(COMMAND_QUEUE);
         let leases = watch::Sender::new(Lease::default());
@@ -101,9 +103,15 @@ impl Data {
     async fn keep_configuration(self: Arc<Self>, beginning: ControlStart, cluster: Cluster) {
         let ControlStart { me, founding, configs, calls, hub, commands, queue, words, leases, state, ready, standings } =
             beginning;
+        if let Err(error) = self.keep_founding(me.id, &founding, &configs).await {
+            calls.close();
+            tracing::error!(%error, "the disk of this node has failed: the node stops");
+            return self.stop(Stopped::DiskFailed);
+        }
         let patience = founding.timing.lease;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
-        let started = Embedded::start(me.clone(), &founding, Self::log_settings(&founding), peers).await;
+        let kept = self.durable.get().map(|durable| durable.control.clone());
+        let started = Embedded::start(me.clone(), &founding, Self::log_settings(&founding), peers, kept).await;
         let log = match started {
             Ok(log) => log,
             Err(error) => {
@@ -125,7 +133,8 @@ impl Data {
         let control = ControlTask::new(ControlParts {
             cluster: founding.cluster,
             me: me.id,
-            node: NodeMachine::new(me.clone(), configs, Self::node_settings(&founding)),
+            node: self.machine(me.clone(), configs, &founding),
+            kept: self.durable.get().map(|durable| (durable.control.clone(), durable.mode)),
             log: Arc::new(log.clone()),
             seat: log.clone(),
             calls: calls.clone(),
@@ -152,6 +161,33 @@ impl Data {
                 self.stop(Stopped::LogFailed);
             }
             ControlEnd::Succeeded => self.stop(Stopped::Succeeded),
+        }
+    }
+
+    /// The founding is on the disk before the log's group starts, and the configurations before a chain acts by them.
+    async fn keep_founding(
+        &self,
+        me: MemberId,
+        founding: &Arc<Bootstrap>,
+        configs: &Arc<Configs>,
+    ) -> Result<(), ControlFileError> {
+        let Some(durable) = self.durable.get() else { return Ok(()) };
+        let (control, mode) = (durable.control.clone(), durable.mode);
+        let (founding, configs) = (founding.clone(), configs.clone());
+        let keep = move || {
+            control.change(|record| {
+                record.founding = Some(Bootstrap::clone(&founding));
+                record.keep(me, &configs, mode);
+            })
+        };
+        tokio::task::spawn_blocking(keep).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    fn machine(&self, me: NodeInfo, configs: Arc<Configs>, founding: &Bootstrap) -> NodeMachine {
+        let settings = Self::node_settings(founding);
+        match self.durable.get() {
+            Some(durable) => NodeMachine::durable(me, configs, settings, durable.holds.clone()),
+            None => NodeMachine::new(me, configs, settings),
         }
     }
 

@@ -129,6 +129,7 @@ impl TestMember {
             settings: settings.clone(),
             store: self.store.clone(),
             queue_bytes: QUEUE_BYTES,
+            journal: None,
             standing,
         }
     }

@@ -14,6 +14,7 @@ use openraft::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::kept::{KeptLog, KeptSnapshot};
 use super::types::{EntryOutcome, LogProposal, Membership, RaftId, RaftLogId, RaftNode, StorageError, TypeConfig};
 use crate::{
     Epoch,
@@ -27,6 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct AppliedConfigs {
     state: Mutex<MachineState>,
+    /// Where the snapshot is kept; `None`: in memory alone.
+    kept: Option<KeptLog>,
     progress: watch::Sender<ApplyProgress>,
     window: usize,
 }
@@ -99,7 +102,21 @@ impl AppliedConfigs {
             snapshots: 0,
         };
         let progress = ApplyProgress { last: LogIndex(1), ..ApplyProgress::default() };
-        Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
+        Self { state: Mutex::new(state), kept: None, progress: watch::Sender::new(progress), window: window.max(1) }
+    }
+
+    /// The state on a disk: its snapshot or, without one, the founding.
+    pub(super) fn of_disk(founding: &Bootstrap, window: usize, kept: KeptLog) -> Result<Self, ConfigLogError> {
+        let mut applied = Self { kept: Some(kept.clone()), ..Self::new(founding, window) };
+        if let Some(KeptSnapshot { meta, bytes }) = kept.record().snapshot {
+            let installed: Installed = codec::decode_value(&bytes).map_err(super::failed)?;
+            let state = applied.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let progress =
+                ApplyProgress { last: installed.configs.applied(), raft: meta.last_log_id, ..ApplyProgress::default() };
+            state.install(meta, installed, bytes);
+            applied.progress.send_replace(progress);
+        }
+        Ok(applied)
     }
 
     /// The state of a recovered log, kept by `by` alone, at `raft` of the group's log. Waiters for `changes` see a
@@ -128,7 +145,7 @@ impl AppliedConfigs {
             snapshot: None,
             snapshots: 0,
         };
-        Self { state: Mutex::new(state), progress: watch::Sender::new(progress), window: window.max(1) }
+        Self { state: Mutex::new(state), kept: None, progress: watch::Sender::new(progress), window: window.max(1) }
     }
 
     pub(super) fn configs(&self) -> Arc<Configs> {
@@ -179,6 +196,23 @@ impl AppliedConfigs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps snapshots on this disk from now on. Returns the present one, which is to be written with the rest of the log.
+    pub(super) fn keep_in(&mut self, kept: KeptLog) -> Result<KeptSnapshot, StorageError> {
+        self.kept = Some(kept);
+        let mut state = self.lock();
+        let built = state.build()?;
+        let snapshot = KeptSnapshot { meta: built.meta.clone(), bytes: built.bytes.to_vec() };
+        state.snapshot = Some(built);
+        Ok(snapshot)
+    }
+
+    /// Writes a snapshot to the disk, if there is one.
+    async fn keep(&self, meta: &SnapshotMeta<RaftId, RaftNode>, bytes: &[u8]) -> Result<(), StorageError> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let snapshot = KeptSnapshot { meta: meta.clone(), bytes: bytes.to_vec() };
+        kept.change(|record| record.snapshot = Some(snapshot), |_| {}).await
+    }
+
     fn tell(&self, state: MutexGuard<'_, MachineState>) {
         let (last, raft) = (state.configs.applied(), state.raft);
         drop(state);
@@ -189,6 +223,29 @@ impl AppliedConfigs {
 }
 
 impl MachineState {
+    fn install(&mut self, meta: SnapshotMeta<RaftId, RaftNode>, installed: Installed, bytes: Vec<u8>) {
+        self.raft = meta.last_log_id;
+        self.membership = meta.last_membership.clone();
+        self.configs = Arc::new(installed.configs);
+        self.entries = installed.entries;
+        self.snapshot = Some(Built { meta, bytes: Arc::new(bytes) });
+    }
+
+    /// A snapshot of the present state.
+    fn build(&mut self) -> Result<Built, StorageError> {
+        let mut bytes = Vec::new();
+        let content = SnapshotData { configs: &self.configs, entries: &self.entries };
+        codec::encode(&content, &mut bytes)
+            .map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
+        self.snapshots += 1;
+        let meta = SnapshotMeta {
+            last_log_id: self.raft,
+            last_membership: self.membership.clone(),
+            snapshot_id: format!("{}-{}", self.raft.map_or(0, |log_id| log_id.index), self.snapshots),
+        };
+        Ok(Built { meta, bytes: Arc::new(bytes) })
+    }
+
     fn apply(&mut self, log_id: RaftLogId, proposal: LogProposal, window: usize) -> EntryOutcome {
         let last = self.configs.applied();
         if proposal.term != log_id.leader_id.term {
@@ -263,12 +320,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
         if !installed.is_whole() {
             return Err(failed(AnyError::error("entries are missing in it")).into());
         }
+        self.0.keep(meta, &bytes).await?;
         let mut state = self.0.lock();
-        state.raft = meta.last_log_id;
-        state.membership = meta.last_membership.clone();
-        state.configs = Arc::new(installed.configs);
-        state.entries = installed.entries;
-        state.snapshot = Some(Built { meta: meta.clone(), bytes: Arc::new(bytes) });
+        state.install(meta.clone(), installed, bytes);
         self.0.tell(state);
         Ok(())
     }
@@ -280,20 +334,11 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
 impl RaftSnapshotBuilder<TypeConfig> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<TypeConfig>, StorageError> {
-        let mut state = self.0.lock();
-        let mut bytes = Vec::new();
-        let content = SnapshotData { configs: &state.configs, entries: &state.entries };
-        codec::encode(&content, &mut bytes)
-            .map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
-        state.snapshots += 1;
-        let meta = SnapshotMeta {
-            last_log_id: state.raft,
-            last_membership: state.membership.clone(),
-            snapshot_id: format!("{}-{}", state.raft.map_or(0, |log_id| log_id.index), state.snapshots),
-        };
-        let built = Built { meta, bytes: Arc::new(bytes) };
+        let built = self.0.lock().build()?;
+        // The entries before it go only once it is on the disk.
+        self.0.keep(&built.meta, &built.bytes).await?;
         let snapshot = built.open();
-        state.snapshot = Some(built);
+        self.0.lock().snapshot = Some(built);
         Ok(snapshot)
     }
 }

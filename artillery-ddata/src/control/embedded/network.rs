@@ -27,7 +27,7 @@ use crate::{
 ///
 /// A call that takes too long is dropped. Its message may arrive late, never, or more than once.
 pub(crate) trait LogTransport: Send + Sync + 'static {
-    /// Calls exactly this incarnation of a node.
+    /// Calls the present incarnation of this node's store.
     fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>>;
 }
 

@@ -1,7 +1,7 @@
-//! The group's log and this node's vote, in memory.
+//! The group's log and this node's vote, in memory, and on the disk of a durable node.
 //!
-//! They end with the process. So does the node's incarnation: the next one is another node of the group. So no promise
-//! is forgotten that another node relies on.
+//! Without a disk they end with the process. So does the node's store: the next one is another node of the group. So no
+//! promise is forgotten that another node relies on.
 
 use std::{
     collections::BTreeMap,
@@ -17,13 +17,17 @@ use openraft::{
 };
 
 use super::{
+    kept::{KeptLog, LogRecord},
     messages::{MAX_ENTRIES_BYTES, MAX_MESSAGE},
     types::{RaftId, RaftLogId, RaftNode, StorageError, TypeConfig},
 };
 
 /// Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LogStore(Arc<Mutex<Log>>);
+pub(super) struct LogStore {
+    log: Arc<Mutex<Log>>,
+    kept: Option<KeptLog>,
+}
 
 #[derive(Debug, Default)]
 struct Log {
@@ -47,16 +51,42 @@ impl Sized {
     }
 }
 
+/// The entry that names the first voters.
+pub(super) fn first_entry(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Entry<TypeConfig> {
+    let nodes: BTreeMap<_, _> = voters.into_iter().collect();
+    let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);
+    Entry { log_id: RaftLogId::default(), payload: EntryPayload::Membership(membership) }
+}
+
 impl LogStore {
     /// A log whose first entry names the voters: the same at each of them. openraft's `initialize` writes the same, but
     /// also calls an election at once, so that every voter would vote for itself.
     pub(super) fn kept_by(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Self {
-        let nodes: BTreeMap<_, _> = voters.into_iter().collect();
-        let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);
-        let entry = Entry { log_id: RaftLogId::default(), payload: EntryPayload::Membership(membership) };
         let store = Self::default();
-        store.lock().entries.insert(0, Sized::new(entry));
+        store.lock().entries.insert(0, Sized::new(first_entry(voters)));
         store
+    }
+
+    /// The log on a disk, in the life of `me` that begins now.
+    pub(super) fn of_disk(kept: KeptLog, me: RaftId) -> Self {
+        let record = kept.record();
+        let vote = record.vote_of_another_life(me);
+        let entries = record.entries.into_iter().map(|entry| (entry.log_id.index, Sized::new(entry))).collect();
+        let log = Log { entries, purged: record.purged, vote };
+        Self { log: Arc::new(Mutex::new(log)), kept: Some(kept) }
+    }
+
+    /// Where it is kept on disk.
+    pub(super) const fn kept(&self) -> Option<&KeptLog> {
+        self.kept.as_ref()
+    }
+
+    /// Writes a change to the disk, if there is one.
+    async fn keep(&self, change: impl FnOnce(&mut LogRecord) + Send + 'static) -> Result<(), StorageError> {
+        match &self.kept {
+            Some(kept) => kept.change(change, |_| {}).await,
+            None => Ok(()),
+        }
     }
 
     /// A log whose entries up to `last` are replaced by a snapshot. `me` has voted for itself alone.
@@ -76,7 +106,7 @@ impl LogStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,7 +144,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote<RaftId>) -> Result<(), StorageError> {
-        self.lock().vote = Some(*vote);
+        let vote = *vote;
+        self.keep(move |record| record.vote = Some(vote)).await?;
+        self.lock().vote = Some(vote);
         Ok(())
     }
 
@@ -127,6 +159,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry<TypeConfig>> + Send,
         I::IntoIter: Send,
     {
+        let entries: Vec<_> = entries.into_iter().collect();
+        if self.kept.is_some() {
+            let more = entries.clone();
+            self.keep(move |record| record.entries.extend(more)).await?;
+        }
         let entries = entries.into_iter().map(|entry| (entry.log_id.index, Sized::new(entry)));
         self.lock().entries.extend(entries);
         callback.log_io_completed(Ok(()));
@@ -134,11 +171,17 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn truncate(&mut self, since: RaftLogId) -> Result<(), StorageError> {
+        self.keep(move |record| record.entries.retain(|entry| entry.log_id.index < since.index)).await?;
         self.lock().entries.split_off(&since.index);
         Ok(())
     }
 
     async fn purge(&mut self, upto: RaftLogId) -> Result<(), StorageError> {
+        self.keep(move |record| {
+            record.purged = record.purged.max(Some(upto));
+            record.entries.retain(|entry| entry.log_id.index > upto.index);
+        })
+        .await?;
         let mut log = self.lock();
         log.purged = log.purged.max(Some(upto));
         log.entries = log.entries.split_off(&(upto.index + 1));

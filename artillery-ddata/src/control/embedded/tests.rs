@@ -7,4 +7,5 @@ mod network;
 mod recovery;
 mod rig;
 mod seeds;
+mod suite;
 mod voters;

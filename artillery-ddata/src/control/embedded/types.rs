@@ -31,11 +31,18 @@ pub(super) type RaftLogId = LogId<RaftId>;
 pub(super) type Membership = openraft::StoredMembership<RaftId, RaftNode>;
 pub(super) type StorageError = openraft::StorageError<RaftId>;
 
-/// A node of the group is one incarnation of a node: a process that forgot its votes counts as another node
-/// (docs/DESIGN.md §5.3, trap 21).
+/// A node of the group is a store of a node: a process that forgot its votes has another one, and counts as another node
+/// (docs/DESIGN.md §5.3, trap 21). It is named by the first life of the store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RaftId(pub(super) MemberId);
+
+impl RaftId {
+    /// The node of the group to which this life belongs.
+    pub(super) fn of(id: MemberId) -> Self {
+        Self(MemberId { incarnation: Incarnation { starts: 1, ..id.incarnation }, ..id })
+    }
+}
 
 impl Default for RaftId {
     fn default() -> Self {

@@ -36,6 +36,7 @@ impl Rig {
             settings: ReplicaSettings::default(),
             store: Arc::new(MemoryStore::with_seed(7)),
             queue_bytes: 1 << 20,
+            journal: None,
             standing: watch::Sender::new(ChainReadiness::default()),
         });
         tokio::spawn(task.run());

@@ -36,6 +36,8 @@ pub(crate) struct ControlCalls(Mutex<Option<Open>>);
 struct Open {
     endpoint: Endpoint,
     links: BTreeMap<NodeId, Link>,
+    /// Where the membership has met each node last.
+    met: BTreeMap<NodeId, SocketAddr>,
 }
 
 /// Why a call failed.
@@ -61,7 +63,7 @@ pub(crate) enum CallFailure {
 
 impl ControlCalls {
     pub(crate) fn new(endpoint: Endpoint) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(Open { endpoint, links: BTreeMap::new() }))))
+        Arc::new(Self(Mutex::new(Some(Open { endpoint, links: BTreeMap::new(), met: BTreeMap::new() }))))
     }
 
     fn open(&self) -> MutexGuard<'_, Option<Open>> {
@@ -77,11 +79,35 @@ impl ControlCalls {
         call: &ControlCall,
         patience: Duration,
     ) -> Result<ControlAnswer, CallFailure> {
+        self.ask_one(to, |found| found == to, addrs, call, patience).await
+    }
+
+    /// Calls the present life of this incarnation's store, where the membership has met it, or at `addrs`.
+    pub(crate) async fn ask_store(
+        &self,
+        of: MemberId,
+        addrs: &[SocketAddr],
+        call: &ControlCall,
+        patience: Duration,
+    ) -> Result<ControlAnswer, CallFailure> {
+        let met = self.open().as_ref().and_then(|open| open.met.get(&of.node).copied());
+        let met = met.as_ref().map(std::slice::from_ref);
+        self.ask_one(of, |found| found.shares_store(of), met.unwrap_or(addrs), call, patience).await
+    }
+
+    async fn ask_one(
+        &self,
+        to: MemberId,
+        is_meant: impl Fn(MemberId) -> bool,
+        addrs: &[SocketAddr],
+        call: &ControlCall,
+        patience: Duration,
+    ) -> Result<ControlAnswer, CallFailure> {
         let link = self.link(to.node, addrs).ok_or(ConnectError::EndpointClosed)?;
         let asked = async {
             let connection = link.connected().await?;
             let found = connection.peer().id;
-            if found != to {
+            if !is_meant(found) {
                 return Err(CallFailure::OtherLife { found });
             }
             ask_on(&connection, call).await
@@ -92,16 +118,24 @@ impl ControlCalls {
     /// The link to a node. It is kept, so that the next call finds it connected.
     fn link(&self, node: NodeId, addrs: &[SocketAddr]) -> Option<Link> {
         let mut open = self.open();
-        let Open { endpoint, links } = open.as_mut()?;
+        let Open { endpoint, links, .. } = open.as_mut()?;
         let link = endpoint.link(node, addrs.to_vec());
         links.insert(node, link.clone());
         Some(link)
+    }
+
+    /// The membership has met a node there.
+    pub(crate) fn meets(&self, node: NodeId, addr: SocketAddr) {
+        if let Some(open) = &mut *self.open() {
+            open.met.insert(node, addr);
+        }
     }
 
     /// Drops the links to all nodes but those to keep.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         if let Some(open) = &mut *self.open() {
             open.links.retain(|&node, _| keep(node));
+            open.met.retain(|&node, _| keep(node));
         }
     }
 
@@ -134,7 +168,7 @@ impl LogTransport for LogPeers {
     fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
         let (calls, to, patience) = (self.calls.clone(), to.clone(), self.patience);
         Box::pin(async move {
-            match calls.ask(to.id, &to.addrs, &ControlCall::Log(message), patience).await {
+            match calls.ask_store(to.id, &to.addrs, &ControlCall::Log(message), patience).await {
                 Ok(ControlAnswer::Log(answer)) => Ok(answer),
                 Ok(_) => Err(CallError::Senseless("it answers another question")),
                 Err(error) => Err(CallError::Unreachable(error.to_string())),

@@ -30,6 +30,8 @@ pub(super) struct Group {
     book: Arc<Mutex<Book>>,
     /// Whether majorities may be lost for good.
     lethal: bool,
+    /// Whether nodes have disks. Then all of them may end at once.
+    durable: bool,
 }
 
 /// The longest time from healing until the group has a leader that all nodes follow.
@@ -41,7 +43,13 @@ impl Group {
         let (snapshot_every, window) = if small { (8, 16) } else { (512, 1024) };
         let settings = EmbeddedSettings { snapshot_every, window, guards, ..EmbeddedSettings::default() };
         let (net, founding) = (Net::new(seed, guards), super::network::founding(founders));
-        Self { net, founding, settings, nodes, book: Arc::default(), lethal }
+        Self { net, founding, settings, nodes, book: Arc::default(), lethal, durable: false }
+    }
+
+    /// The same, with disks.
+    pub(super) fn durable(seed: u64, founders: usize, nodes: usize, guards: Guards) -> Self {
+        let net = Net::with_disks(seed, guards);
+        Self { net, durable: true, ..Self::new(seed, founders, nodes, false, guards) }
     }
 
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
@@ -178,8 +186,11 @@ impl Group {
                 self.net.world().cuts.clear();
             }
             let n = self.net.below(self.nodes as u64) as usize;
-            if self.net.below(crash) == 0 && (self.lethal || self.can_spare(n)) {
+            if self.net.below(crash) == 0 && (self.lethal || self.durable || self.can_spare(n)) {
                 self.net.crash(n);
+            }
+            if self.durable && self.net.below(10 * crash) == 0 {
+                (0..self.nodes).for_each(|n| self.net.crash(n));
             }
             if self.net.below(crash / 4) == 0 {
                 self.start_fallen().await;

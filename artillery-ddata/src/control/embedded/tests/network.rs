@@ -6,7 +6,12 @@ use std::{
     time::Duration,
 };
 
-use artillery_proto::{allows, guards::Guards};
+use artillery_proto::{
+    allows,
+    data_dir::{ControlFile, ControlRecord, FoundControl},
+    disk::simulated::{CutSettings, SimulatedDisk},
+    guards::Guards,
+};
 use bytes::Bytes;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,6 +47,8 @@ pub(super) struct World {
     pub(super) digest: u64,
     /// Whether a new incarnation gets messages for the old one.
     any_incarnation: bool,
+    /// The disk of each node; `None`: nodes keep nothing.
+    disks: Option<BTreeMap<NodeId, SimulatedDisk>>,
 }
 
 /// The network of all nodes.
@@ -52,8 +59,13 @@ pub(super) fn node(n: usize) -> NodeId {
     NodeId::from_bytes([n as u8 + 1; 16])
 }
 
+/// Without a disk each start has another store.
 fn founder(n: usize, starts: u64) -> NodeInfo {
-    let id = MemberId { node: node(n), incarnation: Incarnation { store: u128::from(starts), starts: 1 } };
+    named(n, Incarnation { store: u128::from(starts), starts: 1 })
+}
+
+fn named(n: usize, incarnation: Incarnation) -> NodeInfo {
+    let id = MemberId { node: node(n), incarnation };
     NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()] }
 }
 
@@ -71,7 +83,31 @@ impl Net {
             starts: BTreeMap::new(),
             digest: 0,
             any_incarnation: allows!(guards, KeepVote),
+            disks: None,
         })))
+    }
+
+    /// The same, for nodes with disks.
+    pub(super) fn with_disks(seed: u64, guards: Guards) -> Self {
+        let net = Self::new(seed, guards);
+        net.world().disks = Some(BTreeMap::new());
+        net
+    }
+
+    /// What a node finds on its disk, in its next start; `None`: it has none.
+    fn opened(&self, n: usize, starts: u64, guards: Guards) -> Option<(NodeInfo, ControlFile)> {
+        let mut world = self.world();
+        let World { disks, random, .. } = &mut *world;
+        let cuts = CutSettings { tears_sectors: true, leaves_garbage: true };
+        let new = || SimulatedDisk::new(random.random(), 1 << 30, cuts);
+        let disk = disks.as_mut()?.entry(node(n)).or_insert_with(new);
+        let mut found = ControlFile::find(disk).unwrap().unwrap_or_else(|| {
+            let record = ControlRecord::new(node(n), 1);
+            FoundControl { number: 0, record }
+        });
+        found.record.incarnation.starts = starts;
+        let me = named(n, found.record.incarnation);
+        Some((me, ControlFile::begin(disk, found, guards).unwrap()))
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
@@ -84,15 +120,19 @@ impl Net {
 
     /// Starts the next incarnation of a node.
     pub(super) async fn start(&self, n: usize, founding: &Bootstrap, settings: &EmbeddedSettings) -> Embedded {
-        let (me, seed) = {
+        let (started, seed) = {
             let mut world = self.world();
             let started = world.starts.entry(node(n)).or_default();
             *started += 1;
-            (founder(n, *started), world.random.random())
+            (*started, world.random.random())
+        };
+        let (me, control) = match self.opened(n, started, settings.guards) {
+            Some((me, control)) => (me, Some(control)),
+            None => (founder(n, started), None),
         };
         let wire = Wire { net: self.clone(), from: me.id };
         let settings = EmbeddedSettings { seed, ..settings.clone() };
-        let log = Embedded::start(me.clone(), founding, settings, Arc::new(wire)).await.unwrap();
+        let log = Embedded::start(me.clone(), founding, settings, Arc::new(wire), control).await.unwrap();
         self.world().living.insert(node(n), (me, log.clone()));
         log
     }
@@ -100,6 +140,12 @@ impl Net {
     /// Ends the present incarnation of a node.
     pub(super) fn crash(&self, n: usize) {
         let gone = self.world().living.remove(&node(n));
+        let mut world = self.world();
+        let lit = world.random.random();
+        if let Some(disk) = world.disks.as_ref().and_then(|disks| disks.get(&node(n))) {
+            if lit { disk.restart() } else { disk.cut_power() }
+        }
+        drop(world);
         if let Some((_, log)) = gone {
             tokio::spawn(async move { log.stop().await });
         }
@@ -129,7 +175,7 @@ impl Net {
     pub(super) fn log(&self, id: MemberId) -> Option<Embedded> {
         let world = self.world();
         let (founder, log) = world.living.get(&id.node)?;
-        (founder.id == id || world.any_incarnation).then(|| log.clone())
+        (founder.id.shares_store(id) || world.any_incarnation).then(|| log.clone())
     }
 
     async fn deliver(&self, from: MemberId, to: MemberId, message: Bytes) -> Option<Result<Bytes, CallError>> {

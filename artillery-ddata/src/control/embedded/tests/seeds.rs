@@ -18,12 +18,21 @@ struct Done {
 
 /// One run; the error is the violation that it found.
 fn run(seed: u64, guards: Guards) -> Result<Done, String> {
+    // Where majorities may die, only consistency is promised.
+    let lethal = seed % 4 == 3;
+    run_of(seed, lethal, |founders, nodes| Group::new(seed, founders, nodes, lethal, guards))
+}
+
+/// The same, with disks: all nodes may end at once.
+fn run_durable(seed: u64, guards: Guards) -> Result<Done, String> {
+    run_of(seed, false, |founders, nodes| Group::durable(seed, founders, nodes, guards))
+}
+
+fn run_of(seed: u64, lethal: bool, group: impl FnOnce(usize, usize) -> Group) -> Result<Done, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let founders = 1 + (seed % 5) as usize;
-        // Where majorities may die, only consistency is promised.
-        let lethal = seed % 4 == 3;
-        let group = Group::new(seed, founders, founders.max(3) + (seed / 5 % 2) as usize, lethal, guards);
+        let group = group(founders, founders.max(3) + (seed / 5 % 2) as usize);
         for n in 0..founders {
             group.start(n).await;
             tokio::time::sleep(Duration::from_millis(group.net.below(1 + seed % 3 * 100))).await;
@@ -65,6 +74,18 @@ fn faults_cause_no_contradiction_and_recovery_ends() {
     }
     println!("{appended} entries, {confirmed} confirmations, {terms} terms; slowest recovery {slowest:?}");
     assert!(appended > 0 && confirmed > 0 && terms > 0);
+}
+
+#[test]
+fn a_log_on_disks_outlives_all_of_its_nodes() {
+    let (mut appended, mut terms) = (0, 0);
+    for seed in seeds() {
+        let done = run_durable(seed, Guards::ALL).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        appended += done.appended;
+        terms += done.terms;
+    }
+    println!("{appended} entries, {terms} terms");
+    assert!(appended > 0 && terms > 0);
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! The files of one directory, as the journal of a durable node wants them.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use artillery_proto::disk::{Disk, DiskError, DiskFile};
+
+/// The file that one process locks as long as it uses the directory.
+const LOCK: &str = "LOCK";
+
+/// A directory that this process alone uses. The lock ends with it.
+#[derive(Debug)]
+pub(crate) struct FileDisk {
+    dir: PathBuf,
+    /// The directory, to sync it.
+    handle: File,
+    _lock: File,
+}
+
+/// A directory can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DirectoryError {
+    /// Another process, or another node of this one, uses it.
+    #[error("another node uses it")]
+    InUse,
+    /// The system refuses it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl FileDisk {
+    /// Opens a directory, which is made if it isn't there.
+    pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
+        if !dir.is_dir() {
+            fs::create_dir_all(dir)?;
+            // The directory's own name has to be durable too.
+            if let Some(parent) = dir.canonicalize()?.parent() {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => DirectoryError::InUse,
+            TryLockError::Error(error) => error.into(),
+        })?;
+        Ok(Self { dir: dir.to_owned(), handle: File::open(dir)?, _lock: lock })
+    }
+}
+
+impl Disk for FileDisk {
+    fn names(&self) -> Result<Vec<String>, DiskError> {
+        let failed = |error| failed("", &error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if let Ok(name) = entry.file_name().into_string()
+                && name != LOCK
+                && entry.file_type().map_err(failed)?.is_file()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(self.dir.join(name));
+        Ok(Box::new(OpenFile { file: file.map_err(|error| failed(name, &error))?, name: name.to_owned() }))
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        let file = OpenOptions::new().read(true).write(true).open(self.dir.join(name));
+        Ok(Box::new(OpenFile { file: file.map_err(|error| failed(name, &error))?, name: name.to_owned() }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        fs::rename(self.dir.join(from), self.dir.join(to)).map_err(|error| failed(from, &error))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        fs::remove_file(self.dir.join(name)).map_err(|error| failed(name, &error))
+    }
+
+    fn sync_names(&self) -> Result<(), DiskError> {
+        self.handle.sync_all().map_err(|error| failed("", &error))
+    }
+
+    fn free(&self) -> Result<u64, DiskError> {
+        let of = rustix::fs::fstatvfs(&self.handle).map_err(|error| failed("", &error.into()))?;
+        Ok(of.f_bavail.saturating_mul(of.f_frsize))
+    }
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    name: String,
+}
+
+impl DiskFile for OpenFile {
+    fn length(&self) -> Result<u64, DiskError> {
+        Ok(self.file.metadata().map_err(|error| failed(&self.name, &error))?.len())
+    }
+
+    fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError> {
+        let mut read = 0;
+        while read < into.len() {
+            match self.file.read_at(&mut into[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&self.name, &error)),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.file.write_all_at(bytes, at).map_err(|error| failed(&self.name, &error))
+    }
+
+    fn sync(&mut self) -> Result<(), DiskError> {
+        self.file.sync_data().map_err(|error| failed(&self.name, &error))
+    }
+}
+
+fn failed(file: &str, error: &io::Error) -> DiskError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskError::Full,
+        io::ErrorKind::NotFound if !file.is_empty() => DiskError::Missing(file.to_owned()),
+        io::ErrorKind::AlreadyExists => DiskError::Exists(file.to_owned()),
+        _ => DiskError::Failed { file: file.to_owned(), why: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use artillery_proto::disk::conformance;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_keeps_the_contract_of_a_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        conformance::run(&FileDisk::open(&dir.path().join("a/b")).unwrap());
+    }
+
+    #[test]
+    fn a_directory_is_used_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = FileDisk::open(dir.path()).unwrap();
+        assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
+        drop(first);
+        FileDisk::open(dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,216 @@
+//! The thread that writes a node's journal. Chains hand it what they have to write, and hear what has become durable.
+//!
+//! While it syncs one group, chains fill the next one: so groups grow with the load, and no timer is needed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use artillery_proto::{
+    data_dir::{DurableBatch, JournalWriter},
+    journal::JournalError,
+    replica::JournalBatch,
+};
+use tokio::sync::Notify;
+
+use crate::ChainId;
+
+/// Bytes that a chain hands over at once, about.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
+/// When nothing is written for so long, the last group is proven by an empty one.
+const IDLE: Duration = Duration::from_millis(200);
+/// How often the control file learns how much was synced.
+const NOTED: Duration = Duration::from_secs(10);
+/// The pause before a full disk is tried again.
+const FULL_PAUSE: Duration = Duration::from_millis(50);
+
+/// What chains and the thread tell each other.
+#[derive(Default)]
+struct Exchange {
+    chains: BTreeMap<ChainId, ChainSide>,
+    stops: bool,
+    /// The disk has failed: nothing is written any more.
+    failed: bool,
+}
+
+struct ChainSide {
+    /// What is to be written next.
+    batch: Option<JournalBatch>,
+    durable: Option<u64>,
+    checkpoint: bool,
+    wake: Arc<Notify>,
+}
+
+struct Shared {
+    exchange: Mutex<Exchange>,
+    /// The thread waits for batches here.
+    filled: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The journal of a node, for its chains. Clones share it.
+#[derive(Clone)]
+pub(crate) struct JournalHandle(Arc<Shared>);
+
+/// A chain's way to the journal.
+pub(crate) struct JournalLane {
+    chain: ChainId,
+    shared: Arc<Shared>,
+}
+
+/// What the journal tells a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct JournalNews {
+    /// The number of the last durable batch, if that is news.
+    pub(crate) durable: Option<u64>,
+    /// The chain is to begin a checkpoint.
+    pub(crate) checkpoint: bool,
+}
+
+impl JournalHandle {
+    /// Starts the thread. `failed` is called if the disk fails: the process has to end then.
+    pub(crate) fn start(
+        writer: JournalWriter,
+        failed: impl FnOnce(JournalError) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { exchange: Mutex::default(), filled: Condvar::new() });
+        let of_thread = shared.clone();
+        let thread = thread::Builder::new().name("artillery-journal".to_owned());
+        thread.spawn(move || {
+            if let Err(error) = run(writer, &of_thread) {
+                of_thread.lock().failed = true;
+                failed(error);
+            }
+        })?;
+        Ok(Self(shared))
+    }
+
+    /// The way of a chain to the journal. `wake` is notified of news.
+    pub(crate) fn lane(&self, chain: ChainId, wake: Arc<Notify>) -> JournalLane {
+        let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
+        self.0.lock().chains.insert(chain, side);
+        JournalLane { chain, shared: self.0.clone() }
+    }
+
+    /// Ends the thread once it has written what it was handed.
+    pub(crate) fn stop(&self) {
+        self.0.lock().stops = true;
+        self.0.filled.notify_one();
+    }
+}
+
+impl JournalLane {
+    /// Hands over the next batch, if there is room for it.
+    pub(crate) fn put(&self, next: impl FnOnce() -> Option<JournalBatch>) {
+        let mut exchange = self.shared.lock();
+        if let Some(side) = exchange.chains.get_mut(&self.chain)
+            && side.batch.is_none()
+            && let Some(batch) = next()
+        {
+            side.batch = Some(batch);
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// What is new.
+    pub(crate) fn news(&self) -> JournalNews {
+        let mut exchange = self.shared.lock();
+        let Some(side) = exchange.chains.get_mut(&self.chain) else { return JournalNews::default() };
+        JournalNews { durable: side.durable.take(), checkpoint: std::mem::take(&mut side.checkpoint) }
+    }
+}
+
+/// Writes until the journal is to stop.
+fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
+    let mut noted = Instant::now();
+    loop {
+        let (batches, stops) = next(shared);
+        if batches.is_empty() {
+            full_is_fine(writer.close())?;
+        } else {
+            write(&mut writer, shared, &batches)?;
+        }
+        if noted.elapsed() >= NOTED || stops {
+            full_is_fine(writer.note_synced())?;
+            noted = Instant::now();
+        }
+        if stops && batches.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn full_is_fine(result: Result<(), JournalError>) -> Result<(), JournalError> {
+    if result == Err(JournalError::Full) { Ok(()) } else { result }
+}
+
+/// One group: written, synced, and told to its chains. A full disk is tried again and again.
+fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
+    let mut full = false;
+    let mut until_room = |result: Result<(), JournalError>| match result {
+        Err(JournalError::Full) => {
+            if !full {
+                tracing::error!("the disk is full: nothing is committed in this node's chains until there is room");
+            }
+            full = true;
+            thread::sleep(FULL_PAUSE);
+            Ok(shared.lock().stops)
+        }
+        result => result.map(|()| true),
+    };
+    while !until_room(writer.write(batches))? {}
+    let mut durable = Vec::new();
+    while !until_room(writer.sync().map(|synced| durable = synced))? {}
+    tell(shared, &durable, &[]);
+    match writer.tidy() {
+        Ok(wanted) => tell(shared, &[], &wanted),
+        Err(JournalError::Full) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn tell(shared: &Shared, durable: &[DurableBatch], checkpoints: &[ChainId]) {
+    let mut exchange = shared.lock();
+    for &DurableBatch { chain, upto } in durable {
+        if let Some(side) = exchange.chains.get_mut(&chain) {
+            side.durable = side.durable.max(Some(upto));
+            side.wake.notify_one();
+        }
+    }
+    for chain in checkpoints {
+        if let Some(side) = exchange.chains.get_mut(chain) {
+            side.checkpoint = true;
+            side.wake.notify_one();
+        }
+    }
+}
+
+/// All batches that wait; none, if none came for a while. And whether the journal is to stop.
+fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
+    let mut exchange = shared.lock();
+    let is_idle =
+        |exchange: &mut Exchange| !exchange.stops && exchange.chains.values().all(|side| side.batch.is_none());
+    if is_idle(&mut exchange) {
+        let waited = shared.filled.wait_timeout_while(exchange, IDLE, is_idle);
+        exchange = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+    let stops = exchange.stops;
+    let mut batches = Vec::new();
+    for (&chain, side) in &mut exchange.chains {
+        if let Some(batch) = side.batch.take() {
+            batches.push((chain, batch));
+            // There is room for the chain's next one.
+            side.wake.notify_one();
+        }
+    }
+    (batches, stops)
+}

@@ -1,0 +1,138 @@
+//! The directory of a durable node: how it is opened, and what of it the node's parts use.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use artillery_proto::{
+    control::{Bootstrap, message::StoreHolding},
+    data_dir::{self, ControlFile, FoundStore, OpenError, OpenSettings},
+    guards::Guards,
+    journal::JournalError,
+    replica::RestoredChain,
+};
+
+use super::random;
+use crate::{
+    ChainId, NodeId,
+    config::{Config, DataConfig, SyncMode},
+    disk::{DirectoryError, FileDisk},
+    driver::journal::JournalHandle,
+    store::Store,
+};
+
+/// Segments of the journal are about so long, in bytes.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// A node's directory can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataDirError {
+    /// Another process, or another node of this one, uses it.
+    #[error("{}: another node uses it", .0.display())]
+    InUse(PathBuf),
+    /// The system refuses it.
+    #[error("{}: {error}", dir.display())]
+    Io {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// What it holds isn't as it was written. `node --replace-damaged` moves it aside, and joins as a new store.
+    #[error("{} is damaged: {why}", dir.display())]
+    Damaged {
+        /// The directory.
+        dir: PathBuf,
+        /// The file, the place, and what is wrong there.
+        why: String,
+    },
+    /// It belongs to another node, the disk is full or has failed, or another release wrote it.
+    #[error("{}: {why}", dir.display())]
+    Unusable {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+impl DataDirError {
+    fn of(dir: &Path, error: &OpenError) -> Self {
+        let (dir, why) = (dir.to_owned(), error.to_string());
+        if error.is_damage() { Self::Damaged { dir, why } } else { Self::Unusable { dir, why } }
+    }
+}
+
+/// An opened directory.
+pub(crate) struct DataDir {
+    opened: data_dir::DataDir,
+    mode: SyncMode,
+}
+
+impl DataDir {
+    /// Opens the directory and takes in what it holds, into `store`. Blocks for as long as that takes.
+    pub(crate) fn open(
+        data: &DataConfig,
+        config: &Config,
+        node: NodeId,
+        store: &Arc<dyn Store>,
+    ) -> Result<Self, DataDirError> {
+        let dir = &data.dir;
+        let disk = FileDisk::open(dir).map_err(|error| match error {
+            DirectoryError::InUse => DataDirError::InUse(dir.clone()),
+            DirectoryError::Io(error) => DataDirError::Io { dir: dir.clone(), error },
+        })?;
+        let settings = OpenSettings {
+            node,
+            mode: data.sync,
+            segment_bytes: SEGMENT_BYTES,
+            room: data.room_bytes,
+            backlog: config.limits.backlog_bytes,
+            guards: Guards::default(),
+        };
+        let found = FoundStore::check(Arc::new(disk), settings, random::wide());
+        let opened = found.and_then(|found| found.open(store, random::wide()));
+        let opened = opened.map_err(|error| DataDirError::of(dir, &error))?;
+        Ok(Self { opened, mode: data.sync })
+    }
+
+    pub(crate) fn incarnation(&self) -> artillery_core::Incarnation {
+        self.opened.incarnation
+    }
+}
+
+/// What the parts of a node use of its directory.
+pub(crate) struct Durable {
+    pub(crate) control: ControlFile,
+    pub(crate) mode: SyncMode,
+    pub(crate) journal: JournalHandle,
+    /// What the store held of each chain at the start.
+    pub(crate) holds: Vec<StoreHolding>,
+    restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
+}
+
+impl Durable {
+    /// Starts the journal. `failed` is called if the disk fails.
+    pub(crate) fn start(dir: DataDir, failed: impl FnOnce(JournalError) + Send + 'static) -> io::Result<Self> {
+        let DataDir { opened, mode } = dir;
+        let chains = opened.control.look(|record| record.founding.as_ref().map_or(0, |known| known.settings.chains));
+        let holds = (0..chains).map(|chain| opened.holding(ChainId(chain))).collect();
+        let data_dir::DataDir { control, journal, chains, .. } = opened;
+        let journal = JournalHandle::start(journal, failed)?;
+        Ok(Self { control, mode, journal, holds, restored: Mutex::new(chains) })
+    }
+
+    /// The cluster that the node belongs to since an earlier start.
+    pub(crate) fn founding(&self) -> Option<Bootstrap> {
+        self.control.look(|record| record.founding.clone())
+    }
+
+    /// What the disk held of a chain. It is handed out once.
+    pub(crate) fn restored(&self, chain: ChainId) -> Option<RestoredChain> {
+        self.restored.lock().unwrap_or_else(PoisonError::into_inner).remove(&chain)
+    }
+}
