@@ -15,8 +15,8 @@ use artillery_proto::{
 
 use crate::{
     client::{Asked, place},
-    network::Flight,
     disk::Opened,
+    network::Flight,
     rng::{Concern, Rng},
     scenario::Setup,
     store::FailingStore,

@@ -11,8 +11,8 @@ use artillery_proto::{Mode, guards::Mutant};
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power, readers, resync,
-    retries, scripts, sole, turmoil, unrest, walks, watches,
+    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power, readers,
+    resync, retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},

@@ -129,7 +129,8 @@ impl World {
     /// The world of `setup` and `seed`. Keeps a trace if `traced`.
     pub fn new(seed: u64, setup: Setup, traced: bool) -> Self {
         let mut disk_rng = Rng::new(seed, Concern::Disks);
-        let disks: Vec<_> = setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
+        let disks: Vec<_> =
+            setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
         let node = |index| Node::new(seed, index, 1, &setup, disks.get(index)).expect("a new disk");
         let nodes: Vec<Node> = (0..setup.members).map(node).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();

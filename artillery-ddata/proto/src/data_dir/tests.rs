@@ -260,7 +260,8 @@ fn run(seed: u64, guards: Guards) -> Result<u64, String> {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_invented() {
-    let lossy: u64 = (0..300).map(|seed| run(seed, Guards::ALL).unwrap_or_else(|why| panic!("seed {seed}: {why}"))).sum();
+    let lossy: u64 =
+        (0..300).map(|seed| run(seed, Guards::ALL).unwrap_or_else(|why| panic!("seed {seed}: {why}"))).sum();
     assert!(lossy > 300, "only {lossy} power cuts lost anything");
 }
 

@@ -169,8 +169,7 @@ impl DiskState {
     }
 
     fn used(&self) -> u64 {
-        let there: BTreeSet<_> =
-            self.names.all().map(|(_, number)| number).chain(self.open.keys().copied()).collect();
+        let there: BTreeSet<_> = self.names.all().map(|(_, number)| number).chain(self.open.keys().copied()).collect();
         there.iter().filter_map(|number| self.files.get(number)).map(|content| content.bytes().len() as u64).sum()
     }
 

@@ -7,11 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
-use crate::{
-    ChainConfig, ClusterId, MemberId, Timestamp,
-    control::MAX_LINEAGE,
-    runner::ChainOrder,
-};
+use crate::{ChainConfig, ClusterId, MemberId, Timestamp, control::MAX_LINEAGE, runner::ChainOrder};
 
 /// A node that never served takes the serving members for gone after so many leases without a message of any.
 const ORPHANED_LEASES: u32 = 3;

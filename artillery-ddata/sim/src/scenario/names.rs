@@ -178,7 +178,9 @@ impl Scenario {
                 "another cluster is founded wherever no member is heard, and this one goes on as it was"
             }
             Self::Dawn => "a cluster forms beside all faults, and goes on through others with failover",
-            Self::Power => "nodes with disks end, one by one and all at once, and start again with what their disks hold",
+            Self::Power => {
+                "nodes with disks end, one by one and all at once, and start again with what their disks hold"
+            }
             Self::Recovery => {
                 "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }

@@ -96,13 +96,7 @@ impl Control {
     }
 
     /// The control half of a cluster that these founders have just formed.
-    pub(super) fn formed(
-        seed: u64,
-        setup: &Setup,
-        nodes: &[Node],
-        lives: &[u64],
-        founding: Bootstrap,
-    ) -> Option<Self> {
+    pub(super) fn formed(seed: u64, setup: &Setup, nodes: &[Node], lives: &[u64], founding: Bootstrap) -> Option<Self> {
         let control = setup.control.as_ref()?;
         let mut formed = Self::founded(seed, control, setup, nodes, founding, Rng::new(seed, Concern::Control));
         formed.lives = lives.to_vec();
