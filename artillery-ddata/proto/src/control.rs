@@ -14,6 +14,7 @@ pub mod log;
 pub mod message;
 pub mod placement;
 pub mod recovery;
+mod stores;
 pub mod succession;
 mod timing;
 
@@ -26,6 +27,7 @@ pub use self::{
     history::{History, Met, Relation},
     log::{ConfigLog, Configs, Term},
     placement::{chain_of, first_configs},
+    stores::{HeardStores, StorePosition, StoreRolledBack},
     timing::{InvalidTiming, Timing},
 };
 use crate::{ClusterId, MemberId, Mode};

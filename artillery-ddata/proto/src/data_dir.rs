@@ -18,7 +18,7 @@ pub use writer::{DurableBatch, JournalWriter};
 
 use crate::{
     ChainId, Incarnation, MemberId, NodeId,
-    control::{Bootstrap, Configs, History},
+    control::{Bootstrap, Configs, HeardStores, History},
     journal::SyncMode,
 };
 
@@ -43,6 +43,8 @@ pub struct ControlRecord {
     pub weak: bool,
     /// Chains in which a weak store became a serving member again, in a start that syncs each batch.
     pub strong: BTreeSet<ChainId>,
+    /// How far other stores have come.
+    pub heard: HeardStores,
     /// The log of configurations as its group keeps it: votes, entries, a snapshot. Only that group knows its format.
     pub log: Vec<u8>,
 }
@@ -60,6 +62,7 @@ impl ControlRecord {
             synced: 0,
             weak: false,
             strong: BTreeSet::new(),
+            heard: HeardStores::default(),
             log: Vec::new(),
         }
     }

@@ -31,7 +31,7 @@ pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, Proposa
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
     control::{
-        Configs, NodeInfo, Term,
+        Configs, HeardStores, NodeInfo, StorePosition, Term,
         coordinator::{self, Coordinator},
         lease_client::{LeaseClient, RenewalOutcome},
         log::LogIndex,
@@ -84,15 +84,17 @@ impl NodeMachine {
         Self::begin(me, configs, settings, None)
     }
 
-    /// The same, for a node with a disk, which holds `holds` of the chains in which its store served. It keeps `configs`
-    /// already. Before the chains are told other ones, the disk has to keep those ([`NodeOutput::Keep`]).
+    /// The same, for a node with a disk, which holds `holds` of the chains in which its store served, and what it has heard of
+    /// other stores. It keeps `configs` already. Before the chains are told other ones, the disk has to keep those ([`NodeOutput::Keep`]).
     pub fn durable(
         me: NodeInfo,
         configs: Arc<Configs>,
         settings: CoordinatorSettings,
         holds: Vec<StoreHolding>,
+        heard: HeardStores,
     ) -> Self {
-        let kept = Kept { upto: configs.applied(), holds, keeping: None };
+        let position = StorePosition::default();
+        let kept = Kept { upto: configs.applied(), holds, keeping: None, position, heard, noted: BTreeMap::new(), tell_at: Timestamp::ZERO };
         Self::begin(me, configs, settings, Some(kept))
     }
 
@@ -122,6 +124,13 @@ impl NodeMachine {
         node.see_whether_serves();
         node.act();
         node
+    }
+
+    /// How far this node's store has come. Renewals say it.
+    pub fn stands_at(&mut self, position: StorePosition) {
+        if let Some(kept) = &mut self.kept {
+            kept.position = position;
+        }
     }
 
     /// The node's state, for status and metrics.
@@ -164,6 +173,9 @@ impl NodeMachine {
             NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
             NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
             NodeInput::Renewal { from, renewal } => {
+                if !self.is_of_a_true_store(now, from, &renewal) {
+                    return;
+                }
                 self.hear_company(now, from);
                 // A node that gives way lets no new node in, but the nodes of its own cluster may still find that it is there.
                 if !self.yields() || self.is_own(from) {
@@ -209,7 +221,7 @@ impl NodeMachine {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
-        [renewal, asks, self.tick, self.leaves_at(), self.company_at()].into_iter().flatten().min()
+        [renewal, asks, self.tick, self.leaves_at(), self.company_at(), self.tells_at()].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -218,6 +230,7 @@ impl NodeMachine {
         }
         self.look_at_leaving(now);
         self.look_for_company(now);
+        self.tell_all(now);
     }
 
     /// Whether a renewal may be sent. None is sent before the chains act by the first configurations.
@@ -258,6 +271,7 @@ impl NodeMachine {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
         renewal.holds = self.holds().collect();
+        renewal.position = self.kept.as_ref().map(|kept| kept.position);
         self.look_at_chains(&renewal.reports);
     }
 

@@ -50,6 +50,8 @@ pub struct Opened {
     pub journal: JournalWriter,
     /// What the disk held of each chain at the start.
     pub holds: Vec<StoreHolding>,
+    /// A random number of this start.
+    pub start: u64,
     /// A sync is under way.
     pub syncs: bool,
     /// Batches that the full disk has refused.
@@ -79,7 +81,7 @@ impl Opened {
         let dir = found.open(store, seed)?;
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain as u32))).collect();
         let DataDir { incarnation, control, journal, mut chains, .. } = dir;
-        let opened = Self { control, journal, holds, syncs: false, refused: Vec::new() };
+        let opened = Self { control, journal, holds, start: seed as u64 ^ (seed >> 64) as u64, syncs: false, refused: Vec::new() };
         Ok((incarnation, opened, move |chain| chains.remove(&chain)))
     }
 }

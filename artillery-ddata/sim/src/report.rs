@@ -96,6 +96,8 @@ impl ScenarioReport {
             disk_starts: counts.disks.starts,
             empty_disks: counts.disks.emptied,
             reopened: counts.disks.reopened,
+            restored_disks: counts.disks.restored,
+            refused_disks: counts.disks.refused,
         }
     }
 }
@@ -130,6 +132,8 @@ pub struct ScenarioJson {
     disk_starts: u64,
     empty_disks: u64,
     reopened: u64,
+    restored_disks: u64,
+    refused_disks: u64,
 }
 
 /// The result of the hunt for one mutant, for scripts.
@@ -194,12 +198,12 @@ impl fmt::Display for ScenarioReport {
                 "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
             )?;
         }
-        let DiskEvents { cuts, lossy, starts, emptied, reopened } = counts.disks;
+        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused } = counts.disks;
         if starts > 0 {
             let share = lossy * 100 / cuts.max(1);
             writeln!(
                 f,
-                "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again"
+                "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again; {restored} backups restored, {refused} refused"
             )?;
         }
         write!(f, "         faults:")?;

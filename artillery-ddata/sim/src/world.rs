@@ -121,6 +121,8 @@ pub struct World {
     /// The disk of each node; none, if the nodes have none.
     disks: Vec<SimulatedDisk>,
     disk_rng: Rng,
+    /// A backup of each node's disk, and when it was made.
+    copies: Vec<Option<(u64, SimulatedDisk)>>,
     trace: Trace,
     counts: Counts,
 }
@@ -182,6 +184,7 @@ impl World {
             failed: BTreeSet::new(),
             service: Service::default(),
             control: None,
+            copies: vec![None; disks.len()],
             disks,
             disk_rng,
             trace: Trace::new(traced),

@@ -253,6 +253,7 @@ impl LeaseClient {
             promotions: self.promotions.iter().copied().collect(),
             reports: Vec::new(),
             holds: Vec::new(),
+            position: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    NodeInfo,
+    NodeInfo, StorePosition,
     log::{Configs, LogIndex},
 };
 use crate::{ChainId, Epoch, MemberId, Sequence, Version};
@@ -30,6 +30,8 @@ pub struct Renewal {
     pub reports: Vec<Report>,
     /// What the sender's store holds of each chain in which an earlier life of that store serves by the newest configuration.
     pub holds: Vec<StoreHolding>,
+    /// How far the sender's store has come; `None`: it has no disk.
+    pub position: Option<StorePosition>,
 }
 
 /// What a store holds of a chain in which an earlier life of it served, as it was found at the start.

@@ -283,6 +283,8 @@ mutants! {
     ActUnkept = "act-unkept", trap 80;
     /// A life leads in a term to which an earlier life of its store was elected.
     LeadAgain = "lead-again", trap 35;
+    /// A store that comes with less than it had is taken in.
+    TakeCopies = "take-copies", trap 84;
     /// A store that isn't whole opens a chain.
     ReopenTorn = "reopen-torn", trap 83;
     /// A store opens a chain though another one knows of a higher watermark.

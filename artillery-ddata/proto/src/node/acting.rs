@@ -1,13 +1,24 @@
 //! Makes the chains of this node act by the configurations of the log.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{NodeMachine, NodeOutput};
 use crate::{
-    ChainConfig, ChainId, MemberId, Timestamp,
-    control::{Configs, log::LogIndex, message::StoreHolding},
+    ChainConfig, ChainId, MemberId, NodeId, Timestamp,
+    control::{
+        Configs, HeardStores, StorePosition,
+        log::LogIndex,
+        message::{Renewal, StoreHolding},
+    },
     runner::ChainOrder,
 };
+
+/// How often the disk is told how far another store has come, while that has the same start.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// What the disk of a node holds.
 #[derive(Clone, Debug)]
@@ -18,6 +29,14 @@ pub(super) struct Kept {
     pub(super) holds: Vec<StoreHolding>,
     /// The configurations that are being written.
     pub(super) keeping: Option<Arc<Configs>>,
+    /// How far the store has come.
+    pub(super) position: StorePosition,
+    /// How far other stores have come.
+    pub(super) heard: HeardStores,
+    /// When the disk was last told so of each node.
+    pub(super) noted: BTreeMap<NodeId, Timestamp>,
+    /// When the next one of the others is told how far this store has come: all of them have to know.
+    pub(super) tell_at: Timestamp,
 }
 
 /// The configurations that the chains have been told.
@@ -53,6 +72,36 @@ impl NodeMachine {
             kept.upto = configs.applied();
             self.tell_chains(configs);
         }
+    }
+
+    /// Whether a renewal comes from a store that has all that it ever had. Its position is kept on the disk, now and then.
+    pub(super) fn is_of_a_true_store(&mut self, now: Timestamp, from: MemberId, renewal: &Renewal) -> bool {
+        let (Some(kept), Some(position)) = (&mut self.kept, renewal.position) else { return true };
+        if kept.heard.check(from, position).is_err() && !allows!(self.guards, TakeCopies) {
+            self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
+            return false;
+        }
+        let is_new = kept.heard.note(from, position);
+        let noted = kept.noted.entry(from.node).or_insert(Timestamp::ZERO);
+        if is_new || now - *noted >= NOTE_EVERY {
+            *noted = now;
+            self.outputs.push_back(NodeOutput::KeepHeard(kept.heard.clone()));
+        }
+        true
+    }
+
+    /// When [`tell_all`](Self::tell_all) is due.
+    pub(super) fn tells_at(&self) -> Option<Timestamp> {
+        self.kept.as_ref().filter(|_| self.acted.is_some()).map(|kept| kept.tell_at)
+    }
+
+    /// Renews at all other nodes once, so that each of them hears how far this store has come: renewals alone tell the leader.
+    pub(super) fn tell_all(&mut self, now: Timestamp) {
+        let Some(kept) = self.kept.as_mut().filter(|kept| now >= kept.tell_at && self.acted.is_some()) else { return };
+        kept.tell_at = now + NOTE_EVERY / 2;
+        let known = self.holder.configs().nodes().map(|node| node.id).filter(|id| !self.met.keys().any(|met| met.node == id.node));
+        let others: BTreeSet<_> = self.met.keys().copied().chain(known).filter(|id| id.node != self.me.node).collect();
+        self.holder.ask(now, others);
     }
 
     /// What the disk holds of the chains in which an earlier life of this store serves.
@@ -113,8 +162,9 @@ impl NodeMachine {
 #[cfg(feature = "mutants")]
 impl Kept {
     pub(super) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        let Self { upto, holds, keeping } = self;
-        write!(out, "{:?}", (upto, holds, keeping.as_ref().map(|configs| configs.applied())))
+        let Self { upto, holds, keeping, position, heard, noted, tell_at } = self;
+        let keeping = keeping.as_ref().map(|configs| configs.applied());
+        write!(out, "{:?}", (upto, holds, keeping, position, heard, noted, tell_at))
     }
 }
 

@@ -6,7 +6,7 @@ use super::{ChangeReason, ProposalFate};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     control::{
-        Configs, Term,
+        Configs, HeardStores, Term,
         log::{ConfigChange, LogIndex},
         message::{Renewal, Renewed, ReorderError, Unsettled},
     },
@@ -108,6 +108,16 @@ pub enum NodeOutput {
     /// Keep these configurations, and their history, on the disk. Answered by [`NodeInput::Kept`]; the chains are told then. A
     /// node without a disk is never asked to.
     Keep(Arc<Configs>),
+    /// Keep what was heard of other stores on the disk, at some time.
+    KeepHeard(HeardStores),
+    /// A renewal came from a store that has less than it had before, or from a second copy of it: tell its node, which is to
+    /// stop. The renewal doesn't count.
+    RolledBack {
+        /// The sender of the renewal.
+        to: MemberId,
+        /// The renewal's number.
+        number: u64,
+    },
     /// Another history begins, and the chains are told next. Local readers must know it first (trap 58).
     Begins(Arc<Configs>),
     /// All chains act by these configurations.

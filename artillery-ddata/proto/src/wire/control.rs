@@ -202,7 +202,7 @@ mod tests {
     use crate::{
         ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence, Version,
         control::{
-            Bootstrap, Configs, Timing,
+            Bootstrap, Configs, StorePosition, Timing,
             log::LogIndex,
             message::{Close, Farewell, Leave, LeaveStage, PathDelay, Promotion, Report, StoreHolding, Unsettled},
         },
@@ -224,6 +224,7 @@ mod tests {
             promotions: vec![promotion],
             reports: vec![report()],
             holds: vec![holding()],
+            position: Some(StorePosition { start: 5, control: 6, groups: 7 }),
         }
     }
 

@@ -32,6 +32,13 @@ impl ChainOracle {
         Self { moving: Some(Moving::default()), ..Self::new(0) }
     }
 
+    /// A node starts from a backup, perhaps as a life that was there before.
+    pub fn forget_life(&mut self, node: usize) {
+        if let Some(moving) = &mut self.moving {
+            moving.lives.remove(&node);
+        }
+    }
+
     /// Checks the replica of a node after its step.
     ///
     /// # Errors

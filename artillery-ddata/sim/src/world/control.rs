@@ -148,7 +148,7 @@ impl Control {
             Some((record, holds)) => {
                 let configs = record.configs.map_or_else(founded, Arc::new);
                 let history = record.history.or_else(|| World::first_history(&self.founding, node.id));
-                (Decider::durable(me, configs, times, holds), history)
+                (Decider::durable(me, configs, times, holds, record.heard), history)
             }
         };
         Half {
@@ -278,6 +278,7 @@ impl World {
                 self.hand_in(node, NodeInput::Appended { at, fate });
             }
             Event::Keep { node, id, configs } if lives(node, id) => self.keep(node, &configs),
+            Event::KeepHeard { node, id, heard } if lives(node, id) => self.keep_heard(node, heard),
             Event::SetVoters { node, id, term, voters } if lives(node, id) => self.set_voters(node, id, term, voters),
             Event::Message { from, to, ends, flight, message } => self.heard(from, to, ends, flight, *message),
             Event::Start(node) => return self.start_again(node),
@@ -443,6 +444,8 @@ impl World {
             }
             NodeOutput::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
             NodeOutput::Keep(configs) => Event::Keep { node, id, configs },
+            NodeOutput::KeepHeard(heard) => Event::KeepHeard { node, id, heard },
+            NodeOutput::RolledBack { to, .. } => return self.say(node, to, Message::RolledBack),
         };
         self.queue.push(self.now + delay, super::Event::Control(event));
     }

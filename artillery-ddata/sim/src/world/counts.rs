@@ -86,17 +86,23 @@ pub struct DiskEvents {
     pub emptied: u64,
     /// Chains that stores opened again after no member lived on.
     pub reopened: u64,
+    /// Backups that were put in the place of a disk.
+    pub restored: u64,
+    /// Nodes that were refused, since their disk is an older copy.
+    pub refused: u64,
 }
 
 impl DiskEvents {
     /// Adds those of another run.
     pub fn add(&mut self, other: Self) {
-        let Self { cuts, lossy, starts, emptied, reopened } = self;
+        let Self { cuts, lossy, starts, emptied, reopened, restored, refused } = self;
         *cuts += other.cuts;
         *lossy += other.lossy;
         *starts += other.starts;
         *emptied += other.emptied;
         *reopened += other.reopened;
+        *restored += other.restored;
+        *refused += other.refused;
     }
 }
 

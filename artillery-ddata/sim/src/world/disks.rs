@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     ChainId, MemberId,
-    control::Configs,
+    control::{Configs, HeardStores},
     data_dir::{DurableBatch, OpenError},
     journal::JournalError,
     node::NodeInput,
@@ -20,6 +20,8 @@ use crate::{
 
 /// Bytes that a chain hands to the journal at once.
 const BATCH: usize = 2000;
+/// Copies that are younger aren't recognised: other nodes hear and keep how far a store has come every ten seconds.
+const COPY_AGE: u64 = 11 * SECOND;
 
 impl World {
     /// Hands what the chains of a node have to write to its journal, unless that is busy: one group, and then a sync.
@@ -115,6 +117,31 @@ impl World {
         }
     }
 
+    /// A node's disk is to keep what was heard of other stores.
+    pub(super) fn keep_heard(&mut self, index: usize, heard: HeardStores) {
+        let Some(opened) = &self.nodes[index].opened else { return };
+        if let Err(error) = opened.control.change(|record| record.heard = heard) {
+            self.disk_failed(index, &error.to_string());
+        }
+    }
+
+    /// A node hears that its directory is an older copy: its operator gives it an empty one.
+    pub(super) fn rolled_back(&mut self, index: usize) {
+        self.trace.line(self.now, |out| write!(out, "n{index} has an older copy of its directory, and ends"));
+        self.counts.disks.refused += 1;
+        self.end_life(index);
+        self.drop_disk(index);
+        self.queue.push(self.now + SECOND / 10, Event::Control(control::Event::Start(index)));
+    }
+
+    /// The disk of a node is gone, and another one in its place.
+    fn drop_disk(&mut self, index: usize) {
+        // The old one is gone, with what it has counted.
+        let of = self.disks[index].counts();
+        self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });
+        self.disks[index] = new_disk(self.disk_rng.draw());
+    }
+
     /// A disk failed, or its power is lost: the process ends at once, and starts again.
     fn disk_failed(&mut self, index: usize, why: &str) {
         self.trace.line(self.now, |out| write!(out, "n{index} ends: {why}"));
@@ -148,15 +175,30 @@ impl World {
         let Some(of) = self.setup.durable else { return };
         if self.disk_rng.chance(of.wipes) && self.may_fail() && self.can_lose_disk(index) {
             self.trace.line(self.now, |out| write!(out, "n{index} gets an empty disk"));
-            // The old one is gone, with what it has counted.
-            let of = self.disks[index].counts();
-            self.counts.disks.add(DiskEvents {
-                cuts: of.cuts,
-                lossy: of.lossy_cuts,
-                emptied: 1,
-                ..DiskEvents::default()
-            });
-            self.disks[index] = new_disk(self.disk_rng.draw());
+            self.drop_disk(index);
+        }
+        self.restore_copy(index);
+    }
+
+    /// A backup of a running node is made.
+    pub(super) fn copy_disk(&mut self, index: usize) {
+        if let Some(disk) = self.disks.get(index).filter(|_| self.nodes[index].is_alive()) {
+            self.copies[index] = Some((self.now, disk.copy(self.disk_rng.draw())));
+        }
+    }
+
+    /// A node that starts may find a backup in the place of its directory, old enough to be recognised, if all that it held is
+    /// on other disks too.
+    fn restore_copy(&mut self, index: usize) {
+        let is_old = |made: u64| self.now >= made + COPY_AGE;
+        let has_copy = self.copies[index].as_ref().is_some_and(|(made, _)| is_old(*made));
+        if has_copy && self.may_fail() && self.can_lose_disk(index) && self.disk_rng.chance(700) {
+            self.trace.line(self.now, |out| write!(out, "n{index} gets a backup of its directory"));
+            if let Some((_, copy)) = self.copies[index].take() {
+                self.counts.disks.restored += 1;
+                self.disks[index] = copy;
+                self.oracles.iter_mut().for_each(|oracle| oracle.forget_life(index));
+            }
         }
     }
 
@@ -166,6 +208,7 @@ impl World {
             return;
         }
         let all = number.is_multiple_of(2);
+        self.copy_disk((number >> 10) as usize % self.nodes.len());
         for index in 0..self.nodes.len() {
             if !self.nodes[index].is_alive() || !all && (number >> (index + 1)).is_multiple_of(2) {
                 continue;

@@ -43,7 +43,7 @@ const MAX_PENDING_GRANTS: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let Renewal { number, answered, me, applied, leave, promotions, reports, holds } = renewal;
+        let Renewal { number, answered, me, applied, leave, promotions, reports, holds, position: _ } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
             // The log names an elected node as leader before that node has committed anything. Until then no quorum is known
             // to follow it, so it doesn't name itself.

@@ -38,9 +38,6 @@ impl View<'_> {
             // This node is alive: it decides.
             return self.has_resigned(id);
         }
-        if self.is_over(id) {
-            return true;
-        }
         match self.nodes.get(&id) {
             Some(seen) => seen.is_gone(self.now, self.since, self.settings),
             None => self.now - self.since >= self.settings.suspect,

@@ -19,12 +19,6 @@ struct Back<'a> {
 }
 
 impl View<'_> {
-    /// Whether the life `id` has ended: a later life of its store is there, and a store has one life at a time.
-    pub(super) fn is_over(&self, id: MemberId) -> bool {
-        let is_later = |life: MemberId| life.shares_store(id) && life.incarnation.starts > id.incarnation.starts;
-        is_later(self.me) || self.nodes.keys().any(|&life| is_later(life))
-    }
-
     /// The members that open the chain again; `None`: a member lives on, or those that are back have to wait.
     pub(super) fn reopened(&self, configs: &Configs, config: &ChainConfig) -> Option<Vec<ChainMember>> {
         let may_go = |id| self.is_gone(id) && self.leases_expired(id) && self.leadership_confirmed(id);

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use artillery_proto::{
     ClusterId, MemberId,
-    control::log::{ConfigChange, Configs, LogIndex, Term},
+    control::{
+        HeardStores,
+        log::{ConfigChange, Configs, LogIndex, Term},
+    },
     node::ProposalFate,
     runner::{ChainOrder, Word},
 };
@@ -67,6 +70,8 @@ pub(crate) enum Event {
     Greeted { node: usize, id: MemberId, by: ClusterId },
     /// A node's disk is to keep these configurations.
     Keep { node: usize, id: MemberId, configs: Arc<Configs> },
+    /// A node's disk is to keep what was heard of other stores.
+    KeepHeard { node: usize, id: MemberId, heard: HeardStores },
     /// An operator reorders the members of the first chain.
     Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
@@ -89,6 +94,7 @@ impl Event {
             | Self::Recover { node, .. }
             | Self::Greeted { node, .. }
             | Self::Keep { node, .. }
+            | Self::KeepHeard { node, .. }
             | Self::SetVoters { node, .. } => Some(*node),
             Self::Message { to, .. } => Some(*to),
             Self::Look

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use artillery_proto::{
     ChainId, MemberId,
     control::{
-        History,
+        History, StorePosition,
         message::{Renewal, Renewed},
     },
     node::NodeInput,
@@ -21,11 +21,14 @@ pub(crate) enum Message {
     Renewed(Option<History>, Renewed),
     /// The receiver's history is over.
     OtherHistory(History),
+    /// The receiver's directory is an older copy.
+    RolledBack,
 }
 
 impl World {
     /// Sends the renewals that are due.
     pub(super) fn renew(&mut self, node: usize) {
+        self.tell_position(node);
         loop {
             let clock = self.nodes[node].clock(self.now);
             let slots = &self.nodes[node].slots;
@@ -39,6 +42,16 @@ impl World {
             let event = Event::Unanswered { node, id: self.ids[node], to, number };
             self.queue.push(self.now + patience, crate::world::Event::Control(event));
             self.say(node, to, Message::Renewal(self.history_of(node), renewal));
+        }
+    }
+
+    /// A node tells its deciding part how far its store has come.
+    pub(super) fn tell_position(&mut self, index: usize) {
+        let Some(opened) = &self.nodes[index].opened else { return };
+        let (control, groups) = (opened.control.number(), opened.journal.synced().0);
+        let position = StorePosition { start: opened.start, control, groups };
+        if let Some(control) = &mut self.control {
+            control.nodes[index].decider.stands_at(position);
         }
     }
 
@@ -85,6 +98,7 @@ impl World {
                 self.hand_in(to, NodeInput::Renewal { from: sender, renewal });
             }
             Message::OtherHistory(theirs) => drop(self.listens(to, theirs)),
+            Message::RolledBack => self.rolled_back(to),
             Message::Renewed(theirs, renewed) => {
                 if theirs.is_some_and(|theirs| self.listens(to, theirs).is_err()) {
                     return;
