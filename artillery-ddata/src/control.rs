@@ -4,6 +4,6 @@
 pub(crate) mod embedded;
 
 pub(crate) use artillery_proto::control::{
-    Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, Timing, chain_of, formation, log, message, recovery,
-    succession,
+    Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, StorePosition, StoreRolledBack, Timing, chain_of, formation,
+    log, message, recovery, succession,
 };

@@ -7,7 +7,7 @@ use std::{path::Path, time::Duration};
 
 use artillery_ddata::{
     Node, NodeBuilder,
-    node::{DataDirError, StartError},
+    node::{DataDirError, StartError, Stopped},
 };
 use support::{PATIENCE, SECRET, random_name};
 
@@ -36,7 +36,7 @@ impl Durable {
     /// Starts nodes on new ports.
     async fn start(&mut self, nodes: impl IntoIterator<Item = u32>, of: u32) {
         for n in nodes {
-            let node = opened(&self.of(n), || self.builder(n, of)).await;
+            let node = started(|| self.builder(n, of)).await.unwrap();
             self.nodes.push(node);
         }
         for node in &self.nodes {
@@ -56,17 +56,16 @@ impl Durable {
 }
 
 /// Starts a node; its last life may need a moment to let go of the directory.
-async fn opened(dir: &Path, builder: impl Fn() -> NodeBuilder) -> Node {
-    let opening = async {
+async fn started(builder: impl Fn() -> NodeBuilder) -> Result<Node, StartError> {
+    let starting = async {
         loop {
             match builder().start().await {
-                Err(StartError::Data(DataDirError::InUse(used))) => assert_eq!(used, dir),
-                started => return started.unwrap(),
+                Err(StartError::Data(DataDirError::InUse(_))) => tokio::time::sleep(Duration::from_millis(20)).await,
+                started => return started,
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, opening).await.expect("the directory is free in time")
+    tokio::time::timeout(PATIENCE, starting).await.expect("the directory is free in time")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,4 +116,53 @@ async fn one_directory_of_two_is_enough() {
     let read = durable.nodes[2].kv().get("key").await.unwrap();
     assert_eq!(read.value().map(|value| &value[..]), Some(&b"value"[..]));
     durable.stop().await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_backup_is_refused() {
+    let mut durable = Durable::new();
+    durable.start(0..3, 3).await;
+    durable.nodes[0].kv().put("key", "old").await.unwrap();
+    durable.stop().await;
+    let backup = durable.dir.path().join("backup");
+    copy(&durable.of(2), &backup);
+    durable.start(0..3, 3).await;
+    durable.nodes[0].kv().put("key", "new").await.unwrap();
+    durable.stop().await;
+    copy(&backup, &durable.of(2));
+    durable.start(0..2, 3).await;
+    let old = started(|| durable.builder(2, 3)).await.unwrap();
+    let stopped = tokio::time::timeout(PATIENCE, old.stopped()).await.expect("it is refused in time");
+    assert_eq!(stopped, Stopped::RolledBack);
+    let read = durable.nodes[1].kv().get("key").await.unwrap();
+    assert_eq!(read.value().map(|value| &value[..]), Some(&b"new"[..]));
+    durable.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_damaged_or_in_use_is_named() {
+    let mut durable = Durable::new();
+    durable.start([0], 1).await;
+    durable.nodes[0].kv().put("key", vec![7; 5000]).await.unwrap();
+    let used = durable.builder(0, 1).start().await;
+    assert!(matches!(used, Err(StartError::Data(DataDirError::InUse(dir))) if dir == durable.of(0)));
+    durable.stop().await;
+    let another = started(|| durable.builder(1, 1).data_dir(durable.of(0))).await;
+    assert!(matches!(another, Err(StartError::Data(DataDirError::Unusable { .. }))), "{another:?}");
+    let journal = durable.of(0).join("journal-0000000001");
+    let mut bytes = std::fs::read(&journal).unwrap();
+    bytes[4096 + 30] ^= 1;
+    std::fs::write(&journal, bytes).unwrap();
+    let damaged = started(|| durable.builder(0, 1)).await;
+    let Err(StartError::Data(DataDirError::Damaged { why, .. })) = damaged else { panic!("{damaged:?}") };
+    assert!(why.contains("journal-0000000001 is damaged at byte 4096"), "{why}");
 }

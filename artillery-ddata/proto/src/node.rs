@@ -94,7 +94,15 @@ impl NodeMachine {
         heard: HeardStores,
     ) -> Self {
         let position = StorePosition::default();
-        let kept = Kept { upto: configs.applied(), holds, keeping: None, position, heard, noted: BTreeMap::new(), tell_at: Timestamp::ZERO };
+        let kept = Kept {
+            upto: configs.applied(),
+            holds,
+            keeping: None,
+            position,
+            heard,
+            noted: Timestamp::ZERO,
+            tell_at: Timestamp::ZERO,
+        };
         Self::begin(me, configs, settings, Some(kept))
     }
 

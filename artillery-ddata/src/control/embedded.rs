@@ -36,10 +36,7 @@ mod voters;
 
 use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
-use artillery_proto::{
-    allows,
-    data_dir::{ControlFile, ControlRecord},
-};
+use artillery_proto::{allows, data_dir::ControlRecord};
 use bytes::Bytes;
 use openraft::{
     ServerState, Vote,
@@ -49,12 +46,13 @@ use openraft::{
 use tokio::{sync::watch, time::timeout};
 
 pub(crate) use self::{
-    histories::Histories, log_handle::LogHandle, messages::CallError, network::LogTransport, settings::EmbeddedSettings,
+    histories::Histories, kept::StorePlace, log_handle::LogHandle, messages::CallError, network::LogTransport,
+    settings::EmbeddedSettings,
 };
 use self::{
     kept::{KeptLog, LogRecord},
     machine::{AppliedConfigs, Machine},
-    messages::{Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
+    messages::{AnswerOf, Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
     network::LogNetwork,
     store::LogStore,
     types::{EntryOutcome, LogProposal, Raft, RaftId, RaftLogId, RaftNode},
@@ -80,6 +78,7 @@ struct EmbeddedInner {
     histories: Histories,
     founders: Vec<NodeInfo>,
     peers: Arc<dyn LogTransport>,
+    place: Option<StorePlace>,
     store: LogStore,
     settings: EmbeddedSettings,
     raft: Raft,
@@ -97,7 +96,7 @@ type Metrics = RaftServerMetrics<RaftId, RaftNode>;
 impl Embedded {
     /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if that names exactly
     /// this incarnation among them, else as a node that waits to become a voter. A node with a disk goes on with what
-    /// `control` holds.
+    /// `place` holds.
     ///
     /// # Errors
     /// [`ConfigLogError::Failed`]: the settings make no sense, or the disk has failed.
@@ -106,13 +105,14 @@ impl Embedded {
         founding: &Bootstrap,
         settings: EmbeddedSettings,
         peers: Arc<dyn LogTransport>,
-        control: Option<ControlFile>,
+        place: Option<StorePlace>,
     ) -> Result<Self, ConfigLogError> {
         let id = raft_id(&settings, me.id);
         let voters = first_voters(&me, founding, &settings);
         let mut first = voters.first().is_some_and(|voter| voter.id == me.id);
         let voters = || voters.iter().map(|voter| (raft_id(&settings, voter.id), RaftNode(voter.clone())));
         let mut history = founding.names(me.id).then(|| History::first(founding.cluster));
+        let control = place.as_ref().map(|place| place.control.clone());
         let (store, applied) = match control {
             None if voters().len() == 0 => (LogStore::default(), AppliedConfigs::new(founding, settings.window)),
             None => (LogStore::kept_by(voters()), AppliedConfigs::new(founding, settings.window)),
@@ -136,6 +136,7 @@ impl Embedded {
             founders: founding.members.clone(),
             settings,
             peers,
+            place,
             histories: Histories::new(history),
         };
         // The other voters wait for the first one as long as for a leader that fell silent.
@@ -148,8 +149,8 @@ impl Embedded {
     /// # Errors
     /// [`ConfigLogError::Failed`].
     pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
-        let EmbeddedInner { me, cluster, name, founders, settings, peers, histories, store, metrics, applied, .. } =
-            &*self.0;
+        let EmbeddedInner { me, cluster, name, founders, settings, peers, place, histories, .. } = &*self.0;
+        let EmbeddedInner { store, metrics, applied, .. } = &*self.0;
         let node = configs.node(me.0).cloned().ok_or_else(|| failed("this node isn't known"))?;
         self.stop().await;
         let term = metrics.borrow().vote.leader_id().term + 1;
@@ -185,6 +186,7 @@ impl Embedded {
             founders: founders.clone(),
             settings: settings.clone(),
             peers: peers.clone(),
+            place: place.clone(),
             histories,
         };
         part.begin(store, Arc::new(applied), true).await
@@ -213,12 +215,16 @@ impl Embedded {
     /// # Errors
     /// [`CallError`]: the message changed nothing.
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
-        let EmbeddedInner { me, cluster, settings, raft, histories, .. } = &*self.0;
+        let EmbeddedInner { me, cluster, settings, raft, histories, place, .. } = &*self.0;
+        let encode = |answer| messages::encode(&AnswerOf { by: place.as_ref().map(StorePlace::speaker), answer });
         let envelope: Envelope = messages::decode(&message)?;
         envelope.check(*cluster, *me, raft_id(settings, from))?;
+        if let (Some(place), Some(by)) = (place, envelope.by) {
+            place.check(by)?;
+        }
         match histories.meet(envelope.history) {
             Ok(()) => {}
-            Err(Some(mine)) => return messages::encode(&LogAnswer::OtherHistory(mine)),
+            Err(Some(mine)) => return encode(LogAnswer::OtherHistory(mine)),
             Err(None) => return Err(CallError::OtherHistory),
         }
         let answer = match envelope.question {
@@ -230,7 +236,7 @@ impl Embedded {
                 Err(error) => return Err(stopped(error)),
             },
         };
-        messages::encode(&answer)
+        encode(answer)
     }
 
     /// Whether this part in the group ended without being stopped: by a fatal error or a panic.
@@ -266,6 +272,7 @@ struct GroupParts {
     founders: Vec<NodeInfo>,
     settings: EmbeddedSettings,
     peers: Arc<dyn LogTransport>,
+    place: Option<StorePlace>,
     histories: Histories,
 }
 
@@ -276,10 +283,11 @@ impl GroupParts {
         applied: Arc<AppliedConfigs>,
         elect: bool,
     ) -> Result<Embedded, ConfigLogError> {
-        let Self { me, cluster, name, founders, settings, peers, histories } = self;
+        let Self { me, cluster, name, founders, settings, peers, place, histories } = self;
         let config = settings.config(name.clone())?;
         let (peers_of, backoff) = (peers.clone(), settings.heartbeat);
-        let network = LogNetwork { cluster, histories: histories.clone(), peers: peers_of, backoff };
+        let network =
+            LogNetwork { cluster, histories: histories.clone(), peers: peers_of, place: place.clone(), backoff };
         let start = Raft::new(me, Arc::new(config), network, store.clone(), Machine(applied.clone()));
         let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;
         if elect {
@@ -295,6 +303,7 @@ impl GroupParts {
             histories,
             founders,
             peers,
+            place,
             store,
             settings,
             raft,

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, Timestamp, internal::clock};
 pub(crate) use artillery_proto::node::NodeState;
 use artillery_proto::{
-    data_dir::{ControlFile, ControlFileError},
+    data_dir::{ControlFileError, ControlRecord},
     journal::SyncMode,
     node::{NodeInput, NodeMachine, NodeOutput},
     runner::{ChainOrder, ChainReadiness, Lease, Word},
@@ -36,8 +36,8 @@ use super::{
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Routing,
     control::{
-        ConfigLog, Configs,
-        embedded::LogHandle,
+        ConfigLog, Configs, StoreRolledBack,
+        embedded::{LogHandle, StorePlace},
         message::{Renewal, Renewed, ReorderError},
     },
     driver::phase::NodePhase,
@@ -50,10 +50,13 @@ const MAX_PENDING_RENEWALS: usize = 4096;
 /// Commands that wait for the task; the same for the chains' words.
 pub(crate) const COMMAND_QUEUE: usize = 256;
 
+/// The answer to a renewal.
+pub(crate) type RenewalAnswer = Result<Renewed, StoreRolledBack>;
+
 /// Commands to the task.
 pub(crate) enum ControlCommand {
     /// A node renews its lease.
-    Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<Renewed> },
+    Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<RenewalAnswer> },
     /// Put the members of a chain into this order, if this node decides on that.
     Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
     /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
@@ -71,8 +74,8 @@ pub(crate) struct ControlParts {
     pub(crate) cluster: ClusterId,
     pub(crate) me: MemberId,
     pub(crate) node: NodeMachine,
-    /// The node's control file, and when its journal is synced; `None`: it has no disk.
-    pub(crate) kept: Option<(ControlFile, SyncMode)>,
+    /// The node's store, and when its journal is synced; `None`: it has no disk.
+    pub(crate) kept: Option<(StorePlace, SyncMode)>,
     pub(crate) log: Arc<dyn ConfigLog>,
     pub(crate) seat: LogHandle,
     pub(crate) calls: Arc<ControlCalls>,
@@ -98,14 +101,18 @@ enum Done {
     Log(u64),
     /// An input for the node.
     Input(Box<NodeInput>),
-    /// The disk doesn't keep what it has to.
+    /// The disk keeps what it has to.
+    Kept(Option<Box<NodeInput>>),
+    /// It doesn't.
     Unkept(ControlFileError),
+    /// This node's directory is an older copy.
+    RolledBack,
 }
 
 pub(crate) struct ControlTask {
     parts: ControlParts,
     tasks: JoinSet<Done>,
-    waiting: BTreeMap<(MemberId, u64), oneshot::Sender<Renewed>>,
+    waiting: BTreeMap<(MemberId, u64), oneshot::Sender<RenewalAnswer>>,
     /// The callers that wait for a reorder, by token; and the newest token.
     reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
     reorder: u64,
@@ -116,6 +123,8 @@ pub(crate) struct ControlTask {
     failed: bool,
     /// Another cluster succeeds this one, of which the node holds nothing.
     succeeded: bool,
+    /// The node's directory is an older copy.
+    rolled_back: bool,
 }
 
 /// Why the task has ended.
@@ -126,6 +135,8 @@ pub(crate) enum ControlEnd {
     Failed,
     /// Another cluster succeeds its own.
     Succeeded,
+    /// Its directory is an older copy.
+    RolledBack,
 }
 
 impl ControlTask {
@@ -139,6 +150,7 @@ impl ControlTask {
             stopped: false,
             failed: false,
             succeeded: false,
+            rolled_back: false,
             parts,
         }
     }
@@ -150,7 +162,7 @@ impl ControlTask {
         self.follow_log(0);
         while !phases.borrow().is_final() {
             self.flush();
-            if self.stopped || self.failed || self.succeeded {
+            if self.stopped || self.failed || self.succeeded || self.rolled_back {
                 break;
             }
             let next = self.parts.node.next_tick();
@@ -176,9 +188,10 @@ impl ControlTask {
         }
         self.tasks.shutdown().await;
         self.parts.calls.close();
-        match (self.failed, self.succeeded) {
-            (true, _) => ControlEnd::Failed,
-            (_, true) => ControlEnd::Succeeded,
+        match self {
+            Self { failed: true, .. } => ControlEnd::Failed,
+            Self { rolled_back: true, .. } => ControlEnd::RolledBack,
+            Self { succeeded: true, .. } => ControlEnd::Succeeded,
             _ => ControlEnd::Stopped,
         }
     }
@@ -191,6 +204,12 @@ impl ControlTask {
                 self.follow_log(changes);
             }
             Ok(Done::Input(input)) => self.handle(*input),
+            Ok(Done::Kept(then)) => {
+                if let Some(input) = then {
+                    self.handle(*input);
+                }
+            }
+            Ok(Done::RolledBack) => self.rolled_back = true,
             Ok(Done::Unkept(error)) => {
                 tracing::error!(%error, "the configurations can't be written to this node's disk");
                 self.failed = true;
@@ -268,7 +287,13 @@ impl ControlTask {
             NodeOutput::Answer { to, renewed } => {
                 if let Some(answer) = self.waiting.remove(&(to, renewed.number)) {
                     // The caller may have given up.
-                    drop(answer.send(renewed));
+                    drop(answer.send(Ok(renewed)));
+                }
+            }
+            NodeOutput::RolledBack { to, number } => {
+                tracing::error!(node = %to, "the directory of a node is an older copy, or a second one: it is refused");
+                if let Some(answer) = self.waiting.remove(&(to, number)) {
+                    drop(answer.send(Err(StoreRolledBack(to))));
                 }
             }
             NodeOutput::Reordered { token, result } => {
@@ -286,19 +311,23 @@ impl ControlTask {
             }
             NodeOutput::Ready => drop(self.parts.ready.take().map(|ready| ready.send(()))),
             NodeOutput::Event(event) => events::log(self.parts.cluster, event),
-            NodeOutput::Keep(configs) => self.keep(configs),
+            NodeOutput::Keep(configs) => {
+                let (me, mode) = (self.parts.me, self.parts.kept.as_ref().map(|(_, mode)| *mode));
+                let Some(mode) = mode else { return };
+                self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
+            }
+            NodeOutput::KeepHeard(heard) => self.keep(None, |record| record.heard.merge(heard)),
             NodeOutput::Confirm { .. } | NodeOutput::Append { .. } | NodeOutput::SetVoters { .. } => {
                 self.ask_log(output)
             }
         }
     }
 
-    /// Writes configurations to the disk.
-    fn keep(&mut self, configs: Arc<Configs>) {
-        let Some((control, mode)) = self.parts.kept.clone() else { return };
-        let me = self.parts.me;
-        self.tasks.spawn_blocking(move || match control.change(|record| record.keep(me, &configs, mode)) {
-            Ok(()) => Done::Input(Box::new(NodeInput::Kept)),
+    /// Changes what the disk keeps, and then hands `then` to the node.
+    fn keep(&mut self, then: Option<NodeInput>, change: impl FnOnce(&mut ControlRecord) + Send + 'static) {
+        let Some((place, _)) = self.parts.kept.clone() else { return };
+        self.tasks.spawn_blocking(move || match place.control.change(change) {
+            Ok(()) => Done::Kept(then.map(Box::new)),
             Err(error) => Done::Unkept(error),
         });
     }
@@ -346,6 +375,9 @@ impl ControlTask {
     }
 
     fn renew(&mut self) {
+        if let Some((place, _)) = &self.parts.kept {
+            self.parts.node.stands_at(place.position());
+        }
         loop {
             let standings = &self.parts.standings;
             let progress = |chain: ChainId| standings.get(&chain).map(|standing| standing.borrow().progress);
@@ -366,6 +398,7 @@ impl ControlTask {
                 {
                     Some(*renewed)
                 }
+                Ok(ControlAnswer::RolledBack) => return Done::RolledBack,
                 Ok(ControlAnswer::OtherHistory(theirs)) => {
                     // The peer says so to a node that it has left behind.
                     let _ = histories.meet(theirs);

@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -48,6 +51,8 @@ struct Shared {
     exchange: Mutex<Exchange>,
     /// The thread waits for batches here.
     filled: Condvar,
+    /// The number of groups that are synced.
+    synced: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -81,7 +86,8 @@ impl JournalHandle {
         writer: JournalWriter,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { exchange: Mutex::default(), filled: Condvar::new() });
+        let synced = Arc::new(AtomicU64::new(writer.synced().0));
+        let shared = Arc::new(Shared { exchange: Mutex::default(), filled: Condvar::new(), synced });
         let of_thread = shared.clone();
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
         thread.spawn(move || {
@@ -91,6 +97,11 @@ impl JournalHandle {
             }
         })?;
         Ok(Self(shared))
+    }
+
+    /// The number of groups that are synced.
+    pub(crate) fn synced(&self) -> Arc<AtomicU64> {
+        self.0.synced.clone()
     }
 
     /// The way of a chain to the journal. `wake` is notified of news.
@@ -169,6 +180,7 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
     while !until_room(writer.write(batches))? {}
     let mut durable = Vec::new();
     while !until_room(writer.sync().map(|synced| durable = synced))? {}
+    shared.synced.store(writer.synced().0, Ordering::Release);
     tell(shared, &durable, &[]);
     match writer.tidy() {
         Ok(wanted) => tell(shared, &[], &wanted),

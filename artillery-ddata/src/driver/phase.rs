@@ -11,6 +11,9 @@ const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnat
 
 const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
 
+const ROLLED_BACK: &str =
+    "the directory of this node is an older copy, or a second one: start the node with an empty directory";
+
 const DISK_FAILED: &str = "the disk of this node failed";
 
 const LOG_FAILED: &str = "the configuration log of this node failed: start the node again";
@@ -72,6 +75,9 @@ pub enum NeverReady {
     /// The node's disk failed.
     #[error("{DISK_FAILED}")]
     DiskFailed,
+    /// The node's directory is an older copy of itself, or a second one.
+    #[error("{ROLLED_BACK}")]
+    RolledBack,
     /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it.
     #[error("{FOUNDS}")]
     Founds,
@@ -111,6 +117,8 @@ pub enum Stopped {
     LogFailed,
     /// The node's disk failed. What the disk holds is unknown to this process; the next one reads it.
     DiskFailed,
+    /// The node's directory is an older copy of itself, or a second one: it has forgotten what it promised.
+    RolledBack,
     /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
@@ -129,6 +137,7 @@ impl std::fmt::Display for Stopped {
             Self::LeftBehind => LEFT_BEHIND,
             Self::LogFailed => LOG_FAILED,
             Self::DiskFailed => DISK_FAILED,
+            Self::RolledBack => ROLLED_BACK,
             Self::Founds => FOUNDS,
             Self::Succeeded => SUCCEEDED,
         })

@@ -17,8 +17,9 @@ use artillery_proto::{
 
 use super::random;
 use crate::{
-    ChainId, NodeId,
+    ChainId, MemberId, NodeId,
     config::{Config, DataConfig, SyncMode},
+    control::embedded::StorePlace,
     disk::{DirectoryError, FileDisk},
     driver::journal::JournalHandle,
     store::Store,
@@ -107,6 +108,7 @@ impl DataDir {
 
 /// What the parts of a node use of its directory.
 pub(crate) struct Durable {
+    pub(crate) place: StorePlace,
     pub(crate) control: ControlFile,
     pub(crate) mode: SyncMode,
     pub(crate) journal: JournalHandle,
@@ -121,9 +123,11 @@ impl Durable {
         let DataDir { opened, mode } = dir;
         let chains = opened.control.look(|record| record.founding.as_ref().map_or(0, |known| known.settings.chains));
         let holds = (0..chains).map(|chain| opened.holding(ChainId(chain))).collect();
-        let data_dir::DataDir { control, journal, chains, .. } = opened;
+        let data_dir::DataDir { incarnation, control, journal, chains, .. } = opened;
+        let me = MemberId { node: control.look(|record| record.node), incarnation };
         let journal = JournalHandle::start(journal, failed)?;
-        Ok(Self { control, mode, journal, holds, restored: Mutex::new(chains) })
+        let place = StorePlace::new(me, random::random(), control.clone(), journal.synced());
+        Ok(Self { place, control, mode, journal, holds, restored: Mutex::new(chains) })
     }
 
     /// The cluster that the node belongs to since an earlier start.

@@ -110,7 +110,7 @@ impl Data {
         }
         let patience = founding.timing.lease;
         let peers = Arc::new(LogPeers { calls: calls.clone(), patience });
-        let kept = self.durable.get().map(|durable| durable.control.clone());
+        let kept = self.durable.get().map(|durable| durable.place.clone());
         let started = Embedded::start(me.clone(), &founding, Self::log_settings(&founding), peers, kept).await;
         let log = match started {
             Ok(log) => log,
@@ -134,7 +134,7 @@ impl Data {
             cluster: founding.cluster,
             me: me.id,
             node: self.machine(me.clone(), configs, &founding),
-            kept: self.durable.get().map(|durable| (durable.control.clone(), durable.mode)),
+            kept: self.durable.get().map(|durable| (durable.place.clone(), durable.mode)),
             log: Arc::new(log.clone()),
             seat: log.clone(),
             calls: calls.clone(),
@@ -161,6 +161,10 @@ impl Data {
                 self.stop(Stopped::LogFailed);
             }
             ControlEnd::Succeeded => self.stop(Stopped::Succeeded),
+            ControlEnd::RolledBack => {
+                tracing::error!("the directory of this node is an older copy, or a second one: this node stops");
+                self.stop(Stopped::RolledBack);
+            }
         }
     }
 
@@ -186,7 +190,10 @@ impl Data {
     fn machine(&self, me: NodeInfo, configs: Arc<Configs>, founding: &Bootstrap) -> NodeMachine {
         let settings = Self::node_settings(founding);
         match self.durable.get() {
-            Some(durable) => NodeMachine::durable(me, configs, settings, durable.holds.clone()),
+            Some(durable) => {
+                let heard = durable.control.look(|record| record.heard.clone());
+                NodeMachine::durable(me, configs, settings, durable.holds.clone(), heard)
+            }
             None => NodeMachine::new(me, configs, settings),
         }
     }

@@ -53,6 +53,7 @@ impl Node {
                 NodePhase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
                 NodePhase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
                 NodePhase::Stopped(Stopped::DiskFailed) => return Err(NeverReady::DiskFailed),
+                NodePhase::Stopped(Stopped::RolledBack) => return Err(NeverReady::RolledBack),
                 NodePhase::Stopped(Stopped::Founds) => return Err(NeverReady::Founds),
                 NodePhase::Stopped(Stopped::Succeeded) => return Err(NeverReady::Succeeded),
                 NodePhase::Stopped(_) => return Err(NeverReady::Stopped),

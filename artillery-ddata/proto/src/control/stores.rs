@@ -62,6 +62,17 @@ impl HeardStores {
         is_new
     }
 
+    /// Takes over what another record of the same node says.
+    pub fn merge(&mut self, other: Self) {
+        for (store, theirs) in other.0 {
+            let mine = self.0.entry(store).or_insert(theirs);
+            let (before, position) = (mine.position, theirs.position);
+            let (control, groups) = (position.control.max(before.control), position.groups.max(before.groups));
+            let newest = if theirs.starts >= mine.starts { theirs } else { *mine };
+            *mine = Heard { position: StorePosition { control, groups, ..newest.position }, ..newest };
+        }
+    }
+
     /// What was heard of a store.
     pub fn position(&self, id: MemberId) -> Option<StorePosition> {
         self.of(id).map(|heard| heard.position)

@@ -30,4 +30,6 @@ pub enum ControlAnswer {
     Surveyed(Box<Standing>),
     /// To a node of a history that is over: the cluster was recovered as this one.
     OtherHistory(History),
+    /// To a node whose store has less than it had before: its directory is an older copy.
+    RolledBack,
 }

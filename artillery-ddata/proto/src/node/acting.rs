@@ -1,14 +1,10 @@
 //! Makes the chains of this node act by the configurations of the log.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{NodeMachine, NodeOutput};
 use crate::{
-    ChainConfig, ChainId, MemberId, NodeId, Timestamp,
+    ChainConfig, ChainId, MemberId, Timestamp,
     control::{
         Configs, HeardStores, StorePosition,
         log::LogIndex,
@@ -17,7 +13,7 @@ use crate::{
     runner::ChainOrder,
 };
 
-/// How often the disk is told how far another store has come, while that has the same start.
+/// How often the disk is told how far other stores have come, while their starts are the same.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// What the disk of a node holds.
@@ -33,8 +29,8 @@ pub(super) struct Kept {
     pub(super) position: StorePosition,
     /// How far other stores have come.
     pub(super) heard: HeardStores,
-    /// When the disk was last told so of each node.
-    pub(super) noted: BTreeMap<NodeId, Timestamp>,
+    /// When the disk was last told so.
+    pub(super) noted: Timestamp,
     /// When the next one of the others is told how far this store has come: all of them have to know.
     pub(super) tell_at: Timestamp,
 }
@@ -82,9 +78,8 @@ impl NodeMachine {
             return false;
         }
         let is_new = kept.heard.note(from, position);
-        let noted = kept.noted.entry(from.node).or_insert(Timestamp::ZERO);
-        if is_new || now - *noted >= NOTE_EVERY {
-            *noted = now;
+        if is_new || now - kept.noted >= NOTE_EVERY {
+            kept.noted = now;
             self.outputs.push_back(NodeOutput::KeepHeard(kept.heard.clone()));
         }
         true
@@ -99,7 +94,12 @@ impl NodeMachine {
     pub(super) fn tell_all(&mut self, now: Timestamp) {
         let Some(kept) = self.kept.as_mut().filter(|kept| now >= kept.tell_at && self.acted.is_some()) else { return };
         kept.tell_at = now + NOTE_EVERY / 2;
-        let known = self.holder.configs().nodes().map(|node| node.id).filter(|id| !self.met.keys().any(|met| met.node == id.node));
+        let known = self
+            .holder
+            .configs()
+            .nodes()
+            .map(|node| node.id)
+            .filter(|id| !self.met.keys().any(|met| met.node == id.node));
         let others: BTreeSet<_> = self.met.keys().copied().chain(known).filter(|id| id.node != self.me.node).collect();
         self.holder.ask(now, others);
     }

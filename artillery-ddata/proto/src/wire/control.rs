@@ -62,6 +62,7 @@ enum EncodedCall<'a, T> {
     Survey,
     Surveyed(&'a Standing),
     OtherHistory(History),
+    RolledBack,
 }
 
 #[derive(Deserialize)]
@@ -71,6 +72,7 @@ enum DecodedCall<T> {
     Survey,
     Surveyed(Box<Standing>),
     OtherHistory(History),
+    RolledBack,
 }
 
 /// A call or an answer as a frame: its header, and its body.
@@ -104,6 +106,7 @@ pub fn encode_answer(answer: &ControlAnswer) -> Result<EncodedControl, CodecErro
         ControlAnswer::Log(message) => encode(&EncodedCall::<Renewed>::Log, message.clone()),
         ControlAnswer::Surveyed(standing) => encode(&EncodedCall::<Renewed>::Surveyed(standing), Bytes::new()),
         ControlAnswer::OtherHistory(history) => encode(&EncodedCall::<Renewed>::OtherHistory(*history), Bytes::new()),
+        ControlAnswer::RolledBack => encode(&EncodedCall::<Renewed>::RolledBack, Bytes::new()),
     }
 }
 
@@ -138,7 +141,9 @@ fn heard_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
             no_body(frame)?;
             Ok(ControlCall::Survey)
         }
-        DecodedCall::Surveyed(_) | DecodedCall::OtherHistory(_) => Err(ControlDecodeError::Direction),
+        DecodedCall::Surveyed(_) | DecodedCall::OtherHistory(_) | DecodedCall::RolledBack => {
+            Err(ControlDecodeError::Direction)
+        }
     }
 }
 
@@ -169,6 +174,10 @@ fn heard_answer(frame: &Frame) -> Result<ControlAnswer, ControlDecodeError> {
         DecodedCall::OtherHistory(history) => {
             no_body(frame)?;
             Ok(ControlAnswer::OtherHistory(history))
+        }
+        DecodedCall::RolledBack => {
+            no_body(frame)?;
+            Ok(ControlAnswer::RolledBack)
         }
         DecodedCall::Survey => Err(ControlDecodeError::Direction),
     }
@@ -298,6 +307,7 @@ mod tests {
             ControlAnswer::Renewed(None, Box::new(empty)),
             ControlAnswer::Log(Bytes::new()),
             ControlAnswer::OtherHistory(history),
+            ControlAnswer::RolledBack,
         ] {
             assert_eq!(decode_answer(&frame(encode_answer(&answer).unwrap())), Ok(answer));
         }

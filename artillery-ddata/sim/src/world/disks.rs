@@ -120,7 +120,7 @@ impl World {
     /// A node's disk is to keep what was heard of other stores.
     pub(super) fn keep_heard(&mut self, index: usize, heard: HeardStores) {
         let Some(opened) = &self.nodes[index].opened else { return };
-        if let Err(error) = opened.control.change(|record| record.heard = heard) {
+        if let Err(error) = opened.control.change(|record| record.heard.merge(heard)) {
             self.disk_failed(index, &error.to_string());
         }
     }

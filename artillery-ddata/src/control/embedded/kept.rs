@@ -3,15 +3,84 @@
 //! Each change is on the disk before openraft, and so any other node, hears of it. A life never leads in a term that an
 //! earlier one of its store was elected in (docs/adr/0030): it restores the vote without the leadership.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use artillery_core::internal::codec;
 use artillery_proto::data_dir::{ControlFile, ControlFileError, ControlRecord};
 use openraft::{AnyError, Entry, ErrorSubject, ErrorVerb, SnapshotMeta, StorageIOError, Vote};
 use serde::{Deserialize, Serialize};
 
-use super::types::{RaftId, RaftLogId, RaftNode, StorageError, TypeConfig};
-use crate::control::log::ConfigLogError;
+use super::{
+    messages::CallError,
+    types::{RaftId, RaftLogId, RaftNode, StorageError, TypeConfig},
+};
+use crate::{
+    MemberId,
+    control::{StorePosition, log::ConfigLogError},
+};
+
+/// A life of a store on a disk, and how far that store has come. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct StorePlace {
+    me: MemberId,
+    /// A random number of this start.
+    start: u64,
+    pub(crate) control: ControlFile,
+    /// The number of groups of its journal that are synced.
+    groups: Arc<AtomicU64>,
+}
+
+impl StorePlace {
+    pub(crate) fn new(me: MemberId, start: u64, control: ControlFile, groups: Arc<AtomicU64>) -> Self {
+        Self { me, start, control, groups }
+    }
+
+    /// How far the store has come.
+    pub(crate) fn position(&self) -> StorePosition {
+        let (control, groups) = (self.control.number(), self.groups.load(Ordering::Acquire));
+        StorePosition { start: self.start, control, groups }
+    }
+
+    /// What this node says of its store with each message of the group.
+    pub(super) fn speaker(&self) -> Speaker {
+        Speaker { id: self.me, position: self.position() }
+    }
+
+    /// Takes note of what another node says of its store: on the disk, before its answer is used.
+    pub(super) async fn hears(&self, speaker: Speaker) -> Result<(), CallError> {
+        let Speaker { id, position } = speaker;
+        let known = self.control.look(|record| record.heard.check(id, position).map(|()| record.heard.position(id)))?;
+        if known.is_some_and(|known| known.start == position.start && known.control >= position.control) {
+            return Ok(());
+        }
+        let control = self.control.clone();
+        let note = move || {
+            control.change(|record| {
+                let _ = record.heard.note(id, position);
+            })
+        };
+        let noted = tokio::task::spawn_blocking(note).await;
+        noted.map_err(|error| error.to_string()).and_then(|noted| noted.map_err(|error| error.to_string())).map_err(
+            // Without that nobody would miss what the other store forgets.
+            CallError::Stopped,
+        )
+    }
+
+    /// Checks what another node says of its store.
+    pub(super) fn check(&self, speaker: Speaker) -> Result<(), CallError> {
+        Ok(self.control.look(|record| record.heard.check(speaker.id, speaker.position))?)
+    }
+}
+
+/// A node of the group, in its present life, and how far its store has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Speaker {
+    pub(super) id: MemberId,
+    pub(super) position: StorePosition,
+}
 
 /// The group's log on a disk. Clones share it.
 #[derive(Clone, Debug)]

@@ -11,8 +11,14 @@ use openraft::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::types::{RaftId, RaftLogId, TypeConfig};
-use crate::{ClusterId, MemberId, control::History};
+use super::{
+    kept::Speaker,
+    types::{RaftId, RaftLogId, TypeConfig},
+};
+use crate::{
+    ClusterId, MemberId,
+    control::{History, StoreRolledBack},
+};
 
 /// The largest message, in bytes.
 pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
@@ -43,6 +49,9 @@ pub(crate) enum CallError {
     /// The two nodes belong to different histories.
     #[error("the cluster was recovered, and this is of another history")]
     OtherHistory,
+    /// The other node's directory is an older copy, or a second one.
+    #[error(transparent)]
+    RolledBack(#[from] StoreRolledBack),
     /// This node keeps no log any more.
     #[error("the configuration log stopped: {0}")]
     Stopped(String),
@@ -57,7 +66,16 @@ pub(super) struct Envelope {
     pub(super) history: History,
     /// The incarnation that is addressed. The next one has forgotten this one's promises (trap 21).
     pub(super) to: RaftId,
+    /// What the sender says of its store; `None`: it has no disk.
+    pub(super) by: Option<Speaker>,
     pub(super) question: LogQuestion,
+}
+
+/// An answer, and what the answering node says of its store.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct AnswerOf {
+    pub(super) by: Option<Speaker>,
+    pub(super) answer: LogAnswer,
 }
 
 #[derive(Serialize, Deserialize, Debug)]

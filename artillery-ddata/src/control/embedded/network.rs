@@ -15,7 +15,8 @@ use openraft::{
 
 use super::{
     Histories,
-    messages::{self, CallError, Envelope, LogAnswer, LogQuestion},
+    kept::StorePlace,
+    messages::{self, AnswerOf, CallError, Envelope, LogAnswer, LogQuestion},
     types::{RaftId, RaftNode, TypeConfig},
 };
 use crate::{
@@ -37,6 +38,8 @@ pub(super) struct LogNetwork {
     pub(super) cluster: ClusterId,
     pub(super) histories: Histories,
     pub(super) peers: Arc<dyn LogTransport>,
+    /// This node's store; `None`: it has no disk.
+    pub(super) place: Option<StorePlace>,
     pub(super) backoff: Duration,
 }
 
@@ -60,11 +63,21 @@ type RaftRpcError<E = openraft::error::Infallible> = RPCError<RaftId, RaftNode, 
 impl NodeConnection {
     async fn ask<E: std::error::Error>(&self, question: LogQuestion) -> Result<LogAnswer, RaftRpcError<E>> {
         let answer = async {
-            let LogNetwork { cluster, histories, peers, .. } = &self.network;
+            let LogNetwork { cluster, histories, peers, place, .. } = &self.network;
             let history = histories.mine().unwrap_or(History::first(*cluster));
-            let message = messages::encode(&Envelope { cluster: *cluster, history, to: self.to, question })?;
+            let message = messages::encode(&Envelope {
+                cluster: *cluster,
+                history,
+                to: self.to,
+                by: place.as_ref().map(StorePlace::speaker),
+                question,
+            })?;
             let bytes = peers.call(&self.peer.0, message).await?;
-            match messages::decode(&bytes)? {
+            let AnswerOf { by, answer } = messages::decode(&bytes)?;
+            if let (Some(place), Some(by)) = (place, by) {
+                place.hears(by).await?;
+            }
+            match answer {
                 LogAnswer::OtherHistory(theirs) => {
                     // The peer says so to a node that it has left behind.
                     let _ = histories.meet(theirs);

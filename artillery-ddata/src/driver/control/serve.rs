@@ -68,7 +68,10 @@ impl ControlEndpoint {
                 let (answer, renewed) = oneshot::channel();
                 // Without room there is no answer: the peer calls again.
                 self.commands.try_send(ControlCommand::Renewal { from, renewal, answer }).ok()?;
-                renewed.await.ok().map(|renewed| ControlAnswer::Renewed(histories.mine(), Box::new(renewed)))
+                Some(match renewed.await.ok()? {
+                    Ok(renewed) => ControlAnswer::Renewed(histories.mine(), Box::new(renewed)),
+                    Err(_) => ControlAnswer::RolledBack,
+                })
             }
             ControlCall::Survey => (self.standing)().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing))),
             ControlCall::Log(message) => match self.log.serve(from, message).await {

@@ -18,7 +18,7 @@ use crate::{ClusterId, Incarnation, MemberId, control::History};
 fn envelope(to: MemberId, from: MemberId, term: u64) -> Envelope {
     let request = VoteRequest::new(Vote::new(term, RaftId(from)), None::<LogId<RaftId>>);
     let history = History::first(ClusterId(7));
-    Envelope { cluster: ClusterId(7), history, to: RaftId(to), question: LogQuestion::Vote(request) }
+    Envelope { cluster: ClusterId(7), history, to: RaftId(to), by: None, question: LogQuestion::Vote(request) }
 }
 
 async fn say(log: &Embedded, from: MemberId, envelope: &Envelope) -> Result<Bytes, CallError> {

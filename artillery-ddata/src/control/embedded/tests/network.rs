@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::{sync::oneshot, time::sleep};
 
-use super::super::{CallError, Embedded, EmbeddedSettings, LogTransport};
+use super::super::{CallError, Embedded, EmbeddedSettings, LogTransport, StorePlace};
 use crate::{
     ClusterId, Incarnation, MemberId, NodeId,
     control::{Bootstrap, NodeInfo, log::BoxFuture},
@@ -127,7 +127,10 @@ impl Net {
             (*started, world.random.random())
         };
         let (me, control) = match self.opened(n, started, settings.guards) {
-            Some((me, control)) => (me, Some(control)),
+            Some((me, control)) => {
+                let place = StorePlace::new(me.id, seed, control, Arc::default());
+                (me, Some(place))
+            }
             None => (founder(n, started), None),
         };
         let wire = Wire { net: self.clone(), from: me.id };
