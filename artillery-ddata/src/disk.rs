@@ -35,13 +35,8 @@ pub(crate) enum DirectoryError {
 impl FileDisk {
     /// Opens a directory, which is made if it isn't there.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
-        if !dir.is_dir() {
-            fs::create_dir_all(dir)?;
-            // The directory's own name has to be durable too.
-            if let Some(parent) = dir.canonicalize()?.parent() {
-                File::open(parent)?.sync_all()?;
-            }
-        }
+        fs::create_dir_all(dir)?;
+        sync_path(dir)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => DirectoryError::InUse,
@@ -49,6 +44,19 @@ impl FileDisk {
         })?;
         Ok(Self { dir: dir.to_owned(), handle: File::open(dir)?, _lock: lock })
     }
+}
+
+/// Makes the directory's name durable, and those of the directories above it, as far as this process may read them.
+fn sync_path(dir: &Path) -> io::Result<()> {
+    for parent in dir.canonicalize()?.ancestors().skip(1) {
+        match File::open(parent).and_then(|parent| parent.sync_all()) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            // Some file systems sync no directories: those are no place for data, but this one may lie above another.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
 }
 
 impl Disk for FileDisk {
@@ -158,5 +166,39 @@ mod tests {
         assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
         drop(first);
         FileDisk::open(dir.path()).unwrap();
+    }
+
+    /// The lock is held as long as the control file may be written: another life would not know what this one promises.
+    #[test]
+    fn a_directory_is_in_use_as_long_as_its_control_file_is() {
+        use std::sync::Arc;
+
+        use artillery_proto::{
+            data_dir::{DataDir, FoundStore, OpenSettings},
+            guards::Guards,
+            journal::SyncMode,
+            store::Store,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let settings = OpenSettings {
+            node: crate::NodeId::from_bytes([1; 16]),
+            mode: SyncMode::Batch,
+            segment_bytes: 1 << 20,
+            room: 1 << 20,
+            backlog: 1 << 20,
+            guards: Guards::default(),
+        };
+        let open = |draw| -> DataDir {
+            let disk = FileDisk::open(dir.path()).expect("the directory is free");
+            let store: Arc<dyn Store> = Arc::new(crate::store::MemoryStore::with_seed(1));
+            FoundStore::check(Arc::new(disk), settings.clone(), draw).unwrap().open(&store, draw).unwrap()
+        };
+        let DataDir { control, journal, .. } = open(1);
+        // The journal's thread ends first, when a node stops or its disk fails. The log's group may still answer.
+        drop(journal);
+        assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
+        control.change(|record| record.log = b"a vote in term 9".to_vec()).unwrap();
+        drop(control);
+        assert_eq!(open(2).control.look(|record| record.log.clone()), b"a vote in term 9");
     }
 }

@@ -166,3 +166,22 @@ async fn a_directory_that_is_damaged_or_in_use_is_named() {
     let Err(StartError::Data(DataDirError::Damaged { why, .. })) = damaged else { panic!("{damaged:?}") };
     assert!(why.contains("journal-0000000001 is damaged at byte 4096"), "{why}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_start_lets_go_of_the_directory() {
+    let durable = Durable::new();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap();
+    let failed = durable.builder(0, 1).listen(addr).start().await;
+    assert!(matches!(failed, Err(StartError::Cluster(_))), "{failed:?}");
+    drop(taken);
+    let mut last = None;
+    for _ in 0..100 {
+        match durable.builder(0, 1).listen(addr).start().await {
+            Ok(node) => return node.shutdown().await,
+            Err(error) => last = Some(error),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("ten seconds later: {last:?}");
+}

@@ -67,6 +67,15 @@ impl ControlRecord {
         }
     }
 
+    /// The node belongs to this cluster. Only a founder knows the history that it belongs to by that: the cluster may have been
+    /// recovered since.
+    pub fn keep_founding(&mut self, me: MemberId, founding: &Bootstrap) {
+        if founding.members.iter().any(|founder| founder.id.shares_store(me)) && self.history.is_none() {
+            self.history = Some(History::first(founding.cluster));
+        }
+        self.founding = Some(founding.clone());
+    }
+
     /// The chains of `me` are to act by `configs`. A store that syncs each batch has from now on all that is committed in a chain
     /// in which it serves.
     pub fn keep(&mut self, me: MemberId, configs: &Configs, mode: SyncMode) {

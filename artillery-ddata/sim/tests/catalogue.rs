@@ -11,7 +11,18 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 54] = [
+const TESTED: [(Mutant, &str, &str); 61] = [
+    (Mutant::ReopenTorn, REOPEN, "a_torn_store_that_may_open_a_chain_does"),
+    (Mutant::ReopenWeak, REOPEN, "a_weak_store_that_may_open_a_chain_does"),
+    (Mutant::ReopenBelow, REOPEN, "a_store_that_ends_too_soon_and_may_open_a_chain_does"),
+    (Mutant::QueueAll, DURABLE, "a_joiner_that_queues_all_has_no_bound"),
+    (Mutant::ActUnkept, "proto/src/node/tests/durable.rs", "chains_that_act_too_soon_act_by_what_a_restart_forgets"),
+    (Mutant::TakeCopies, "proto/src/node/tests/durable.rs", "an_older_copy_that_is_taken_in_is_heard"),
+    (
+        Mutant::LeadAgain,
+        "src/control/embedded/tests/suite.rs",
+        "a_restored_leadership_goes_on_without_an_election",
+    ),
     (Mutant::KeepOneCopy, DATA_DIR, "a_control_file_kept_once_is_torn"),
     (Mutant::NameNoSegment, DATA_DIR, "a_newest_segment_that_is_named_nowhere_is_not_missed"),
     (Mutant::ReleaseAll, DATA_DIR, "segments_removed_too_soon_are_missed"),
@@ -115,6 +126,7 @@ const DATA_DIR: &str = "proto/src/data_dir/tests.rs";
 const DURABLE: &str = "proto/src/replica/tests/durable.rs";
 const JOURNAL: &str = "proto/src/journal/tests.rs";
 const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";
+const REOPEN: &str = "proto/src/control/coordinator/tests/reopen.rs";
 const RUNNER: &str = "proto/src/runner/tests.rs";
 const EMBEDDED: &str = "src/control/embedded/tests/seeds.rs";
 const FORMATION: &str = "proto/src/control/formation/tests/chaos.rs";

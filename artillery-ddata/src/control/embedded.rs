@@ -109,7 +109,7 @@ impl Embedded {
     ) -> Result<Self, ConfigLogError> {
         let id = raft_id(&settings, me.id);
         let voters = first_voters(&me, founding, &settings);
-        let mut first = voters.first().is_some_and(|voter| voter.id == me.id);
+        let mut first = voters.first().is_some_and(|voter| voter.id.shares_store(me.id));
         let voters = || voters.iter().map(|voter| (raft_id(&settings, voter.id), RaftNode(voter.clone())));
         let mut history = founding.names(me.id).then(|| History::first(founding.cluster));
         let control = place.as_ref().map(|place| place.control.clone());
@@ -125,7 +125,7 @@ impl Embedded {
                     kept.change(|record| record.entries.push(entry), |_| {}).await.map_err(failed)?;
                 }
                 let applied = AppliedConfigs::of_disk(founding, settings.window, kept.clone())?;
-                (LogStore::of_disk(kept, id), applied)
+                (LogStore::of_disk(kept, id, settings.guards), applied)
             }
         };
         let applied = Arc::new(applied);
@@ -176,7 +176,7 @@ impl Embedded {
                     (control.history, control.configs) = (Some(history), Some(configs));
                 };
                 kept.change(|log| *log = record, change).await.map_err(failed)?;
-                LogStore::of_disk(kept, *me)
+                LogStore::of_disk(kept, *me, settings.guards)
             }
         };
         let part = GroupParts {
@@ -324,7 +324,7 @@ fn first_voters(me: &NodeInfo, founding: &Bootstrap, settings: &EmbeddedSettings
     if allows!(settings.guards, InitialiseAgain) {
         voters.iter_mut().filter(|voter| voter.id.node == me.id.node).for_each(|voter| *voter = me.clone());
     }
-    if voters.iter().any(|voter| voter.id == me.id) { voters } else { Vec::new() }
+    if voters.iter().any(|voter| voter.id.shares_store(me.id)) { voters } else { Vec::new() }
 }
 
 fn raft_id(settings: &EmbeddedSettings, id: MemberId) -> RaftId {

@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -14,6 +15,7 @@ use std::{
 
 use artillery_proto::{
     data_dir::{DurableBatch, JournalWriter},
+    disk::DiskError,
     journal::JournalError,
     replica::JournalBatch,
 };
@@ -23,6 +25,8 @@ use crate::ChainId;
 
 /// Bytes that a chain hands over at once, about.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
+/// A group takes no further batch once it has so many bytes.
+const GROUP_BYTES: usize = 128 << 20;
 /// When nothing is written for so long, the last group is proven by an empty one.
 const IDLE: Duration = Duration::from_millis(200);
 /// How often the control file learns how much was synced.
@@ -35,8 +39,6 @@ const FULL_PAUSE: Duration = Duration::from_millis(50);
 struct Exchange {
     chains: BTreeMap<ChainId, ChainSide>,
     stops: bool,
-    /// The disk has failed: nothing is written any more.
-    failed: bool,
 }
 
 struct ChainSide {
@@ -91,8 +93,10 @@ impl JournalHandle {
         let of_thread = shared.clone();
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
         thread.spawn(move || {
-            if let Err(error) = run(writer, &of_thread) {
-                of_thread.lock().failed = true;
+            let ended = catch_unwind(AssertUnwindSafe(|| run(writer, &of_thread)));
+            let why = "its thread panicked".to_owned();
+            let panicked = || Err(JournalError::Failed(DiskError::Failed { file: String::new(), why }));
+            if let Err(error) = ended.unwrap_or_else(|_| panicked()) {
                 failed(error);
             }
         })?;
@@ -121,10 +125,11 @@ impl JournalHandle {
 impl JournalLane {
     /// Hands over the next batch, if there is room for it.
     pub(crate) fn put(&self, next: impl FnOnce() -> Option<JournalBatch>) {
-        let mut exchange = self.shared.lock();
-        if let Some(side) = exchange.chains.get_mut(&self.chain)
-            && side.batch.is_none()
+        let has_room = |exchange: &Exchange| exchange.chains.get(&self.chain).is_some_and(|side| side.batch.is_none());
+        // Only this chain's own task fills its place, so there is still room behind the call.
+        if has_room(&self.shared.lock())
             && let Some(batch) = next()
+            && let Some(side) = self.shared.lock().chains.get_mut(&self.chain)
         {
             side.batch = Some(batch);
             self.shared.filled.notify_one();
@@ -216,9 +221,10 @@ fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
         exchange = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
     let stops = exchange.stops;
-    let mut batches = Vec::new();
+    let (mut batches, mut bytes) = (Vec::new(), 0);
     for (&chain, side) in &mut exchange.chains {
-        if let Some(batch) = side.batch.take() {
+        if let Some(batch) = side.batch.take_if(|_| bytes < GROUP_BYTES) {
+            bytes += batch.bytes;
             batches.push((chain, batch));
             // There is room for the chain's next one.
             side.wake.notify_one();

@@ -239,6 +239,9 @@ impl NodeBuilder {
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
         let dir = open(&self.config, identity.node(), &store).await?;
+        if let (Some(dir), Some(after)) = (&dir, &self.after) {
+            dir.may_follow(&after.lineage)?;
+        }
         let incarnation = dir.as_ref().map_or(new, DataDir::incarnation);
         let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
         if let Some(dir) = dir {

@@ -17,7 +17,7 @@ use artillery_proto::{
 
 use super::random;
 use crate::{
-    ChainId, MemberId, NodeId,
+    ChainId, ClusterId, MemberId, NodeId,
     config::{Config, DataConfig, SyncMode},
     control::embedded::StorePlace,
     disk::{DirectoryError, FileDisk},
@@ -70,6 +70,7 @@ impl DataDirError {
 
 /// An opened directory.
 pub(crate) struct DataDir {
+    dir: PathBuf,
     opened: data_dir::DataDir,
     mode: SyncMode,
 }
@@ -98,7 +99,19 @@ impl DataDir {
         let found = FoundStore::check(Arc::new(disk), settings, random::wide());
         let opened = found.and_then(|found| found.open(store, random::wide()));
         let opened = opened.map_err(|error| DataDirError::of(dir, &error))?;
-        Ok(Self { opened, mode: data.sync })
+        Ok(Self { dir: dir.clone(), opened, mode: data.sync })
+    }
+
+    /// Checks that the directory holds nothing of a cluster that was given up.
+    pub(crate) fn may_follow(&self, lineage: &[ClusterId]) -> Result<(), DataDirError> {
+        let founding = self.opened.control.look(|record| record.founding.as_ref().map(|known| known.cluster));
+        match founding.filter(|cluster| lineage.contains(cluster)) {
+            Some(cluster) => Err(DataDirError::Unusable {
+                dir: self.dir.clone(),
+                why: format!("it holds data of cluster {cluster}, which was given up: start with an empty directory"),
+            }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn incarnation(&self) -> artillery_core::Incarnation {
@@ -117,10 +130,17 @@ pub(crate) struct Durable {
     restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 
+impl Drop for Durable {
+    /// The journal's thread ends, also if the node never started.
+    fn drop(&mut self) {
+        self.journal.stop();
+    }
+}
+
 impl Durable {
     /// Starts the journal. `failed` is called if the disk fails.
     pub(crate) fn start(dir: DataDir, failed: impl FnOnce(JournalError) + Send + 'static) -> io::Result<Self> {
-        let DataDir { opened, mode } = dir;
+        let DataDir { opened, mode, .. } = dir;
         let chains = opened.control.look(|record| record.founding.as_ref().map_or(0, |known| known.settings.chains));
         let holds = (0..chains).map(|chain| opened.holding(ChainId(chain))).collect();
         let data_dir::DataDir { incarnation, control, journal, chains, .. } = opened;

@@ -103,7 +103,7 @@ impl Data {
     async fn keep_configuration(self: Arc<Self>, beginning: ControlStart, cluster: Cluster) {
         let ControlStart { me, founding, configs, calls, hub, commands, queue, words, leases, state, ready, standings } =
             beginning;
-        if let Err(error) = self.keep_founding(me.id, &founding, &configs).await {
+        if let Err(error) = self.keep_founding(me.id, &founding).await {
             calls.close();
             tracing::error!(%error, "the disk of this node has failed: the node stops");
             return self.stop(Stopped::DiskFailed);
@@ -168,20 +168,13 @@ impl Data {
         }
     }
 
-    /// The founding is on the disk before the log's group starts, and the configurations before a chain acts by them.
-    async fn keep_founding(
-        &self,
-        me: MemberId,
-        founding: &Arc<Bootstrap>,
-        configs: &Arc<Configs>,
-    ) -> Result<(), ControlFileError> {
+    /// The founding is on the disk before the log's group starts.
+    async fn keep_founding(&self, me: MemberId, founding: &Arc<Bootstrap>) -> Result<(), ControlFileError> {
         let Some(durable) = self.durable.get() else { return Ok(()) };
-        let (control, mode) = (durable.control.clone(), durable.mode);
-        let (founding, configs) = (founding.clone(), configs.clone());
+        let (control, founding) = (durable.control.clone(), founding.clone());
         let keep = move || {
             control.change(|record| {
-                record.founding = Some(Bootstrap::clone(&founding));
-                record.keep(me, &configs, mode);
+                record.keep_founding(me, &founding);
             })
         };
         tokio::task::spawn_blocking(keep).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))

@@ -86,6 +86,8 @@ struct State {
     record: ControlRecord,
     failed: Option<DiskError>,
     guards: Guards,
+    /// The directory, which stays this process's as long as the control file may be written.
+    _disk: Arc<dyn Disk>,
 }
 
 /// A control file that was read.
@@ -105,14 +107,17 @@ impl ControlFile {
     /// [`ControlFileError`].
     pub fn find(disk: &dyn Disk) -> Result<Option<FoundControl>, ControlFileError> {
         let names = disk.names().map_err(ControlFileError::Failed)?;
-        if !NAMES.iter().all(|name| names.iter().any(|found| found == name)) {
-            // A start ended before both were made, and before it made anything else.
-            return Ok(None);
+        let is_there = |name: &&str| names.iter().any(|found| found == name);
+        let copies: Vec<_> = NAMES.into_iter().filter(is_there).map(|name| read(disk, name)).collect();
+        let error = copies.iter().find_map(|copy| copy.as_ref().err()).cloned();
+        // One whole copy is enough: the other one may be damaged, unreadable or lost.
+        match copies.into_iter().flatten().flatten().max_by_key(|copy| copy.number) {
+            Some(newest) => Ok(Some(newest)),
+            None if names.iter().any(|name| NAMES.contains(&name.as_str())) => {
+                Err(error.unwrap_or(ControlFileError::Damaged))
+            }
+            None => Ok(None),
         }
-        let files = open(disk)?;
-        let copies = [read(&*files[0], NAMES[0])?, read(&*files[1], NAMES[1])?];
-        let newest = copies.into_iter().flatten().max_by_key(|copy| copy.number);
-        newest.map(Some).ok_or(ControlFileError::Damaged)
     }
 
     /// Begins a start, with both files made anew: if a sync of the directory has failed, the names that the kernel shows may be
@@ -120,7 +125,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// [`ControlFileError`].
-    pub fn begin(disk: &dyn Disk, found: FoundControl, guards: Guards) -> Result<Self, ControlFileError> {
+    pub fn begin(disk: Arc<dyn Disk>, found: FoundControl, guards: Guards) -> Result<Self, ControlFileError> {
         let FoundControl { mut number, record } = found;
         for name in NAMES {
             match disk.remove(UNNAMED) {
@@ -133,8 +138,8 @@ impl ControlFile {
             disk.rename(UNNAMED, name).map_err(failed)?;
         }
         disk.sync_names().map_err(ControlFileError::Failed)?;
-        let files = open(disk)?;
-        Ok(Self(Arc::new(Mutex::new(State { files, first: 0, number, record, failed: None, guards }))))
+        let files = open(&*disk)?;
+        Ok(Self(Arc::new(Mutex::new(State { files, first: 0, number, record, failed: None, guards, _disk: disk }))))
     }
 
     /// What it holds.
@@ -221,7 +226,8 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
 }
 
 /// `None`: it isn't whole.
-fn read(file: &dyn DiskFile, name: &'static str) -> Result<Option<FoundControl>, ControlFileError> {
+fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<FoundControl>, ControlFileError> {
+    let file = disk.open(name).map_err(failed)?;
     let len = usize::try_from(file.length().map_err(failed)?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);
     let mut bytes = vec![0; len];
     let read = file.read_at(0, &mut bytes).map_err(failed)?;

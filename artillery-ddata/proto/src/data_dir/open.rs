@@ -143,7 +143,7 @@ impl FoundStore {
             (record.weak, record.strong) = (true, BTreeSet::new());
         }
         let incarnation = record.incarnation;
-        let control = ControlFile::begin(&*disk, control, settings.guards)?;
+        let control = ControlFile::begin(disk, control, settings.guards)?;
         let journal = journal.open(incarnation.starts, seed)?;
         let journal = JournalWriter::new(journal, control.clone(), (survey, bytes), &settings)?;
         Ok(DataDir { incarnation, control, journal, chains, lacks })

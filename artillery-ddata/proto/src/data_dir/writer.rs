@@ -66,9 +66,11 @@ impl JournalWriter {
     pub(super) fn new(
         journal: Journal,
         control: ControlFile,
-        (survey, bytes): (RestoreSurvey, JournalBytes),
+        (survey, mut bytes): (RestoreSurvey, JournalBytes),
         settings: &OpenSettings,
     ) -> Result<Self, OpenError> {
+        // A checkpoint that was under way has ended with its start.
+        bytes.0.values_mut().for_each(|bytes| bytes.begun = None);
         let mut writer = Self {
             named: 0,
             journal,

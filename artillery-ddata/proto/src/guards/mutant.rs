@@ -285,6 +285,8 @@ mutants! {
     LeadAgain = "lead-again", trap 35;
     /// A store that comes with less than it had is taken in.
     TakeCopies = "take-copies", trap 84;
+    /// A joiner takes in updates however many wait for its disk.
+    QueueAll = "queue-all", trap 85;
     /// A store that isn't whole opens a chain.
     ReopenTorn = "reopen-torn", trap 83;
     /// A store opens a chain though another one knows of a higher watermark.

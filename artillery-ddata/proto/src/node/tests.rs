@@ -1,5 +1,6 @@
 //! The messages of a node while its chains lag.
 
+mod durable;
 mod leaving;
 
 use std::time::Duration;

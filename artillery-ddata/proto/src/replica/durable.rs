@@ -25,6 +25,8 @@ pub struct JournalBatch {
     pub upto: u64,
     /// The entries, in order.
     pub entries: Vec<JournalEntry>,
+    /// Their bytes, about.
+    pub bytes: usize,
 }
 
 /// Something that the journal has to keep.
@@ -49,6 +51,10 @@ enum JournalRecord {
 pub(super) struct JournalState {
     /// Records that weren't handed out yet.
     records: VecDeque<JournalRecord>,
+    /// Their bytes, about.
+    queued: usize,
+    /// Updates were refused, since too many wait for the disk already.
+    refuses: bool,
     /// The number of the last record.
     last: u64,
     /// The newest update among the records.
@@ -81,12 +87,19 @@ enum Wholeness {
 impl JournalState {
     fn push(&mut self, record: JournalRecord) {
         self.last += 1;
+        self.queued += record.cost();
         self.records.push_back(record);
     }
 
     /// What this member itself holds on its disk.
     fn held(&self) -> Version {
         if self.wholeness == Wholeness::Whole { self.held } else { Version::NONE }
+    }
+
+    /// Bytes that weren't handed out yet, about.
+    #[cfg(test)]
+    pub(super) const fn queued(&self) -> usize {
+        self.queued
     }
 
     pub(super) fn part(&mut self, part: SnapshotPart) {
@@ -201,17 +214,39 @@ impl Replica {
         let (chain, now, late) = (self.chain, self.watermark, allows!(self.settings.guards, StampLate));
         let journal = self.journal.as_mut()?;
         let before = journal.last - journal.records.len() as u64;
+        let queued = journal.queued;
         let (mut entries, mut left, mut taken) = (Vec::new(), room, 0);
         while let Some(record) = journal.records.pop_front() {
             taken += 1;
             journal.parts -= usize::from(matches!(record, JournalRecord::Part(_)));
             left = left.saturating_sub(record.cost());
+            journal.queued = journal.queued.saturating_sub(record.cost());
             record.put(chain, late.then_some(now), &mut entries);
             if left == 0 {
                 break;
             }
         }
-        (taken > 0).then_some(JournalBatch { upto: before + taken, entries })
+        let bytes = queued - journal.queued;
+        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes })
+    }
+
+    /// Whether this joiner's disk is so far behind that it takes no update for now. Nothing else bounds what waits for it: the
+    /// chain goes on without it. The predecessor's history has what is refused.
+    pub(super) fn is_clogged(&mut self) -> bool {
+        let most = self.settings.joiner_buffer;
+        let Some(journal) = self.journal.as_mut().filter(|_| self.place.role == Some(Role::Syncing)) else { return false };
+        journal.refuses |= journal.queued > most;
+        journal.refuses
+    }
+
+    /// Updates that were refused are asked for again, once the disk has caught up.
+    fn ask_for_refused(&mut self) {
+        let most = self.settings.joiner_buffer / 2;
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.refuses && journal.queued <= most) else { return };
+        journal.refuses = false;
+        if let Some(predecessor) = self.place.predecessor {
+            self.miss(predecessor);
+        }
     }
 
     /// All records up to number `upto` are durable.
@@ -226,6 +261,7 @@ impl Replica {
         if self.halted.is_some() {
             return;
         }
+        self.ask_for_refused();
         self.commit_as_tail(now);
         self.consider_promotion(now);
     }

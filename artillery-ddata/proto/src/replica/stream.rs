@@ -170,6 +170,9 @@ impl Replica {
     /// it, or `after` isn't our last version, the predecessor is asked to compare histories: now, and with each
     /// heartbeat.
     fn is_next(&mut self, from: MemberId, after: Version, sequence: Sequence) -> bool {
+        if self.is_clogged() && !allows!(self.settings.guards, QueueAll) {
+            return false;
+        }
         let reached = self.reached();
         let keeps = |filling: &SnapshotReceiver| !allows!(self.settings.guards, KeepNothing) || filling.has_ended();
         if self.filling.as_ref().is_some_and(|filling| !filling.takes_updates() || !keeps(filling)) {
@@ -193,7 +196,7 @@ impl Replica {
         self.filling.as_ref().map_or(self.history.last(), |filling| filling.reached())
     }
 
-    fn miss(&mut self, from: MemberId) {
+    pub(super) fn miss(&mut self, from: MemberId) {
         if !std::mem::replace(&mut self.gap, true) {
             self.due_for(Some(from));
         }

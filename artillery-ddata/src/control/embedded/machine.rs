@@ -14,7 +14,7 @@ use openraft::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::kept::{KeptLog, KeptSnapshot};
+use super::kept::{KeptLog, KeptSnapshot, LogRecord};
 use super::types::{EntryOutcome, LogProposal, Membership, RaftId, RaftLogId, RaftNode, StorageError, TypeConfig};
 use crate::{
     Epoch,
@@ -210,7 +210,17 @@ impl AppliedConfigs {
     async fn keep(&self, meta: &SnapshotMeta<RaftId, RaftNode>, bytes: &[u8]) -> Result<(), StorageError> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let snapshot = KeptSnapshot { meta: meta.clone(), bytes: bytes.to_vec() };
-        kept.change(|record| record.snapshot = Some(snapshot), |_| {}).await
+        // Another one that is newer may have come from the leader meanwhile, or a recovery.
+        let place = meta.last_log_id;
+        let is_older = move |record: &LogRecord| {
+            record.purged > place || record.snapshot.as_ref().is_some_and(|other| other.meta.last_log_id > place)
+        };
+        let change = move |record: &mut LogRecord| {
+            if !is_older(record) {
+                record.snapshot = Some(snapshot);
+            }
+        };
+        kept.change(change, |_| {}).await
     }
 
     fn tell(&self, state: MutexGuard<'_, MachineState>) {
@@ -337,8 +347,14 @@ impl RaftSnapshotBuilder<TypeConfig> for Machine {
         let built = self.0.lock().build()?;
         // The entries before it go only once it is on the disk.
         self.0.keep(&built.meta, &built.bytes).await?;
-        let snapshot = built.open();
-        self.0.lock().snapshot = Some(built);
+        let mut state = self.0.lock();
+        let place = built.meta.last_log_id;
+        let newest = match state.snapshot.take() {
+            Some(newer) if newer.meta.last_log_id > place => newer,
+            _ => built,
+        };
+        let snapshot = newest.open();
+        state.snapshot = Some(newest);
         Ok(snapshot)
     }
 }

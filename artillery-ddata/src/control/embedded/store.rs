@@ -11,6 +11,7 @@ use std::{
 };
 
 use artillery_core::internal::codec;
+use artillery_proto::{allows, guards::Guards};
 use openraft::{
     Entry, EntryPayload, LogState, RaftLogReader, Vote,
     storage::{LogFlushed, RaftLogStorage},
@@ -68,9 +69,10 @@ impl LogStore {
     }
 
     /// The log on a disk, in the life of `me` that begins now.
-    pub(super) fn of_disk(kept: KeptLog, me: RaftId) -> Self {
+    pub(super) fn of_disk(kept: KeptLog, me: RaftId, guards: Guards) -> Self {
         let record = kept.record();
-        let vote = record.vote_of_another_life(me);
+        let again = allows!(guards, LeadAgain);
+        let vote = if again { record.vote } else { record.vote_of_another_life(me) };
         let entries = record.entries.into_iter().map(|entry| (entry.log_id.index, Sized::new(entry))).collect();
         let log = Log { entries, purged: record.purged, vote };
         Self { log: Arc::new(Mutex::new(log)), kept: Some(kept) }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    ChainConfig, ChainId, ClusterId, Epoch, Incarnation, Role,
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Role,
     control::{
-        Bootstrap, ChainSettings,
-        log::LogEntry,
+        Bootstrap, ChainSettings, NodeInfo,
+        log::{ChainChange, LogEntry},
         message::{Farewell, Leave, LeaveStage, Promotion, Report, Unsettled},
     },
     fixtures::{self, founder, id, number},
@@ -421,6 +421,7 @@ fn voters_are_living_nodes() {
 
 mod gray;
 mod guards;
+mod reopen;
 mod reorder;
 
 #[test]

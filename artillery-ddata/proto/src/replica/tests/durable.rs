@@ -332,3 +332,40 @@ fn a_halted_tail_commits_nothing() {
     rig.settle();
     assert_eq!(rig.watermark(2), 0);
 }
+
+const WINDOW: usize = 64 << 10;
+
+/// A joiner whose disk takes nothing while the chain goes on, and the bytes that wait for that disk.
+fn clogged(mutant: Option<Mutant>) -> (Rig, usize) {
+    let (backlog, joiner_buffer) = (WINDOW, WINDOW / 2);
+    let settings = ReplicaSettings { window: WINDOW, backlog, joiner_buffer, close_behind: 1 << 10, ..durable(mutant) };
+    let mut rig = Rig::new(&[1, 2], &settings);
+    rig.enter_all(&config(1, &[1]));
+    rig.settle();
+    let put = |rig: &mut Rig| {
+        let put = rig.write(1, crate::api::Write::Put { key: "k".into(), value: vec![7; 1000].into() });
+        rig.settle();
+        rig.committed(put);
+    };
+    (0..10).for_each(|_| put(&mut rig));
+    rig.unwritten.insert(2);
+    rig.enter_all(&joining(2, &[1], 2));
+    rig.beat(5);
+    (0..1000).for_each(|_| put(&mut rig));
+    let bytes = rig.replicas[&2].journal.as_ref().unwrap().queued();
+    (rig, bytes)
+}
+
+#[test]
+fn a_joiner_whose_disk_takes_nothing_keeps_a_bounded_queue() {
+    let (mut rig, bytes) = clogged(None);
+    assert!(bytes < 2 * WINDOW, "{bytes} bytes wait for the joiner's disk, the window is {WINDOW}");
+    rig.unwritten.clear();
+    rig.beat(40);
+    assert_eq!(rig.last(2), rig.last(1), "it follows once its disk has caught up");
+}
+
+#[test]
+fn a_joiner_that_queues_all_has_no_bound() {
+    assert!(clogged(Some(Mutant::QueueAll)).1 > 10 * WINDOW);
+}

@@ -1,6 +1,6 @@
 //! Which entries take a place, and what snapshots hold.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftSnapshotBuilder, storage::RaftStateMachine};
 
@@ -58,4 +58,36 @@ async fn a_damaged_snapshot_is_refused_and_changes_nothing() {
     snapshot.snapshot.get_mut().pop();
     assert!(to.install_snapshot(&snapshot.meta, snapshot.snapshot).await.is_err());
     assert_eq!(to.0.configs().applied(), LogIndex(1));
+}
+
+/// A snapshot that was begun before a newer one came from the leader ends after it.
+#[tokio::test]
+async fn an_older_snapshot_does_not_replace_an_installed_one() {
+    use artillery_proto::{
+        data_dir::{ControlFile, ControlRecord, FoundControl},
+        disk::simulated::{CutSettings, SimulatedDisk},
+        guards::Guards,
+    };
+
+    use super::super::kept::KeptLog;
+    let disk = SimulatedDisk::new(1, 1 << 30, CutSettings { tears_sectors: false, leaves_garbage: false });
+    let record = ControlRecord::new(super::network::node(0), 1);
+    let control = ControlFile::begin(Arc::new(disk.clone()), FoundControl { number: 0, record }, Guards::ALL).unwrap();
+    let kept = KeptLog::open(control).unwrap();
+    let mut machine = Machine(Arc::new(AppliedConfigs::of_disk(&founding(3), 5, kept).unwrap()));
+    machine.apply([entry(1, 1, 1, 2)]).await.unwrap();
+    let mut builder = machine.get_snapshot_builder().await;
+    let mut build = Box::pin(builder.build_snapshot());
+    std::future::poll_fn(|cx| {
+        assert!(build.as_mut().poll(cx).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    let mut source = super::machine::machine(5);
+    source.apply([entry(1, 1, 1, 2), entry(2, 1, 1, 3), entry(3, 1, 1, 4)]).await.unwrap();
+    let newer = source.build_snapshot().await.unwrap();
+    machine.install_snapshot(&newer.meta, newer.snapshot).await.unwrap();
+    build.await.unwrap();
+    let present = machine.get_current_snapshot().await.unwrap().unwrap();
+    assert_eq!(present.meta.last_log_id, newer.meta.last_log_id, "the log before it is purged");
 }

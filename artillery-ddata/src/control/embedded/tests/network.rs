@@ -9,7 +9,10 @@ use std::{
 use artillery_proto::{
     allows,
     data_dir::{ControlFile, ControlRecord, FoundControl},
-    disk::simulated::{CutSettings, SimulatedDisk},
+    disk::{
+        Disk,
+        simulated::{CutSettings, SimulatedDisk},
+    },
     guards::Guards,
 };
 use bytes::Bytes;
@@ -107,7 +110,7 @@ impl Net {
         });
         found.record.incarnation.starts = starts;
         let me = named(n, found.record.incarnation);
-        Some((me, ControlFile::begin(disk, found, guards).unwrap()))
+        Some((me, ControlFile::begin(Arc::new(disk.clone()), found, guards).unwrap()))
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
@@ -226,5 +229,64 @@ impl LogTransport for Wire {
                 Err(_) => std::future::pending().await,
             }
         })
+    }
+}
+
+/// A control file in the start `starts` of node `n`, after `Data::keep_founding` and before anything else.
+fn after_keep_founding(n: usize, starts: u64, founding: &Bootstrap) -> (NodeInfo, StorePlace) {
+    let disk = SimulatedDisk::new(5, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
+    let mut record = ControlRecord::new(node(n), 1);
+    record.incarnation.starts = starts;
+    let me = named(n, record.incarnation);
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let control = ControlFile::begin(disk, FoundControl { number: 0, record }, Guards::ALL).unwrap();
+    control.change(|record| record.keep_founding(me.id, founding)).unwrap();
+    let place = StorePlace::new(me.id, 1, control, Arc::default());
+    (me, place)
+}
+
+/// The only founder is killed after its founding was kept, and before the log's first entry was.
+#[tokio::test(start_paused = true)]
+async fn a_founder_killed_before_its_first_entry_leads_after_a_restart() {
+    use crate::control::ConfigLog;
+    let founding = founding(1);
+    let net = Net::new(1, Guards::ALL);
+    let (me, control) = after_keep_founding(0, 2, &founding);
+    let wire = Wire { net: net.clone(), from: me.id };
+    let log = Embedded::start(me, &founding, EmbeddedSettings::default(), Arc::new(wire), Some(control)).await.unwrap();
+    sleep(Duration::from_secs(600)).await;
+    assert!(log.leads().is_some(), "no leader after ten minutes; voters: {:?}", log.voters());
+}
+
+/// A new durable node joins a cluster that was recovered once.
+#[tokio::test(start_paused = true)]
+async fn a_new_durable_node_joins_a_recovered_cluster() {
+    use crate::control::{
+        ConfigLog, History,
+        embedded::LogHandle,
+        log::{ConfigChange, LogIndex},
+    };
+    let (net, founding, log, _) = super::conformance::group(1, &EmbeddedSettings::default()).await;
+    let seat = LogHandle::new(log.clone());
+    let history = History::first(founding.cluster).next(99);
+    let leader = founding.members[0].clone();
+    seat.recover(log.configs().recovered(history, leader.id, crate::Epoch(3), LogIndex(9))).await.unwrap();
+    net.world().living.insert(leader.id.node, (leader, seat.log()));
+    while seat.leads().is_none() {
+        sleep(Duration::from_millis(50)).await;
+    }
+    for durable in [false, true] {
+        let n = 3 + usize::from(durable);
+        let (me, control) = after_keep_founding(n, 1, &founding);
+        let control = durable.then_some(control);
+        let wire = Wire { net: net.clone(), from: me.id };
+        let late =
+            Embedded::start(me.clone(), &founding, EmbeddedSettings::default(), Arc::new(wire), control).await.unwrap();
+        net.world().living.insert(me.id.node, (me.clone(), late.clone()));
+        let (term, at) = (seat.leads().unwrap(), seat.configs().applied().next());
+        seat.append(term, at, ConfigChange::Nodes { add: vec![me], remove: vec![] }).await.unwrap();
+        let left = tokio::time::timeout(Duration::from_secs(30), late.histories().left_behind()).await;
+        assert!(left.is_err(), "durable: {durable}: the new node says that it was left behind by {left:?}, and stops");
+        assert_eq!(late.configs().applied(), at, "durable: {durable}");
     }
 }

@@ -1,11 +1,15 @@
 //! openraft's own suite for the storage of its log, against a log on a disk.
 
-use openraft::testing::{StoreBuilder, Suite};
+use openraft::{
+    Vote,
+    storage::RaftLogStorage,
+    testing::{StoreBuilder, Suite},
+};
 
 use artillery_proto::{
     data_dir::{ControlFile, ControlRecord, FoundControl},
     disk::simulated::{CutSettings, SimulatedDisk},
-    guards::Guards,
+    guards::{Guards, Mutant},
 };
 use std::sync::Arc;
 
@@ -32,13 +36,36 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, SimulatedDisk> for OnDisk {
     async fn build(&self) -> Result<(SimulatedDisk, LogStore, Machine), StorageError> {
         let disk = SimulatedDisk::new(7, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
         let new = FoundControl { number: 0, record: ControlRecord::new(node(0), 1) };
-        let kept = KeptLog::open(ControlFile::begin(&disk, new, Guards::ALL).unwrap()).unwrap();
+        let kept = KeptLog::open(ControlFile::begin(Arc::new(disk.clone()), new, Guards::ALL).unwrap()).unwrap();
         let applied = AppliedConfigs::of_disk(&founding(1), 64, kept.clone()).unwrap();
-        Ok((disk, LogStore::of_disk(kept, 0.into()), Machine(Arc::new(applied))))
+        Ok((disk, LogStore::of_disk(kept, 0.into(), Guards::ALL), Machine(Arc::new(applied))))
     }
 }
 
 #[test]
 fn a_log_on_a_disk_keeps_openrafts_contract() {
     Suite::test_all(OnDisk).unwrap();
+}
+
+/// Whether the next life of a store that led begins as the leader.
+async fn leads_again(guards: Guards) -> bool {
+    let disk = SimulatedDisk::new(7, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
+    let new = FoundControl { number: 0, record: ControlRecord::new(node(0), 1) };
+    let control = ControlFile::begin(Arc::new(disk), new, Guards::ALL).unwrap();
+    let mut store = LogStore::of_disk(KeptLog::open(control.clone()).unwrap(), 0.into(), guards);
+    store.save_vote(&Vote::new_committed(4, 0.into())).await.unwrap();
+    let mut next = LogStore::of_disk(KeptLog::open(control).unwrap(), 0.into(), guards);
+    let vote = next.read_vote().await.unwrap().unwrap();
+    assert_eq!(vote.leader_id().term, 4, "the promise stays");
+    vote.is_committed()
+}
+
+#[tokio::test]
+async fn a_life_leads_in_no_term_of_an_earlier_one() {
+    assert!(!leads_again(Guards::ALL).await);
+}
+
+#[tokio::test]
+async fn a_restored_leadership_goes_on_without_an_election() {
+    assert!(leads_again(Guards::without(Mutant::LeadAgain)).await);
 }

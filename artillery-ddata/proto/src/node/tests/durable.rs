@@ -1,0 +1,80 @@
+//! A node with a disk.
+
+use super::*;
+use crate::control::{HeardStores, StorePosition, message::StoreHolding};
+
+/// Node 3 in the second life of its store, which has served chain 0 in the first one.
+fn durable(mutant: Option<Mutant>) -> Rig {
+    let mut rig = Rig::new();
+    let mut me = founder(3);
+    me.id.incarnation.starts = 2;
+    let last = crate::Version { epoch: Epoch(1), sequence: crate::Sequence(7) };
+    let hold = |chain| StoreHolding { chain: ChainId(chain), whole: true, last, watermark: last.sequence, synced: true };
+    let settings = CoordinatorSettings { guards: mutant.into(), ..CoordinatorSettings::default() };
+    let holds = vec![hold(0), hold(9)];
+    rig.node = NodeMachine::durable(me, rig.configs.clone(), settings, holds, HeardStores::default());
+    rig
+}
+
+/// Whether the chains are told of newer configurations before the disk has them.
+fn acts_at_once(rig: &mut Rig) -> bool {
+    rig.hear(rig.configs.clone());
+    rig.acts_by(rig.configs.applied());
+    rig.outputs();
+    rig.hear(rig.without_me());
+    let outputs = rig.outputs();
+    let keeps = outputs.iter().any(|output| matches!(output, NodeOutput::Keep(_)));
+    let acts = outputs.iter().any(|output| matches!(output, NodeOutput::Order(..)));
+    assert!(keeps != acts, "{outputs:?}");
+    acts
+}
+
+#[test]
+fn chains_act_by_what_the_disk_keeps() {
+    let mut rig = durable(None);
+    assert!(!acts_at_once(&mut rig));
+    rig.handle(NodeInput::Kept);
+    assert_eq!(rig.orders().len(), 2);
+}
+
+#[test]
+fn chains_that_act_too_soon_act_by_what_a_restart_forgets() {
+    assert!(acts_at_once(&mut durable(Some(Mutant::ActUnkept))));
+}
+
+#[test]
+fn a_node_tells_what_its_store_holds_where_an_earlier_life_of_it_serves() {
+    let mut rig = durable(None);
+    rig.hear(rig.configs.clone());
+    rig.acts_by(rig.configs.applied());
+    rig.node.stands_at(StorePosition { start: 1, control: 2, groups: 3 });
+    let renewal = rig.renewals().pop().unwrap();
+    assert_eq!(renewal.holds.iter().map(|held| held.chain).collect::<Vec<_>>(), [ChainId(0)]);
+    assert_eq!(renewal.position, Some(StorePosition { start: 1, control: 2, groups: 3 }));
+}
+
+/// Whether a renewal of an older copy of a store is heard.
+fn hears_a_copy(mutant: Option<Mutant>) -> bool {
+    let mut rig = durable(mutant);
+    let renew = |rig: &mut Rig, starts: u64, position: StorePosition| {
+        let mut renewal = fixtures::renewal(1, starts, LogIndex(1));
+        renewal.me.id.incarnation.starts = starts;
+        renewal.position = Some(position);
+        rig.handle(NodeInput::Renewal { from: renewal.me.id, renewal });
+        rig.outputs()
+    };
+    let first = renew(&mut rig, 1, StorePosition { start: 1, control: 20, groups: 90 });
+    assert!(first.iter().any(|output| matches!(output, NodeOutput::KeepHeard(_))), "{first:?}");
+    let then = renew(&mut rig, 2, StorePosition { start: 2, control: 15, groups: 90 });
+    !then.iter().any(|output| matches!(output, NodeOutput::RolledBack { number: 2, .. }))
+}
+
+#[test]
+fn an_older_copy_is_refused() {
+    assert!(!hears_a_copy(None));
+}
+
+#[test]
+fn an_older_copy_that_is_taken_in_is_heard() {
+    assert!(hears_a_copy(Some(Mutant::TakeCopies)));
+}
