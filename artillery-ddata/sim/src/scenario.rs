@@ -7,11 +7,14 @@ mod leaves;
 mod names;
 mod setup;
 
-use artillery_proto::{Mode, guards::Mutant};
+use artillery_proto::{
+    Mode,
+    guards::{Guards, Mutant},
+};
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power, readers,
+    batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power, readers,
     resync, retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
@@ -28,6 +31,8 @@ use crate::{
 /// The virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
+/// How many of a thousand seeds have disks, in scenarios in which nodes may restart.
+const DURABLE: u32 = 300;
 /// Fewest operations of a seed, as a rule.
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
@@ -301,6 +306,14 @@ impl Scenario {
             Self::Recovery => leaves::recovery(&mut rng, &mut setup),
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
             Self::Power => power(&mut rng, &mut setup),
+        }
+        // A store on disk outlives its node. Where a cluster is given up, or loses most of its nodes for good, it must not.
+        let restarts = setup.control.is_some_and(|control| !control.founds && !control.loses) && setup.founding.is_none();
+        if restarts && setup.durable.is_none() && setup.guards == Guards::ALL {
+            let mut rng = Rng::new(seed, Concern::Disks);
+            if rng.chance(DURABLE) {
+                disks(&mut rng, &mut setup);
+            }
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

@@ -40,6 +40,10 @@ pub struct JournalWriter {
     room: u64,
     /// Chains that were told to begin a checkpoint, and haven't.
     asked: BTreeSet<ChainId>,
+    /// Bytes of all groups with updates, and how many there were when the chain with the oldest segment was asked last. Checkpoints
+    /// alone lead to no further ones.
+    grown: u64,
+    grown_at: u64,
     /// An empty group has to prove the last one.
     open: bool,
     guards: Guards,
@@ -81,6 +85,8 @@ impl JournalWriter {
             mode: settings.mode,
             room: settings.room,
             asked: BTreeSet::new(),
+            grown: 0,
+            grown_at: 0,
             open: false,
             guards: settings.guards,
         };
@@ -95,7 +101,14 @@ impl JournalWriter {
     /// end.
     pub fn write(&mut self, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
+        let before = self.journal.bytes();
         let group = self.journal.append(entries())?;
+        let has_updates = |entry: &JournalEntry| {
+            matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Updates(_)))
+        };
+        if entries().any(has_updates) {
+            self.grown += self.journal.bytes().saturating_sub(before);
+        }
         for (place, entry) in placed(group, entries()) {
             self.survey.note(place, entry);
             self.bytes.note(entry);
@@ -162,7 +175,11 @@ impl JournalWriter {
         let is_due = |bytes: &ChainBytes| bytes.begun.is_none() && bytes.behind > bytes.checkpoint.max(share);
         let due = chains.iter().filter(|(_, bytes)| is_due(bytes)).map(|(&chain, _)| chain);
         let data: u64 = chains.values().map(|bytes| bytes.checkpoint).sum();
-        let oldest = (self.journal.bytes() > 2 * data + 2 * self.room).then(|| self.survey.oldest()).flatten();
+        let is_long = self.journal.bytes() > 2 * data + 2 * self.room && self.grown - self.grown_at > self.room;
+        let oldest = is_long.then(|| self.survey.oldest()).flatten();
+        if oldest.is_some() {
+            self.grown_at = self.grown;
+        }
         let wanted: Vec<_> = due.chain(oldest).filter(|chain| !self.asked.contains(chain)).collect();
         self.asked.extend(&wanted);
         wanted

@@ -342,7 +342,7 @@ pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
         cuts: rng.pick(&[300, 700, 1000]),
         wipes: rng.pick(&[0, 200, 500]),
         segment: rng.pick(&[32 << 10, 256 << 10, 1 << 20]),
-        room: rng.pick(&[8 << 10, 64 << 10, 1 << 20]),
+        room: rng.pick(&[32 << 10, 256 << 10, 1 << 20]),
         mode: SyncMode::Batch,
     });
 }
