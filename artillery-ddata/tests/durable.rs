@@ -7,7 +7,7 @@ use std::{path::Path, time::Duration};
 
 use artillery_ddata::{
     Node, NodeBuilder,
-    node::{DataDirError, StartError, Stopped},
+    node::{DataDirError, NeverReady, StartError, Stopped},
 };
 use support::{PATIENCE, SECRET, random_name};
 
@@ -184,4 +184,18 @@ async fn a_failed_start_lets_go_of_the_directory() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("ten seconds later: {last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_a_directory_is_refused_beside_nodes_with_one() {
+    let mut durable = Durable::new();
+    durable.start([0], 1).await;
+    let seed = durable.nodes[0].addr().to_string();
+    let memory = Node::builder().cluster(&durable.name).secret(SECRET).mdns(false).expect(1).seed(seed);
+    let memory =
+        memory.listen("127.0.0.1:0".parse().unwrap()).configure(|config| config.expect = 2).start().await.unwrap();
+    let refused = tokio::time::timeout(PATIENCE, memory.ready()).await.expect("it is refused in time");
+    let Err(NeverReady::Refused(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("keeps nothing on disk"), "{why}");
+    durable.stop().await;
 }

@@ -44,6 +44,7 @@ pub struct ClusterBuilder {
     identity: Option<Identity>,
     payload: Bytes,
     incarnation: Option<Incarnation>,
+    durable: bool,
     cluster_id: Option<ClusterId>,
     transport: TransportConfig,
     membership: SwimSettings,
@@ -65,6 +66,7 @@ impl ClusterBuilder {
             identity: None,
             payload: Bytes::new(),
             incarnation: None,
+            durable: false,
             cluster_id: None,
             transport: TransportConfig::default(),
             membership: SwimSettings::default(),
@@ -105,6 +107,12 @@ impl ClusterBuilder {
     /// What the node says of itself to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes.
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
+        self
+    }
+
+    /// Whether the node keeps its data on disk (no). All nodes of a cluster do, or none does: others are refused.
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
         self
     }
 
@@ -269,7 +277,8 @@ impl ClusterBuilder {
         incarnation: Incarnation,
         router: &Arc<ServiceRouter>,
     ) -> Result<Endpoint, StartError> {
-        let local = LocalInfo::new(&self.cluster, incarnation, PeerKind::Node).with_cluster_id(self.cluster_id);
+        let kind = if self.durable { PeerKind::DurableNode } else { PeerKind::Node };
+        let local = LocalInfo::new(&self.cluster, incarnation, kind).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
         if config.advertise.is_none() && config.listen.ip().is_unspecified() {
             let ip = outward_ip(config.listen).ok_or(StartError::NoAdvertisableAddress)?;

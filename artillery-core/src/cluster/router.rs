@@ -12,7 +12,7 @@ use super::{driver::MembershipInput, record::DiscoveryRecord};
 use crate::{
     error::{CloseReason, Refusal},
     id::ClusterId,
-    transport::{IncomingStream, PeerInfo, PeerKind, Service, StreamKind},
+    transport::{IncomingStream, PeerInfo, Service, StreamKind},
 };
 
 /// The endpoint's service.
@@ -54,7 +54,7 @@ impl ServiceRouter {
     }
 
     fn on_met(&self, peer: &Arc<PeerInfo>) {
-        if peer.kind == PeerKind::Node {
+        if peer.kind.is_node() {
             self.enqueue(MembershipInput::Met(Arc::clone(peer)));
         }
     }

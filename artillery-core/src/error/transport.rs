@@ -91,6 +91,12 @@ pub enum Refusal {
     /// A reason of the service, or of a newer version.
     #[error("{0}")]
     Other(String),
+    /// The one node keeps its data on disk, and the other one in memory alone.
+    #[error("{}", if *.here { "keeps nothing on disk, this node does" } else { "keeps its data on disk, this node doesn't" })]
+    OtherDurability {
+        /// Whether this node keeps its data on disk.
+        here: bool,
+    },
 }
 
 impl Refusal {
@@ -107,6 +113,7 @@ impl Refusal {
         "superseded",
         "busy",
         "other",
+        "other_durability",
     ];
 
     /// The index of its word in [`WORDS`](Self::WORDS).
@@ -123,6 +130,7 @@ impl Refusal {
             Self::Superseded { .. } => 8,
             Self::Busy => 9,
             Self::Other(_) => 10,
+            Self::OtherDurability { .. } => 11,
         }
     }
 

@@ -6,7 +6,7 @@ use quinn::{Incoming, RecvStream, SendStream};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
-    CloseCode, Connection, FrameReader, IncomingStream, PeerKind, StreamKind,
+    CloseCode, Connection, FrameReader, IncomingStream, StreamKind,
     hello::{self, Hello, HelloReply},
     quic,
     registry::Ticket,
@@ -129,7 +129,7 @@ fn admit(
         shared.registry.remove(ticket);
         return Err(refusal);
     }
-    if peer.kind == PeerKind::Node {
+    if peer.kind.is_node() {
         shared.links.heard_from(&peer);
     }
     Ok((connection, ticket))

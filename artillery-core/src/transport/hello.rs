@@ -121,6 +121,9 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
     if theirs.member.node == mine.member.node {
         return Err(Refusal::Itself(mine.member));
     }
+    if mine.kind.is_node() && theirs.kind.is_node() && mine.kind != theirs.kind {
+        return Err(Refusal::OtherDurability { here: mine.kind == PeerKind::DurableNode });
+    }
     check_cluster_id(mine.cluster_id, theirs.cluster_id)
 }
 
@@ -215,6 +218,10 @@ mod tests {
         assert_eq!(check(&mine, &hello("a"), "a"), Ok(()));
         assert!(matches!(check(&mine, &hello("a"), "b"), Err(Refusal::NotItsCertificate { .. })));
         assert!(matches!(check(&mine, &hello("me"), "me"), Err(Refusal::Itself(_))));
+        let durable = Hello { kind: PeerKind::DurableNode, ..hello("a") };
+        assert_eq!(check(&mine, &durable, "a"), Err(Refusal::OtherDurability { here: false }));
+        let client = Hello { kind: PeerKind::Client, ..hello("a") };
+        assert_eq!(check(&durable, &client, "a").err(), check(&hello("b"), &client, "a").err());
         let other = Hello { cluster: "barn".into(), ..hello("a") };
         assert!(matches!(check(&mine, &other, "a"), Err(Refusal::DifferentClusterName { .. })));
         let other = Hello { cluster_id: Some(ClusterId(1)), ..hello("a") };

@@ -19,6 +19,15 @@ pub enum PeerKind {
     Node,
     /// A client, which dials and is never dialled.
     Client,
+    /// A node that keeps its data on disk. All nodes of a cluster do, or none does.
+    DurableNode,
+}
+
+impl PeerKind {
+    /// Whether it is a node.
+    pub const fn is_node(self) -> bool {
+        matches!(self, Self::Node | Self::DurableNode)
+    }
 }
 
 /// A peer, as its certificate and its hello describe it. The certificate has proved name and node id. `remote` and

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Connection, PeerInfo, PeerKind, connection::WeakConnection, hello};
+use super::{Connection, PeerInfo, connection::WeakConnection, hello};
 use crate::{
     error::Refusal,
     id::{ClusterId, NodeId},
@@ -147,6 +147,6 @@ impl Registry {
     /// The addresses that `node` states in its connections to this node, the latest first.
     pub(super) fn stated_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
         let peers = self.accepted_from(node);
-        peers.iter().rev().filter(|peer| peer.kind == PeerKind::Node).map(|peer| peer.addr).collect()
+        peers.iter().rev().filter(|peer| peer.kind.is_node()).map(|peer| peer.addr).collect()
     }
 }

@@ -14,8 +14,8 @@ use artillery_proto::{
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power, readers,
-    resync, retries, scripts, sole, turmoil, unrest, walks, watches,
+    batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power,
+    readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
     gray::{BACK, Gray, gray_setup},
@@ -308,7 +308,8 @@ impl Scenario {
             Self::Power => power(&mut rng, &mut setup),
         }
         // A store on disk outlives its node. Where a cluster is given up, or loses most of its nodes for good, it must not.
-        let restarts = setup.control.is_some_and(|control| !control.founds && !control.loses) && setup.founding.is_none();
+        let restarts =
+            setup.control.is_some_and(|control| !control.founds && !control.loses) && setup.founding.is_none();
         if restarts && setup.durable.is_none() && setup.guards == Guards::ALL {
             let mut rng = Rng::new(seed, Concern::Disks);
             if rng.chance(DURABLE) {

@@ -18,11 +18,7 @@ const TESTED: [(Mutant, &str, &str); 61] = [
     (Mutant::QueueAll, DURABLE, "a_joiner_that_queues_all_has_no_bound"),
     (Mutant::ActUnkept, "proto/src/node/tests/durable.rs", "chains_that_act_too_soon_act_by_what_a_restart_forgets"),
     (Mutant::TakeCopies, "proto/src/node/tests/durable.rs", "an_older_copy_that_is_taken_in_is_heard"),
-    (
-        Mutant::LeadAgain,
-        "src/control/embedded/tests/suite.rs",
-        "a_restored_leadership_goes_on_without_an_election",
-    ),
+    (Mutant::LeadAgain, "src/control/embedded/tests/suite.rs", "a_restored_leadership_goes_on_without_an_election"),
     (Mutant::KeepOneCopy, DATA_DIR, "a_control_file_kept_once_is_torn"),
     (Mutant::NameNoSegment, DATA_DIR, "a_newest_segment_that_is_named_nowhere_is_not_missed"),
     (Mutant::ReleaseAll, DATA_DIR, "segments_removed_too_soon_are_missed"),

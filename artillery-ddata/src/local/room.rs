@@ -7,7 +7,7 @@ use std::{
 
 use artillery_core::{
     config::TransportConfig,
-    transport::{Connection, PeerKind, StreamKind},
+    transport::{Connection, StreamKind},
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -71,7 +71,7 @@ impl Rooms {
             return room;
         }
         rooms.retain(|_, room| room.strong_count() > 0);
-        let whole = if connection.peer().kind == PeerKind::Node { &self.nodes } else { &self.clients };
+        let whole = if connection.peer().kind.is_node() { &self.nodes } else { &self.clients };
         let room = Arc::new(ConnectionRoom::new(self.sizes, whole, self.tally.clone()));
         rooms.insert(connection.id(), Arc::downgrade(&room));
         room

@@ -251,6 +251,7 @@ impl NodeBuilder {
             .cluster(self.config.cluster.clone())
             .identity(identity)
             .incarnation(incarnation)
+            .durable(self.config.data.is_some())
             .transport(self.config.transport.clone())
             .mdns(self.config.discovery.mdns)
             .seeds(self.config.discovery.seeds.clone())

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use artillery_core::{
     ClusterId, MemberId,
-    transport::{IncomingStream, PeerInfo, PeerKind, Service},
+    transport::{IncomingStream, PeerInfo, Service},
 };
 use tokio::sync::mpsc;
 
@@ -29,7 +29,7 @@ pub(crate) struct DataService {
 
 impl Service for DataService {
     fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream) {
-        let is_node = peer.kind == PeerKind::Node;
+        let is_node = peer.kind.is_node();
         match stream.kind.0 {
             streams::CHAIN_CONTROL | streams::CHAIN_UPDATES | streams::CHAIN_SNAPSHOTS if is_node => {
                 tokio::spawn(receive::chain_stream(peer.id, stream, self.chains.clone()));

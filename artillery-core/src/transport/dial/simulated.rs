@@ -11,7 +11,7 @@ use crate::{
     error::{CloseReason, ConnectError},
     id::NodeId,
     transport::{
-        Connection, IncomingStream, PROTOCOL_VERSIONS, PeerInfo, PeerKind, StreamKind, hello,
+        Connection, IncomingStream, PROTOCOL_VERSIONS, PeerInfo, StreamKind, hello,
         medium::{Accept, LineEnd, Medium, PipeReader, PipeWriter, SimulatedLine, SimulatedPort},
         shared::{EndpointCarrier, EndpointShared, Listeners},
     },
@@ -83,7 +83,7 @@ fn connect((shared, port, me): Side<'_>, (theirs, other, them): Side<'_>) -> Con
     let line = Arc::new(SimulatedLine::new(port.medium.clone(), nodes, shared.config.idle_timeout));
     port.keep(&line, 0);
     other.keep(&line, 1);
-    if me.kind == PeerKind::Node {
+    if me.kind.is_node() {
         theirs.links.heard_from(&me);
     }
     let end = LineEnd::accepting(line.clone());

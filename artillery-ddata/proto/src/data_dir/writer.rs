@@ -103,9 +103,7 @@ impl JournalWriter {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
         let before = self.journal.bytes();
         let group = self.journal.append(entries())?;
-        let has_updates = |entry: &JournalEntry| {
-            matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Updates(_)))
-        };
+        let has_updates = |entry: &JournalEntry| matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Updates(_)));
         if entries().any(has_updates) {
             self.grown += self.journal.bytes().saturating_sub(before);
         }

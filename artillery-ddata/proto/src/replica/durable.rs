@@ -234,7 +234,9 @@ impl Replica {
     /// chain goes on without it. The predecessor's history has what is refused.
     pub(super) fn is_clogged(&mut self) -> bool {
         let most = self.settings.joiner_buffer;
-        let Some(journal) = self.journal.as_mut().filter(|_| self.place.role == Some(Role::Syncing)) else { return false };
+        let Some(journal) = self.journal.as_mut().filter(|_| self.place.role == Some(Role::Syncing)) else {
+            return false;
+        };
         journal.refuses |= journal.queued > most;
         journal.refuses
     }
@@ -242,7 +244,9 @@ impl Replica {
     /// Updates that were refused are asked for again, once the disk has caught up.
     fn ask_for_refused(&mut self) {
         let most = self.settings.joiner_buffer / 2;
-        let Some(journal) = self.journal.as_mut().filter(|journal| journal.refuses && journal.queued <= most) else { return };
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.refuses && journal.queued <= most) else {
+            return;
+        };
         journal.refuses = false;
         if let Some(predecessor) = self.place.predecessor {
             self.miss(predecessor);

@@ -9,7 +9,8 @@ fn durable(mutant: Option<Mutant>) -> Rig {
     let mut me = founder(3);
     me.id.incarnation.starts = 2;
     let last = crate::Version { epoch: Epoch(1), sequence: crate::Sequence(7) };
-    let hold = |chain| StoreHolding { chain: ChainId(chain), whole: true, last, watermark: last.sequence, synced: true };
+    let hold =
+        |chain| StoreHolding { chain: ChainId(chain), whole: true, last, watermark: last.sequence, synced: true };
     let settings = CoordinatorSettings { guards: mutant.into(), ..CoordinatorSettings::default() };
     let holds = vec![hold(0), hold(9)];
     rig.node = NodeMachine::durable(me, rig.configs.clone(), settings, holds, HeardStores::default());
