@@ -317,7 +317,7 @@ fn damage_of_one_copy_of_the_control_file_loses_nothing() {
 /// What becomes of a journal whose newest file is lost.
 fn without_its_newest_file(guards: Guards) -> Result<(), OpenError> {
     let mut run = ended(SyncMode::Batch, guards);
-    let newest = run.disk.names().unwrap().into_iter().filter(|name| name.starts_with("journal-")).next_back();
+    let newest = run.disk.names().unwrap().into_iter().rfind(|name| name.starts_with("journal-"));
     run.disk.remove(&newest.unwrap()).unwrap();
     run.open().map(drop)
 }

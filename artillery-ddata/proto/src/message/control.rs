@@ -9,6 +9,7 @@ use crate::control::{
 };
 
 /// What one node asks of another one.
+#[allow(clippy::large_enum_variant, reason = "a call is encoded where it is made")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlCall {
     /// The sender is alive, and asks for a lease; with its history, if it has one yet.

@@ -233,7 +233,8 @@ impl Replica {
     /// Whether this joiner's disk is so far behind that it takes no update for now. Nothing else bounds what waits for it: the
     /// chain goes on without it. The predecessor's history has what is refused.
     pub(super) fn is_clogged(&mut self) -> bool {
-        let most = self.settings.joiner_buffer;
+        // A resync that ends hands all that has come beside it to the journal at once.
+        let most = 2 * self.settings.joiner_buffer;
         let Some(journal) = self.journal.as_mut().filter(|_| self.place.role == Some(Role::Syncing)) else {
             return false;
         };
@@ -243,7 +244,7 @@ impl Replica {
 
     /// Updates that were refused are asked for again, once the disk has caught up.
     fn ask_for_refused(&mut self) {
-        let most = self.settings.joiner_buffer / 2;
+        let most = self.settings.joiner_buffer;
         let Some(journal) = self.journal.as_mut().filter(|journal| journal.refuses && journal.queued <= most) else {
             return;
         };

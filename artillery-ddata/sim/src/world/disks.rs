@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Bytes that a chain hands to the journal at once.
-const BATCH: usize = 2000;
+const BATCH: usize = 64 << 10;
 /// Copies that are younger aren't recognised: other nodes hear and keep how far a store has come every ten seconds.
 const COPY_AGE: u64 = 11 * SECOND;
 

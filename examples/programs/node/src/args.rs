@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use artillery_core::discovery::Seed;
-use artillery_ddata::{ClusterId, Mode};
+use artillery_ddata::{ClusterId, Mode, config::SyncMode};
 use artillery_programs::{
     args::{Bytes, LinkArgs, LogArgs, cluster_id, not_yet},
     secret::IdentityArgs,
@@ -81,6 +81,15 @@ pub(super) struct NodeArgs {
     /// The largest value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,
+    /// Keep the data in this directory, too, where the next start finds it (default: in memory alone); wants --name
+    #[arg(long, value_name = "DIR", requires = "name")]
+    pub(super) data: Option<PathBuf>,
+    /// When a write counts as being on the disk
+    #[arg(long, value_enum, default_value_t = SyncArg::Batch)]
+    pub(super) sync: SyncArg,
+    /// If --data is damaged, move it aside, as DIR.damaged-N, and begin with an empty one
+    #[arg(long, requires = "data")]
+    pub(super) replace_damaged: bool,
     /// Address for the Redis protocol (default: off)
     #[arg(long, value_name = "ADDR")]
     pub(super) resp: Option<SocketAddr>,
@@ -123,6 +132,24 @@ impl From<ModeArg> for Mode {
     }
 }
 
+/// When a write counts as being on the disk.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum SyncArg {
+    /// Once it is synced, together with all others that came meanwhile: it survives a power cut of all nodes
+    Batch,
+    /// Once the kernel has it: it survives the end of all processes, not a power cut
+    Never,
+}
+
+impl From<SyncArg> for SyncMode {
+    fn from(sync: SyncArg) -> Self {
+        match sync {
+            SyncArg::Batch => Self::Batch,
+            SyncArg::Never => Self::Never,
+        }
+    }
+}
+
 /// What is planned; every one of these is refused.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Not yet")]
@@ -130,12 +157,6 @@ struct Later {
     /// Chains of the cluster; for now there is one
     #[arg(long, value_name = "N", value_parser = one)]
     chains: Option<u32>,
-    /// Durable store
-    #[arg(long, value_name = "DIR", value_parser = not_yet)]
-    data: Option<String>,
-    /// When an update counts as durable
-    #[arg(long, value_name = "batch|never|MS", value_parser = not_yet)]
-    sync: Option<String>,
     /// For placement and nearest reads
     #[arg(long, value_name = "NAME", value_parser = not_yet)]
     datacenter: Option<String>,
@@ -175,7 +196,7 @@ mod tests {
 
     #[test]
     fn planned_flags_are_refused() {
-        let flags = ["--data=x", "--sync=batch", "--datacenter=a"];
+        let flags = ["--datacenter=a"];
         let more = ["--backlog-ms=1", "--sync-streams=1", "--sync-rate=1"];
         for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {
             let error = NodeArgs::try_parse_from(["node", flag]).unwrap_err();

@@ -2,6 +2,7 @@
 
 mod again;
 mod args;
+mod aside;
 mod http;
 mod metrics;
 mod port;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 
 use artillery_ddata::{
     Node,
-    node::{NeverReady, Stopped},
+    node::{DataDirError, NeverReady, StartError, Stopped},
 };
 use artillery_programs::{
     exit::{self, Failure},
@@ -56,11 +57,23 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let hangups = Hangups::listen().map_err(Failure::failed)?;
     let ports = Ports::new(&args)?;
-    let builder = settings::builder(&args)?;
+    let mut builder = Some(settings::builder(&args)?);
     // Bound before the node starts: a port that is taken shouldn't leave a node behind.
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
     let limits = resp::Limits::new(&args);
-    let node = builder.start().await.map_err(Failure::failed)?;
+    let node = loop {
+        let builder = match builder.take() {
+            Some(builder) => builder,
+            None => settings::builder(&args)?,
+        };
+        match builder.start().await {
+            Err(StartError::Data(DataDirError::Damaged { dir, why })) if args.replace_damaged => {
+                let aside = aside::move_aside(&dir).map_err(Failure::failed)?;
+                tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
+            }
+            started => break started.map_err(Failure::failed)?,
+        }
+    };
     tokio::spawn(follow_files(hangups, args.identity, node.clone()));
     let http = http.map(|port| http::serve(port, node.clone()));
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
@@ -69,10 +82,12 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // The last member of a chain hands the chain over first, which takes as long as a resync.
+    // The last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays there.
+    let is_durable = args.data.is_some();
+    let end = async { if is_durable { node.shutdown().await } else { node.leave().await } };
     let mut is_told_to_stop = false;
     tokio::select! {
-        () = node.leave() => {}
+        () = end => {}
         () = signals.asked_to_stop() => {
             is_told_to_stop = true;
             tracing::warn!("asked to stop once more: this node ends now, with what it alone holds");

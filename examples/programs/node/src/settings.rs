@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     Node, NodeBuilder,
-    config::{Config, Threads},
+    config::{Config, DataConfig, Threads},
 };
 use artillery_programs::{exit::Failure, secret::Admission};
 
@@ -70,6 +70,11 @@ fn config(args: &NodeArgs) -> Config {
     config.lease.drift_ppm = args.drift_ppm;
     config.suspect = args.suspect_ms.map_or(config.lease.duration / 2, Duration::from_millis);
     config.slow = Duration::from_millis(args.slow_ms);
+    config.data = args.data.as_ref().map(|dir| {
+        let mut data = DataConfig::new(dir);
+        data.sync = args.sync.into();
+        data
+    });
     config.limits.window_bytes = args.window_bytes.0;
     config.limits.backlog_bytes = args.backlog_bytes.0;
     config.limits.queue_bytes = args.queue_bytes.0;
@@ -109,6 +114,8 @@ mod tests {
         let far = super::config(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
         assert_eq!((far.congestion, far.stream_window_bytes), (Congestion::Bbr, 32 << 20));
         assert_eq!(far.connection_window_bytes, 256 << 20);
+        let data = super::config(&parse(&["--data", "d", "--name", "a", "--sync", "never"])).data.unwrap();
+        assert_eq!((data.dir.to_str(), data.sync), (Some("d"), artillery_ddata::config::SyncMode::Never));
         assert_eq!(super::config(&parse(&[])).threads, Threads::Shared);
         assert_eq!(super::config(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });
         let refused = builder(&parse(&["--lease-ms", "1"])).map(|_| ()).unwrap_err();

@@ -4,6 +4,7 @@ mod abuse;
 mod appends;
 mod availability;
 mod counters;
+mod durable;
 mod exposition;
 mod failover;
 mod faults;
