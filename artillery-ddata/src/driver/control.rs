@@ -54,6 +54,7 @@ pub(crate) const COMMAND_QUEUE: usize = 256;
 pub(crate) type RenewalAnswer = Result<Renewed, StoreRolledBack>;
 
 /// Commands to the task.
+#[allow(clippy::large_enum_variant, reason = "nearly all commands are renewals")]
 pub(crate) enum ControlCommand {
     /// A node renews its lease.
     Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<RenewalAnswer> },

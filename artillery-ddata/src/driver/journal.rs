@@ -10,9 +10,10 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use artillery_core::internal::clock;
 use artillery_proto::{
     data_dir::{DurableBatch, JournalWriter},
     disk::DiskError,
@@ -146,7 +147,7 @@ impl JournalLane {
 
 /// Writes until the journal is to stop.
 fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
-    let mut noted = Instant::now();
+    let mut noted = clock::now();
     loop {
         let (batches, stops) = next(shared);
         if batches.is_empty() {
@@ -154,9 +155,9 @@ fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
         } else {
             write(&mut writer, shared, &batches)?;
         }
-        if noted.elapsed() >= NOTED || stops {
+        if clock::now() - noted >= NOTED || stops {
             full_is_fine(writer.note_synced())?;
-            noted = Instant::now();
+            noted = clock::now();
         }
         if stops && batches.is_empty() {
             return Ok(());
@@ -177,8 +178,8 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
                 tracing::error!("the disk is full: nothing is committed in this node's chains until there is room");
             }
             full = true;
-            thread::sleep(FULL_PAUSE);
-            Ok(shared.lock().stops)
+            let paused = shared.filled.wait_timeout_while(shared.lock(), FULL_PAUSE, |exchange| !exchange.stops);
+            Ok(paused.unwrap_or_else(PoisonError::into_inner).0.stops)
         }
         result => result.map(|()| true),
     };

@@ -138,7 +138,11 @@ impl KeptLog {
     ) -> Result<(), StorageError> {
         let kept = self.clone();
         let done = tokio::task::spawn_blocking(move || kept.put(change, more)).await;
-        done.map_err(|error| failed(&error)).and_then(|put| put.map_err(|error| failed(&error)))
+        match done {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     fn put(

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use artillery_core::internal::codec;
+use artillery_core::internal::codec::{self, CodecError};
 use openraft::{
     AnyError, Entry, EntryPayload, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
     storage::RaftStateMachine,
@@ -197,7 +197,7 @@ impl AppliedConfigs {
     }
 
     /// Keeps snapshots on this disk from now on. Returns the present one, which is to be written with the rest of the log.
-    pub(super) fn keep_in(&mut self, kept: KeptLog) -> Result<KeptSnapshot, StorageError> {
+    pub(super) fn keep_in(&mut self, kept: KeptLog) -> Result<KeptSnapshot, CodecError> {
         self.kept = Some(kept);
         let mut state = self.lock();
         let built = state.build()?;
@@ -242,11 +242,10 @@ impl MachineState {
     }
 
     /// A snapshot of the present state.
-    fn build(&mut self) -> Result<Built, StorageError> {
+    fn build(&mut self) -> Result<Built, CodecError> {
         let mut bytes = Vec::new();
         let content = SnapshotData { configs: &self.configs, entries: &self.entries };
-        codec::encode(&content, &mut bytes)
-            .map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
+        codec::encode(&content, &mut bytes)?;
         self.snapshots += 1;
         let meta = SnapshotMeta {
             last_log_id: self.raft,
@@ -344,7 +343,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
 impl RaftSnapshotBuilder<TypeConfig> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<TypeConfig>, StorageError> {
-        let built = self.0.lock().build()?;
+        let built = self.0.lock().build();
+        let built = built.map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
         // The entries before it go only once it is on the disk.
         self.0.keep(&built.meta, &built.bytes).await?;
         let mut state = self.0.lock();
