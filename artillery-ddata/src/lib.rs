@@ -2,8 +2,8 @@
 //! replication with apportioned queries; Terrace & Freedman, USENIX ATC 2009).
 //!
 //! It is for state that several processes share, that they must never read stale, and that must survive the loss of
-//! machines. It is no database on disk: values live in memory, for as long as one serving member does. It has no query
-//! language, and no batch goes over several chains. It trusts its own nodes: a secret or certificates keep outsiders
+//! machines. It is no database for more than memory holds: a node may keep its data on disk too
+//! ([`NodeBuilder::data_dir`]), and reads it from memory. It has no query language, and no batch goes over several chains. It trusts its own nodes: a secret or certificates keep outsiders
 //! out, but a member that lies is not tolerated.
 //!
 //! Nodes find each other, form a chain, and keep every committed value on each of its members. Writes enter at the
@@ -105,7 +105,8 @@
 //! Strong reads and writes are linearizable, at every node. A write happens at most once, however often it is tried: a
 //! call retries by itself under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. A member
 //! that dies is removed once its lease is certainly out. Until then clean reads go on at the other members, and writes
-//! wait. The store is in memory: what was written lives as long as one serving member does.
+//! wait. Without a directory what was written lives as long as one serving member does. With one it is on the disk of
+//! each serving member before it is acknowledged, and is there again after all of them have ended.
 
 pub mod admin;
 pub mod blocking;
