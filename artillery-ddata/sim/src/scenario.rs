@@ -310,7 +310,8 @@ impl Scenario {
         // A store on disk outlives its node. Where a cluster is given up, or loses most of its nodes for good, it must not. And a
         // slow disk isn't blamed yet as a slow member is.
         let is_kept = |control: ControlSetup| !control.founds && !control.loses;
-        let restarts = setup.control.is_some_and(is_kept) && setup.founding.is_none() && setup.gray.is_none();
+        let is_gray = matches!(self, Self::Gray | Self::Relapses);
+        let restarts = setup.control.is_some_and(is_kept) && setup.founding.is_none() && !is_gray;
         if restarts && setup.durable.is_none() && setup.guards == Guards::ALL {
             let mut rng = Rng::new(seed, Concern::Disks);
             if rng.chance(DURABLE) {

@@ -11,7 +11,7 @@ use crate::{
     control::message::StoreHolding,
     disk::Disk,
     guards::Guards,
-    journal::{Damage, FoundJournal, GroupNumber, JournalEntry, JournalError, JournalSettings, SyncMode},
+    journal::{Damage, FoundJournal, GroupNumber, JournalError, JournalSettings, SyncMode},
     replica::{ChainRestore, EntryPlace, RestoreError, RestoreSurvey, RestoredChain},
     store::Store,
 };
@@ -145,7 +145,12 @@ impl FoundStore {
         let incarnation = record.incarnation;
         let control = ControlFile::begin(disk, control, settings.guards)?;
         let journal = journal.open(incarnation.starts, seed)?;
-        let journal = JournalWriter::new(journal, control.clone(), (survey, bytes), &settings)?;
+        let journal = JournalWriter::new(
+            journal,
+            control.clone(),
+            (survey, bytes),
+            (settings.mode, settings.room, settings.guards),
+        )?;
         Ok(DataDir { incarnation, control, journal, chains, lacks })
     }
 }
@@ -208,12 +213,4 @@ impl FoundJournal {
     fn missing(segment: u64) -> JournalError {
         JournalError::Damaged { file: Self::file(segment), offset: 0, damage: Damage::Missing }
     }
-}
-
-/// The entries of a group with their places.
-pub(super) fn placed<'a>(
-    group: GroupNumber,
-    entries: impl Iterator<Item = &'a JournalEntry>,
-) -> impl Iterator<Item = (EntryPlace, &'a JournalEntry)> {
-    (0..).map(move |index| EntryPlace { group, index }).zip(entries)
 }

@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ControlFile, OpenError, OpenSettings, open::placed};
+use super::ControlFile;
 use crate::{
     ChainId,
     guards::Guards,
     journal::{GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
     message::{ChainMessage, SnapshotContent},
-    replica::{JournalBatch, RestoreSurvey},
+    replica::{EntryPlace, JournalBatch, RestoreSurvey},
     types::update::Update,
 };
 
@@ -71,8 +71,8 @@ impl JournalWriter {
         journal: Journal,
         control: ControlFile,
         (survey, mut bytes): (RestoreSurvey, JournalBytes),
-        settings: &OpenSettings,
-    ) -> Result<Self, OpenError> {
+        (mode, room, guards): (SyncMode, u64, Guards),
+    ) -> Result<Self, JournalError> {
         // A checkpoint that was under way has ended with its start.
         bytes.0.values_mut().for_each(|bytes| bytes.begun = None);
         let mut writer = Self {
@@ -82,13 +82,13 @@ impl JournalWriter {
             survey,
             bytes,
             written: BTreeMap::new(),
-            mode: settings.mode,
-            room: settings.room,
+            mode,
+            room,
             asked: BTreeSet::new(),
             grown: 0,
             grown_at: 0,
             open: false,
-            guards: settings.guards,
+            guards,
         };
         writer.name_segment()?;
         Ok(writer)
@@ -236,4 +236,12 @@ impl ChainBytes {
             content => self.begun = self.begun.map(|begun| begun + content.bytes() as u64),
         }
     }
+}
+
+/// The entries of a group with their places.
+fn placed<'a>(
+    group: GroupNumber,
+    entries: impl Iterator<Item = &'a JournalEntry>,
+) -> impl Iterator<Item = (EntryPlace, &'a JournalEntry)> {
+    (0..).map(move |index| EntryPlace { group, index }).zip(entries)
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     messages::CallError,
-    types::{RaftId, RaftLogId, RaftNode, StorageError, TypeConfig},
+    types::{RaftId, RaftLogId, RaftNode, Speaker, StorageError, TypeConfig},
 };
 use crate::{
     MemberId,
@@ -73,13 +73,6 @@ impl StorePlace {
     pub(super) fn check(&self, speaker: Speaker) -> Result<(), CallError> {
         Ok(self.control.look(|record| record.heard.check(speaker.id, speaker.position))?)
     }
-}
-
-/// A node of the group, in its present life, and how far its store has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Speaker {
-    pub(super) id: MemberId,
-    pub(super) position: StorePosition,
 }
 
 /// The group's log on a disk. Clones share it.

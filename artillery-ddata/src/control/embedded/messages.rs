@@ -11,10 +11,7 @@ use openraft::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{
-    kept::Speaker,
-    types::{RaftId, RaftLogId, TypeConfig},
-};
+use super::types::{RaftId, RaftLogId, Speaker, TypeConfig};
 use crate::{
     ClusterId, MemberId,
     control::{History, StoreRolledBack},

@@ -9,7 +9,7 @@ use super::runtime::Runtime;
 use crate::{
     Incarnation, MemberId, NodeId,
     control::{
-        Bootstrap, NodeInfo,
+        Bootstrap, NodeInfo, StorePosition,
         log::{ConfigChange, LogIndex},
     },
 };
@@ -103,4 +103,11 @@ pub(crate) enum EntryOutcome {
 pub(super) fn first_voters(founding: &Bootstrap, most: usize) -> &[NodeInfo] {
     let voters = founding.members.len().min(most);
     &founding.members[..if voters.is_multiple_of(2) { voters.saturating_sub(1) } else { voters }]
+}
+
+/// A node of the group, in its present life, and how far its store has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Speaker {
+    pub(super) id: MemberId,
+    pub(super) position: StorePosition,
 }
