@@ -1,7 +1,7 @@
 //! The directory of a durable node: its control file, and the journal of its chains (docs/adr/0042).
 //!
-//! [`DataDir::open`] reads what an earlier start has left, and begins another start of the store. [`JournalWriter`] writes the
-//! journal on: one thread of the node runs it. All of it is pure over [`Disk`].
+//! [`FoundStore`] reads what an earlier start has left, and [`FoundStore::open`] begins another start of the store. [`JournalWriter`] writes the
+//! journal on: one thread of the node runs it. All of it is pure over [`Disk`](crate::disk::Disk).
 
 mod control_file;
 mod open;
