@@ -1,7 +1,7 @@
 //! The directory of a durable node: its control file, and the journal of its chains (docs/adr/0042).
 //!
-//! [`FoundStore`] reads what an earlier start has left, and [`FoundStore::open`] begins another start of the store. [`JournalWriter`] writes the
-//! journal on: one thread of the node runs it. All of it is pure over [`Disk`](crate::disk::Disk).
+//! [`FoundStore`] reads what an earlier start has left, and [`FoundStore::open`] begins another start of the store.
+//! [`JournalWriter`] writes the journal on: one thread of the node runs it. All of it is pure over [`Disk`](crate::disk::Disk).
 
 mod control_file;
 mod open;
@@ -86,7 +86,7 @@ impl ControlRecord {
         (self.history, self.configs) = (Some(configs.history()), Some(configs.clone()));
     }
 
-    /// Whether the store has all of `chain` that was committed while it served, whatever happened to the power.
+    /// Whether the store has all of `chain` that was committed while it served, even after a power cut.
     pub fn is_synced(&self, chain: ChainId) -> bool {
         !self.weak || self.strong.contains(&chain)
     }

@@ -91,7 +91,7 @@ impl Oracle {
             Self::Formation => "one cluster is formed",
             Self::Wire => "frames survive the wire",
             Self::Durable => "invariant: what is committed is on the disk of every serving member",
-            Self::Disk => "a directory that nobody touched is whole",
+            Self::Disk => "a directory without injected damage is whole",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
             Self::Liveness => "liveness: whole and serving soon after healing",

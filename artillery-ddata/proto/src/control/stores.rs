@@ -56,9 +56,7 @@ impl HeardStores {
         let new = Heard { starts, position };
         let heard = self.0.entry((id.node, id.incarnation.store)).or_insert(new);
         let is_new = *heard == new || heard.starts != starts;
-        let before = heard.position;
-        let (control, groups) = (position.control.max(before.control), position.groups.max(before.groups));
-        *heard = Heard { starts, position: StorePosition { control, groups, ..position } };
+        *heard = heard.and(new);
         is_new
     }
 
@@ -66,10 +64,7 @@ impl HeardStores {
     pub fn merge(&mut self, other: Self) {
         for (store, theirs) in other.0 {
             let mine = self.0.entry(store).or_insert(theirs);
-            let (before, position) = (mine.position, theirs.position);
-            let (control, groups) = (position.control.max(before.control), position.groups.max(before.groups));
-            let newest = if theirs.starts >= mine.starts { theirs } else { *mine };
-            *mine = Heard { position: StorePosition { control, groups, ..newest.position }, ..newest };
+            *mine = mine.and(theirs);
         }
     }
 
@@ -80,6 +75,16 @@ impl HeardStores {
 
     fn of(&self, id: MemberId) -> Option<&Heard> {
         self.0.get(&(id.node, id.incarnation.store))
+    }
+}
+
+impl Heard {
+    /// The newest start of both, and the furthest that either has come.
+    fn and(self, other: Self) -> Self {
+        let newest = if other.starts >= self.starts { other } else { self };
+        let (mine, theirs) = (self.position, other.position);
+        let (control, groups) = (mine.control.max(theirs.control), mine.groups.max(theirs.groups));
+        Self { position: StorePosition { control, groups, ..newest.position }, ..newest }
     }
 }
 
@@ -111,6 +116,13 @@ mod tests {
         for (id, position) in copies.into_iter().chain([(life(4), at(8, 20, 99))]) {
             assert_eq!(heard.check(id, position), Err(StoreRolledBack(id)));
         }
+        assert!(heard.note(life(5), at(9, 20, 200)));
+        heard.note(life(4), at(8, 15, 150));
+        assert_eq!(
+            heard.check(life(4), at(8, 15, 150)),
+            Err(StoreRolledBack(life(4))),
+            "a late message of an earlier start"
+        );
         assert_eq!(heard.check(fixtures::incarnation(1, 9), at(0, 0, 0)), Ok(()), "a new store");
     }
 }

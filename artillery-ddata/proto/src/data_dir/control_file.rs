@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 use super::ControlRecord;
 use crate::{
@@ -236,11 +236,7 @@ fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<FoundControl>, Con
     if format != FORMAT {
         return Err(ControlFileError::Format { file: name, format });
     }
-    Ok(Some(FoundControl { number, record: decode(&record)? }))
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    codec::decode_value(bytes)
+    Ok(Some(FoundControl { number, record: codec::decode_value(&record)? }))
 }
 
 /// Number, format and record of a copy that is whole.

@@ -171,7 +171,7 @@ impl DataDir {
 
 /// Numbers the entries of each group.
 #[derive(Default)]
-pub(super) struct Places(EntryPlace);
+struct Places(EntryPlace);
 
 impl Places {
     fn next(&mut self, group: GroupNumber) -> EntryPlace {

@@ -2,7 +2,7 @@
 //!
 //! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates behind the beginning of the last
 //! one are longer than that checkpoint, and than its share of the node's room. The chain that keeps the oldest segment is next if
-//! the journal is longer than twice its data and that room.
+//! the journal is longer than twice its data and that room, and if updates have filled that room since the last such turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,9 +40,9 @@ pub struct JournalWriter {
     room: u64,
     /// Chains that were told to begin a checkpoint, and haven't.
     asked: BTreeSet<ChainId>,
-    /// Bytes of all groups with updates, and how many there were when the chain with the oldest segment was asked last. Checkpoints
-    /// alone lead to no further ones.
+    /// Bytes of all groups with updates. Checkpoints don't count, so that they alone lead to no further ones.
     grown: u64,
+    /// What `grown` was when the chain with the oldest segment was asked last.
     grown_at: u64,
     /// An empty group has to prove the last one.
     open: bool,

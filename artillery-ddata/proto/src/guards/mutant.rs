@@ -273,7 +273,7 @@ mutants! {
     ReadOnce = "read-once", trap 72;
     /// The control file is kept once: a torn writing loses what was promised.
     KeepOneCopy = "keep-one-copy", trap 80;
-    /// The control file doesn't name the newest segment of the journal, so that nobody misses it.
+    /// The control file doesn't name the newest segment of the journal, so that the next start doesn't miss it.
     NameNoSegment = "name-no-segment", trap 81;
     /// Segments are removed that a chain still needs.
     ReleaseAll = "release-all", trap 82;

@@ -64,7 +64,7 @@ impl StorePlace {
         };
         let noted = tokio::task::spawn_blocking(note).await;
         noted.map_err(|error| error.to_string()).and_then(|noted| noted.map_err(|error| error.to_string())).map_err(
-            // Without that nobody would miss what the other store forgets.
+            // Without the note, this node could not tell an older copy of the other store.
             CallError::Stopped,
         )
     }
