@@ -63,12 +63,24 @@ pub struct DataConfig {
     pub sync: SyncMode,
     /// So many bytes of updates may stand in the journal beside the data before it is made shorter (256 MiB).
     pub room_bytes: u64,
+    /// The disk counts as full when so many bytes are left beside room for a checkpoint (64 MiB): then members only delete. A
+    /// quarter of them is in a file, so that other programs can't take it.
+    pub reserve_bytes: u64,
+    /// The disk counts as full, too, when the journal comes so near to this length in bytes. `None`: only the disk's own size
+    /// matters.
+    pub max_disk_bytes: Option<u64>,
 }
 
 impl DataConfig {
     /// A directory, synced with each batch of writes.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), sync: SyncMode::Batch, room_bytes: 256 << 20 }
+        Self {
+            dir: dir.into(),
+            sync: SyncMode::Batch,
+            room_bytes: 256 << 20,
+            reserve_bytes: 64 << 20,
+            max_disk_bytes: None,
+        }
     }
 }
 

@@ -185,6 +185,8 @@ mod tests {
             mode: SyncMode::Batch,
             segment_bytes: 1 << 20,
             room: 1 << 20,
+            reserve: 1 << 20,
+            most: u64::MAX,
             backlog: 1 << 20,
             guards: Guards::default(),
         };

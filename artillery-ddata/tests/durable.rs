@@ -6,7 +6,8 @@ mod support;
 use std::{path::Path, time::Duration};
 
 use artillery_ddata::{
-    Node, NodeBuilder,
+    Error, Node, NodeBuilder, Refusal,
+    config::Config,
     node::{DataDirError, NeverReady, StartError, Stopped},
 };
 use support::{PATIENCE, SECRET, random_name};
@@ -66,6 +67,41 @@ async fn started(builder: impl Fn() -> NodeBuilder) -> Result<Node, StartError> 
         }
     };
     tokio::time::timeout(PATIENCE, starting).await.expect("the directory is free in time")
+}
+
+/// Values are refused before a disk is full. Deletes make room, and the cluster heals by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_values_until_deletes_made_room() {
+    let mut durable = Durable::new();
+    for n in 0..3 {
+        let small = |config: &mut Config| {
+            let data = config.data.as_mut().unwrap();
+            (data.room_bytes, data.reserve_bytes) = (1 << 20, 2 << 20);
+            data.max_disk_bytes = (n == 1).then_some(16 << 20);
+        };
+        let node = durable.builder(n, 3).configure(small).start().await.unwrap();
+        durable.nodes.push(node);
+    }
+    durable.start([], 3).await;
+    let (kv, full) = (durable.nodes[0].kv(), durable.nodes[1].id().node);
+    let put = async |n: u32| kv.put(format!("key-{n}"), vec![n as u8; 100_000]).await;
+    let mut count = 0;
+    let refused = loop {
+        match put(count).await {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+        assert!(count < 200, "16 MiB hold so many values");
+    };
+    let is_full = |error: &Error| matches!(error, Error::Refused { reason: Refusal::DiskFull { member }, .. } if member.node == full);
+    assert!(is_full(&refused), "{refused}");
+    assert!(count > 20, "{count}");
+    for n in 0..count {
+        assert_eq!(kv.get(&format!("key-{n}")).await.unwrap().value().map(|value| value.len()), Some(100_000));
+        kv.delete(format!("key-{n}")).await.unwrap();
+    }
+    support::until(async || put(0).await.map_err(|error| assert!(is_full(&error), "{error}")).is_ok()).await;
+    durable.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

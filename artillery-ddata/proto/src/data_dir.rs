@@ -3,6 +3,7 @@
 //! [`FoundStore`] reads what an earlier start has left, and [`FoundStore::open`] begins another start of the store.
 //! [`JournalWriter`] writes the journal on: one thread of the node runs it. All of it is pure over [`Disk`](crate::disk::Disk).
 
+mod ballast;
 mod control_file;
 mod open;
 #[cfg(test)]

@@ -97,6 +97,15 @@ pub enum JournalError {
     Encode(#[from] EncodeError),
 }
 
+impl From<DiskError> for JournalError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Full => Self::Full,
+            error => Self::Failed(error),
+        }
+    }
+}
+
 /// What is wrong at a place of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -188,6 +197,17 @@ impl Journal {
     /// As [`append`](Self::append).
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
+    }
+
+    /// Goes on in a new segment. What stands in the present one can be freed then as soon as no chain needs it.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`], [`JournalError::Failed`].
+    pub fn leave_segment(&mut self) -> Result<(), JournalError> {
+        if self.writer.is_used() {
+            self.begin_segment(self.segments.front().map_or(0, |oldest| oldest.number))?;
+        }
+        Ok(())
     }
 
     /// Frees the segments of which all groups are below `floor`, except the present one.

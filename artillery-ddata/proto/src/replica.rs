@@ -14,6 +14,7 @@ mod commit;
 mod durable;
 #[cfg(feature = "mutants")]
 mod fork;
+mod full_disks;
 mod gate;
 mod hashed_pages;
 mod history;

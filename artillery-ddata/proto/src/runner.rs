@@ -169,6 +169,7 @@ impl<C> ChainRunner<C> {
         if std::mem::take(&mut turn.checkpoint) {
             self.replica.begin_checkpoint();
         }
+        self.replica.disk_is_full(turn.disk_full);
         turn.links.drain(..).for_each(|link| self.link(now, link));
         turn.orders.drain(..).for_each(|order| self.order(now, order));
         turn.frames.drain(..).for_each(|(from, frame)| self.frame(now, from, frame));

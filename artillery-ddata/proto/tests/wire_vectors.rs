@@ -35,6 +35,7 @@ fn vectors() -> [(&'static str, ChainFrame); 14] {
         ("chain-snapshot-piece", snapshot(mark(65_536), SnapshotContent::Piece(piece()))),
         ("chain-snapshot-end", snapshot(mark(0), SnapshotContent::End)),
         ("chain-durable", durable(Version::new(251, 65_536))),
+        ("chain-disk-full", disk_full()),
     ]
 }
 
@@ -44,6 +45,10 @@ fn control(chain: ChainId, epoch: Epoch, index: u64, control: Control) -> ChainF
 
 fn durable(version: Version) -> ChainFrame {
     ChainFrame { chain: ChainId(3), epoch: Epoch(251), index: 6, message: ChainMessage::Durable(version) }
+}
+
+fn disk_full() -> ChainFrame {
+    ChainFrame { chain: ChainId(3), epoch: Epoch(251), index: 6, message: ChainMessage::DiskFull(true) }
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {

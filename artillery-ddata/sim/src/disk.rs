@@ -32,13 +32,18 @@ pub struct DiskSetup {
     pub segment: u64,
     /// Room for updates in the journal beside the data, in bytes.
     pub room: u64,
+    /// Room that clients' data never takes, in bytes.
+    pub reserve: u64,
     /// Whether each batch is synced.
     pub mode: SyncMode,
 }
 
+/// The room of a disk, in bytes.
+pub const ROOM: u64 = 1 << 30;
+
 /// A new disk.
 pub fn new_disk(seed: u64) -> SimulatedDisk {
-    SimulatedDisk::new(seed, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true })
+    SimulatedDisk::new(seed, ROOM, CutSettings { tears_sectors: true, leaves_garbage: true })
 }
 
 /// What a process has opened on its disk.
@@ -73,6 +78,8 @@ impl Opened {
             mode: of.mode,
             segment_bytes: of.segment,
             room: of.room,
+            reserve: of.reserve,
+            most: u64::MAX,
             backlog: setup.backlog,
             guards: setup.guards,
         };

@@ -193,8 +193,8 @@ impl ChainTask {
     fn take(&mut self) {
         self.follow_links();
         if let Some(journal) = &self.journal {
-            let JournalNews { durable, checkpoint } = journal.news();
-            (self.turn.durable, self.turn.checkpoint) = (durable, checkpoint);
+            let JournalNews { durable, checkpoint, full } = journal.news();
+            (self.turn.durable, self.turn.checkpoint, self.turn.disk_full) = (durable, checkpoint, full);
         }
         let writes = &mut self.writes;
         self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));

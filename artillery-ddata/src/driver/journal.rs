@@ -39,6 +39,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Default)]
 struct Exchange {
     chains: BTreeMap<ChainId, ChainSide>,
+    /// The disk counts as full.
+    full: bool,
     stops: bool,
 }
 
@@ -81,6 +83,8 @@ pub(crate) struct JournalNews {
     pub(crate) durable: Option<u64>,
     /// The chain is to begin a checkpoint.
     pub(crate) checkpoint: bool,
+    /// The disk counts as full.
+    pub(crate) full: bool,
 }
 
 impl JournalHandle {
@@ -141,7 +145,8 @@ impl JournalLane {
     pub(crate) fn news(&self) -> JournalNews {
         let mut exchange = self.shared.lock();
         let Some(side) = exchange.chains.get_mut(&self.chain) else { return JournalNews::default() };
-        JournalNews { durable: side.durable.take(), checkpoint: std::mem::take(&mut side.checkpoint) }
+        let (durable, checkpoint) = (side.durable.take(), std::mem::take(&mut side.checkpoint));
+        JournalNews { durable, checkpoint, full: exchange.full }
     }
 }
 
@@ -152,6 +157,7 @@ fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
         let (batches, stops) = next(shared);
         if batches.is_empty() {
             full_is_fine(writer.close())?;
+            tidy(&mut writer, shared)?;
         } else {
             write(&mut writer, shared, &batches)?;
         }
@@ -176,6 +182,7 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
         Err(JournalError::Full) => {
             if !full {
                 tracing::error!("the disk is full: nothing is committed in this node's chains until there is room");
+                tell_full(shared, true);
             }
             full = true;
             let paused = shared.filled.wait_timeout_while(shared.lock(), FULL_PAUSE, |exchange| !exchange.stops);
@@ -188,12 +195,30 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
     while !until_room(writer.sync().map(|synced| durable = synced))? {}
     shared.synced.store(writer.synced().0, Ordering::Release);
     tell(shared, &durable, &[]);
+    tidy(writer, shared)
+}
+
+/// Makes the journal shorter, and finds out how much room is left.
+fn tidy(writer: &mut JournalWriter, shared: &Shared) -> Result<(), JournalError> {
     match writer.tidy() {
         Ok(wanted) => tell(shared, &[], &wanted),
         Err(JournalError::Full) => {}
         Err(error) => return Err(error),
     }
+    tell_full(shared, writer.is_full());
     Ok(())
+}
+
+fn tell_full(shared: &Shared, full: bool) {
+    let mut exchange = shared.lock();
+    if std::mem::replace(&mut exchange.full, full) != full {
+        if full {
+            tracing::error!("the disk counts as full: this node's chains only delete, until there is room");
+        } else {
+            tracing::info!("the disk has room again");
+        }
+        exchange.chains.values().for_each(|side| side.wake.notify_one());
+    }
 }
 
 fn tell(shared: &Shared, durable: &[DurableBatch], checkpoints: &[ChainId]) {

@@ -93,6 +93,8 @@ impl DataDir {
             mode: data.sync,
             segment_bytes: SEGMENT_BYTES,
             room: data.room_bytes,
+            reserve: data.reserve_bytes,
+            most: data.max_disk_bytes.unwrap_or(u64::MAX),
             backlog: config.limits.backlog_bytes,
             guards: Guards::default(),
         };

@@ -275,4 +275,10 @@ pub enum Refusal {
         /// The largest allowed, in bytes.
         limit: u64,
     },
+    /// The disk of a member counts as full. Nothing is added until it has room again; deletes and reads go on.
+    #[error("the disk of node {} is full", member.node)]
+    DiskFull {
+        /// That member.
+        member: MemberId,
+    },
 }

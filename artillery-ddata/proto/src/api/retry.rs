@@ -176,6 +176,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::UpdateTooLarge { .. } => Says::Settled,
         // A value can be too large by itself, or after an append; only the latter leaves a record.
         Refusal::TooFewMembers { .. }
+        | Refusal::DiskFull { .. }
         | Refusal::KeyTooLong { .. }
         | Refusal::ValueTooLarge { .. }
         | Refusal::BatchSize { .. }
@@ -198,6 +199,10 @@ mod tests {
         guards::Mutant,
     };
 
+    const MEMBER: crate::MemberId = crate::MemberId {
+        node: crate::NodeId::from_bytes([1; 16]),
+        incarnation: crate::Incarnation { store: 1, starts: 0 },
+    };
     const SETTLED: [Refusal; 5] = [
         Refusal::Barred,
         Refusal::NotANumber,
@@ -214,9 +219,10 @@ mod tests {
         Refusal::Succeeded { by: crate::ClusterId(2) },
         Refusal::SessionFull,
     ];
-    const FINAL: [Refusal; 8] = [
+    const FINAL: [Refusal; 9] = [
         Refusal::StoreFailed,
         Refusal::TooFewMembers { have: 1, need: 2 },
+        Refusal::DiskFull { member: MEMBER },
         Refusal::KeyTooLong { len: 2, limit: 1 },
         Refusal::ValueTooLarge { len: 2, limit: 1 },
         Refusal::BatchSize { len: 2, limit: 1 },

@@ -19,7 +19,7 @@ use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::ControlRecord;
+use super::{ControlRecord, ballast::Ballast};
 use crate::{
     disk::{Disk, DiskError, DiskFile},
     guards::Guards,
@@ -63,6 +63,15 @@ pub enum ControlFileError {
     Codec(#[from] CodecError),
 }
 
+impl From<DiskError> for ControlFileError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Full => Self::Full,
+            error => Self::Failed(error),
+        }
+    }
+}
+
 impl From<ControlFileError> for JournalError {
     fn from(error: ControlFileError) -> Self {
         match error {
@@ -86,6 +95,7 @@ struct State {
     record: ControlRecord,
     failed: Option<DiskError>,
     guards: Guards,
+    ballast: Ballast,
     /// The directory, which stays this process's as long as the control file may be written.
     _disk: Arc<dyn Disk>,
 }
@@ -126,20 +136,22 @@ impl ControlFile {
     /// # Errors
     /// [`ControlFileError`].
     pub fn begin(disk: Arc<dyn Disk>, found: FoundControl, guards: Guards) -> Result<Self, ControlFileError> {
-        let FoundControl { mut number, record } = found;
-        for name in NAMES {
-            match disk.remove(UNNAMED) {
-                Ok(()) | Err(DiskError::Missing(_)) => {}
-                Err(error) => return Err(failed(error)),
-            }
-            let mut file = disk.create(UNNAMED).map_err(failed)?;
-            number += 1;
-            write(&mut *file, number, &record)?;
-            disk.rename(UNNAMED, name).map_err(failed)?;
-        }
-        disk.sync_names().map_err(ControlFileError::Failed)?;
+        let ballast = Ballast::new(disk.clone(), 0);
+        Self::begin_with(disk, found, guards, ballast)
+    }
+
+    /// The same, with ballast for a full disk.
+    pub(super) fn begin_with(
+        disk: Arc<dyn Disk>,
+        found: FoundControl,
+        guards: Guards,
+        ballast: Ballast,
+    ) -> Result<Self, ControlFileError> {
+        let FoundControl { number, record } = found;
+        let number = ballast.spend(|| write_anew(&*disk, number, &record))?;
         let files = open(&*disk)?;
-        Ok(Self(Arc::new(Mutex::new(State { files, first: 0, number, record, failed: None, guards, _disk: disk }))))
+        let state = State { files, first: 0, number, record, failed: None, guards, ballast, _disk: disk };
+        Ok(Self(Arc::new(Mutex::new(state))))
     }
 
     /// What it holds.
@@ -180,7 +192,8 @@ impl State {
         }
         let keeps_one = allows!(self.guards, KeepOneCopy);
         for _ in 0..if keeps_one { 1 } else { 2 } {
-            let written = write(&mut *self.files[self.first], self.number + 1, &record);
+            let (number, file) = (self.number + 1, &mut *self.files[self.first]);
+            let written = self.ballast.spend(|| write(file, number, &record));
             if let Err(ControlFileError::Failed(error)) = &written {
                 self.failed = Some(error.clone());
             }
@@ -193,15 +206,24 @@ impl State {
     }
 }
 
-fn open(disk: &dyn Disk) -> Result<[Box<dyn DiskFile>; 2], ControlFileError> {
-    Ok([disk.open(NAMES[0]).map_err(failed)?, disk.open(NAMES[1]).map_err(failed)?])
+/// Makes both files anew. Returns the number of the last writing.
+fn write_anew(disk: &dyn Disk, mut number: u64, record: &ControlRecord) -> Result<u64, ControlFileError> {
+    for name in NAMES {
+        match disk.remove(UNNAMED) {
+            Ok(()) | Err(DiskError::Missing(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut file = disk.create(UNNAMED)?;
+        number += 1;
+        write(&mut *file, number, record)?;
+        disk.rename(UNNAMED, name)?;
+    }
+    disk.sync_names().map_err(ControlFileError::Failed)?;
+    Ok(number)
 }
 
-fn failed(error: DiskError) -> ControlFileError {
-    match error {
-        DiskError::Full => ControlFileError::Full,
-        error => ControlFileError::Failed(error),
-    }
+fn open(disk: &dyn Disk) -> Result<[Box<dyn DiskFile>; 2], ControlFileError> {
+    Ok([disk.open(NAMES[0])?, disk.open(NAMES[1])?])
 }
 
 fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Result<(), ControlFileError> {
@@ -217,20 +239,20 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
     bytes[24..28].copy_from_slice(&(len as u32).to_le_bytes());
     let sum = crc32c::crc32c(&bytes[4..]);
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
-    if file.length().map_err(failed)? < RESERVED as u64 {
+    if file.length()? < RESERVED as u64 {
         bytes.resize(bytes.len().max(RESERVED), 0);
     }
-    file.write_at(0, &bytes).map_err(failed)?;
+    file.write_at(0, &bytes)?;
     // A sync that finds the disk full has failed like any other.
     file.sync().map_err(ControlFileError::Failed)
 }
 
 /// `None`: it isn't whole.
 fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<FoundControl>, ControlFileError> {
-    let file = disk.open(name).map_err(failed)?;
-    let len = usize::try_from(file.length().map_err(failed)?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);
+    let file = disk.open(name)?;
+    let len = usize::try_from(file.length()?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);
     let mut bytes = vec![0; len];
-    let read = file.read_at(0, &mut bytes).map_err(failed)?;
+    let read = file.read_at(0, &mut bytes)?;
     bytes.truncate(read);
     let Some((number, format, record)) = whole(&bytes.into()) else { return Ok(None) };
     if format != FORMAT {

@@ -5,7 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, writer::JournalBytes};
+use super::{
+    ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter,
+    ballast::Ballast,
+    writer::{JournalBytes, Room},
+};
 use crate::{
     ChainId, Incarnation, NodeId, Sequence, Version,
     control::message::StoreHolding,
@@ -27,6 +31,11 @@ pub struct OpenSettings {
     pub segment_bytes: u64,
     /// Beside the data, so many bytes of updates may stand in the journal before it is made shorter.
     pub room: u64,
+    /// Bytes of the disk that clients' data never takes, beside room for a checkpoint. A quarter of them is ballast, which other
+    /// programs can't take either.
+    pub reserve: u64,
+    /// The most bytes of the disk that the journal may have before the disk counts as full.
+    pub most: u64,
     /// Bytes of committed updates that each chain keeps for resends.
     pub backlog: usize,
     /// Which guards stand.
@@ -143,14 +152,12 @@ impl FoundStore {
             (record.weak, record.strong) = (true, BTreeSet::new());
         }
         let incarnation = record.incarnation;
-        let control = ControlFile::begin(disk, control, settings.guards)?;
-        let journal = journal.open(incarnation.starts, seed)?;
-        let journal = JournalWriter::new(
-            journal,
-            control.clone(),
-            (survey, bytes),
-            (settings.mode, settings.room, settings.guards),
-        )?;
+        let ballast = Ballast::new(disk.clone(), settings.reserve / 4);
+        let control = ControlFile::begin_with(disk, control, settings.guards, ballast.clone())?;
+        let journal = ballast.spend(|| journal.open(incarnation.starts, seed))?;
+        let room = Room::new(ballast, &settings);
+        let journal =
+            JournalWriter::new(journal, control.clone(), (survey, bytes), room, (settings.mode, settings.guards))?;
         Ok(DataDir { incarnation, control, journal, chains, lacks })
     }
 }

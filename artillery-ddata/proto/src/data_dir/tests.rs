@@ -1,5 +1,7 @@
 //! A node of a few chains, alone in each, over a disk that loses what a power cut loses.
 
+mod full;
+
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
@@ -31,7 +33,16 @@ type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
 
 fn settings(mode: SyncMode, guards: Guards) -> OpenSettings {
     let node = fixtures::id(NODE).node;
-    OpenSettings { node, mode, segment_bytes: 16 << 10, room: 6 << 10, backlog: 1 << 20, guards }
+    OpenSettings {
+        node,
+        mode,
+        segment_bytes: 16 << 10,
+        room: 6 << 10,
+        reserve: 512 << 10,
+        most: u64::MAX,
+        backlog: 1 << 20,
+        guards,
+    }
 }
 
 /// The node in one start.
@@ -50,6 +61,10 @@ struct Run {
     guards: Guards,
     /// How the node is started.
     mode: SyncMode,
+    /// The most bytes of its journal.
+    most: u64,
+    /// The bytes of a part of a checkpoint.
+    chunk: usize,
     /// The number of each key's last write that was acknowledged, and of the last one that was ordered.
     keys: BTreeMap<(u32, u8), [u64; 2]>,
     writes: u64,
@@ -65,18 +80,20 @@ impl Run {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let disk = SimulatedDisk::new(rng.random(), 1 << 30, HARSH);
         let (keys, mode) = (BTreeMap::new(), SyncMode::Batch);
-        Self { rng, disk, guards, mode, keys, writes: 0, epoch: 0, promised: 0, voted: 0 }
+        Self { rng, disk, guards, mode, most: u64::MAX, chunk: 300, keys, writes: 0, epoch: 0, promised: 0, voted: 0 }
     }
 
     fn open(&mut self) -> Result<Start, OpenError> {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let found = FoundStore::check(disk, settings(self.mode, self.guards), self.rng.random())?;
+        let settings = OpenSettings { most: self.most, ..settings(self.mode, self.guards) };
+        let found = FoundStore::check(disk, settings, self.rng.random())?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
         let DataDir { incarnation, control, journal, mut chains, .. } = found.open(&store, self.rng.random())?;
         let me = MemberId { node: fixtures::id(NODE).node, incarnation };
+        let chunk = self.chunk;
         let runner = |chain| {
             let gate = Arc::new(Gate::new(chain));
-            let settings = ReplicaSettings { durable: true, chunk: 300, ..ReplicaSettings::default() };
+            let settings = ReplicaSettings { durable: true, chunk, ..ReplicaSettings::default() };
             let runner = ChainRunner::new(me, chain, settings, store.clone(), gate);
             match chains.remove(&chain) {
                 Some(restored) => runner.restored(restored),

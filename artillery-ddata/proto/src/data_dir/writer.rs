@@ -3,10 +3,13 @@
 //! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates behind the beginning of the last
 //! one are longer than that checkpoint, and than its share of the node's room. The chain that keeps the oldest segment is next if
 //! the journal is longer than twice its data and that room, and if updates have filled that room since the last such turn.
+//!
+//! The disk counts as full before it is: while a checkpoint and what clients have in flight still find room (rule R15). Then each
+//! chain begins a checkpoint as soon as that would make the journal shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ControlFile;
+use super::{ControlFile, OpenSettings, ballast::Ballast};
 use crate::{
     ChainId,
     guards::Guards,
@@ -37,7 +40,7 @@ pub struct JournalWriter {
     /// The newest segment that the control file names.
     named: u64,
     mode: SyncMode,
-    room: u64,
+    room: Room,
     /// Chains that were told to begin a checkpoint, and haven't.
     asked: BTreeSet<ChainId>,
     /// Bytes of all groups with updates. Checkpoints don't count, so that they alone lead to no further ones.
@@ -47,6 +50,19 @@ pub struct JournalWriter {
     /// An empty group has to prove the last one.
     open: bool,
     guards: Guards,
+}
+
+/// The room that the journal has.
+#[derive(Debug)]
+pub(super) struct Room {
+    ballast: Ballast,
+    /// Bytes of updates beside the data.
+    updates: u64,
+    /// Bytes that clients' data never takes.
+    reserve: u64,
+    /// The most bytes that the journal may have.
+    most: u64,
+    is_full: bool,
 }
 
 /// What the chains have in the journal.
@@ -64,6 +80,11 @@ struct ChainBytes {
     behind: u64,
     /// Updates behind the beginning of the checkpoint that is under way.
     behind_begun: u64,
+    /// What the store held of the chain when it wrote its last batch, in bytes.
+    data: u64,
+    /// The same when the last whole checkpoint began, and the one that is under way.
+    data_at: u64,
+    data_at_begun: u64,
 }
 
 impl JournalWriter {
@@ -71,7 +92,8 @@ impl JournalWriter {
         journal: Journal,
         control: ControlFile,
         (survey, mut bytes): (RestoreSurvey, JournalBytes),
-        (mode, room, guards): (SyncMode, u64, Guards),
+        room: Room,
+        (mode, guards): (SyncMode, Guards),
     ) -> Result<Self, JournalError> {
         // A checkpoint that was under way has ended with its start.
         bytes.0.values_mut().for_each(|bytes| bytes.begun = None);
@@ -91,6 +113,7 @@ impl JournalWriter {
             guards,
         };
         writer.name_segment()?;
+        writer.note_room()?;
         Ok(writer)
     }
 
@@ -102,11 +125,12 @@ impl JournalWriter {
     pub fn write(&mut self, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
         let before = self.journal.bytes();
-        let group = self.journal.append(entries())?;
+        let group = self.room.ballast.spend(|| self.journal.append(entries()))?;
         let has_updates = |entry: &JournalEntry| matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Updates(_)));
         if entries().any(has_updates) {
             self.grown += self.journal.bytes().saturating_sub(before);
         }
+        batches.iter().for_each(|(chain, batch)| self.bytes.0.entry(*chain).or_default().data = batch.data);
         for (place, entry) in placed(group, entries()) {
             self.survey.note(place, entry);
             self.bytes.note(entry);
@@ -138,10 +162,17 @@ impl JournalWriter {
     /// As [`sync`](Self::sync).
     pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
         if let Some(floor) = self.floor() {
-            self.journal.release(floor)?;
+            self.room.ballast.spend(|| self.journal.release(floor))?;
             self.name_segment()?;
         }
-        Ok(self.wanted())
+        self.note_room()?;
+        let wanted = self.wanted();
+        if self.room.is_full && !wanted.is_empty() {
+            // What is there now will not count behind these checkpoints: nothing else is to keep its segment.
+            self.room.ballast.spend(|| self.journal.leave_segment())?;
+            self.name_segment()?;
+        }
+        Ok(wanted)
     }
 
     /// Writes an empty group if the last one isn't proven yet. Call it when nothing is to be written.
@@ -150,7 +181,7 @@ impl JournalWriter {
     /// As [`sync`](Self::sync).
     pub fn close(&mut self) -> Result<(), JournalError> {
         if std::mem::take(&mut self.open) && self.mode == SyncMode::Batch {
-            self.journal.close_group()?;
+            self.room.ballast.spend(|| self.journal.close_group())?;
         }
         Ok(())
     }
@@ -169,18 +200,42 @@ impl JournalWriter {
 
     fn wanted(&mut self) -> Vec<ChainId> {
         let chains = &self.bytes.0;
-        let share = self.room / chains.len().max(1) as u64;
-        let is_due = |bytes: &ChainBytes| bytes.begun.is_none() && bytes.behind > bytes.checkpoint.max(share);
+        let share = self.room.updates / chains.len().max(1) as u64;
+        let is_full = self.room.is_full;
+        let is_due = |bytes: &ChainBytes| {
+            let is_long = bytes.behind > bytes.checkpoint.max(share);
+            bytes.begun.is_none() && (is_long || is_full && bytes.gain() > bytes.checkpoint / 8)
+        };
         let due = chains.iter().filter(|(_, bytes)| is_due(bytes)).map(|(&chain, _)| chain);
-        let data: u64 = chains.values().map(|bytes| bytes.checkpoint).sum();
-        let is_long = self.journal.bytes() > 2 * data + 2 * self.room && self.grown - self.grown_at > self.room;
-        let oldest = is_long.then(|| self.survey.oldest()).flatten();
-        if oldest.is_some() {
+        let wanted: Vec<_> = due.chain(self.pinning()).filter(|chain| !self.asked.contains(chain)).collect();
+        if self.is_long() {
             self.grown_at = self.grown;
         }
-        let wanted: Vec<_> = due.chain(oldest).filter(|chain| !self.asked.contains(chain)).collect();
-        self.asked.extend(&wanted);
-        wanted
+        wanted.into_iter().filter(|&chain| self.asked.insert(chain)).collect()
+    }
+
+    /// The chain that keeps the oldest segment, if the journal is too long for what its chains have in it.
+    fn pinning(&self) -> Option<ChainId> {
+        let counts: u64 = self.bytes.0.values().map(|bytes| bytes.checkpoint + bytes.behind).sum();
+        let keeps_room = self.room.is_full && self.journal.bytes() > counts + counts / 4 + self.room.reserve / 8;
+        (self.is_long() || keeps_room).then(|| self.survey.oldest()).flatten()
+    }
+
+    /// Whether it is time to make the journal shorter at its beginning.
+    fn is_long(&self) -> bool {
+        let (updates, data) = (self.room.updates, self.bytes.0.values().map(|bytes| bytes.checkpoint).sum::<u64>());
+        self.journal.bytes() > 2 * data + 2 * updates && self.grown - self.grown_at > updates
+    }
+
+    /// Whether so little room is left that clients' data takes no more of it.
+    pub const fn is_full(&self) -> bool {
+        self.room.is_full
+    }
+
+    /// Finds out how much room is left.
+    fn note_room(&mut self) -> Result<(), JournalError> {
+        let checkpoint = self.bytes.0.values().map(|bytes| bytes.checkpoint + bytes.behind).max();
+        self.room.note(self.journal.bytes(), checkpoint.unwrap_or_default())
     }
 
     /// The length of the journal in bytes.
@@ -208,6 +263,23 @@ impl JournalWriter {
     }
 }
 
+impl Room {
+    pub(super) const fn new(ballast: Ballast, of: &OpenSettings) -> Self {
+        Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, is_full: false }
+    }
+
+    /// The journal has so many bytes, and the longest checkpoint may come to so many.
+    fn note(&mut self, journal: u64, checkpoint: u64) -> Result<(), JournalError> {
+        let needed = self.reserve.saturating_add(checkpoint);
+        self.ballast.hold(needed)?;
+        let free = self.ballast.free()?.min(self.most.saturating_sub(journal));
+        // Some room more ends it, so that it doesn't begin again at once.
+        let more = if self.is_full { self.reserve / 2 } else { 0 };
+        self.is_full = free < needed.saturating_add(more);
+        Ok(())
+    }
+}
+
 impl JournalBytes {
     pub(super) fn note(&mut self, entry: &JournalEntry) {
         let bytes = self.0.entry(entry.chain()).or_default();
@@ -227,11 +299,19 @@ impl JournalBytes {
 }
 
 impl ChainBytes {
+    /// By how much a checkpoint would make the journal shorter, about.
+    const fn gain(&self) -> u64 {
+        self.behind + self.data_at.saturating_sub(self.data)
+    }
+
     fn part(&mut self, content: &SnapshotContent) {
         match content {
-            SnapshotContent::Begin(_) => (self.begun, self.behind_begun) = (Some(0), 0),
+            SnapshotContent::Begin(_) => {
+                (self.begun, self.behind_begun, self.data_at_begun) = (Some(0), 0, self.data);
+            }
             SnapshotContent::End => {
                 (self.checkpoint, self.behind) = (self.begun.take().unwrap_or_default(), self.behind_begun);
+                self.data_at = self.data_at_begun;
             }
             content => self.begun = self.begun.map(|begun| begun + content.bytes() as u64),
         }

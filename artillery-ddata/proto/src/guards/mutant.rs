@@ -287,6 +287,8 @@ mutants! {
     TakeCopies = "take-copies", trap 84;
     /// A joiner takes in updates however many wait for its disk.
     QueueAll = "queue-all", trap 85;
+    /// A head adds values though a member's disk is full.
+    FillFullDisks = "fill-full-disks", trap 86;
     /// A store that isn't whole opens a chain.
     ReopenTorn = "reopen-torn", trap 83;
     /// A store opens a chain though another one knows of a higher watermark.

@@ -142,8 +142,8 @@ impl FoundJournal {
     ///
     /// # Errors
     /// [`JournalError::Full`]; [`JournalError::Failed`].
-    pub fn open(self, start: u64, seed: u128) -> Result<Journal, JournalError> {
-        let Self { ref disk, settings, .. } = self;
+    pub fn open(&self, start: u64, seed: u128) -> Result<Journal, JournalError> {
+        let Self { disk, settings, .. } = self;
         let last = segment::numbers(&**disk).map_err(JournalError::Failed)?.last().copied().unwrap_or(0);
         if last != self.newest_segment() && self.newest_segment() > 0 {
             return Err(changed(last));
@@ -165,16 +165,12 @@ impl FoundJournal {
         let lengths = segments.iter().map(|old| segment::length(&**disk, old.number)).collect::<Result<_, _>>();
         let lengths = lengths.map_err(JournalError::Failed)?;
         let groups = self.encode_from(first, header.salt)?;
-        let made = SegmentWriter::create(&**disk, &header, &groups, settings.guards);
-        let writer = made.map_err(|error| match error {
-            DiskError::Full => JournalError::Full,
-            error => JournalError::Failed(error),
-        })?;
+        let writer = SegmentWriter::create(&**disk, &header, &groups, settings.guards)?;
         segments.push_back(header);
         segment::keep(&**disk, &segments).map_err(JournalError::Failed)?;
         Ok(Journal {
             disk: disk.clone(),
-            settings,
+            settings: *settings,
             start,
             seed,
             segments,
@@ -200,7 +196,7 @@ impl FoundJournal {
         for place in (at..segment.len()).step_by(BLOCK) {
             let Some(claims) = GroupClaims::at(segment, place) else { continue };
             let blocks = ((place - at) / BLOCK) as u64;
-            if claims.synced <= number || claims.number.0 - number.0 > blocks {
+            if claims.synced <= number || claims.number.0.checked_sub(number.0).is_none_or(|ahead| ahead > blocks) {
                 continue;
             }
             if claims.len > left {

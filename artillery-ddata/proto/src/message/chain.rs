@@ -41,6 +41,8 @@ pub enum ChainMessage {
     /// How far the sender is durable. To the successor: all members from the head to the sender hold everything up to this
     /// version on their disks. To the predecessor: the sender does. Members in memory never send it.
     Durable(Version),
+    /// To the head: whether the sender's disk counts as full. It counts for some heartbeats. Members in memory never send it.
+    DiskFull(bool),
 }
 
 /// Consecutive updates. The sender's watermark travels with them.

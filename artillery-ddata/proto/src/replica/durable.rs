@@ -27,6 +27,8 @@ pub struct JournalBatch {
     pub entries: Vec<JournalEntry>,
     /// Their bytes, about.
     pub bytes: usize,
+    /// Bytes of all keys and values that the store holds of the chain.
+    pub data: u64,
 }
 
 /// Something that the journal has to keep.
@@ -71,6 +73,8 @@ pub(super) struct JournalState {
     pub(super) checkpoint: Option<Checkpoint>,
     /// How many checkpoints were begun.
     pub(super) checkpoints: u64,
+    /// The disk counts as full.
+    pub(super) is_full: bool,
 }
 
 /// Whether the journal holds the whole store.
@@ -227,7 +231,8 @@ impl Replica {
             }
         }
         let bytes = queued - journal.queued;
-        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes })
+        let data = self.store.size(chain).bytes;
+        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, data })
     }
 
     /// Whether this joiner's disk is so far behind that it takes no update for now. Nothing else bounds what waits for it: the

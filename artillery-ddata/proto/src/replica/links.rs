@@ -46,6 +46,10 @@ pub(super) struct PeerLink {
     pub(super) held: Sequence,
     /// How far this member is, as the peer was told.
     pub(super) mark_said: Version,
+    /// The peer's disk counts as full until then.
+    pub(super) full_until: Timestamp,
+    /// Whether this member's disk is full, as the peer was told last.
+    pub(super) full_said: bool,
 }
 
 /// Where sending goes on.
@@ -99,6 +103,8 @@ impl PeerLink {
             mark: Sequence::ZERO,
             held: Sequence::ZERO,
             mark_said: Version::NONE,
+            full_until: Timestamp::ZERO,
+            full_said: false,
         }
     }
 
@@ -127,7 +133,7 @@ impl Replica {
             peer.due = true;
             (peer.cursor, peer.heard) = (None, None);
             peer.echo = Sequence::ZERO;
-            peer.mark_said = Version::NONE;
+            (peer.mark_said, peer.full_said) = (Version::NONE, false);
         }
         self.snapshot_link_changed(id);
     }
@@ -216,6 +222,7 @@ impl Replica {
             ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
             ChainMessage::Snapshot(part) => self.receive_snapshot(now, from, part),
             ChainMessage::Durable(version) => self.hear_mark(now, from, version),
+            ChainMessage::DiskFull(is_full) => self.hear_full(now, from, is_full),
         }
     }
 
@@ -328,6 +335,7 @@ impl Replica {
     /// With each heartbeat: repeats what a peer may have lost, or ignored because it had not entered the epoch yet.
     pub(super) fn repeat(&mut self, now: Timestamp) {
         let resend = self.settings.resend;
+        self.repeat_full();
         let unsure = self.unsure_peers();
         for (id, why) in unsure {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
@@ -363,6 +371,7 @@ impl Replica {
                 || self.may_promote()
                 || self.promotion.is_some()
                 || self.has_unwritten_watermark()
+                || self.has_full_disk()
                 || !self.unsure_peers().is_empty())
     }
 

@@ -63,7 +63,7 @@ impl Replica {
         if self.halted.is_some() {
             return None;
         }
-        self.poll_mark(to).or_else(|| self.next_updates(now, to, room))
+        self.poll_mark(to).or_else(|| self.poll_full(to)).or_else(|| self.next_updates(now, to, room))
     }
 
     fn next_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {

@@ -10,6 +10,7 @@ mod durable;
 mod expelled;
 mod extremes;
 mod filling;
+mod full_disks;
 mod guards;
 mod hashed;
 mod joining;

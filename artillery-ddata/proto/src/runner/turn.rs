@@ -114,6 +114,8 @@ pub struct Turn<R, W> {
     pub durable: Option<u64>,
     /// The journal is to get shorter: the chain begins a checkpoint, unless one is under way.
     pub checkpoint: bool,
+    /// The node's disk counts as full.
+    pub disk_full: bool,
     /// Changes of the links to peers.
     pub links: Vec<LinkChange>,
     /// The node's orders.
@@ -134,6 +136,7 @@ impl<R, W> Default for Turn<R, W> {
             lease: None,
             durable: None,
             checkpoint: false,
+            disk_full: false,
             links: Vec::new(),
             orders: Vec::new(),
             frames: Vec::new(),

@@ -157,6 +157,7 @@ enum EncodedMessage<'a> {
     Chunk(ChunkHeader<&'a ChunkPart>),
     Snapshot(SaidSnapshot<'a>),
     Durable(Version),
+    DiskFull(bool),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -166,6 +167,7 @@ enum DecodedMessage {
     Chunk(ChunkHeader<ChunkPart>),
     Snapshot(HeardSnapshot),
     Durable(Version),
+    DiskFull(bool),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -221,6 +223,7 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
             (EncodedMessage::Snapshot(header), body)
         }
         ChainMessage::Durable(version) => (EncodedMessage::Durable(*version), EncodedBody::new()),
+        ChainMessage::DiskFull(is_full) => (EncodedMessage::DiskFull(*is_full), EncodedBody::new()),
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
     let mut out = EncodedHeader::new();
@@ -349,6 +352,10 @@ pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
         DecodedMessage::Durable(version) => {
             check_body(0, &frame.body)?;
             ChainMessage::Durable(version)
+        }
+        DecodedMessage::DiskFull(is_full) => {
+            check_body(0, &frame.body)?;
+            ChainMessage::DiskFull(is_full)
         }
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })

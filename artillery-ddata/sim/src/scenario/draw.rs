@@ -343,6 +343,7 @@ pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
         wipes: rng.pick(&[0, 200, 500]),
         segment: rng.pick(&[32 << 10, 256 << 10, 1 << 20]),
         room: rng.pick(&[32 << 10, 256 << 10, 1 << 20]),
+        reserve: 1 << 20,
         mode: SyncMode::Batch,
     });
 }

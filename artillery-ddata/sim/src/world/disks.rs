@@ -6,13 +6,14 @@ use artillery_proto::{
     ChainId, MemberId,
     control::{Configs, HeardStores},
     data_dir::{DurableBatch, OpenError},
+    disk::Disk as _,
     journal::JournalError,
     node::NodeInput,
 };
 
 use super::{DiskEvents, Event, World, control};
 use crate::{
-    disk::new_disk,
+    disk::{ROOM, new_disk},
     node::{Input, Work},
     oracle::{Failure, Oracle},
     scenario::SECOND,
@@ -209,6 +210,7 @@ impl World {
         }
         let all = number.is_multiple_of(2);
         self.copy_disk((number >> 10) as usize % self.nodes.len());
+        self.fill_disk((number >> 20) as usize % self.nodes.len());
         for index in 0..self.nodes.len() {
             if !self.nodes[index].is_alive() || !all && (number >> (index + 1)).is_multiple_of(2) {
                 continue;
@@ -222,7 +224,18 @@ impl World {
         }
     }
 
+    /// Another program may take most of what a disk has left, or all of it.
+    fn fill_disk(&mut self, index: usize) {
+        if self.disk_rng.chance(500) {
+            let used = ROOM.saturating_sub(self.disks[index].free().unwrap_or(ROOM));
+            let left = self.disk_rng.pick(&[0, 64 << 10, 2 << 20]);
+            self.trace.line(self.now, |out| write!(out, "the disk of n{index} has {left} bytes left"));
+            self.disks[index].set_room(used + left);
+        }
+    }
+
     pub(super) fn power_is_back(&mut self) {
+        self.disks.iter().for_each(|disk| disk.set_room(ROOM));
         for index in 0..self.nodes.len() {
             let after = self.disk_rng.below(3 * SECOND / 2);
             if self.nodes[index].down {

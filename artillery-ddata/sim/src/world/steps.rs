@@ -109,6 +109,7 @@ impl World {
         for (slot, mut turn) in turns {
             let node = &mut self.nodes[index];
             let (now, wall) = (node.clock(self.now), node.wall_clock(self.now));
+            turn.disk_full = node.opened.as_ref().is_some_and(|opened| opened.journal.is_full());
             let read = std::cell::Cell::new(Some(reading));
             node.slots[slot].runner.take(|| read.take().unwrap_or(now), || wall, &mut turn, |_| None);
             if self.control.is_some() {
@@ -339,7 +340,10 @@ impl World {
         let bytes = match &frame.message {
             ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
             ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
-            ChainMessage::Snapshot(_) | ChainMessage::Control(_) | ChainMessage::Durable(_) => FRAME,
+            ChainMessage::Snapshot(_)
+            | ChainMessage::Control(_)
+            | ChainMessage::Durable(_)
+            | ChainMessage::DiskFull(_) => FRAME,
         };
         self.note_frame(from, to, &frame.message);
         let generation = self.nodes[from].peers[to].generation;

@@ -87,6 +87,9 @@ pub(super) struct NodeArgs {
     /// When a write counts as being on the disk
     #[arg(long, value_enum, default_value_t = SyncArg::Batch)]
     pub(super) sync: SyncArg,
+    /// The most bytes of --data that the journal may take: near them this node's chains only delete (default: what the disk has)
+    #[arg(long, value_name = "BYTES", requires = "data")]
+    pub(super) max_disk_bytes: Option<Bytes>,
     /// If --data is damaged, move it aside, as DIR.damaged-N, and begin with an empty one
     #[arg(long, requires = "data")]
     pub(super) replace_damaged: bool,

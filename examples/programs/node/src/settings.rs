@@ -73,6 +73,7 @@ fn config(args: &NodeArgs) -> Config {
     config.data = args.data.as_ref().map(|dir| {
         let mut data = DataConfig::new(dir);
         data.sync = args.sync.into();
+        data.max_disk_bytes = args.max_disk_bytes.map(|bytes| bytes.0 as u64);
         data
     });
     config.limits.window_bytes = args.window_bytes.0;
@@ -114,7 +115,9 @@ mod tests {
         let far = super::config(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
         assert_eq!((far.congestion, far.stream_window_bytes), (Congestion::Bbr, 32 << 20));
         assert_eq!(far.connection_window_bytes, 256 << 20);
-        let data = super::config(&parse(&["--data", "d", "--name", "a", "--sync", "never"])).data.unwrap();
+        let data = ["--data", "d", "--name", "a", "--sync", "never", "--max-disk-bytes", "1GiB"];
+        let data = super::config(&parse(&data)).data.unwrap();
+        assert_eq!(data.max_disk_bytes, Some(1 << 30));
         assert_eq!((data.dir.to_str(), data.sync), (Some("d"), artillery_ddata::config::SyncMode::Never));
         assert_eq!(super::config(&parse(&[])).threads, Threads::Shared);
         assert_eq!(super::config(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });

@@ -57,6 +57,7 @@ fn refused(reason: &Refusal) -> Reply {
         Refusal::NoLease => "NOLEASE",
         Refusal::NoChain | Refusal::NotHead(_) | Refusal::NotTail(_) | Refusal::TooFewMembers { .. } => "NOCHAIN",
         Refusal::Busy | Refusal::SessionFull => "BUSY",
+        Refusal::DiskFull { .. } => "MISCONF",
         Refusal::ManyChains => return Reply::Error(CROSS_SLOT.into()),
         Refusal::NotANumber => return Reply::error(NOT_AN_INTEGER),
         Refusal::Overflow => return Reply::error(OVERFLOW),
@@ -81,11 +82,14 @@ mod tests {
     #[test]
     fn every_refusal_has_its_word() {
         let (len, limit) = (9, 4);
+        let incarnation = artillery_ddata::Incarnation { store: 1, starts: 0 };
+        let member = artillery_ddata::MemberId { node: NodeId::from_name("a"), incarnation };
         let cases = [
             ("NOLEASE", vec![Refusal::NoLease]),
             ("NOCHAIN", vec![Refusal::NoChain, Refusal::NotHead(None), Refusal::NotTail(None)]),
             ("NOCHAIN", vec![Refusal::TooFewMembers { have: 1, need: 2 }]),
             ("BUSY", vec![Refusal::Busy, Refusal::SessionFull]),
+            ("MISCONF", vec![Refusal::DiskFull { member }]),
             ("CROSSSLOT", vec![Refusal::ManyChains]),
             ("ERR", vec![Refusal::KeyTooLong { len, limit }, Refusal::ValueTooLarge { len, limit }]),
             ("ERR", vec![Refusal::BatchSize { len, limit }, Refusal::Compacted { first: 1 }]),

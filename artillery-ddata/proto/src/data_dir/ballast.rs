@@ -1,0 +1,95 @@
+//! Room that is kept for a full disk: a file whose only use is that it can be removed (docs/adr/0042, rule R15).
+//!
+//! A node whose disk is full must still vote, learn that it was removed, delete, write a checkpoint, and start again. So it keeps
+//! `ballast`. A write that finds the disk full takes that file away, and is tried once more in its room.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::{Disk, DiskError};
+
+const NAME: &str = "ballast";
+/// It is written in pieces of so many bytes.
+const PIECE: u64 = 1 << 20;
+
+/// The file of ballast. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Ballast(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    disk: Arc<dyn Disk>,
+    /// How long the file is to be.
+    bytes: u64,
+    is_held: bool,
+}
+
+impl Ballast {
+    /// `bytes` of ballast. An earlier start may have left the file.
+    pub(super) fn new(disk: Arc<dyn Disk>, bytes: u64) -> Self {
+        let is_held = disk.open(NAME).and_then(|file| file.length()).is_ok_and(|length| length >= bytes);
+        Self(Arc::new(Mutex::new(State { disk, bytes, is_held })))
+    }
+
+    /// Bytes that can be written beside the ballast.
+    pub(super) fn free(&self) -> Result<u64, DiskError> {
+        let state = self.state();
+        let free = state.disk.free()?;
+        Ok(if state.is_held { free } else { free.saturating_sub(state.bytes) })
+    }
+
+    /// Writes the file if it isn't there, and if there is room for it and for `beside` further bytes.
+    pub(super) fn hold(&self, beside: u64) -> Result<(), DiskError> {
+        let mut state = self.state();
+        if state.is_held || state.disk.free()? < state.bytes.saturating_add(beside) {
+            return Ok(());
+        }
+        state.give()?;
+        match state.write() {
+            Ok(()) => state.is_held = true,
+            // Another program was faster.
+            Err(DiskError::Full) => state.give()?,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Does something that may find the disk full. If it does, the ballast is given up for a second try.
+    pub(super) fn spend<T, E: From<DiskError> + PartialEq>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match attempt() {
+            Err(error) if error == DiskError::Full.into() => {
+                self.state().give()?;
+                attempt()
+            }
+            done => done,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn write(&self) -> Result<(), DiskError> {
+        let mut file = self.disk.create(NAME)?;
+        let mut at = 0;
+        while at < self.bytes {
+            let piece = PIECE.min(self.bytes - at);
+            file.write_at(at, &vec![0; piece as usize])?;
+            at += piece;
+        }
+        Ok(())
+    }
+
+    /// Removes the file. If a power cut brings it back, the next start finds it there.
+    fn give(&mut self) -> Result<(), DiskError> {
+        self.is_held = false;
+        match self.disk.remove(NAME) {
+            Err(DiskError::Missing(_)) => Ok(()),
+            removed => removed,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A node whose disk is full.
+
+use super::*;
+use crate::api::Refusal;
+
+/// The room of the disk, in bytes.
+const ROOM: u64 = 2 << 20;
+
+/// A start of a node, and what became of its writes.
+struct Full {
+    run: Run,
+    start: Start,
+    replies: BTreeMap<u64, Reply>,
+}
+
+impl Full {
+    fn new() -> Self {
+        let mut run = Run::new(1, Guards::ALL);
+        run.chunk = 64 << 10;
+        run.disk.set_room(ROOM);
+        let mut start = run.open().unwrap();
+        run.enter(&mut start);
+        let mut full = Self { run, start, replies: BTreeMap::new() };
+        (0..4).for_each(|_| full.persist());
+        full
+    }
+
+    /// One group of what all chains have to write. The disk never refuses it.
+    fn persist(&mut self) {
+        let journal = &mut self.start.journal;
+        let mut batches = Vec::new();
+        for runner in &mut self.start.chains {
+            let chain = runner.replica().chain();
+            batches.extend(runner.poll_journal(64 << 10).map(|batch| (chain, batch)));
+        }
+        if batches.is_empty() {
+            journal.close().unwrap();
+        } else {
+            journal.write(&batches).unwrap();
+        }
+        let durable = journal.sync().unwrap();
+        let wanted = journal.tidy().unwrap();
+        for runner in &mut self.start.chains {
+            let chain = runner.replica().chain();
+            let upto = durable.iter().find(|durable| durable.chain == chain).map(|durable| durable.upto);
+            let checkpoint = wanted.contains(&chain);
+            take(
+                runner,
+                &mut Received { durable: upto, checkpoint, disk_full: journal.is_full(), ..Received::default() },
+            );
+            while let Some(output) = runner.poll_output() {
+                if let RunnerOutput::Reply(caller, reply) = output {
+                    self.replies.insert(caller, reply);
+                }
+            }
+        }
+    }
+
+    /// The reply to a write in chain 0.
+    fn write(&mut self, write: Write) -> Reply {
+        let (caller, deadline) = (0, Timestamp::from_nanos(u64::MAX / 2));
+        let disk_full = self.start.journal.is_full();
+        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller }];
+        take(&mut self.start.chains[0], &mut Received { writes, disk_full, ..Received::default() });
+        self.persist();
+        self.persist();
+        self.replies.remove(&caller).expect("a reply")
+    }
+
+    fn put(&mut self, number: u32) -> Reply {
+        self.write(Write::Put { key: key(number), value: vec![number as u8; 20_000].into() })
+    }
+
+    /// Puts values until the disk counts as full. Returns their number.
+    fn fill(&mut self) -> u32 {
+        let refused = Reply::Refused(Refusal::DiskFull { member: self.start.me });
+        (0..1000).find(|&number| self.put(number) == refused).expect("the disk is full once")
+    }
+}
+
+fn key(number: u32) -> Bytes {
+    number.to_le_bytes().to_vec().into()
+}
+
+#[test]
+fn a_disk_counts_as_full_before_it_is_and_has_room_again_after_deletes() {
+    let mut full = Full::new();
+    let count = full.fill();
+    assert!(count > 10, "only {count} values found room");
+    for number in 0..count {
+        let held = full.start.store.read(ChainId(0), &key(number), Sequence::MAX).unwrap();
+        assert_eq!(held.and_then(|held| held.value).map(|value| value.len()), Some(20_000), "{number}");
+    }
+    for number in 0..count {
+        let deleted = full.write(Write::Delete { key: key(number) });
+        assert!(matches!(deleted, Reply::Committed(_)), "{deleted:?}");
+    }
+    (0..20).for_each(|_| full.persist());
+    assert!(!full.start.journal.is_full(), "{} bytes of {ROOM} are free", full.run.disk.free().unwrap());
+    let put = full.put(0);
+    assert!(matches!(put, Reply::Committed(_)), "{put:?}");
+}
+
+#[test]
+fn a_journal_may_be_bounded_below_its_disk() {
+    let mut run = Run::new(1, Guards::ALL);
+    run.most = 1 << 20;
+    let mut start = run.open().unwrap();
+    run.enter(&mut start);
+    let mut full = Full { run, start, replies: BTreeMap::new() };
+    full.fill();
+    assert!(full.start.journal.bytes() < 1 << 20);
+}
+
+/// Another program takes all the room of a disk.
+fn fill_up(disk: &SimulatedDisk) {
+    disk.set_room((1 << 30) - disk.free().unwrap());
+}
+
+#[test]
+fn a_node_starts_and_votes_on_a_full_disk() {
+    let mut run = ended(SyncMode::Batch, Guards::ALL);
+    fill_up(&run.disk);
+    let start = run.open().unwrap();
+    run.check(&start).unwrap();
+    assert!(start.journal.is_full());
+    // Longer than before.
+    start.control.change(|record| record.log = vec![9; 70 << 10]).unwrap();
+}
+
+#[test]
+fn a_full_disk_gets_its_ballast_back() {
+    let mut run = ended(SyncMode::Batch, Guards::ALL);
+    fill_up(&run.disk);
+    let mut start = run.open().unwrap();
+    assert!(!run.disk.names().unwrap().contains(&"ballast".to_owned()));
+    run.disk.set_room(1 << 30);
+    start.journal.tidy().unwrap();
+    assert!(!start.journal.is_full());
+    assert!(run.disk.names().unwrap().contains(&"ballast".to_owned()));
+}
