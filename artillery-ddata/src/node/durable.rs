@@ -85,7 +85,7 @@ pub(crate) struct LockedDir {
     disk: FileDisk,
     /// The name of the node that the directory belongs to, as far as it is known.
     pub(crate) name: Option<String>,
-    /// Whether nothing was ever kept here.
+    /// Whether it holds no store.
     pub(crate) is_new: bool,
 }
 
@@ -98,7 +98,8 @@ impl LockedDir {
             DirectoryError::Io(error) => failed(error),
         })?;
         let name = disk.kept_name().map_err(failed)?;
-        let is_new = disk.names().map_err(|error| failed(io::Error::other(error)))?.is_empty();
+        let names = disk.names().map_err(|error| failed(io::Error::other(error)))?;
+        let is_new = !names.iter().any(|name| name.starts_with("control-"));
         Ok(Self { dir: dir.to_owned(), disk, name, is_new })
     }
 }

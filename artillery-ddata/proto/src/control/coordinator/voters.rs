@@ -66,10 +66,12 @@ impl Coordinator {
     }
 
     /// Whether a voter has left its chains and is to come back: it keeps its vote, until it has been away for so long that other
-    /// nodes would be forgotten. A new leader doesn't know it, and takes it for dead.
+    /// nodes would be forgotten. Its next life may be known here before it has renewed. A new leader doesn't know of it, and
+    /// takes it for dead.
     fn will_return(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
-        let returns = |seen: &KnownNode| seen.leaver.returns() && now - seen.heard < self.settings.forget;
-        leading.nodes.get(&id).is_some_and(returns)
+        let mut lives = leading.nodes.iter().filter(|(life, _)| life.shares_store(id));
+        let last = lives.next_back();
+        last.is_some_and(|(_, seen)| seen.leaver.returns() && now - seen.heard < self.settings.forget)
     }
 
     /// Whether a node may end at any moment, because it was told that its chains end. If it shows a later answer it is only

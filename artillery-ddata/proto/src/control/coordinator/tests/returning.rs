@@ -48,6 +48,35 @@ fn five_voters_stay_five_when_one_returns() {
 }
 
 #[test]
+fn a_voter_keeps_its_vote_when_its_next_life_is_met() {
+    let mut world = keeping(5, 5, None);
+    withdraw(&mut world, 4);
+    let mut next = id(4);
+    next.incarnation.starts += 1;
+    world.voters = [id(0), id(1), id(2), id(3), next].into();
+    world.log();
+    world.pass(5_000, &[0, 1, 2, 3]);
+    assert_eq!(wanted(&mut world), None, "it hasn't renewed yet");
+    // It renews, and dies: now it has no excuse.
+    let me = NodeInfo { id: next, ..founder(4) };
+    let renewal = Renewal { me, leave: Leave::default(), ..world.renewal(4) };
+    world.handle(CoordinatorInput::Renewal { from: next, renewal });
+    world.pass(5_000, &[0, 1, 2, 3]);
+    assert_eq!(wanted(&mut world), ids(&[0, 1, 2]));
+}
+
+#[test]
+fn a_node_that_ended_before_the_leader_agreed_leaves_no_trace() {
+    let mut world = three();
+    world.confirms = false;
+    world.leaves.insert(2, RETURNS);
+    world.renew(2);
+    world.confirms = true;
+    world.pass(5_000, &[0, 1]);
+    assert_eq!((world.serving().len(), world.said(1).settled), (2, Ok(())));
+}
+
+#[test]
 fn a_voter_that_returns_does_not_take_part_in_a_leave_for_good() {
     let mut world = keeping(5, 3, None);
     withdraw(&mut world, 4);
