@@ -21,7 +21,7 @@ use crate::types::update::MAX_KEY;
 pub struct Config {
     /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub cluster: String,
-    /// The node's stable name. `None`: a random one.
+    /// The node's stable name. `None`: the one that its directory keeps ([`data`](Self::data)), or a random one.
     pub name: Option<String>,
     /// The number of nodes, this one included, that must see each other before they form the cluster (3).
     pub expect: u32,
@@ -57,7 +57,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataConfig {
-    /// The directory. It is made if it isn't there, and belongs to this node for good.
+    /// The directory. It is made if it isn't there, and belongs to this node for good: it keeps the node's name.
     pub dir: PathBuf,
     /// When a write counts as being on the disk.
     pub sync: SyncMode,
@@ -69,6 +69,11 @@ pub struct DataConfig {
     /// The disk counts as full, too, when the journal comes so near to this length in bytes. `None`: only the disk's own size
     /// matters.
     pub max_disk_bytes: Option<u64>,
+    /// When no member of a chain lives on, the stores that are back wait for the others for so long, after the leases of before
+    /// (2 s). Any one whole store has everything; the others join it later, as new members. What counts is the setting of the
+    /// node that leads the configuration log then. Unlike the cluster's times ([`Config::lease`]) it may differ between nodes,
+    /// and each start may change it: no answer depends on it.
+    pub reopen: Duration,
 }
 
 impl DataConfig {
@@ -80,6 +85,7 @@ impl DataConfig {
             room_bytes: 256 << 20,
             reserve_bytes: 64 << 20,
             max_disk_bytes: None,
+            reopen: Duration::from_secs(2),
         }
     }
 }
@@ -105,6 +111,8 @@ pub enum Threads {
 /// On a machine with fewer cores, a node's chains share the thread of its sockets by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
+/// A chain that waits longer for a store waits for an operator.
+const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {
     /// [`Own`](Self::Own) threads, by this machine's cores: with four or more cores, all but one are for chains; with
@@ -266,6 +274,9 @@ impl Config {
         }
         if self.data.as_ref().is_some_and(|data| data.room_bytes == 0) {
             problem("data.room_bytes", "must not be zero".to_owned());
+        }
+        if self.data.as_ref().is_some_and(|data| data.reopen > MAX_REOPEN) {
+            problem("data.reopen", format!("must be at most {MAX_REOPEN:?}"));
         }
         for error in self.timing().problems() {
             problem(error.field(), error.to_string());

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Read as _, Write as _},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -11,6 +11,12 @@ use artillery_proto::disk::{Disk, DiskError, DiskFile};
 
 /// The file that one process locks as long as it uses the directory.
 const LOCK: &str = "LOCK";
+/// The file with the node's name. It is a hint for starts that give none: the control file decides which node it is.
+const NAME: &str = "NAME";
+/// The name of that file while it is written.
+const NEW_NAME: &str = "NAME.new";
+/// Longer names are no names of nodes.
+const MAX_NAME_BYTES: u64 = 1024;
 
 /// A directory that this process alone uses. The lock ends with it.
 #[derive(Debug)]
@@ -44,6 +50,29 @@ impl FileDisk {
         })?;
         Ok(Self { dir: dir.to_owned(), handle: File::open(dir)?, _lock: lock })
     }
+
+    /// The name that was kept last; `None`: there is none, or it can't be one.
+    pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
+        let file = match File::open(self.dir.join(NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_NAME_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8(bytes).ok().map(|name| name.trim_end().to_owned()).filter(|name| !name.is_empty()))
+    }
+
+    /// Keeps the node's name. It is durable when this returns.
+    pub(crate) fn keep_name(&self, name: &str) -> io::Result<()> {
+        if self.kept_name()?.as_deref() == Some(name) {
+            return Ok(());
+        }
+        let mut file = File::create(self.dir.join(NEW_NAME))?;
+        file.write_all(format!("{name}\n").as_bytes())?;
+        file.sync_all()?;
+        fs::rename(self.dir.join(NEW_NAME), self.dir.join(NAME))?;
+        self.handle.sync_all()
+    }
 }
 
 /// Makes the directory's name durable, and those of the directories above it, as far as this process may read them.
@@ -66,7 +95,7 @@ impl Disk for FileDisk {
         for entry in fs::read_dir(&self.dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if let Ok(name) = entry.file_name().into_string()
-                && name != LOCK
+                && ![LOCK, NAME, NEW_NAME].contains(&&*name)
                 && entry.file_type().map_err(failed)?.is_file()
             {
                 names.push(name);
@@ -157,6 +186,18 @@ mod tests {
     fn a_directory_keeps_the_contract_of_a_disk() {
         let dir = tempfile::tempdir().unwrap();
         conformance::run(&FileDisk::open(&dir.path().join("a/b")).unwrap());
+    }
+
+    #[test]
+    fn a_directory_keeps_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(dir.path()).unwrap();
+        assert_eq!(disk.kept_name().unwrap(), None);
+        disk.keep_name("db-1").unwrap();
+        disk.keep_name("db-1").unwrap();
+        assert_eq!((disk.kept_name().unwrap().as_deref(), disk.names().unwrap().len()), (Some("db-1"), 0));
+        fs::write(dir.path().join(NAME), [0xff; 9]).unwrap();
+        assert_eq!(disk.kept_name().unwrap(), None);
     }
 
     #[test]

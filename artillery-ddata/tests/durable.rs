@@ -141,6 +141,84 @@ async fn three_nodes_that_all_stop_open_their_chain_again() {
     durable.stop().await;
 }
 
+fn key(n: u32) -> String {
+    format!("key-{n}")
+}
+
+/// Checks that the first `count` keys are there, and writes the next one.
+async fn check_and_write(node: &Node, count: u32) {
+    for n in 0..count {
+        let read = node.kv().get(&key(n)).await.unwrap();
+        assert_eq!(read.value().map(|value| value.to_vec()), Some(key(n).into_bytes()));
+    }
+    node.kv().put(&key(count), key(count)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_for_a_while_leaves_its_chain_and_keeps_its_vote() {
+    let mut durable = Durable::new();
+    durable.start(0..3, 3).await;
+    for round in 0..3 {
+        let gone = durable.nodes.remove(0);
+        gone.withdraw().await;
+        let status = durable.nodes[0].status().await;
+        assert_eq!(status.chains[0].members.len(), 2, "{:?}", status.chains);
+        assert_eq!(status.log.unwrap().voters.len(), 3);
+        check_and_write(&durable.nodes[1], round).await;
+        durable.start([round], 3).await;
+    }
+    durable.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_stopped_at_once_or_one_by_one_lose_nothing() {
+    let mut durable = Durable::new();
+    durable.start(0..3, 3).await;
+    check_and_write(&durable.nodes[0], 0).await;
+    // At once.
+    let stopping: Vec<_> =
+        durable.nodes.drain(..).map(|node| tokio::spawn(async move { node.withdraw().await })).collect();
+    for stopped in stopping {
+        stopped.await.unwrap();
+    }
+    durable.start([2, 0, 1], 3).await;
+    check_and_write(&durable.nodes[0], 1).await;
+    // One after the other, with a write between. The last one is started first, last, and in the middle.
+    for (round, order) in [[2, 0, 1], [0, 1, 2], [1, 2, 0]].into_iter().enumerate() {
+        durable.nodes.sort_by_key(|node| node.name().to_owned());
+        durable.nodes.remove(0).withdraw().await;
+        check_and_write(&durable.nodes[0], round as u32 + 2).await;
+        durable.nodes.remove(0).withdraw().await;
+        durable.nodes.remove(0).withdraw().await;
+        durable.start(order, 3).await;
+    }
+    check_and_write(&durable.nodes[0], 5).await;
+    durable.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_keeps_the_name_of_its_node() {
+    let mut durable = Durable::new();
+    let nameless = |durable: &Durable| durable.builder(0, 1).configure(|config| config.name = None);
+    let node = nameless(&durable).start().await.unwrap();
+    let name = node.name().to_owned();
+    assert!(name.starts_with("node-") && name.len() > 10, "{name}");
+    node.shutdown().await;
+    let again = started(|| nameless(&durable)).await.unwrap();
+    assert_eq!(again.name(), name);
+    again.shutdown().await;
+    // Without the file, or with another name in it, the control file still knows the node.
+    std::fs::write(durable.of(0).join("NAME"), "node-9").unwrap();
+    let other = started(|| nameless(&durable)).await;
+    assert!(matches!(other, Err(StartError::Data(DataDirError::OtherNode { .. }))), "{other:?}");
+    std::fs::remove_file(durable.of(0).join("NAME")).unwrap();
+    let unknown = started(|| nameless(&durable)).await;
+    assert!(matches!(unknown, Err(StartError::NoName)), "{unknown:?}");
+    durable.nodes.push(started(|| durable.builder(0, 1).name(&name)).await.unwrap());
+    durable.stop().await;
+    assert_eq!(std::fs::read_to_string(durable.of(0).join("NAME")).unwrap(), format!("{name}\n"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_directory_of_two_is_enough() {
     let mut durable = Durable::new();
@@ -193,7 +271,8 @@ async fn a_directory_that_is_damaged_or_in_use_is_named() {
     assert!(matches!(used, Err(StartError::Data(DataDirError::InUse(dir))) if dir == durable.of(0)));
     durable.stop().await;
     let another = started(|| durable.builder(1, 1).data_dir(durable.of(0))).await;
-    assert!(matches!(another, Err(StartError::Data(DataDirError::Unusable { .. }))), "{another:?}");
+    let Err(StartError::Data(DataDirError::OtherNode { kept, given, .. })) = another else { panic!("{another:?}") };
+    assert_eq!((kept.as_deref(), &*given), (Some("node-0"), "node-1"));
     let journal = durable.of(0).join("journal-0000000001");
     let mut bytes = std::fs::read(&journal).unwrap();
     bytes[4096 + 30] ^= 1;

@@ -213,6 +213,7 @@ impl NodeMachine {
                 self.decide(now, coordinator::CoordinatorInput::Reorder { token, chain, order });
             }
             NodeInput::Leave { until } => self.leave(now, until),
+            NodeInput::Withdraw => self.withdraw(now),
             NodeInput::Succeeded { by } => self.succeeded(now, by),
             NodeInput::Kept => self.has_kept(),
             NodeInput::Tick => self.tick(now),

@@ -161,6 +161,8 @@ pub struct Node {
     pub fails: bool,
     /// Whether it was told to stop.
     pub stops: bool,
+    /// Whether it was told to stop for a while: it starts again by itself.
+    pub returns: bool,
     /// Whether it was asked to leave its chains.
     pub drained: bool,
     /// Whether it has reported that it has left.
@@ -238,6 +240,7 @@ impl Node {
             down: false,
             fails: false,
             stops: false,
+            returns: false,
             drained: false,
             left: false,
             ready: false,

@@ -66,6 +66,9 @@ pub(crate) enum ControlCommand {
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
+    /// Leave the chains, and stay a node and a voter: the disk keeps what this node holds. `done` is notified once the node may
+    /// end, which takes at most three leases.
+    Withdraw { done: oneshot::Sender<()> },
     /// A node was met whose cluster succeeds this one.
     Succeeded { by: ClusterId },
 }
@@ -247,6 +250,10 @@ impl ControlTask {
                 self.leaving.retain(|done| !done.is_closed());
                 self.leaving.push(done);
                 self.handle(NodeInput::Leave { until });
+            }
+            ControlCommand::Withdraw { done } => {
+                self.leaving.push(done);
+                self.handle(NodeInput::Withdraw);
             }
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
         }

@@ -8,13 +8,13 @@ use artillery_core::{
 
 use super::{
     data::Data,
-    durable::{DataDir, DataDirError},
+    durable::{DataDir, DataDirError, LockedDir},
     handle::{Node, NodeInner},
     random,
     threads::Workers,
 };
 use crate::{
-    ClusterId, Kv, Mode, NodeId,
+    ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, DataConfig, Threads},
     control::formation::{After, InvalidFormation},
     store::{MemoryStore, Store},
@@ -47,8 +47,8 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidFormation),
-    /// A node with a directory has no name: the directory belongs to a node, which has to have the same name at each start.
-    #[error("a node with a directory needs a name")]
+    /// No name was given, and the directory holds a store and doesn't say of which node: its file NAME was lost.
+    #[error("the directory holds a store, and not the name of its node: give the name")]
     NoName,
     /// The node's directory can't be used.
     #[error(transparent)]
@@ -168,7 +168,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Keeps the node's data in this directory, where its next start finds it. The node needs a [`name`](Self::name).
+    /// Keeps the node's data in this directory, where its next start finds it. The directory keeps the node's name, too.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.config.data = Some(DataConfig::new(dir));
         self
@@ -225,20 +225,15 @@ impl NodeBuilder {
 
     async fn start_on(self, threads: Workers) -> Result<Node, StartError> {
         let new = new_incarnation();
+        let locked = lock(&self.config).await?;
         let identity = match (self.identity, &self.secret) {
             (Some(identity), _) => identity,
-            (None, Some(_)) if self.config.name.is_none() && self.config.data.is_some() => {
-                return Err(StartError::NoName);
-            }
-            (None, Some(secret)) => {
-                let name = self.config.name.clone().unwrap_or_else(|| random_name(new));
-                Identity::from_secret(secret, &name)?
-            }
+            (None, Some(secret)) => Identity::from_secret(secret, &name(&self.config, locked.as_ref(), new)?)?,
             (None, None) => return Err(StartError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
-        let dir = open(&self.config, identity.node(), &store).await?;
+        let dir = open(locked, &self.config, identity.name(), &store).await?;
         if let (Some(dir), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
@@ -272,13 +267,40 @@ impl NodeBuilder {
     }
 }
 
-/// Opens the directory of a durable node, beside the tasks of this runtime: that may take long.
-async fn open(config: &Config, node: NodeId, store: &Arc<dyn Store>) -> Result<Option<DataDir>, StartError> {
-    let Some(dir) = config.data.clone() else { return Ok(None) };
-    let (config, store) = (config.clone(), store.clone());
-    let opening = tokio::task::spawn_blocking(move || DataDir::open(&dir, &config, node, &store));
-    let opened = opening.await.map_err(|error| StartError::Threads(io::Error::other(error)))?;
-    Ok(Some(opened?))
+/// Makes the directory of a durable node this process's.
+async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
+    let Some(DataConfig { dir, .. }) = config.data.clone() else { return Ok(None) };
+    blocking(move || LockedDir::open(&dir)).await.map(Some)
+}
+
+/// Opens the directory of a durable node: that may take long.
+async fn open(
+    locked: Option<LockedDir>,
+    config: &Config,
+    name: &str,
+    store: &Arc<dyn Store>,
+) -> Result<Option<DataDir>, StartError> {
+    let (Some(locked), Some(data)) = (locked, config.data.clone()) else { return Ok(None) };
+    let (config, name, store) = (config.clone(), name.to_owned(), store.clone());
+    blocking(move || DataDir::open(locked, &data, &config, &name, &store)).await.map(Some)
+}
+
+/// Works on a directory beside the tasks of this runtime.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
+) -> Result<T, StartError> {
+    let worked = tokio::task::spawn_blocking(work).await;
+    Ok(worked.map_err(|error| StartError::Threads(io::Error::other(error)))??)
+}
+
+/// The node's name: the given one, the one that its directory keeps, or a random one.
+fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result<String, StartError> {
+    let kept = locked.and_then(|locked| locked.name.clone());
+    match config.name.clone().or(kept) {
+        Some(name) => Ok(name),
+        None if locked.is_some_and(|locked| !locked.is_new) => Err(StartError::NoName),
+        None => Ok(random_name(new)),
+    }
 }
 
 /// A memory node forgets everything at exit, so each start is the first of a new store.

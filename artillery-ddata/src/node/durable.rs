@@ -10,6 +10,7 @@ use std::{
 use artillery_proto::{
     control::{Bootstrap, message::StoreHolding},
     data_dir::{self, ControlFile, FoundStore, OpenError, OpenSettings},
+    disk::Disk as _,
     guards::Guards,
     journal::JournalError,
     replica::RestoredChain,
@@ -51,7 +52,17 @@ pub enum DataDirError {
         /// The file, the place, and what is wrong there.
         why: String,
     },
-    /// It belongs to another node, the disk is full or has failed, or another release wrote it.
+    /// It belongs to another node: a directory has one name for good.
+    #[error("{}: it belongs to {}, and this node is {given}", dir.display(), kept.as_deref().unwrap_or("another node"))]
+    OtherNode {
+        /// The directory.
+        dir: PathBuf,
+        /// The name that it keeps, if it can be read.
+        kept: Option<String>,
+        /// The name of the node that was started.
+        given: String,
+    },
+    /// The disk is full or has failed, or another release wrote it.
     #[error("{}: {why}", dir.display())]
     Unusable {
         /// The directory.
@@ -68,6 +79,31 @@ impl DataDirError {
     }
 }
 
+/// A directory that this process uses, and that isn't read yet.
+pub(crate) struct LockedDir {
+    dir: PathBuf,
+    disk: FileDisk,
+    /// The name of the node that the directory belongs to, as far as it is known.
+    pub(crate) name: Option<String>,
+    /// Whether it holds no store.
+    pub(crate) is_new: bool,
+}
+
+impl LockedDir {
+    /// Blocks for a moment.
+    pub(crate) fn open(dir: &Path) -> Result<Self, DataDirError> {
+        let failed = |error| DataDirError::Io { dir: dir.to_owned(), error };
+        let disk = FileDisk::open(dir).map_err(|error| match error {
+            DirectoryError::InUse => DataDirError::InUse(dir.to_owned()),
+            DirectoryError::Io(error) => failed(error),
+        })?;
+        let name = disk.kept_name().map_err(failed)?;
+        let names = disk.names().map_err(|error| failed(io::Error::other(error)))?;
+        let is_new = !names.iter().any(|name| name.starts_with("control-"));
+        Ok(Self { dir: dir.to_owned(), disk, name, is_new })
+    }
+}
+
 /// An opened directory.
 pub(crate) struct DataDir {
     dir: PathBuf,
@@ -76,20 +112,18 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Opens the directory and takes in what it holds, into `store`. Blocks for as long as that takes.
+    /// Opens the directory of the node `name` and takes in what it holds, into `store`. Blocks for as long as that takes.
     pub(crate) fn open(
+        locked: LockedDir,
         data: &DataConfig,
         config: &Config,
-        node: NodeId,
+        name: &str,
         store: &Arc<dyn Store>,
     ) -> Result<Self, DataDirError> {
-        let dir = &data.dir;
-        let disk = FileDisk::open(dir).map_err(|error| match error {
-            DirectoryError::InUse => DataDirError::InUse(dir.clone()),
-            DirectoryError::Io(error) => DataDirError::Io { dir: dir.clone(), error },
-        })?;
+        let LockedDir { dir, disk, name: kept, .. } = locked;
+        let disk = Arc::new(disk);
         let settings = OpenSettings {
-            node,
+            node: NodeId::from_name(name),
             mode: data.sync,
             segment_bytes: SEGMENT_BYTES,
             room: data.room_bytes,
@@ -98,10 +132,14 @@ impl DataDir {
             backlog: config.limits.backlog_bytes,
             guards: Guards::default(),
         };
-        let found = FoundStore::check(Arc::new(disk), settings, random::wide());
-        let opened = found.and_then(|found| found.open(store, random::wide()));
-        let opened = opened.map_err(|error| DataDirError::of(dir, &error))?;
-        Ok(Self { dir: dir.clone(), opened, mode: data.sync })
+        let found = FoundStore::check(disk.clone(), settings, random::wide()).map_err(|error| match error {
+            OpenError::OtherNode { .. } => DataDirError::OtherNode { dir: dir.clone(), kept, given: name.to_owned() },
+            error => DataDirError::of(&dir, &error),
+        })?;
+        // Kept before the store counts: each store has a name.
+        disk.keep_name(name).map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
+        let opened = found.open(store, random::wide()).map_err(|error| DataDirError::of(&dir, &error))?;
+        Ok(Self { dir, opened, mode: data.sync })
     }
 
     /// Checks that the directory holds nothing of a cluster that was given up.

@@ -181,7 +181,7 @@ impl Data {
     }
 
     fn machine(&self, me: NodeInfo, configs: Arc<Configs>, founding: &Bootstrap) -> NodeMachine {
-        let settings = Self::node_settings(founding);
+        let settings = self.node_settings(founding);
         match self.durable.get() {
             Some(durable) => {
                 let heard = durable.control.look(|record| record.heard.clone());
@@ -204,8 +204,9 @@ impl Data {
         }
     }
 
-    fn node_settings(founding: &Bootstrap) -> node::CoordinatorSettings {
+    fn node_settings(&self, founding: &Bootstrap) -> node::CoordinatorSettings {
         let Timing { lease, drift_ppm, suspect, slow } = founding.timing;
+        let defaults = node::CoordinatorSettings::default();
         node::CoordinatorSettings {
             cluster: founding.cluster,
             lease,
@@ -213,7 +214,8 @@ impl Data {
             suspect,
             slow,
             replicas: founding.settings.replicas as usize,
-            ..node::CoordinatorSettings::default()
+            reopen: self.config.data.as_ref().map_or(defaults.reopen, |data| data.reopen),
+            ..defaults
         }
     }
 
@@ -316,11 +318,20 @@ impl Data {
 
     /// Leaves the chains, and waits until this node may end. A last member waits until another one holds its data.
     pub(crate) async fn resign(&self) {
+        self.end_by(|done| ControlCommand::Leave { until: None, done }).await;
+    }
+
+    /// Leaves the chains of a node with a directory, which stays a node and a voter. A last member waits a while at most.
+    pub(crate) async fn withdraw(&self) {
+        self.end_by(|done| ControlCommand::Withdraw { done }).await;
+    }
+
+    async fn end_by(&self, command: impl FnOnce(oneshot::Sender<()>) -> ControlCommand) {
         self.is_leaving.store(true, Ordering::Relaxed);
         let Some(door) = self.door.get() else { return };
         let (done, left) = oneshot::channel();
         let leave = async {
-            if door.commands.send(ControlCommand::Leave { until: None, done }).await.is_ok() {
+            if door.commands.send(command(done)).await.is_ok() {
                 drop(left.await);
             }
         };

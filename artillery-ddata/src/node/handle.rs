@@ -159,10 +159,26 @@ impl Node {
         }
     }
 
-    /// Leaves: tells the other nodes, waits until the node's chains continue without it, then stops. With a fixed
+    /// Leaves for good: tells the other nodes, waits until the node's chains continue without it, then stops. With a fixed
     /// configuration the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
+        self.inner.cluster.leave().await;
+        self.inner.data.stop(Stopped::Left);
+        self.inner.cluster.shutdown().await;
+    }
+
+    /// Stops for a while, if the node has a directory: its chains go on without it at once, with the other serving members. It
+    /// stays a node and a voter of the configuration log, and its next start joins the chains again and takes in what it missed.
+    ///
+    /// It ends after three leases in any case. If it is the last serving member of a chain then, or all members stop at the same
+    /// time, the chain is closed until a store of those that served last is back. In memory alone, this is
+    /// [`leave`](Self::leave).
+    pub async fn withdraw(&self) {
+        if self.inner.data.durable.get().is_none() {
+            return self.leave().await;
+        }
+        self.inner.data.withdraw().await;
         self.inner.cluster.leave().await;
         self.inner.data.stop(Stopped::Left);
         self.inner.cluster.shutdown().await;

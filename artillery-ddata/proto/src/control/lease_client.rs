@@ -193,10 +193,11 @@ impl LeaseClient {
         self.leave
     }
 
-    /// Asks with the next renewal, which is due now, to leave. The node serves on until a leader agrees.
-    pub(crate) fn leave(&mut self, now: Timestamp) {
+    /// Asks with the next renewal, which is due now, to leave. The node serves on until a leader agrees. `returns`: it comes
+    /// back, and stays a node and a voter; a request to leave for good stands.
+    pub(crate) fn leave(&mut self, now: Timestamp, returns: bool) {
         if !self.leave.is_asked() {
-            self.leave.stage = LeaveStage::Asks;
+            (self.leave.stage, self.leave.returns) = (LeaveStage::Asks, returns);
             self.next_at = now;
         }
     }

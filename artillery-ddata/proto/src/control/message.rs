@@ -57,6 +57,8 @@ pub struct Leave {
     pub number: u32,
     /// How far the node has come since.
     pub stage: LeaveStage,
+    /// The node comes back with what its disk holds: it gives up its places in the chains alone, and stays a node and a voter.
+    pub returns: bool,
 }
 
 /// The stages of leaving.
@@ -87,9 +89,14 @@ impl Leave {
         Self { stage: LeaveStage::Resigned, ..self }
     }
 
+    /// Whether the node wants to leave and doesn't come back, or has resigned so.
+    pub fn is_for_good(self) -> bool {
+        self.is_asked() && !self.returns
+    }
+
     /// The value after this one is taken back.
     pub fn back(self, stage: LeaveStage) -> Self {
-        Self { number: self.number.saturating_add(1), stage }
+        Self { number: self.number.saturating_add(1), stage, ..self }
     }
 }
 

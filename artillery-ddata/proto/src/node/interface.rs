@@ -87,6 +87,9 @@ pub enum NodeInput {
         /// When the node gives leaving up and stays; `None`: it is to stop, and asks on until it may.
         until: Option<Timestamp>,
     },
+    /// The node, which has a disk, is to leave its chains as soon as a leader agrees, and comes back in another life: it stays a
+    /// node and a voter. Answered by [`NodeOutput::Left`] once it has left, or after three leases.
+    Withdraw,
     /// A node of another cluster was met, which names this cluster as one that it succeeds.
     Succeeded {
         /// The other cluster.
@@ -187,6 +190,8 @@ pub enum NodeEvent {
     HandsOver,
     /// The stopping node is the last serving member of a chain, and no node could take over.
     EndsChain,
+    /// The same of a node whose disk keeps the chain: the chain opens again when a store of those that served last is back.
+    ClosesChain,
     /// The stopping node ends though its chains may not go on without it yet: that took too long.
     GivesUp,
     /// The stopping node is the last serving member of a chain, or the last voter, and waits: no leader has another node take

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A stopping node ends after so many times the lease though its chains may not go on without it yet: nodes that leave together
-/// would wait for each other. The last serving member of a chain waits on.
+/// would wait for each other. The last serving member of a chain waits on, unless it returns.
 const FAREWELL_LEASES: u32 = 3;
 
 /// How far a node has come with leaving, and what a leader has said of its chains.
@@ -24,6 +24,8 @@ pub(super) struct Leaving {
     stays_at: Option<Timestamp>,
     /// When a stopping node that couldn't leave ends.
     ends_at: Option<Timestamp>,
+    /// When a stopping node ends in any case: its disk keeps what it holds.
+    ends_by: Option<Timestamp>,
     /// Operators have been told why the stopping node doesn't end yet.
     has_said_why: bool,
     /// The node has asked the other members whether they are there, since it may be the last serving member of a chain.
@@ -57,7 +59,7 @@ impl Leaving {
     /// Writes down all that the node's conduct depends on here.
     #[cfg(feature = "mutants")]
     pub(super) fn describe(&self, company: &super::Company, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        let waits = (self.has_asked_members, self.has_waited_for_chains, self.is_kept);
+        let waits = (self.has_asked_members, self.has_waited_for_chains, self.is_kept, self.ends_by);
         let to_stop = self.ends_at.is_some().then_some((waits, company));
         let word = self.is_awaited.then_some((self.word_of, self.released, self.goes_on, self.ends_soon));
         let Self { is_awaited, resigning, stays_at, ends_at, has_said_why, .. } = self;
@@ -66,8 +68,20 @@ impl Leaving {
 }
 
 impl NodeMachine {
-    /// Asks to leave. A stopping node goes on asking until it ends, also when a drain of it is given up.
+    /// Asks to leave the chains, and to stay a node and a voter: the disk keeps what this node holds, and its next life comes
+    /// back. It ends after a while in any case, also as the last serving member of a chain (docs/DESIGN.md §5.8).
+    pub(super) fn withdraw(&mut self, now: Timestamp) {
+        let ends_by = now + self.holder.configs().timing().lease * FAREWELL_LEASES;
+        self.leaving.ends_by.get_or_insert(ends_by);
+        self.ask_to_leave(now, None, true);
+    }
+
+    /// Asks to leave for good. A stopping node goes on asking until it ends, also when a drain of it is given up.
     pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
+        self.ask_to_leave(now, until, false);
+    }
+
+    fn ask_to_leave(&mut self, now: Timestamp, until: Option<Timestamp>, returns: bool) {
         let is_to_stop = self.holder.leaves().is_asked() && self.leaving.stays_at.is_none();
         self.leaving.stays_at = until.filter(|_| !is_to_stop);
         if until.is_none() && self.leaving.ends_at.is_none() {
@@ -76,7 +90,7 @@ impl NodeMachine {
         self.leaving.is_awaited = true;
         self.leaving.released = false;
         self.leaving.take_back_word();
-        self.holder.leave(now);
+        self.holder.leave(now, returns);
         self.see_whether_left();
         if allows!(self.guards, EndAtOnce) && self.leaving.ends_at.is_some() && self.is_last() {
             self.end(NodeEvent::EndsChain);
@@ -96,8 +110,9 @@ impl NodeMachine {
 
     /// When [`look_at_leaving`](Self::look_at_leaving) is due.
     pub(super) fn leaves_at(&self) -> Option<Timestamp> {
-        let Leaving { stays_at, ends_at, resigning, .. } = &self.leaving;
-        stays_at.filter(|_| resigning.is_none()).into_iter().chain(*ends_at).min()
+        let Leaving { stays_at, ends_at, ends_by, resigning, is_awaited, .. } = &self.leaving;
+        let ends = [*ends_at, ends_by.filter(|_| *is_awaited)];
+        stays_at.filter(|_| resigning.is_none()).into_iter().chain(ends.into_iter().flatten()).min()
     }
 
     /// Stays, or ends, if this node has waited for long enough.
@@ -105,6 +120,10 @@ impl NodeMachine {
         let Leaving { stays_at, resigning, .. } = &mut self.leaving;
         if resigning.is_none() && stays_at.take_if(|at| *at <= now).is_some() {
             self.stay(now);
+        }
+        if self.leaving.ends_by.is_some_and(|at| at <= now) {
+            let why = if self.is_last() { NodeEvent::EndsChain } else { NodeEvent::GivesUp };
+            return self.end(why);
         }
         if self.leaving.ends_at.is_some_and(|at| at <= now) {
             self.give_up(now);
@@ -223,6 +242,10 @@ impl NodeMachine {
         self.leaving.ends_at = None;
         if self.leaving.is_awaited {
             self.leaving.is_awaited = false;
+            let why = match why {
+                NodeEvent::EndsChain if self.kept.is_some() => NodeEvent::ClosesChain,
+                why => why,
+            };
             self.outputs.extend([NodeOutput::Event(why), NodeOutput::Left]);
         }
     }
@@ -244,10 +267,12 @@ impl NodeMachine {
     }
 
     /// Tells waiting callers that this node has left, if no configuration names it any more and the log can spare it. The leader
-    /// must know that the node leaves, or a last copy would wait for it.
+    /// must know that the node leaves, or a last copy would wait for it. A voter that returns keeps its vote while it is away;
+    /// if it leads, it waits until the members know the configuration without it.
     pub(super) fn see_whether_left(&mut self) {
-        let is_known = self.holder.leaves().has_resigned();
-        let may_end = self.leaving.released || (is_known && !self.keeps_log());
+        let leave = self.holder.leaves();
+        let is_spared = if leave.returns { !self.leads } else { !self.keeps_log() };
+        let may_end = self.leaving.released || (leave.has_resigned() && is_spared);
         if self.leaving.is_awaited && may_end && !self.holder.configs().names(self.me) {
             self.leaving.is_awaited = false;
             self.leaving.ends_at = None;

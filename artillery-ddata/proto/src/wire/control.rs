@@ -229,7 +229,7 @@ mod tests {
             answered: 6,
             me,
             applied: LogIndex(2),
-            leave: Leave { number: 3, stage: LeaveStage::Resigned },
+            leave: Leave { number: 3, stage: LeaveStage::Resigned, returns: true },
             promotions: vec![promotion],
             reports: vec![report()],
             holds: vec![holding()],
@@ -272,7 +272,7 @@ mod tests {
             configs,
             settled: Ok(()),
             released: true,
-            leave: Some(Leave { number: 4, stage: LeaveStage::Asks }),
+            leave: Some(Leave { number: 4, stage: LeaveStage::Asks, returns: false }),
             farewell: Some(Farewell::HandsOver),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
         }

@@ -203,12 +203,14 @@ impl World {
         }
     }
 
-    /// Nodes drawn from `number` end now, or at one of their next writes.
+    /// Nodes drawn from `number` end now, or at one of their next writes; or they are told to stop.
     pub(super) fn power_fails(&mut self, number: u64) {
         if self.is_rolling() || self.disks.is_empty() {
             return;
         }
         let all = number.is_multiple_of(2);
+        // An operator stops the nodes, and starts them again.
+        let is_orderly = (number >> 15).is_multiple_of(3);
         self.copy_disk((number >> 10) as usize % self.nodes.len());
         self.fill_disk((number >> 20) as usize % self.nodes.len());
         for index in 0..self.nodes.len() {
@@ -216,7 +218,9 @@ impl World {
                 continue;
             }
             self.outages += 1;
-            if self.disk_rng.chance(500) {
+            if is_orderly {
+                self.withdraw(index);
+            } else if self.disk_rng.chance(500) {
                 self.end_life(index);
             } else {
                 self.disks[index].cut_power_after(self.disk_rng.below(12));
@@ -236,11 +240,14 @@ impl World {
 
     pub(super) fn power_is_back(&mut self) {
         self.disks.iter().for_each(|disk| disk.set_room(ROOM));
-        for index in 0..self.nodes.len() {
-            let after = self.disk_rng.below(3 * SECOND / 2);
-            if self.nodes[index].down {
-                self.queue.push(self.now + after, Event::Control(control::Event::Start(index)));
-            }
+        (0..self.nodes.len()).for_each(|index| self.start_soon(index));
+    }
+
+    /// A node that has ended starts again, unless an operator does that.
+    pub(super) fn start_soon(&mut self, index: usize) {
+        let after = self.disk_rng.below(3 * SECOND / 2);
+        if self.nodes[index].down && !self.is_rolling() {
+            self.queue.push(self.now + after, Event::Control(control::Event::Start(index)));
         }
     }
 

@@ -19,6 +19,11 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
                 "this node is the last that serves a chain, and no other one could take over: the data ends with it"
             );
         }
+        NodeEvent::ClosesChain => {
+            tracing::warn!(
+                "this node is the last that serves a chain: its disk keeps the chain, which opens again when a store of those that served last is back"
+            );
+        }
         NodeEvent::GivesUp => {
             tracing::warn!("this node ends before its chains are known to go on without it");
         }

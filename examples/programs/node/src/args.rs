@@ -24,7 +24,7 @@ pub(super) struct NodeArgs {
     pub(super) identity: IdentityArgs,
     #[command(flatten)]
     pub(super) link: LinkArgs,
-    /// Stable name of this node (default: random)
+    /// Stable name of this node (default: the one that --data keeps, else random)
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
     /// UDP address for QUIC
@@ -81,8 +81,8 @@ pub(super) struct NodeArgs {
     /// The largest value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,
-    /// Keep the data in this directory, too, where the next start finds it (default: in memory alone); wants --name
-    #[arg(long, value_name = "DIR", requires = "name")]
+    /// Keep the data in this directory, too, where the next start finds it (default: in memory alone)
+    #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
     /// When a write counts as being on the disk
     #[arg(long, value_enum, default_value_t = SyncArg::Batch)]
@@ -90,6 +90,13 @@ pub(super) struct NodeArgs {
     /// The most bytes of --data that the journal may take: near them this node's chains only delete (default: what the disk has)
     #[arg(long, value_name = "BYTES", requires = "data")]
     pub(super) max_disk_bytes: Option<Bytes>,
+    /// When no member of a chain lives on, how long those that are back wait for the others
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "data")]
+    pub(super) reopen_ms: u64,
+    /// On SIGTERM, leave for good. Without this a node with --data only stops for a while, and keeps its vote; a node
+    /// without --data always leaves for good
+    #[arg(long)]
+    pub(super) leave_on_term: bool,
     /// If --data is damaged, move it aside, as DIR.damaged-N, and begin with an empty one
     #[arg(long, requires = "data")]
     pub(super) replace_damaged: bool,
@@ -172,9 +179,6 @@ struct Later {
     /// Bytes per second of a copy
     #[arg(long, value_name = "BYTES", value_parser = not_yet)]
     sync_rate: Option<String>,
-    /// A durable node leaves its chains on SIGTERM
-    #[arg(long, num_args = 0, default_missing_value = "", value_parser = not_yet)]
-    leave_on_term: Option<String>,
 }
 
 fn one(text: &str) -> Result<u32, String> {
@@ -201,7 +205,7 @@ mod tests {
     fn planned_flags_are_refused() {
         let flags = ["--datacenter=a"];
         let more = ["--backlog-ms=1", "--sync-streams=1", "--sync-rate=1"];
-        for flag in flags.into_iter().chain(more).chain(["--leave-on-term", "--chains=2"]) {
+        for flag in flags.into_iter().chain(more).chain(["--chains=2"]) {
             let error = NodeArgs::try_parse_from(["node", flag]).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             let text = error.to_string();

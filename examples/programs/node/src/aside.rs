@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Renames a directory to `DIR.damaged-N`, with the first number that is free.
+/// The file of a directory that holds the node's name.
+const NAME: &str = "NAME";
+
+/// Renames a directory to `DIR.damaged-N`, with the first number that is free. A new one in its place keeps the node's name.
 pub(super) fn move_aside(dir: &Path) -> io::Result<PathBuf> {
     let named = |number: u32| {
         let mut name = dir.as_os_str().to_owned();
@@ -15,5 +18,9 @@ pub(super) fn move_aside(dir: &Path) -> io::Result<PathBuf> {
     let free = (1..=u32::MAX).map(named).find(|aside| !aside.exists());
     let aside = free.ok_or_else(|| io::Error::other("no name is free for the damaged directory"))?;
     fs::rename(dir, &aside)?;
+    if aside.join(NAME).is_file() {
+        fs::create_dir(dir)?;
+        fs::copy(aside.join(NAME), dir.join(NAME))?;
+    }
     Ok(aside)
 }

@@ -82,9 +82,10 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // The last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays there.
-    let is_durable = args.data.is_some();
-    let end = async { if is_durable { node.shutdown().await } else { node.leave().await } };
+    // In memory, the last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays
+    // there for the next start.
+    let leaves_for_good = args.leave_on_term || args.data.is_none();
+    let end = async { if leaves_for_good { node.leave().await } else { node.withdraw().await } };
     let mut is_told_to_stop = false;
     tokio::select! {
         () = end => {}

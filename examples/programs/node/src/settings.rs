@@ -74,6 +74,7 @@ fn config(args: &NodeArgs) -> Config {
         let mut data = DataConfig::new(dir);
         data.sync = args.sync.into();
         data.max_disk_bytes = args.max_disk_bytes.map(|bytes| bytes.0 as u64);
+        data.reopen = Duration::from_millis(args.reopen_ms);
         data
     });
     config.limits.window_bytes = args.window_bytes.0;
@@ -115,10 +116,13 @@ mod tests {
         let far = super::config(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
         assert_eq!((far.congestion, far.stream_window_bytes), (Congestion::Bbr, 32 << 20));
         assert_eq!(far.connection_window_bytes, 256 << 20);
-        let data = ["--data", "d", "--name", "a", "--sync", "never", "--max-disk-bytes", "1GiB"];
+        let data = ["--data", "d", "--sync", "never", "--reopen-ms", "70", "--max-disk-bytes", "1GiB"];
         let data = super::config(&parse(&data)).data.unwrap();
         assert_eq!(data.max_disk_bytes, Some(1 << 30));
         assert_eq!((data.dir.to_str(), data.sync), (Some("d"), artillery_ddata::config::SyncMode::Never));
+        assert_eq!(data.reopen, Duration::from_millis(70));
+        let refused = builder(&parse(&["--data", "d", "--reopen-ms", "3600001"])).map(|_| ()).unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("data.reopen"), "{refused}");
         assert_eq!(super::config(&parse(&[])).threads, Threads::Shared);
         assert_eq!(super::config(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });
         let refused = builder(&parse(&["--lease-ms", "1"])).map(|_| ()).unwrap_err();
@@ -137,6 +141,7 @@ mod tests {
         assert_eq!(ours.transport, theirs.transport);
         assert_eq!((ours.lease.duration, ours.suspect), (theirs.lease.duration, theirs.suspect));
         assert_eq!(ours.lease.drift_ppm, theirs.lease.drift_ppm);
+        assert_eq!(config(&parse(&["--data", "d"])).data, Some(DataConfig::new("d")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Three nodes that know nothing of each other form one chain.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use artillery_core::discovery::Source;
 use artillery_ddata::{MemberId, Node, NodeBuilder};
@@ -19,15 +19,27 @@ pub(super) struct Admission {
     cluster: String,
     secret: String,
     pub(super) mdns: bool,
+    data: Option<PathBuf>,
 }
 
 impl Admission {
-    pub(super) fn new(mdns: bool) -> Self {
-        Self { cluster: format!("quickstart-{}", &chance::token()[..8]), secret: chance::token(), mdns }
+    /// The nodes keep their data below `data`, if that is given.
+    pub(super) fn new(mdns: bool, data: Option<PathBuf>) -> Self {
+        Self { cluster: format!("quickstart-{}", &chance::token()[..8]), secret: chance::token(), mdns, data }
+    }
+
+    /// Where the nodes of this run have their directories, if they have any: another run has other ones.
+    pub(super) fn place(&self) -> Option<PathBuf> {
+        self.data.as_ref().map(|data| data.join(&self.cluster))
     }
 
     pub(super) fn builder(&self, name: &str) -> NodeBuilder {
-        Node::builder().cluster(&self.cluster).secret(self.secret.as_str()).name(name).expect(3).mdns(self.mdns)
+        let node = Node::builder().cluster(&self.cluster).secret(self.secret.as_str()).name(name);
+        let node = node.expect(3).mdns(self.mdns);
+        match self.place() {
+            Some(place) => node.data_dir(place.join(name)),
+            None => node,
+        }
     }
 }
 

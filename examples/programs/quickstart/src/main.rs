@@ -5,29 +5,28 @@ mod dirty;
 mod failover;
 mod form;
 mod ledger;
+mod restart;
 mod summary;
 mod verify;
 mod write;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use artillery_ddata::Node;
 use artillery_programs::{
-    args::{LogArgs, not_yet},
+    args::LogArgs,
     exit::{self, Failure},
     log,
     signals::Signals,
     story::Story,
 };
 use clap::Parser;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use self::{form::Admission, ledger::Ledger, summary::Summary};
 
-/// Three nodes find each other, form a chain, and keep their promises, though one is lost and another one comes.
+/// Three nodes find each other, form a chain, and keep their promises, though one is lost and another one comes; with
+/// --data also though all of them end.
 ///
 /// They run in this process, on loopback, and share nothing but the name of their cluster and its secret, both made up
 /// for this run. Exit code 1: a promise was broken, or no peer was found.
@@ -40,9 +39,9 @@ struct QuickstartArgs {
     /// Look for nobody: then no peer is found, which shows that nothing is faked
     #[arg(long)]
     no_mdns: bool,
-    /// Not yet: keep the data in this directory
-    #[arg(long, value_name = "DIR", value_parser = not_yet)]
-    data: Option<String>,
+    /// Keep the data below this directory, too, and show that it outlives a restart of all nodes
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -61,13 +60,13 @@ async fn run(args: QuickstartArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let story = Story { aside: args.json };
     let mut summary = Summary::default();
-    let admission = Admission::new(!args.no_mdns);
+    let admission = Admission::new(!args.no_mdns, args.data);
     let mut nodes = form::start(&story, &admission).await?;
     let played = tokio::select! {
         played = play(&story, &admission, &mut nodes, &mut summary) => played,
         () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
     };
-    leave(&nodes).await;
+    let _ = timeout(LEAVE_TIMEOUT, restart::stop(&nodes)).await;
     summary.seconds = (begin.elapsed().as_secs_f64() * 100.0).round() / 100.0;
     if args.json {
         summary.print()?;
@@ -95,6 +94,7 @@ async fn play(
     (summary.dirty_reads, summary.version_queries) = (met.reads, met.queries);
     summary.failovers = failover::provoke(story, nodes, admission, &mut ledger).await?;
     summary.acked = ledger.acked();
+    summary.restarted = restart::provoke(story, nodes, admission).await?;
     summary.verified = verify::everywhere(story, nodes, &ledger).await?;
     if summary.found_by.is_none() {
         return Err(Failure::failed("the nodes met, but not by mDNS"));
@@ -107,16 +107,6 @@ async fn play(
     }
 }
 
-/// Has all nodes leave at the same time, within [`LEAVE_TIMEOUT`].
-async fn leave(nodes: &[Node]) {
-    let mut leaving = JoinSet::new();
-    for node in nodes {
-        let node = node.clone();
-        leaving.spawn(async move { node.leave().await });
-    }
-    let _ = timeout(LEAVE_TIMEOUT, async { while leaving.join_next().await.is_some() {} }).await;
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -126,7 +116,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         QuickstartArgs::command().debug_assert();
-        let error = QuickstartArgs::try_parse_from(["quickstart", "--data", "x"]).unwrap_err();
-        assert!(error.exit_code() == 2 && error.to_string().contains("not yet"), "{error}");
     }
 }

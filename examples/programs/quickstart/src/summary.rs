@@ -14,6 +14,7 @@ pub(super) struct Summary {
     pub(super) dirty_reads: u64,
     pub(super) version_queries: u64,
     pub(super) failovers: u64,
+    pub(super) restarted: usize,
     pub(super) seconds: f64,
 }
 

@@ -52,6 +52,7 @@ impl Coordinator {
         };
         let seen = leading.nodes.entry(from).or_insert_with(|| KnownNode::new(me.clone(), now));
         seen.heard = now;
+        seen.applied = seen.applied.max(applied);
         let is_fresh = seen.shows(answered);
         seen.founder = me;
         seen.leaver.on_renewal(now, leave, is_fresh, self.settings.guards);

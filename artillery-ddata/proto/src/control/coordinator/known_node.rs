@@ -7,6 +7,7 @@ use crate::{
     ChainId, Timestamp,
     control::{
         NodeInfo,
+        log::LogIndex,
         message::{Promotion, StoreHolding},
     },
 };
@@ -20,6 +21,8 @@ pub(super) struct KnownNode {
     pub(super) founder: NodeInfo,
     pub(super) first: Timestamp,
     pub(super) heard: Timestamp,
+    /// The last entry of the log that it has said to act by.
+    pub(super) applied: LogIndex,
     /// When the leases granted by this leader have certainly expired.
     pub(super) out: Timestamp,
     pub(super) leaver: Leaver,
@@ -45,6 +48,7 @@ impl KnownNode {
             founder,
             first: now,
             heard: now,
+            applied: LogIndex(0),
             out: Timestamp::ZERO,
             leaver: Leaver::default(),
             promotions: Vec::new(),

@@ -41,10 +41,27 @@ impl View<'_> {
         other != id && stays && lived
     }
 
+    /// Whether a node that asks to leave comes back.
+    pub(super) fn returns(&self, id: MemberId) -> bool {
+        self.nodes.get(&id).is_some_and(|seen| seen.leaver.returns())
+    }
+
+    /// Whether a node is on its way out. A node that returns is out once it is gone and has no place in a chain any more.
+    pub(super) fn is_leaving(&self, configs: &Configs, id: MemberId) -> bool {
+        let is_out = self.returns(id) && self.is_gone(id) && !configs.names(id);
+        self.asks_to_leave(id) && !is_out
+    }
+
     /// Whether the chains of a node that asks to leave go on without it.
+    ///
+    /// A node that returns keeps its place if all other members leave too. Otherwise, when all nodes are stopped, the members
+    /// would be removed down to one, and its store alone could open the chain again.
     fn may_resign(&self, configs: &Configs, id: MemberId) -> bool {
+        let may_inherit = |other| !self.returns(id) || !self.asks_to_leave(other);
+        let is_heir = |config: &ChainConfig, other| may_inherit(other) && self.is_heir(config, id, other);
         let mut chains = configs.iter().filter(|config| config.role(id) == Some(Role::Serving));
-        chains.all(|config| self.has_heir(config, id)) || allows!(self.settings.guards, AgreeAtOnce)
+        chains.all(|config| config.serving().any(|other| is_heir(config, other)))
+            || allows!(self.settings.guards, AgreeAtOnce)
     }
 
     /// Whether the removal of a resigned node fails: no other member of one of its chains is there, or it takes too long.

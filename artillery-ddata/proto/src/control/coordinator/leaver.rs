@@ -53,6 +53,11 @@ impl Leaver {
         self.said.is_asked()
     }
 
+    /// Whether the node comes back, and stays a node and a voter meanwhile.
+    pub(super) fn returns(&self) -> bool {
+        self.is_asked() && self.said.returns
+    }
+
     /// Whether the node certainly acts by no lease.
     pub(super) fn has_resigned(&self) -> bool {
         self.said.has_resigned() && self.vouched

@@ -24,7 +24,8 @@ pub struct CoordinatorSettings {
     pub max_voters: usize,
     /// A node that is in no chain and was not heard for so long is forgotten.
     pub forget: Duration,
-    /// When no member of a chain lives on, those whose stores are back wait for the others for so long.
+    /// When no member of a chain lives on, those whose stores are back wait for the others for so long. Each leader goes by its own
+    /// setting: a longer wait brings more members, not more data.
     pub reopen: Duration,
     /// How often the coordinator looks at the clock.
     pub tick: Duration,

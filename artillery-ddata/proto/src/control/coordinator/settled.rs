@@ -25,7 +25,7 @@ impl Coordinator {
         }
         let view = leading.view(now, self.me, &self.settings, &self.outside);
         self.configs.iter().try_for_each(|config| view.chain_settled(&self.configs, config))?;
-        if let Some(&member) = self.voters.iter().find(|&&id| view.asks_to_leave(id)) {
+        if let Some(&member) = self.voters.iter().find(|&&id| view.is_leaving(&self.configs, id)) {
             return Err(Unsettled::Leaves { member });
         }
         if let Some(new) = self.configs.nodes().find(|founder| view.is_new(founder.id)) {
@@ -100,18 +100,21 @@ impl View<'_> {
             return goes_on();
         }
         let is_taken_over = !last.is_empty() && last.iter().all(|config| is_taken_over(config));
-        match (is_taken_over || self.may_come_back(configs, voters, id), last.is_empty()) {
+        // The disk of a node that returns keeps its chains: the node need not wait for another one that may come.
+        let is_awaited = || !self.returns(id) && self.may_come_back(configs, voters, id);
+        match (is_taken_over || is_awaited(), last.is_empty()) {
             (true, _) => Some(Farewell::HandsOver),
             (false, true) => goes_on(),
             (false, false) => Some(Farewell::Ends),
         }
     }
 
-    /// Whether another node than `id` may be there soon, as far as this leader knows: it doesn't leave, and was heard in this
-    /// term, or still has a place. At the start of a term the answer is yes.
+    /// Whether another node than `id` may be there soon, as far as this leader knows: it doesn't leave, or returns, and was heard
+    /// in this term; or it still has a place. At the start of a term the answer is yes.
     pub(super) fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
         let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
-        let may_come = |seen: &KnownNode| !seen.leaver.is_asked() && self.now - seen.heard < self.settings.forget;
+        let may_come =
+            |seen: &KnownNode| !seen.leaver.said.is_for_good() && self.now - seen.heard < self.settings.forget;
         let known = configs.nodes().map(|founder| founder.id).chain(self.nodes.keys().copied());
         let mut others = known.filter(|&other| other.node != id.node && !has_newer(other));
         let has_place = |other| configs.names(other) || voters.contains(&other);

@@ -423,6 +423,7 @@ mod gray;
 mod guards;
 mod reopen;
 mod reorder;
+mod returning;
 
 #[test]
 fn an_old_message_is_no_sign_of_life() {

@@ -1,4 +1,4 @@
-//! The voters of the log's group: an odd number of living nodes, none of which leaves.
+//! The voters of the log's group: an odd number of living nodes, none of which leaves for good.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -46,8 +46,10 @@ impl Coordinator {
             return None;
         }
         let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF_SUSPECTS);
-        let there =
-            |id: &MemberId| self.can_keep(leading, *id, now, patience) && (self.voters.contains(id) || lives(*id));
+        let there = |id: &MemberId| match self.voters.contains(id) {
+            true => self.can_keep(leading, *id, now, patience) || self.will_return(leading, *id, now),
+            false => self.can_keep(leading, *id, now, patience) && lives(*id),
+        };
         let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there)?;
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
     }
@@ -57,9 +59,19 @@ impl Coordinator {
         seen.is_some_and(|seen| seen.leaver.is_asked())
     }
 
-    /// Whether a node asks to leave and has no place in a chain any more. Until then it may have to stay.
+    /// Whether a node asks to leave for good and has no place in a chain any more. Until then it may have to stay.
     fn goes(&self, id: MemberId) -> bool {
-        self.asks_to_leave(id) && !self.configs.names(id)
+        let seen = self.leading.as_ref().and_then(|leading| leading.nodes.get(&id));
+        seen.is_some_and(|seen| seen.leaver.said.is_for_good()) && !self.configs.names(id)
+    }
+
+    /// Whether a voter has left its chains and is to come back: it keeps its vote, until it has been away for so long that other
+    /// nodes would be forgotten. Its next life may be known here before it has renewed. A new leader doesn't know of it, and
+    /// takes it for dead.
+    fn will_return(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
+        let mut lives = leading.nodes.iter().filter(|(life, _)| life.shares_store(id));
+        let last = lives.next_back();
+        last.is_some_and(|(_, seen)| seen.leaver.returns() && now - seen.heard < self.settings.forget)
     }
 
     /// Whether a node may end at any moment, because it was told that its chains end. If it shows a later answer it is only
@@ -121,8 +133,18 @@ impl Coordinator {
             let all_go = self.voters.iter().all(|&id| self.goes(id)) && !leading.changes_voters(now);
             all_go && none_can && !view.may_come_back(&self.configs, &self.voters, id)
         };
+        if leading.nodes.get(&id).is_some_and(|seen| seen.leaver.returns()) {
+            return !self.configs.names(id) && self.is_known_to_members(leading);
+        }
         let may_vote = self.voters.contains(&id) || leading.is_added(now, id);
         self.asks_to_leave(id) && (!may_vote || none_stays())
+    }
+
+    /// Whether all serving members act by the newest configurations. A leader that leaves before may leave them without one
+    /// that tells them.
+    fn is_known_to_members(&self, leading: &LeaderTerm) -> bool {
+        let acts = |id| leading.nodes.get(&id).is_some_and(|seen| seen.applied >= self.configs.applied());
+        self.configs.iter().flat_map(|config| config.serving()).all(acts)
     }
 
     /// Whether the log keeps a quorum when any one node is stopped: most voters were heard a moment ago, and no better set of
@@ -130,7 +152,8 @@ impl Coordinator {
     pub(super) fn has_voters(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
         let there = |id: &MemberId| self.can_keep(leading, *id, now, self.settings.suspect);
-        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there);
+        let stays = |id: &MemberId| there(id) || (self.voters.contains(id) && self.will_return(leading, *id, now));
+        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, stays);
         others.is_none() && is_majority(&self.voters, |id| id == self.me || there(&id))
     }
 

@@ -77,8 +77,8 @@ fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
         let (at, numbers) = asked(holder);
         holder.answered(at, id(1), Renewed { leave: next, ..answer(numbers[&id(1)], Some(id(1)), lease) })
     };
-    let asks = Leave { number: 0, stage: LeaveStage::Asks };
-    holder.leave(Timestamp::ZERO);
+    let asks = Leave { number: 0, stage: LeaveStage::Asks, returns: false };
+    holder.leave(Timestamp::ZERO, false);
     assert_eq!(holder.leaves(), asks);
     assert!(say(&mut holder, None, lease).lease.is_some(), "it serves until then");
     let agreed = say(&mut holder, Some(asks.resigned()), lease);
@@ -88,15 +88,15 @@ fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
     assert_eq!(say(&mut holder, None, lease).lease, None, "for what it has resigned from");
     let back = say(&mut holder, Some(asks.resigned().back(LeaveStage::Asks)), None);
     assert!(back.serves_again);
-    assert_eq!(holder.leaves(), Leave { number: 1, stage: LeaveStage::Asks });
+    assert_eq!(holder.leaves(), Leave { number: 1, stage: LeaveStage::Asks, returns: false });
     let late = holder.answered(holder.next_tick(), id(1), answer(before[&id(1)], Some(id(1)), lease));
     assert_eq!(late, RenewalOutcome::default(), "an answer to what it said before it took that back (trap 62)");
     assert!(say(&mut holder, None, lease).lease.is_some());
     assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to what it took back");
     holder.stay(holder.next_tick());
-    assert_eq!(holder.leaves(), Leave { number: 2, stage: LeaveStage::Stays });
+    assert_eq!(holder.leaves(), Leave { number: 2, stage: LeaveStage::Stays, returns: false });
     assert!(
-        !say(&mut holder, Some(Leave { number: 2, stage: LeaveStage::Resigned }), lease).resigns,
+        !say(&mut holder, Some(Leave { number: 2, stage: LeaveStage::Resigned, returns: false }), lease).resigns,
         "it hasn't asked"
     );
 }

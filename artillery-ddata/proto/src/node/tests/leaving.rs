@@ -3,7 +3,7 @@
 use super::*;
 
 /// Configurations of which none names node 3.
-fn without_node_3(rig: &Rig) -> Arc<Configs> {
+pub(super) fn without_node_3(rig: &Rig) -> Arc<Configs> {
     rig.without(&[(0, 3), (1, 3)])
 }
 
@@ -21,7 +21,7 @@ fn go_on_alone(rig: &mut Rig) {
 }
 
 /// Node 3 leads the log, of which these are the voters.
-fn lead(rig: &mut Rig, term: u64, voters: &[u8]) {
+pub(super) fn lead(rig: &mut Rig, term: u64, voters: &[u8]) {
     let (voters, configs) = (voters.iter().copied().map(id).collect(), rig.configs.clone());
     rig.handle(NodeInput::Log { leads: Some(Term(term)), leader: Some(id(3)), configs, voters });
 }
@@ -128,12 +128,12 @@ fn stops(farewell: Option<Farewell>) -> (Rig, Vec<NodeOutput>) {
 }
 
 /// Node `n`, which doesn't lead, answers the last question to it.
-fn is_there(rig: &mut Rig, n: u8) {
+pub(super) fn is_there(rig: &mut Rig, n: u8) {
     let number = rig.renewals().pop().expect("it is asked").number;
     rig.handle(NodeInput::Renewed { from: id(n), renewed: Some(Renewed::bare(number, Some(id(1)))) });
 }
 
-fn passes(rig: &mut Rig, leases: u32) -> Vec<NodeOutput> {
+pub(super) fn passes(rig: &mut Rig, leases: u32) -> Vec<NodeOutput> {
     rig.now = rig.now + LEASE * leases;
     rig.handle(NodeInput::Tick);
     rig.outputs()

@@ -40,8 +40,13 @@ impl World {
                     control.rolling = Rolling::Leaves(node);
                     self.rolls += 1;
                     self.trace.line(self.now, |out| write!(out, "SIGTERM for n{node}"));
-                    self.nodes[node].stops = true;
-                    self.ask_to_leave(node, None);
+                    // One node of four is to leave for good though it has a disk.
+                    if self.setup.durable.is_some() && !(draw >> 32).is_multiple_of(4) {
+                        self.withdraw(node);
+                    } else {
+                        self.nodes[node].stops = true;
+                        self.ask_to_leave(node, None);
+                    }
                 }
             }
             Rolling::Rests => return,
@@ -67,6 +72,12 @@ impl World {
     /// A node that was told to stop ends.
     pub(super) fn ends_when_told(&mut self, node: usize) -> Result<(), Failure> {
         if !self.nodes[node].stops || !self.nodes[node].is_alive() {
+            return Ok(());
+        }
+        if self.nodes[node].returns {
+            // Its disk keeps copy and vote.
+            self.end_life(node);
+            self.start_soon(node);
             return Ok(());
         }
         self.check_last_copy(node)?;

@@ -46,6 +46,16 @@ impl World {
         }
     }
 
+    /// Asks a node with a disk to leave for a while, and to end.
+    pub(in super::super) fn withdraw(&mut self, node: usize) {
+        if self.nodes[node].is_alive() && !self.nodes[node].stops {
+            self.trace.line(self.now, |out| write!(out, "n{node} is to stop for a while"));
+            let of = &mut self.nodes[node];
+            (of.stops, of.returns, of.drained) = (true, true, true);
+            self.hand_in(node, NodeInput::Withdraw);
+        }
+    }
+
     pub(super) fn ask_to_leave(&mut self, node: usize, until: Option<Timestamp>) {
         self.nodes[node].drained = true;
         self.hand_in(node, NodeInput::Leave { until });

@@ -3,30 +3,40 @@
 use std::path::{Path, PathBuf};
 
 use artillery_ddata::Client;
-use artillery_processes::{Node, token};
+use artillery_processes::{CTL, Node, expect, token};
+use serde_json::Value;
 
 struct Durable {
     secret: String,
     place: PathBuf,
     nodes: Vec<Node>,
+    /// The addresses at which the nodes were started last.
+    seeds: Vec<String>,
+    /// Further flags of all nodes.
+    more: Vec<String>,
 }
 
 impl Durable {
     fn new() -> Self {
         let secret = token();
         let place = std::env::temp_dir().join(format!("artillery-durable-{secret}"));
-        Self { secret, place, nodes: Vec::new() }
+        Self { secret, place, nodes: Vec::new(), seeds: Vec::new(), more: Vec::new() }
     }
 
     fn dir(&self, n: usize) -> PathBuf {
         self.place.join(format!("node-{n}"))
     }
 
+    /// Starts a node. It is told its name only when it has no directory yet.
     fn start(&mut self, n: usize, seed: Option<&str>, more: &[&str]) -> &mut Node {
         let (name, dir) = (format!("node-{n}"), self.dir(n));
-        let mut flags = vec!["--no-mdns", "--name", &name, "--data", dir.to_str().unwrap()];
+        let mut flags = vec!["--no-mdns", "--data", dir.to_str().unwrap()];
+        if !dir.exists() {
+            flags.extend(["--name", &name]);
+        }
         flags.extend(seed.iter().flat_map(|seed| ["--seed", seed]));
         flags.extend(more);
+        flags.extend(self.more.iter().map(String::as_str));
         let node = Node::start(&format!("test-{}", self.secret), &self.secret, &flags);
         self.nodes.push(node);
         self.nodes.last_mut().unwrap()
@@ -43,8 +53,9 @@ impl Durable {
         for node in &mut self.nodes {
             node.ready().await;
         }
+        self.seeds = addrs;
         let client = Client::builder().cluster(format!("test-{}", self.secret)).secret(&*self.secret);
-        client.seed(addrs[0].parse().unwrap()).connect().await.unwrap()
+        client.seed(self.seeds[0].parse().unwrap()).connect().await.unwrap()
     }
 
     async fn kill_all(&mut self) {
@@ -74,6 +85,47 @@ async fn all_nodes_are_killed_and_nothing_is_lost() {
     }
 }
 
+#[tokio::test]
+async fn all_nodes_are_told_to_stop_and_nothing_is_lost() {
+    let mut durable = Durable::new();
+    for round in 0..3 {
+        let client = durable.start_all().await;
+        for before in 0..round {
+            let read = client.kv().get(&format!("key-{before}")).await.unwrap();
+            assert_eq!(read.value().map(|value| value.to_vec()), Some(format!("value-{before}").into_bytes()));
+        }
+        client.kv().put(format!("key-{round}"), format!("value-{round}")).await.unwrap();
+        let (mut one, mut two, mut three) = (durable.nodes.remove(0), durable.nodes.remove(0), durable.nodes.remove(0));
+        let ended = match round {
+            0 => tokio::join!(one.stop("-TERM"), two.stop("-TERM"), three.stop("-TERM")),
+            _ => (one.stop("-TERM").await, two.stop("-TERM").await, three.stop("-TERM").await),
+        };
+        assert_eq!(ended, (Some(0), Some(0), Some(0)));
+    }
+}
+
+/// How many voters node 1 counts, once node 0 has been told to stop.
+async fn voters_after_a_stop(more: &[&str]) -> usize {
+    let mut durable = Durable::new();
+    durable.more = more.iter().map(|&flag| flag.to_owned()).collect();
+    durable.start_all().await;
+    assert_eq!(durable.nodes[0].stop("-TERM").await, Some(0));
+    let (cluster, seed) = (format!("test-{}", durable.secret), durable.seeds[1].clone());
+    let ctl = ["--cluster", &cluster, "--no-mdns", "--seed", &seed, "--json", "status"];
+    let (out, _) = expect(0, &CTL, Some(&durable.secret), &ctl).await;
+    let status: Value = serde_json::from_str(&out).unwrap();
+    let is_one = |node: &&Value| node["node"] == "node-1";
+    let node = status["nodes"].as_array().unwrap().iter().find(is_one).unwrap();
+    assert_eq!(status["chains"][0]["members"].as_array().unwrap().len(), 2, "{status}");
+    node["log"]["voters"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_node_with_a_directory_keeps_its_vote_unless_it_leaves_for_good() {
+    assert_eq!(voters_after_a_stop(&[]).await, 3);
+    assert_eq!(voters_after_a_stop(&["--leave-on-term"]).await, 1);
+}
+
 fn flip(dir: &Path) {
     let file = dir.join("journal-0000000001");
     let mut bytes = std::fs::read(&file).unwrap();
@@ -90,6 +142,7 @@ async fn a_damaged_directory_is_named_and_moved_aside_when_told() {
     let refused = durable.start(0, None, &["--expect", "1"]);
     assert_eq!(refused.ended().await, Some(1));
     assert!(refused.err.all().iter().any(|line| line.contains("journal-0000000001 is damaged at byte 4096")));
-    durable.start(0, None, &["--expect", "1", "--replace-damaged"]).ready().await;
+    let line = durable.start(0, None, &["--expect", "1", "--replace-damaged"]).ready().await;
+    assert_eq!(line["node"], "node-0", "the new directory has the name of the old one");
     assert!(durable.place.join("node-0.damaged-1").is_dir());
 }

@@ -18,6 +18,9 @@ async fn bad_arguments_are_named() {
             (&["--listen", "0.0.0.0:0"], "--listen"),
             (&["--http", "0.0.0.0:0"], "--http"),
             (&["--resp", "0.0.0.0:0"], "--resp"),
+            (&["--reopen-ms", "5"], "--data"),
+            (&["--data", "d", "--reopen-ms", "3600001"], "data.reopen"),
+            (&["--replace-damaged"], "--data"),
         ],
     )
     .await;
@@ -25,5 +28,5 @@ async fn bad_arguments_are_named() {
 
 #[tokio::test]
 async fn planned_flags_are_refused() {
-    assert_refused(&NODE, &[(&["--chains", "4"], "not yet"), (&["--leave-on-term"], "not yet")]).await;
+    assert_refused(&NODE, &[(&["--chains", "4"], "not yet"), (&["--datacenter", "a"], "not yet")]).await;
 }

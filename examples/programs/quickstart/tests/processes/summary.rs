@@ -25,6 +25,18 @@ async fn two_at_once_keep_their_promises() {
 }
 
 #[tokio::test]
+async fn what_is_on_disk_outlives_all_nodes() {
+    let place = std::env::temp_dir().join(format!("artillery-quickstart-{}", artillery_processes::token()));
+    let (out, err) = expect(0, &QUICKSTART, None, &["--json", "--data", place.to_str().unwrap()]).await;
+    let summary = summary(&out);
+    assert!(summary["restarted"] == 3 && summary["verified"] == summary["acked"], "{summary}");
+    for word in ["No node is left", "starts again", "open again"] {
+        assert!(err.contains(word), "{err}");
+    }
+    std::fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
 async fn without_mdns_no_peer_is_found() {
     let (out, err) = expect(1, &QUICKSTART, None, &["--json", "--no-mdns"]).await;
     let summary = summary(&out);

@@ -11,8 +11,3 @@ async fn help_and_version_are_printed() {
 async fn bad_arguments_are_named() {
     assert_refused(&QUICKSTART, &[(&["--no-such-flag"], "--no-such-flag")]).await;
 }
-
-#[tokio::test]
-async fn planned_flags_are_refused() {
-    assert_refused(&QUICKSTART, &[(&["--data", "x"], "not yet")]).await;
-}

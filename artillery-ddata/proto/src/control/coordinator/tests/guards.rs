@@ -45,7 +45,7 @@ fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages
         world.pass(2000, &[0, 1, 2]);
         hear_old_messages(&mut world);
         world.renew(0);
-        let leave = Leave { number: 0, stage: LeaveStage::Resigned };
+        let leave = Leave { number: 0, stage: LeaveStage::Resigned, returns: false };
         let leaving = Renewal { leave, ..world.renewal(0) };
         world.renew_with(0, leaving);
         world.serving().contains(&id(0))

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Sets the present voters. Returns the ones that the leader wants next.
-fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
+pub(super) fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
     world.voters = voters.iter().copied().map(id).collect();
     world.log();
     world.handle(CoordinatorInput::VotersSet);
@@ -13,11 +13,11 @@ fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
     wanted(world)
 }
 
-fn wanted(world: &mut World) -> Option<Vec<MemberId>> {
+pub(super) fn wanted(world: &mut World) -> Option<Vec<MemberId>> {
     world.new_voters.take().map(|voters| voters.into_iter().collect())
 }
 
-fn keeping(nodes: u8, replicas: u32, mutant: Option<Mutant>) -> World {
+pub(super) fn keeping(nodes: u8, replicas: u32, mutant: Option<Mutant>) -> World {
     let mut world = World::new(nodes, replicas).without(mutant);
     let all = world.all();
     keep(&mut world, &all);
@@ -26,16 +26,16 @@ fn keeping(nodes: u8, replicas: u32, mutant: Option<Mutant>) -> World {
     world
 }
 
-fn three() -> World {
+pub(super) fn three() -> World {
     keeping(3, 3, None)
 }
 
-fn ids(nodes: &[u8]) -> Option<Vec<MemberId>> {
+pub(super) fn ids(nodes: &[u8]) -> Option<Vec<MemberId>> {
     Some(nodes.iter().copied().map(id).collect())
 }
 
 /// Time in which the living nodes show that they live, in milliseconds.
-const PROOF: u64 = 600;
+pub(super) const PROOF: u64 = 600;
 
 /// Node `n` leaves while the nodes of `there` live.
 fn go(world: &mut World, n: u8, there: &[u8]) {
@@ -288,7 +288,7 @@ fn a_resignation_of_before_the_term_that_counts_removes_a_member_with_a_lease() 
 #[test]
 fn two_that_have_resigned_under_two_leaders_both_serve_again_and_one_leaves() {
     let (mut world, one, other) = pair(None);
-    let resigned = Leave { number: 0, stage: LeaveStage::Resigned };
+    let resigned = Leave { number: 0, stage: LeaveStage::Resigned, returns: false };
     world.leaves = [(one, resigned), (other, resigned)].into();
     world.pass(1_500, &[0, one, other]);
     assert_eq!(world.serving().len(), 2, "neither has an heir");

@@ -106,7 +106,7 @@ fn a_leader_that_settles_at_once_counts_only_nodes_that_it_has_heard() {
 }
 
 fn leaves(world: &mut World, n: u8) {
-    world.leaves.insert(n, Leave { number: 0, stage: LeaveStage::Asks });
+    world.leaves.insert(n, Leave { number: 0, stage: LeaveStage::Asks, returns: false });
     world.renew(n);
 }
 
@@ -159,7 +159,7 @@ fn a_last_member_that_leaves_hands_its_chain_over() {
     keep(&mut world, &[1]);
     let said = world.said(0);
     assert_eq!(said.farewell, Some(Farewell::GoesOn));
-    assert_eq!(said.leave, Some(Leave { number: 0, stage: LeaveStage::Resigned }));
+    assert_eq!(said.leave, Some(Leave { number: 0, stage: LeaveStage::Resigned, returns: false }));
 }
 
 #[test]
