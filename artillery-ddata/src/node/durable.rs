@@ -51,6 +51,14 @@ pub enum DataDirError {
         /// The file, the place, and what is wrong there.
         why: String,
     },
+    /// It holds data of a cluster that was given up. Moved aside, it is kept, and the node begins with an empty one.
+    #[error("{} holds data of cluster {cluster}, which was given up: start with an empty directory", dir.display())]
+    GivenUp {
+        /// The directory.
+        dir: PathBuf,
+        /// The cluster.
+        cluster: ClusterId,
+    },
     /// It belongs to another node, the disk is full or has failed, or another release wrote it.
     #[error("{}: {why}", dir.display())]
     Unusable {
@@ -106,10 +114,7 @@ impl DataDir {
     pub(crate) fn may_follow(&self, lineage: &[ClusterId]) -> Result<(), DataDirError> {
         let founding = self.opened.control.look(|record| record.founding.as_ref().map(|known| known.cluster));
         match founding.filter(|cluster| lineage.contains(cluster)) {
-            Some(cluster) => Err(DataDirError::Unusable {
-                dir: self.dir.clone(),
-                why: format!("it holds data of cluster {cluster}, which was given up: start with an empty directory"),
-            }),
+            Some(cluster) => Err(DataDirError::GivenUp { dir: self.dir.clone(), cluster }),
             None => Ok(()),
         }
     }
