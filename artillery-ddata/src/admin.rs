@@ -4,6 +4,7 @@ pub use artillery_proto::control::{
     History, NodeInfo,
     message::{AdminCommand, ArrangeError, ReorderError},
     recovery::{KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
+    reopening::{NotReopened, Reopened},
     succession::{NotFounded, found as plan_succession},
 };
 

@@ -6,7 +6,8 @@ mod support;
 use std::{path::Path, time::Duration};
 
 use artillery_ddata::{
-    Error, Node, NodeBuilder, Refusal,
+    ChainId, Client, Error, Node, NodeBuilder, Refusal, Session, Version,
+    admin::{NotFounded, NotReopened, Reopened, plan_recovery, plan_succession},
     config::Config,
     node::{DataDirError, NeverReady, StartError, Stopped},
 };
@@ -312,5 +313,113 @@ async fn a_node_without_a_directory_is_refused_beside_nodes_with_one() {
     let refused = tokio::time::timeout(PATIENCE, memory.ready()).await.expect("it is refused in time");
     let Err(NeverReady::Refused(why)) = refused else { panic!("{refused:?}") };
     assert!(why.contains("keeps nothing on disk"), "{why}");
+    durable.stop().await;
+}
+
+impl Durable {
+    async fn client(&self, seed: &Node) -> Client {
+        let builder = Client::builder().cluster(&self.name).secret(SECRET).seed(seed.addr());
+        tokio::time::timeout(PATIENCE, builder.connect()).await.expect("a client in time").unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothing() {
+    let mut durable = Durable::new();
+    durable.start(0..3, 3).await;
+    for n in 0..50u32 {
+        durable.nodes[0].kv().put(format!("key-{n}"), format!("{n}")).await.unwrap();
+    }
+    durable.stop().await;
+    for lost in [0, 1] {
+        std::fs::remove_dir_all(durable.of(lost)).unwrap();
+    }
+    let third = started(|| durable.builder(2, 3)).await.unwrap();
+    let client = durable.client(&third).await;
+    let survey = client.survey(Duration::from_secs(2)).await;
+    let cluster = survey.standings[0].cluster;
+    let no_lease = Duration::ZERO;
+    let founding = plan_succession(cluster, &survey.standings, no_lease, no_lease, false);
+    assert_eq!(founding, Err(NotFounded::Served { node: "node-2".into() }));
+    let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).unwrap();
+    assert_eq!((plan.by.id, plan.chains[0].gone_on_to, plan.chains[0].synced), (third.id(), None, true));
+    let recovered = client.recover(plan.by.id.node, cluster, plan.history, PATIENCE).await.unwrap().unwrap();
+    client.close().await;
+    assert_eq!(recovered.plan.chains[0].last, plan.chains[0].last);
+    durable.nodes.push(third);
+    // The others begin with empty directories, and all restart once more.
+    durable.start(0..2, 3).await;
+    let read = async |durable: &Durable| {
+        for n in 0..50u32 {
+            let read = durable.nodes[0].kv().get(&format!("key-{n}")).await.unwrap();
+            assert_eq!(read.value().map(|value| value.to_vec()), Some(format!("{n}").into_bytes()));
+        }
+    };
+    read(&durable).await;
+    durable.stop().await;
+    durable.start(0..3, 3).await;
+    read(&durable).await;
+    durable.stop().await;
+}
+
+/// Asks each node until the one that leads answers.
+async fn reopen(durable: &Durable, client: &Client) -> Result<Reopened, NotReopened> {
+    let asking = async {
+        loop {
+            for node in &durable.nodes {
+                match client.reopen(node.id().node, ChainId(0), PATIENCE).await {
+                    Ok(Err(NotReopened::NotLeading { .. } | NotReopened::Fixed)) | Err(_) => {}
+                    Ok(answer) => return answer,
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, asking).await.expect("an answer in time")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chain_whose_stores_are_all_lost_opens_again_on_an_order() {
+    let mut durable = Durable::new();
+    for n in 0..5 {
+        let builder = || durable.builder(n, 5).configure(|config| config.chains.replicas = 2);
+        let node = started(builder).await.unwrap();
+        durable.nodes.push(node);
+    }
+    durable.start([], 5).await;
+    let session = Session::default();
+    durable.nodes[0].kv().in_session(&session).put("key", "value").await.unwrap();
+    let routing = durable.nodes[0].routing().unwrap();
+    let serving: Vec<_> = routing.chain(ChainId(0)).unwrap().serving().collect();
+    let (lost, left): (Vec<_>, Vec<_>) = durable.nodes.drain(..).partition(|node| serving.contains(&node.id()));
+    durable.nodes = left;
+    let client = durable.client(&durable.nodes[0]).await;
+    let refused = reopen(&durable, &client).await;
+    assert!(matches!(refused, Err(NotReopened::Lives { .. })), "{refused:?}");
+    for node in &lost {
+        let n = node.name().trim_start_matches("node-").parse().unwrap();
+        node.shutdown().await;
+        std::fs::remove_dir_all(durable.of(n)).unwrap();
+    }
+    let mut reopened = reopen(&durable, &client).await;
+    while matches!(reopened, Err(NotReopened::Lives { .. })) {
+        reopened = reopen(&durable, &client).await;
+    }
+    let reopened = reopened.unwrap();
+    assert_eq!((reopened.chain, reopened.last), (ChainId(0), Version::NONE));
+    let kv = durable.nodes[0].kv();
+    let gone = tokio::time::timeout(PATIENCE, async {
+        loop {
+            match kv.get("key").await {
+                Ok(read) => return read,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    assert_eq!(gone.await.expect("it serves in time").value(), None);
+    let another = kv.in_session(&session).get("key").await;
+    assert!(matches!(another, Err(Error::Refused { reason: Refusal::OtherHistory, .. })), "{another:?}");
+    kv.put("key", "again").await.unwrap();
+    client.close().await;
     durable.stop().await;
 }

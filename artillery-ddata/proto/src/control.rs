@@ -14,6 +14,7 @@ pub mod log;
 pub mod message;
 pub mod placement;
 pub mod recovery;
+pub mod reopening;
 mod stores;
 pub mod succession;
 mod timing;

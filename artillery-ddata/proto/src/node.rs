@@ -212,6 +212,9 @@ impl NodeMachine {
             NodeInput::Reorder { token, chain, order } => {
                 self.decide(now, coordinator::CoordinatorInput::Reorder { token, chain, order });
             }
+            NodeInput::AcceptLoss { token, chain } => {
+                self.decide(now, coordinator::CoordinatorInput::AcceptLoss { token, chain });
+            }
             NodeInput::Leave { until } => self.leave(now, until),
             NodeInput::Withdraw => self.withdraw(now),
             NodeInput::Succeeded { by } => self.succeeded(now, by),
@@ -279,7 +282,7 @@ impl NodeMachine {
     fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
-        renewal.holds = self.holds().collect();
+        renewal.holds = self.holds(progress);
         renewal.position = self.kept.as_ref().map(|kept| kept.position);
         self.look_at_chains(&renewal.reports);
     }
@@ -414,6 +417,7 @@ impl NodeMachine {
                 }
                 coordinator::CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
                 coordinator::CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
+                coordinator::CoordinatorOutput::Reopened { token, result } => NodeOutput::Reopened { token, result },
             };
             self.outputs.push_back(output);
         }

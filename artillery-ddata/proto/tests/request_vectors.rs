@@ -116,6 +116,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-swap-delete", write(swap(None))),
         ("request-routing", request(Operation::Admin(AdminOperation::Routing))),
         ("request-status", request(Operation::Admin(AdminOperation::Status))),
+        ("request-reopen", request(Operation::Admin(AdminOperation::Reopen { chain: ChainId(3) }))),
     ]
 }
 

@@ -51,11 +51,13 @@ pub enum Kind {
     Recover,
     /// Several nodes with disks end at once, or all do, and start again.
     Outage,
+    /// All disks of those that serve a chain are lost for good, and an operator accepts that.
+    Accept,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -76,6 +78,7 @@ impl Kind {
         Self::Found,
         Self::Recover,
         Self::Outage,
+        Self::Accept,
     ];
 
     /// Its name in reports.
@@ -101,6 +104,7 @@ impl Kind {
             Self::Found => "found",
             Self::Recover => "recover",
             Self::Outage => "outage",
+            Self::Accept => "accept",
         }
     }
 }
@@ -225,7 +229,9 @@ pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) 
     let kinds: Vec<Kind> = kinds
         .iter()
         .copied()
-        .filter(|&kind| !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover))
+        .filter(|&kind| {
+            !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover | Kind::Accept)
+        })
         .collect();
     if kinds.is_empty() {
         return Vec::new();
@@ -300,7 +306,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Cut => Fault::Cut(a, b),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
-        Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover => Fault::Restart(a),
+        Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover | Kind::Accept => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
         Kind::Far => Fault::Far(a, 100),

@@ -14,7 +14,7 @@ use artillery_proto::{
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, mixed, moving, one_key, power,
+    batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, losses, mixed, moving, one_key, power,
     readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
@@ -162,14 +162,16 @@ pub enum Scenario {
     Dawn,
     /// Nodes with disks end, one by one and all at once, and start again with what their disks hold.
     Power,
+    /// All disks of those that serve a chain are lost for good, and an operator accepts it.
+    Losses,
 }
 
 impl Scenario {
     /// The kinds of faults of the scenario. Each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
-            Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order, Outage, Pause,
-            Recover, Reorder, Restart, Roll, Slow,
+            Accept, Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order,
+            Outage, Pause, Recover, Reorder, Restart, Roll, Slow,
         };
         match self {
             Self::Calm => &[Delay],
@@ -208,6 +210,7 @@ impl Scenario {
             }
             Self::Dawn => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Power => &[Outage, Restart, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Pause, Isolate],
+            Self::Losses => &[Accept, Outage, Delay, Loss, Break],
             Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
             Self::Succession => &[Found, Break, Cut, Isolate, Pause, Delay],
             Self::Classic
@@ -306,6 +309,7 @@ impl Scenario {
             Self::Recovery => leaves::recovery(&mut rng, &mut setup),
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
             Self::Power => power(&mut rng, &mut setup),
+            Self::Losses => losses(&mut rng, &mut setup),
         }
         // A store on disk outlives its node. Where a cluster is given up, or loses most of its nodes for good, it must not. And a
         // slow disk isn't blamed yet as a slow member is.

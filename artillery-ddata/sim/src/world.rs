@@ -26,7 +26,12 @@ pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
     counts::{Counts, DiskEvents, Served},
 };
-use self::{control::Control, founding::Founders, service::Service, watches::Watcher};
+use self::{
+    control::{Control, Loss},
+    founding::Founders,
+    service::Service,
+    watches::Watcher,
+};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
@@ -112,6 +117,9 @@ pub struct World {
     foundings: u64,
     disasters: u64,
     recoveries: u64,
+    accepted: u64,
+    /// The loss that an operator has accepted, once that is so.
+    loss: Option<Loss>,
     outages: u64,
     halts: u64,
     /// Incarnations whose stores have failed.
@@ -179,6 +187,8 @@ impl World {
             foundings: 0,
             disasters: 0,
             recoveries: 0,
+            accepted: 0,
+            loss: None,
             outages: 0,
             halts: 0,
             failed: BTreeSet::new(),

@@ -11,8 +11,9 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 62] = [
+const TESTED: [(Mutant, &str, &str); 63] = [
     (Mutant::FillFullDisks, "proto/src/replica/tests/full_disks.rs", "a_head_that_ignores_full_disks_adds"),
+    (Mutant::LoseWhole, REOPEN, "an_order_that_takes_any_store_for_lost_loses_a_whole_one"),
     (Mutant::ReopenTorn, REOPEN, "a_torn_store_that_may_open_a_chain_does"),
     (Mutant::ReopenWeak, REOPEN, "a_weak_store_that_may_open_a_chain_does"),
     (Mutant::ReopenBelow, REOPEN, "a_store_that_ends_too_soon_and_may_open_a_chain_does"),

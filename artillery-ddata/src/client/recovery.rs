@@ -7,10 +7,11 @@ use artillery_core::error::ConnectError;
 use tokio::{task::JoinSet, time::timeout_at};
 
 use crate::{
-    Client, ClusterId, Error, MemberId, NodeId,
+    ChainId, Client, ClusterId, Error, MemberId, NodeId,
     control::{
         History, NodeInfo,
         recovery::{NotRecovered, Recovered, Standing},
+        reopening::{NotReopened, Reopened},
         succession::NotFounded,
     },
     error::NotApplied,
@@ -90,6 +91,25 @@ impl Client {
     ) -> Result<Result<Recovered, NotRecovered>, Error> {
         match self.router.ask_node(node, AdminOperation::Recover { cluster, history }, timeout).await? {
             ResponseAnswer::Recovered(outcome) => Ok(outcome.map(|recovered| *recovered)),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
+    }
+
+    /// Makes the leader open a chain again from what is left, though acknowledged writes are lost by that: none of the stores
+    /// that served it last comes back, while the configuration log is well. Refused while a member lives, or a store is there
+    /// that may lack nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
+    /// error says why the node refuses.
+    pub async fn reopen(
+        &self,
+        node: NodeId,
+        chain: ChainId,
+        timeout: Duration,
+    ) -> Result<Result<Reopened, NotReopened>, Error> {
+        match self.router.ask_node(node, AdminOperation::Reopen { chain }, timeout).await? {
+            ResponseAnswer::Reopened(outcome) => Ok(outcome),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
     }

@@ -151,7 +151,8 @@ impl Embedded {
     pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
         let EmbeddedInner { me, cluster, name, founders, settings, peers, place, histories, .. } = &*self.0;
         let EmbeddedInner { store, metrics, applied, .. } = &*self.0;
-        let node = configs.node(me.0).cloned().ok_or_else(|| failed("this node isn't known"))?;
+        let mine = configs.nodes().find(|node| node.id.shares_store(me.0));
+        let node = mine.cloned().ok_or_else(|| failed("this node isn't known"))?;
         self.stop().await;
         let term = metrics.borrow().vote.leader_id().term + 1;
         let index = store.last().map_or(0, |last| last.index) + 1;

@@ -39,6 +39,7 @@ use crate::{
         ConfigLog, Configs, StoreRolledBack,
         embedded::{LogHandle, StorePlace},
         message::{Renewal, Renewed, ReorderError},
+        reopening::{NotReopened, Reopened},
     },
     driver::phase::NodePhase,
     local::Local,
@@ -60,6 +61,8 @@ pub(crate) enum ControlCommand {
     Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<RenewalAnswer> },
     /// Put the members of a chain into this order, if this node decides on that.
     Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
+    /// Open a chain again from what is left, if this node decides on that.
+    AcceptLoss { chain: ChainId, answer: oneshot::Sender<Result<Reopened, NotReopened>> },
     /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
     Leave {
         /// A node that couldn't leave by then stays. `None`: the node is to stop, and keeps asking until it may.
@@ -117,9 +120,12 @@ pub(crate) struct ControlTask {
     parts: ControlParts,
     tasks: JoinSet<Done>,
     waiting: BTreeMap<(MemberId, u64), oneshot::Sender<RenewalAnswer>>,
-    /// The callers that wait for a reorder, by token; and the newest token.
+    /// The callers that wait for a reorder, by token.
     reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
-    reorder: u64,
+    /// The callers that wait for a chain to be opened again, by token.
+    reopenings: BTreeMap<u64, oneshot::Sender<Result<Reopened, NotReopened>>>,
+    /// The newest token.
+    token: u64,
     leaving: Vec<oneshot::Sender<()>>,
     /// A chain's task has ended, as all do when the node stops.
     stopped: bool,
@@ -149,7 +155,8 @@ impl ControlTask {
             tasks: JoinSet::new(),
             waiting: BTreeMap::new(),
             reorders: BTreeMap::new(),
-            reorder: 0,
+            reopenings: BTreeMap::new(),
+            token: 0,
             leaving: Vec::new(),
             stopped: false,
             failed: false,
@@ -242,9 +249,14 @@ impl ControlTask {
                 }
             }
             ControlCommand::Reorder { chain, order, answer } => {
-                self.reorder += 1;
-                self.reorders.insert(self.reorder, answer);
-                self.handle(NodeInput::Reorder { token: self.reorder, chain, order });
+                self.token += 1;
+                self.reorders.insert(self.token, answer);
+                self.handle(NodeInput::Reorder { token: self.token, chain, order });
+            }
+            ControlCommand::AcceptLoss { chain, answer } => {
+                self.token += 1;
+                self.reopenings.insert(self.token, answer);
+                self.handle(NodeInput::AcceptLoss { token: self.token, chain });
             }
             ControlCommand::Leave { until, done } => {
                 self.leaving.retain(|done| !done.is_closed());
@@ -306,6 +318,15 @@ impl ControlTask {
             }
             NodeOutput::Reordered { token, result } => {
                 if let Some(answer) = self.reorders.remove(&token) {
+                    drop(answer.send(result));
+                }
+            }
+            NodeOutput::Reopened { token, result } => {
+                match &result {
+                    Ok(reopened) => tracing::warn!(by = %reopened.by, %reopened, "an operator accepted a loss"),
+                    Err(why) => tracing::warn!(%why, "a chain is not opened again"),
+                }
+                if let Some(answer) = self.reopenings.remove(&token) {
                     drop(answer.send(result));
                 }
             }

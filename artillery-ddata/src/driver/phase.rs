@@ -5,7 +5,7 @@ use artillery_core::{ClusterId, SeedState, SeedStatus};
 use crate::Place;
 
 /// These texts say what to do, too.
-const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member";
+const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one";
 
 const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
 
@@ -111,7 +111,8 @@ pub enum Stopped {
     Dropped,
     /// A later incarnation of the same node was met.
     Superseded,
-    /// The cluster was recovered without this node, whose history is over. The next incarnation joins as a new member.
+    /// The cluster was recovered without this node, whose history is over. The next incarnation joins as a new member; one
+    /// with the same directory stops again, and the directory stays as it is, until an operator moves it aside.
     LeftBehind,
     /// The local part of the configuration log failed: the node can't take part in its cluster any more.
     LogFailed,

@@ -23,6 +23,7 @@ use crate::{
         History, NodeInfo, chain_of,
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
+        reopening::{NotReopened, Reopened},
         succession::NotFounded,
     },
     driver::BoxFuture,
@@ -57,6 +58,9 @@ pub(crate) trait Recovery: Send + Sync {
 
     /// Continues alone, if the named cluster was in this history and can't continue otherwise.
     fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
+
+    /// Opens a chain again from what is left, if this node leads and no store is there that may lack nothing.
+    fn reopen(&self, chain: ChainId) -> BoxFuture<Result<Reopened, NotReopened>>;
 
     /// Stops this node, to found a cluster that succeeds this one or to join such a cluster. Refused if any incarnation
     /// that ever served is still alive.

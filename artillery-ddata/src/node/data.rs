@@ -358,7 +358,7 @@ impl Data {
             let handle = config.role(self.id()).map(|_| {
                 let chain = config.chain;
                 let (config, lanes) = (Arc::new(config.clone()), self.lanes(founding, config, hub));
-                let rule = Rule::Fixed { config, history: configs.history().cluster_id(), lanes };
+                let rule = Rule::Fixed { config, history: configs.sessions_id(), lanes };
                 let (handle, standing) = self.serve(chain, rule);
                 standings.push(standing);
                 handle

@@ -62,6 +62,14 @@ pub enum DataDirError {
         /// The name of the node that was started.
         given: String,
     },
+    /// It holds data of a cluster that was given up. Moved aside, it is kept, and the node begins with an empty one.
+    #[error("{} holds data of cluster {cluster}, which was given up: start with an empty directory", dir.display())]
+    GivenUp {
+        /// The directory.
+        dir: PathBuf,
+        /// The cluster.
+        cluster: ClusterId,
+    },
     /// The disk is full or has failed, or another release wrote it.
     #[error("{}: {why}", dir.display())]
     Unusable {
@@ -146,10 +154,7 @@ impl DataDir {
     pub(crate) fn may_follow(&self, lineage: &[ClusterId]) -> Result<(), DataDirError> {
         let founding = self.opened.control.look(|record| record.founding.as_ref().map(|known| known.cluster));
         match founding.filter(|cluster| lineage.contains(cluster)) {
-            Some(cluster) => Err(DataDirError::Unusable {
-                dir: self.dir.clone(),
-                why: format!("it holds data of cluster {cluster}, which was given up: start with an empty directory"),
-            }),
+            Some(cluster) => Err(DataDirError::GivenUp { dir: self.dir.clone(), cluster }),
             None => Ok(()),
         }
     }

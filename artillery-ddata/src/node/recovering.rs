@@ -9,20 +9,23 @@ use std::{
 
 use artillery_core::internal::clock;
 use tokio::{
+    sync::oneshot,
     task::JoinSet,
     time::{sleep, timeout},
 };
 
 use super::{data::Data, random, recovery_access::RecoveryAccess};
 use crate::{
-    ChainConfig, ClusterId, MemberId, Timestamp,
+    ChainConfig, ChainId, ClusterId, MemberId, Timestamp,
     control::{
         ConfigLog, Configs, History, NodeInfo,
         embedded::Histories,
-        recovery::{self, NotRecovered, Plan, Recovered, Standing},
+        recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
+        reopening::{NotReopened, Reopened},
         succession::NotFounded,
     },
     driver::BoxFuture,
+    driver::control::ControlCommand,
     driver::phase::{NodePhase, Stopped},
     driver::serve::Recovery,
     message::control,
@@ -51,6 +54,14 @@ impl Recovery for Weak<Data> {
                 Err(why) => tracing::warn!(%cluster, %history, %why, "the cluster is not recovered"),
             }
             asked
+        })
+    }
+
+    fn reopen(&self, chain: ChainId) -> BoxFuture<Result<Reopened, NotReopened>> {
+        let data = self.clone();
+        Box::pin(async move {
+            let Some(data) = data.upgrade() else { return Err(NotReopened::Stopped) };
+            data.reopen(chain).await
         })
     }
 
@@ -106,7 +117,11 @@ impl Data {
             states.iter().find(enters)
         };
         let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
-        Some(Standing { leads, log: log.end(), voters: log.voter_sets(), ..standing })
+        let is_synced =
+            |chain| self.durable.get().is_none_or(|durable| durable.control.look(|record| record.is_synced(chain)));
+        let chains = standing.chains.into_iter();
+        let chains = chains.map(|chain| ChainStanding { synced: is_synced(chain.config.chain), ..chain }).collect();
+        Some(Standing { leads, log: log.end(), voters: log.voter_sets(), chains, ..standing })
     }
 
     fn as_founder(&self, configs: &Configs) -> NodeInfo {
@@ -126,7 +141,7 @@ impl Data {
         let plan = self.plan(access, cluster, history, begun).await?;
         let configs = access.configs(&state.borrow().configs);
         let next = plan.history.next(random::wide());
-        let configs = configs.recovered(next, self.id(), plan.newest, plan.upto);
+        let configs = configs.recovered(next, self.as_founder(&configs), plan.newest, plan.upto);
         let applied = configs.applied();
         access.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = state.clone();
@@ -135,6 +150,15 @@ impl Data {
             Ok(Ok(_)) => Ok(Recovered { plan, history: next }),
             _ => Err(NotRecovered::Failed("it doesn't serve yet".to_owned())),
         }
+    }
+
+    /// Has the leader open a chain again from what is left, if this node is it.
+    async fn reopen(&self, chain: ChainId) -> Result<Reopened, NotReopened> {
+        let door = self.door.get().ok_or(NotReopened::Fixed)?;
+        let (answer, result) = oneshot::channel();
+        let command = ControlCommand::AcceptLoss { chain, answer };
+        door.commands.send(command).await.map_err(|_| NotReopened::Stopped)?;
+        result.await.map_err(|_| NotReopened::Stopped)?
     }
 
     /// Waits until every lease granted before `begun` has expired.

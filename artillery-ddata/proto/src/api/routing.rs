@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ChainConfig, ChainId, ClusterId, NodeId,
-    control::{Configs, History, NodeInfo, Relation},
+    control::{Configs, History, NodeInfo, Relation, log::LogIndex},
 };
 
 /// A node's answer to a query for the routing.
@@ -17,6 +17,8 @@ pub struct Routing {
     pub cluster: ClusterId,
     /// The history: the first one, unless the cluster was recovered after a loss.
     pub history: History,
+    /// The entry of the configuration log by which an operator accepted the last loss of a chain in this history; 0: none.
+    pub last_loss: LogIndex,
     /// The configuration of each chain, by chain id.
     pub chains: Vec<ChainConfig>,
     /// The known nodes.
@@ -37,7 +39,8 @@ impl Routing {
     pub fn of(cluster: ClusterId, configs: &Configs) -> Self {
         let address = |founder: &NodeInfo| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
         let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
-        Self { cluster, history: configs.history(), chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
+        let (history, last_loss) = (configs.history(), configs.last_loss());
+        Self { cluster, history, last_loss, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
     }
 
     /// A routing of these chains, by chain id, and nodes.
@@ -47,12 +50,12 @@ impl Routing {
         chains: Vec<ChainConfig>,
         nodes: BTreeMap<NodeId, NodeAddress>,
     ) -> Self {
-        Self { cluster, history, chains, nodes }
+        Self { cluster, history, last_loss: LogIndex::default(), chains, nodes }
     }
 
     /// The history to which sessions and watches belong. Their positions of one history mean nothing in another.
     pub fn history_id(&self) -> ClusterId {
-        self.history.cluster_id()
+        self.history.sessions_id(self.last_loss)
     }
 
     /// The configuration of a chain.
@@ -82,6 +85,12 @@ impl Routing {
             Some(old) if old.epoch > new.epoch => old.clone(),
             _ => new,
         };
-        Self { cluster: new.cluster, history: new.history, chains: new.chains.into_iter().map(newer).collect(), nodes }
+        Self {
+            cluster: new.cluster,
+            history: new.history,
+            last_loss: new.last_loss.max(self.last_loss),
+            chains: new.chains.into_iter().map(newer).collect(),
+            nodes,
+        }
     }
 }

@@ -19,6 +19,7 @@
 //!   moment ago. A bare message may be as old as a pause of this node, or as long as the network delayed it (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
+mod accepted_loss;
 mod grants;
 mod gray_failure;
 mod known_node;
@@ -43,6 +44,7 @@ use std::{
 };
 
 use self::{
+    accepted_loss::LossOrder,
     grants::Grants,
     known_node::KnownNode,
     suspicion::{Quarantine, Watched},
@@ -56,6 +58,7 @@ pub use self::{
 use super::{
     log::{ConfigChange, Configs, LogIndex, Term},
     message::{Renewal, Renewed, ReorderError},
+    reopening::{NotReopened, Reopened},
 };
 use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
 
@@ -102,6 +105,13 @@ pub(crate) enum CoordinatorInput {
         chain: ChainId,
         /// All of its serving members, head first.
         order: Vec<MemberId>,
+    },
+    /// An operator accepts that a chain loses what no store has any more. Answered by [`CoordinatorOutput::Reopened`].
+    AcceptLoss {
+        /// Names the order.
+        token: u64,
+        /// Which chain.
+        chain: ChainId,
     },
     /// [`CoordinatorOutput::SetVoters`] has ended, with success or without.
     VotersSet,
@@ -155,6 +165,13 @@ pub(crate) enum CoordinatorOutput {
         /// The epoch in which the members stand in that order.
         result: Result<Epoch, ReorderError>,
     },
+    /// The answer to [`CoordinatorInput::AcceptLoss`].
+    Reopened {
+        /// The order's token.
+        token: u64,
+        /// What the chain goes on with.
+        result: Result<Reopened, NotReopened>,
+    },
     /// Replace the voters of the log's group. One such change at a time.
     SetVoters {
         /// The term in which it counts.
@@ -192,6 +209,8 @@ struct LeaderTerm {
     fenced: BTreeMap<MemberId, u64>,
     watched: BTreeMap<ChainId, Watched>,
     reorder: Option<Wish>,
+    /// A loss that an operator accepts.
+    loss: Option<LossOrder>,
     grants: Grants,
     proposal: Option<PendingProposal>,
     /// No proposal before then: the last one was refused.
@@ -284,6 +303,7 @@ impl Coordinator {
             CoordinatorInput::Confirmed { round, leads } => self.confirmed(now, round, leads),
             CoordinatorInput::Appended { at, fate } => self.appended(now, at, fate),
             CoordinatorInput::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
+            CoordinatorInput::AcceptLoss { token, chain } => self.accept_loss(now, token, chain),
             CoordinatorInput::VotersSet => {
                 if let Some(leading) = &mut self.leading {
                     leading.sets_voters = false;
@@ -310,6 +330,7 @@ impl Coordinator {
         let keeps = |leading: &LeaderTerm| Some(leading.term) == leads;
         if !self.leading.as_ref().is_some_and(keeps) {
             self.end_reorder();
+            self.end_loss();
             self.leading = leads.map(|term| LeaderTerm::new(term, now));
         }
         let applied = self.configs.applied();
@@ -348,6 +369,7 @@ impl Coordinator {
         self.follow_reorder(now);
         self.judge(now);
         self.fence(now);
+        self.follow_loss(now);
         self.keep_voters(now, term);
         let Some(leading) = &mut self.leading else { return };
         if let Some(proposal) = &mut leading.proposal {
@@ -393,6 +415,7 @@ impl LeaderTerm {
             fenced: BTreeMap::new(),
             watched: BTreeMap::new(),
             reorder: None,
+            loss: None,
             grants: Grants::default(),
             proposal: None,
             pause: Timestamp::ZERO,
@@ -409,8 +432,8 @@ impl LeaderTerm {
         settings: &'a CoordinatorSettings,
         outside: &'a BTreeMap<NodeId, Quarantine>,
     ) -> View<'a> {
-        let Self { since, ref nodes, ref fenced, ref watched, ref reorder, .. } = *self;
-        let (confirmed, reorder) = (self.grants.confirmed(), reorder.as_ref());
-        View { now, me, since, nodes, fenced, confirmed, watched, reorder, outside, settings }
+        let Self { since, ref nodes, ref fenced, ref watched, ref reorder, ref loss, .. } = *self;
+        let (confirmed, reorder, loss) = (self.grants.confirmed(), reorder.as_ref(), loss.as_ref());
+        View { now, me, since, nodes, fenced, confirmed, watched, reorder, loss, outside, settings }
     }
 }

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use super::log::LogIndex;
 use crate::{
     ClusterId,
     types::text::{ParseIdError, parse_hex, parsed},
@@ -78,9 +79,10 @@ impl History {
         }
     }
 
-    /// The id that sessions and watches remember: the cluster's id until the first recovery.
-    pub fn cluster_id(self) -> ClusterId {
-        ClusterId(self.id)
+    /// The id that sessions and watches remember: the cluster's id until the first recovery, or the first accepted loss, whose
+    /// entry is `last_loss`.
+    pub fn sessions_id(self, last_loss: LogIndex) -> ClusterId {
+        ClusterId(self.id.wrapping_add(u128::from(last_loss.0)))
     }
 }
 
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!((one.relation(first), first.relation(one)), (Relation::Newer, Relation::Older));
         assert_eq!((one.relation(other), other.relation(one)), (Relation::Parted, Relation::Parted));
         assert_eq!(other.next(0).relation(one), Relation::Newer);
-        assert_eq!(first.cluster_id(), ClusterId(9));
+        assert_eq!(first.sessions_id(LogIndex(0)), ClusterId(9));
     }
 
     #[test]

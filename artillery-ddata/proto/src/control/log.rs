@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt, future::Future, pin::Pin, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::configs::{Configs, OutOfOrder};
+pub use self::configs::{AcceptedLoss, Configs, OutOfOrder};
 use super::NodeInfo;
 use crate::{ChainConfig, Epoch, MemberId};
 
@@ -60,6 +60,9 @@ pub enum ConfigChange {
         /// Incarnations that went. One that a configuration names stays.
         remove: Vec<MemberId>,
     },
+    /// A new configuration of a chain of which an operator has accepted a loss: what was acknowledged may be missing. Sessions and
+    /// watches of before don't go on.
+    AcceptLoss(ChainChange),
 }
 
 /// A new configuration of one chain.

@@ -28,13 +28,14 @@ pub struct Renewal {
     pub promotions: Vec<Promotion>,
     /// A report on each chain that the sender is a member of.
     pub reports: Vec<Report>,
-    /// What the sender's store holds of each chain in which an earlier life of that store serves by the newest configuration.
+    /// What the sender holds of chains that it doesn't serve: of each one in which an earlier life of its store serves by the newest
+    /// configuration, and whole copies of others.
     pub holds: Vec<StoreHolding>,
     /// How far the sender's store has come; `None`: it has no disk.
     pub position: Option<StorePosition>,
 }
 
-/// What a store holds of a chain in which an earlier life of it served, as it was found at the start.
+/// What a node holds of a chain that it doesn't serve. If an earlier life of its store served, as it was found at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StoreHolding {
     /// Which chain.
@@ -43,7 +44,7 @@ pub struct StoreHolding {
     pub whole: bool,
     /// The newest version.
     pub last: Version,
-    /// The commit watermark that the store names. The chain may have committed more.
+    /// The commit watermark that it names. The chain may have committed more.
     pub watermark: Sequence,
     /// Whether each batch was synced since the store became a serving member: then it has all that was committed.
     pub synced: bool,

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{History, NodeInfo, Relation, Term, log::LogIndex};
-use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Sequence, Version};
+use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
 /// A node's answer to the question what it has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -68,10 +68,24 @@ pub struct ChainStanding {
     pub config: ChainConfig,
     /// The epoch in which the node serves with a whole copy; `None`: it doesn't.
     pub serves: Option<Epoch>,
+    /// Whether the node's copy is whole. It may be an old one, or one that its disk held at the start.
+    pub whole: bool,
+    /// Whether the disk has certainly kept all that was committed while this store served; so too without a disk.
+    pub synced: bool,
     /// The newest version that the node has.
     pub last: Version,
     /// The commit watermark of the node.
     pub watermark: Sequence,
+}
+
+impl ChainStanding {
+    /// The epoch up to which the copy of node `me` has everything that was committed, as far as is known: that in which it serves,
+    /// or in which an earlier life of its store does; else the one of its newest version. `None`: the copy is not whole, or empty.
+    pub fn served(&self, me: MemberId) -> Option<Epoch> {
+        let of_store = || self.config.serving().any(|id| id.shares_store(me)).then_some(self.config.epoch);
+        let of_version = Some(self.last.epoch).filter(|_| !self.last.is_none());
+        self.serves.or_else(|| if self.whole { of_store().or(of_version) } else { None })
+    }
 }
 
 /// How a cluster can be recovered.
@@ -115,15 +129,25 @@ pub struct KeptChain {
     pub in_touch: Option<Duration>,
     /// The epoch to which the chain is known to have gone on without that node.
     pub gone_on_to: Option<Epoch>,
+    /// The highest commit watermark that any answering node knows.
+    pub known: Sequence,
+    /// Whether the node's disk has certainly kept all that was committed while it served; so too without a disk.
+    pub synced: bool,
 }
 
 impl fmt::Display for KeptChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { chain, epoch, last, watermark, in_touch, gone_on_to } = self;
+        let Self { chain, epoch, last, watermark, in_touch, gone_on_to, known, synced } = self;
         write!(f, "chain {}: everything up to version {last} is kept, as served in epoch {epoch}", chain.0)?;
         let pending = last.sequence.0.saturating_sub(watermark.0);
         if pending > 0 {
             write!(f, "; the last {pending} updates of it were not known to be committed, and are now")?;
+        }
+        if *known > last.sequence {
+            write!(f, ". MISSING: {} updates behind it, known to be committed", known.0 - last.sequence.0)?;
+        }
+        if !synced {
+            f.write_str(". May be missing: the last writes before a power cut, which its disk was not made to keep")?;
         }
         match gone_on_to {
             Some(newer) => {
@@ -136,7 +160,7 @@ impl fmt::Display for KeptChain {
                 write!(f, ". May be missing: what others acknowledged in a later epoch, if they went on without it ")?;
                 match in_touch {
                     Some(ago) => write!(f, "in the last {:.1} s, since it lost touch with them", ago.as_secs_f64()),
-                    None => f.write_str("at some time: it never was in touch with them"),
+                    None => f.write_str("at some time: it has not been in touch with them since it started"),
                 }
             }
         }
@@ -222,8 +246,9 @@ pub enum NotRecovered {
 ///
 /// Only nodes of the newest history count. If the answering nodes could elect a leader among themselves nothing is lost, and
 /// nothing is recovered. Of the surviving histories the best is the one served in the newest epoch, then the longest. A
-/// serving member holds every committed update of its epoch, so nothing is missing unless the configuration went on without
-/// it.
+/// serving member holds every committed update of its epoch, on its disk if it has one, so nothing is missing unless the
+/// configuration went on without it. Copies of nodes that don't serve count too: a store whose earlier life served, and the
+/// old copy of a former member.
 ///
 /// `waited` is the time since the order was given. A lease asked for since then, or an answer of a confirmed leader, shows
 /// that a majority lives, even if it can't be reached from here. That majority would go on beside the recovered history, and
@@ -244,12 +269,12 @@ pub fn plan(asked: ClusterId, standings: &[Standing], waited: Duration) -> Resul
     let chosen = best(&all)?;
     let known = all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.epoch);
     let newest = known.max().unwrap_or_default();
-    let answered: BTreeSet<_> = all.iter().map(|standing| standing.me.id).collect();
-    let voters: BTreeSet<_> = all.iter().flat_map(|standing| standing.voters.iter().flatten()).copied().collect();
+    let voters = all.iter().flat_map(|standing| standing.voters.iter().flatten()).copied();
+    let is_silent = |voter: &MemberId| !all.iter().any(|standing| standing.me.id.shares_store(*voter));
     Ok(Plan {
         history,
         by: chosen.me.clone(),
-        silent: voters.difference(&answered).copied().collect(),
+        silent: voters.filter(is_silent).collect(),
         chains: chosen.chains.iter().filter_map(|chain| kept(chosen, chain, &all)).collect(),
         newest,
         upto: all.iter().map(|standing| standing.applied).max().unwrap_or_default(),
@@ -278,9 +303,9 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
         return Err(NotRecovered::Leads { leader: leader.me.id });
     }
     let candidates = all.iter().filter(|standing| !standing.yields);
-    for candidate in candidates.filter(|standing| standing.voters.iter().flatten().any(|id| *id == standing.me.id)) {
+    for candidate in candidates.filter(|standing| standing.voters.iter().any(|set| votes_in(set, standing.me.id))) {
         let votes = |set: &BTreeSet<MemberId>| {
-            all.iter().filter(|other| set.contains(&other.me.id) && other.log <= candidate.log).count()
+            all.iter().filter(|other| votes_in(set, other.me.id) && other.log <= candidate.log).count()
         };
         if candidate.voters.iter().all(|set| votes(set) * 2 > set.len()) {
             let voters: BTreeSet<_> = candidate.voters.iter().flatten().copied().collect();
@@ -288,6 +313,11 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
         }
     }
     Ok(())
+}
+
+/// Whether this life is a voter. A store on a disk is the same voter in each of its lives.
+fn votes_in(set: &BTreeSet<MemberId>, id: MemberId) -> bool {
+    set.iter().any(|voter| voter.shares_store(id))
 }
 
 /// Refuses if a majority of the voters has shown signs of life since the order was given: a lease asked for since was granted,
@@ -310,7 +340,7 @@ fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
         all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.chain).collect();
     let rank = |standing: &Standing, id: ChainId| {
         let chain = standing.chains.iter().find(|chain| chain.config.chain == id)?;
-        Some((chain.serves?, chain.last))
+        Some((chain.served(standing.me.id)?, chain.last))
     };
     let mut candidates: Vec<_> = all.to_vec();
     for &chain in &chains {
@@ -323,11 +353,12 @@ fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
 }
 
 fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<KeptChain> {
-    let (id, epoch) = (chain.config.chain, chain.serves?);
+    let (id, epoch) = (chain.config.chain, chain.served(chosen.me.id)?);
     let known = all.iter().flat_map(|standing| &standing.chains).filter(|other| other.config.chain == id);
-    // A newer epoch in which the chosen node serves has committed nothing without it.
+    let watermark = known.clone().map(|other| other.watermark).max();
+    // A newer epoch in which the chosen node's store serves has committed nothing without it.
     let without = known.filter(|other| other.config.epoch > epoch);
-    let without = without.filter(|other| other.config.role(chosen.me.id) != Some(Role::Serving));
+    let without = without.filter(|other| !other.config.serving().any(|id| id.shares_store(chosen.me.id)));
     Some(KeptChain {
         chain: id,
         epoch,
@@ -335,6 +366,8 @@ fn kept(chosen: &Standing, chain: &ChainStanding, all: &[&Standing]) -> Option<K
         watermark: chain.watermark,
         in_touch: chosen.in_touch,
         gone_on_to: without.map(|other| other.config.epoch).max(),
+        known: watermark.unwrap_or_default(),
+        synced: chain.synced,
     })
 }
 

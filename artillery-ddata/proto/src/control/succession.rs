@@ -34,6 +34,14 @@ pub enum NotFounded {
         /// Name of the node.
         node: String,
     },
+    /// A node that doesn't serve holds data of the cluster, on its disk or from before.
+    #[error(
+        "{node} holds data of the cluster: `ctl recover` has it go on. To lose that too, start this node with an empty directory, or end it"
+    )]
+    Holds {
+        /// Name of the node.
+        node: String,
+    },
     /// Since the order was given, a node has heard another one that serves a chain.
     #[error("{node} heard a node that serves a chain {:.1} s ago: it may hold data", ago.as_secs_f64())]
     InTouch {
@@ -66,7 +74,8 @@ pub enum NotFounded {
 
 /// The node that founds the cluster that succeeds the named one: of the nodes that answer, the one with the lowest id.
 ///
-/// An incarnation that has served may hold acknowledged updates, so the cluster isn't given up while one answers any node. A
+/// An incarnation that has served may hold acknowledged updates, and so may a store on a disk, so the cluster isn't given up
+/// while one answers any node. A
 /// node that never served hears each reachable member every two leases at least. So a message heard less than [`ALIVE_LEASES`] leases
 /// ago counts, and every one since the order was given, `waited` ago. If `founds`, no node may know of a cluster that
 /// succeeds this one already.
@@ -90,6 +99,10 @@ pub fn found(
     };
     if let Some(standing) = all.iter().find(|standing| standing.served || is_named(standing.me.id)) {
         return Err(NotFounded::Served { node: standing.me.name.clone() });
+    }
+    let holds = |standing: &Standing| standing.chains.iter().any(|chain| chain.whole && !chain.last.is_none());
+    if let Some(standing) = all.iter().find(|standing| holds(standing)) {
+        return Err(NotFounded::Holds { node: standing.me.name.clone() });
     }
     for standing in &all {
         if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * ALIVE_LEASES)) {
@@ -118,7 +131,14 @@ mod tests {
     /// An incarnation of a node. The first incarnations of nodes 1 to 3 serve the chain.
     fn standing(node: u8, incarnation: u128) -> Standing {
         let config = ChainConfig { index: 9, ..serving(4, &[1, 2, 3]) };
-        let chain = ChainStanding { config, serves: None, last: Version::default(), watermark: Sequence(0) };
+        let chain = ChainStanding {
+            config,
+            serves: None,
+            whole: true,
+            synced: true,
+            last: Version::NONE,
+            watermark: Sequence(0),
+        };
         let me = NodeInfo { id: id(node, incarnation), ..founder(node) };
         Standing { applied: LogIndex(9), chains: vec![chain], ..fixtures::standing(me, CLUSTER) }
     }
@@ -151,6 +171,16 @@ mod tests {
             found(CLUSTER, &[standing(1, 2), heard(WAITED * 2)], WAITED, LEASE, true).is_ok(),
             "of before the order"
         );
+    }
+
+    #[test]
+    fn a_store_with_data_keeps_the_cluster() {
+        let mut back = standing(2, 2);
+        back.chains[0].last = Version::new(4, 7);
+        let refused = Err(NotFounded::Holds { node: "n2".into() });
+        assert_eq!(found(CLUSTER, &[standing(1, 2), back.clone()], WAITED, LEASE, true), refused);
+        back.chains[0].whole = false;
+        assert!(found(CLUSTER, &[standing(1, 2), back], WAITED, LEASE, true).is_ok(), "nothing can be made of it");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
         History, NodeInfo,
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
+        reopening::{NotReopened, Reopened},
         succession::NotFounded,
     },
     types::update::RequestKey,
@@ -98,6 +99,11 @@ pub enum AdminOperation {
     },
     /// Say which chains there are, and where their members are, even if another cluster succeeds this one.
     RoutingAnyway,
+    /// Open a chain again from what is left, as the leader, if none of its last serving stores may come back.
+    Reopen {
+        /// The chain.
+        chain: ChainId,
+    },
 }
 
 /// The response to a request.
@@ -128,4 +134,6 @@ pub enum ResponseAnswer {
     Recovered(Result<Box<Recovered>, NotRecovered>),
     /// The node has given its cluster up: the nodes of that cluster that answered it, itself first. Or why it hasn't.
     Founds(Result<Vec<NodeInfo>, NotFounded>),
+    /// What a chain goes on with, of which an operator has accepted a loss; or why it doesn't.
+    Reopened(Result<Reopened, NotReopened>),
 }

@@ -4,12 +4,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{NodeMachine, NodeOutput};
 use crate::{
-    ChainConfig, ChainId, MemberId, Timestamp,
+    ChainConfig, ChainId, MemberId, Role, Timestamp,
     control::{
         Configs, HeardStores, StorePosition,
         log::LogIndex,
         message::{Renewal, StoreHolding},
     },
+    replica::ChainProgress,
     runner::ChainOrder,
 };
 
@@ -104,16 +105,26 @@ impl NodeMachine {
         self.holder.ask(now, others);
     }
 
-    /// What the disk holds of the chains in which an earlier life of this store serves.
-    pub(super) fn holds(&self) -> impl Iterator<Item = StoreHolding> + '_ {
-        let configs = self.holder.configs();
-        let earlier = move |id: MemberId| id != self.me && id.shares_store(self.me);
-        let serves = move |held: &&StoreHolding| configs.get(held.chain).is_some_and(|of| of.serving().any(earlier));
-        self.kept.iter().flat_map(|kept| &kept.holds).filter(serves).copied()
+    /// What this node holds of chains that it doesn't serve. Of those in which an earlier life of its store serves, that is what
+    /// the disk held at the start: this life has had no part in them. `progress` gives the state of a chain here.
+    pub(super) fn holds(&self, progress: impl Fn(ChainId) -> Option<ChainProgress>) -> Vec<StoreHolding> {
+        let (configs, kept) = (self.holder.configs(), self.kept.as_ref());
+        let earlier = |id: MemberId| id != self.me && id.shares_store(self.me);
+        let of_chain = |config: &ChainConfig| {
+            let at_start = kept.and_then(|kept| kept.holds.iter().find(|held| held.chain == config.chain)).copied();
+            if config.serving().any(earlier) {
+                return at_start;
+            }
+            if config.role(self.me) == Some(Role::Serving) {
+                return None;
+            }
+            progress(config.chain)?.holding(config.chain, at_start.is_some_and(|held| held.synced))
+        };
+        configs.iter().filter_map(of_chain).collect()
     }
 
     fn tell_chains(&mut self, configs: Arc<Configs>) {
-        if self.state.configs.history() != configs.history() {
+        if self.state.configs.sessions_id() != configs.sessions_id() {
             self.outputs.push_back(NodeOutput::Begins(configs.clone()));
         }
         for config in configs.iter() {
@@ -128,7 +139,7 @@ impl NodeMachine {
         let upto = configs.applied();
         match config.role(self.me) {
             Some(_) => {
-                let history = configs.history().cluster_id();
+                let history = configs.sessions_id();
                 ChainOrder::Enter { config: Arc::new(config.clone()), history, upto }
             }
             None => ChainOrder::Expelled { epoch: config.epoch, upto },

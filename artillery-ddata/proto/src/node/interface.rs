@@ -9,6 +9,7 @@ use crate::{
         Configs, HeardStores, Term,
         log::{ConfigChange, LogIndex},
         message::{Renewal, Renewed, ReorderError, Unsettled},
+        reopening::{NotReopened, Reopened},
     },
     runner::{ChainOrder, Lease, Word},
 };
@@ -81,6 +82,13 @@ pub enum NodeInput {
         chain: ChainId,
         /// All of its serving members, head first.
         order: Vec<MemberId>,
+    },
+    /// An operator accepts that a chain loses what no store has any more. Answered by [`NodeOutput::Reopened`].
+    AcceptLoss {
+        /// Names the order.
+        token: u64,
+        /// Which chain.
+        chain: ChainId,
     },
     /// The node is to leave its chains as soon as a leader agrees. Answered by [`NodeOutput::Left`] once it has left.
     Leave {
@@ -164,6 +172,13 @@ pub enum NodeOutput {
         /// The epoch in which the members stand in that order.
         result: Result<Epoch, ReorderError>,
     },
+    /// The answer to [`NodeInput::AcceptLoss`].
+    Reopened {
+        /// The order's token.
+        token: u64,
+        /// What the chain goes on with.
+        result: Result<Reopened, NotReopened>,
+    },
     /// The node may end: no configuration names it any more and the log can spare it, or waiting on gains nothing.
     Left,
     /// The node is ready, for the first time: any other node may be stopped now ([`NodeState::unready`]).
@@ -231,7 +246,7 @@ pub struct NodeState {
     pub unready: Option<Unready>,
     /// When a leader, confirmed by a quorum, answered last.
     pub heard: Timestamp,
-    /// This incarnation has served a chain, or was to serve one by the log.
+    /// This incarnation has served a chain, or was to serve one by the log, or its store holds a copy of one.
     pub served: bool,
     /// When another node that serves a chain was heard last.
     pub member_heard: Timestamp,

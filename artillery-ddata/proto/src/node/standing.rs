@@ -48,6 +48,8 @@ impl ChainStanding {
         Self {
             config: config.clone(),
             serves: status.and_then(|status| status.serves(me)),
+            whole: status.is_some_and(Status::is_whole),
+            synced: true,
             last: status.map(|status| status.last).unwrap_or_default(),
             watermark: status.map(|status| status.watermark).unwrap_or_default(),
         }
@@ -55,10 +57,14 @@ impl ChainStanding {
 }
 
 impl Status {
+    /// Whether this replica's copy is whole. It may be empty, or old.
+    pub fn is_whole(&self) -> bool {
+        self.halted.is_none() && self.receiving.is_none()
+    }
+
     /// The epoch in which this replica of node `me` serves with a whole copy.
     pub fn serves(&self, me: MemberId) -> Option<Epoch> {
-        let is_whole = self.halted.is_none() && self.receiving.is_none();
-        let entered = self.config.as_ref().filter(|entered| is_whole && entered.role(me) == Some(Role::Serving));
+        let entered = self.config.as_ref().filter(|entered| self.is_whole() && entered.role(me) == Some(Role::Serving));
         entered.map(|entered| entered.epoch)
     }
 }

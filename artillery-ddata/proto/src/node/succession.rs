@@ -7,7 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
-use crate::{ChainConfig, ClusterId, MemberId, Timestamp, control::MAX_LINEAGE, runner::ChainOrder};
+use crate::{
+    ChainConfig, ClusterId, MemberId, Timestamp,
+    control::{MAX_LINEAGE, message::StoreHolding},
+    runner::ChainOrder,
+};
 
 /// A node that never served takes the serving members for gone after so many leases without a message of any.
 const ORPHANED_LEASES: u32 = 3;
@@ -273,7 +277,10 @@ impl NodeMachine {
     /// Notes that this incarnation serves, if the log says so: from then on it counts as one that has served.
     pub(super) fn see_whether_serves(&mut self) {
         let serves = |config: &ChainConfig| config.serving().any(|id| id.shares_store(self.me));
-        self.state.served |= self.holder.configs().iter().any(serves);
+        // The copy of a former member may be the best one that is left, too.
+        let holds = |held: &StoreHolding| held.whole && !held.last.is_none();
+        let store_holds = self.kept.as_ref().is_some_and(|kept| kept.holds.iter().any(holds));
+        self.state.served |= store_holds || self.holder.configs().iter().any(serves);
         self.state.orphaned &= !self.state.served;
     }
 }

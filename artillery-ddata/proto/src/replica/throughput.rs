@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::Replica;
 use crate::{
-    ChainId, Epoch, Sequence, Timestamp,
-    control::message::{PathDelay, Report},
+    ChainId, Epoch, Sequence, Timestamp, Version,
+    control::message::{PathDelay, Report, StoreHolding},
 };
 
 /// Commits are counted in spans of this length.
@@ -114,6 +114,8 @@ pub struct ChainProgress {
     /// The joiner behind this tail isn't known to follow, and was heard last at this moment.
     unheard_since: Option<Timestamp>,
     halted: bool,
+    /// The newest version of a copy that is whole.
+    whole: Option<Version>,
 }
 
 impl ChainProgress {
@@ -124,12 +126,18 @@ impl ChainProgress {
 
     /// The report at `now`; `None`: this node is no member of the chain, and nothing is wrong.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
-        let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted } = *self;
+        let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted, .. } = *self;
         let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);
         let slowed = pace.slowed.map_or(Duration::ZERO, |since| now - since);
         let (hop, commit) = (pace.hop.way(now), pace.commit.way(now));
         let report = Report { chain, epoch, open, held, watermark, hop, commit, slowed, closed, unheard, halted };
         (member || halted).then_some(report)
+    }
+
+    /// What this node holds of the chain, if its copy is whole and not empty. `synced`: see [`StoreHolding::synced`].
+    pub fn holding(&self, chain: ChainId, synced: bool) -> Option<StoreHolding> {
+        let last = self.whole.filter(|last| !last.is_none())?;
+        Some(StoreHolding { chain, whole: true, last, watermark: self.watermark, synced })
     }
 
     /// The head is closed, and every update that it ordered is committed.
@@ -259,6 +267,7 @@ impl Replica {
             member: self.config.is_some(),
             unheard_since: self.awaits_joiner().then_some(self.joiner_heard),
             halted: self.halted.is_some(),
+            whole: (self.halted.is_none() && self.filling.is_none()).then(|| self.history.last()),
         }
     }
 

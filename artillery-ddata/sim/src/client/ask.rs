@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use artillery_proto::{
-    Sequence, Version,
+    ClusterId, Sequence, Version,
     api::{
         Expected, HashedQuery, Query, ReadMode, Requirement, ScanQuery, ScriptGroup, ScriptStep, ScriptWrite, Snapshot,
         Step, Write, retry::Repeat,
@@ -102,6 +102,8 @@ pub struct Asked {
     pub floor: Option<Sequence>,
     /// Whether the request carries the floor.
     pub tells_floor: bool,
+    /// The history of its session, where sessions may belong to another one.
+    pub history: Option<ClusterId>,
 }
 
 impl Asked {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use artillery_proto::{Sequence, Version};
+use artillery_proto::{ClusterId, Sequence, Version};
 
 /// One session of an application with one chain.
 #[derive(Clone, Debug)]
@@ -21,9 +21,16 @@ pub struct Standing {
     pub opening: bool,
     /// The sequence up to which the application has seen or written the history.
     pub floor: Sequence,
+    /// The history that the floor belongs to; `None`: none has been seen.
+    pub history: Option<ClusterId>,
 }
 
 impl Standing {
+    /// The floor belongs to a history that is over. What was written and seen in it may be lost.
+    pub fn begin_history(&mut self) {
+        (self.floor, self.history) = (Sequence::ZERO, None);
+    }
+
     /// The session was opened.
     pub fn opened(&mut self, id: Version) {
         self.session = Some(Session { id, next: 1, open: BTreeSet::new() });

@@ -27,7 +27,7 @@ fn write(call: Call) -> Ask {
 fn client(ask: Ask, id: Option<(Version, u64)>) -> Client {
     let mut client = Client::new(1, 0, &KEYS, 3, 0);
     let request = request(&ask, 0);
-    let asked = Asked { ask, chain: 0, request, id, floor: None, tells_floor: false };
+    let asked = Asked { ask, chain: 0, request, id, floor: None, tells_floor: false, history: None };
     client.pending = Some(Pending {
         number: 1,
         tries: RetryState::new(asked.repeat()),

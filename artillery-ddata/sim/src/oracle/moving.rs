@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use artillery_proto::{MemberId, Sequence, Version, replica::Status, types::update::Update};
+use artillery_proto::{Epoch, MemberId, Sequence, Version, replica::Status, types::update::Update};
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
@@ -37,6 +37,39 @@ impl ChainOracle {
         if let Some(moving) = &mut self.moving {
             moving.lives.remove(&node);
         }
+    }
+
+    /// The first member enters `epoch`, in which an operator accepted a loss. The log ends where its copy, which ends at `last`,
+    /// leaves it. Returns how many committed updates are lost by that.
+    pub fn lose<'a>(
+        &mut self,
+        epoch: Epoch,
+        last: Version,
+        history: impl DoubleEndedIterator<Item = &'a Update>,
+    ) -> usize {
+        let mut kept = last.sequence.0 as usize;
+        for update in history {
+            let at = update.version.sequence.0 as usize - 1;
+            let differs = |known: &Update| known.version != update.version;
+            if update.version.epoch >= epoch || self.log.get(at).is_some_and(differs) {
+                kept = kept.min(at);
+            }
+        }
+        let before = std::mem::take(&mut self.log);
+        let lost = before.len().saturating_sub(kept);
+        self.by_key.clear();
+        self.requests = super::Requests::default();
+        for update in before.iter().take(kept) {
+            // The same log was taken in before.
+            let _ = self.extend(update);
+        }
+        lost
+    }
+
+    /// Whether this very update is committed.
+    pub fn has_committed(&self, version: Version) -> bool {
+        let at = version.sequence.0.checked_sub(1);
+        at.and_then(|at| self.log.get(at as usize)).is_some_and(|update| update.version == version)
     }
 
     /// Checks the replica of a node after its step.

@@ -275,6 +275,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         rolls: false,
         founds: false,
         loses: false,
+        accepts: false,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;
@@ -355,6 +356,20 @@ pub(super) fn power(rng: &mut Rng, setup: &mut Setup) {
     setup.backlog = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
     setup.mix.numbered = rng.pick(&[500, 1000]);
     disks(rng, setup);
+}
+
+/// Nodes with disks, most of which don't serve, so that the log outlives all that serve.
+pub(super) fn losses(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(5, 6) as usize;
+    controlled(rng, setup, 5, 2);
+    setup.backlog = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
+    setup.mix.numbered = rng.pick(&[500, 1000]);
+    setup.mix.sessions = 300;
+    disks(rng, setup);
+    if let Some(durable) = &mut setup.durable {
+        (durable.wipes, durable.fails) = (0, 0);
+    }
+    setup.control_mut().accepts = true;
 }
 
 pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 55] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -59,6 +59,7 @@ impl Scenario {
         Self::Recovery,
         Self::Dawn,
         Self::Power,
+        Self::Losses,
     ];
 
     /// Its name on the command line.
@@ -118,6 +119,7 @@ impl Scenario {
             Self::Recovery => "recovery",
             Self::Dawn => "dawn",
             Self::Power => "power",
+            Self::Losses => "losses",
         }
     }
 
@@ -181,6 +183,7 @@ impl Scenario {
             Self::Power => {
                 "nodes with disks end, one by one and all at once, and start again with what their disks hold"
             }
+            Self::Losses => "all disks of those that serve a chain are lost for good, and an operator accepts it",
             Self::Recovery => {
                 "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }

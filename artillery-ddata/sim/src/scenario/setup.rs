@@ -170,4 +170,6 @@ pub struct ControlSetup {
     pub founds: bool,
     /// Whether most nodes that keep the log are lost, and an operator recovers the cluster from the rest.
     pub loses: bool,
+    /// Whether all stores of a chain are lost, and an operator accepts it.
+    pub accepts: bool,
 }

@@ -38,6 +38,14 @@ impl World {
     /// Checks an answer against what the tail has committed, and against an earlier answer to the same request.
     pub(super) fn check_reply(&mut self, origin: &Origin, reply: &Reply) {
         let oracle = &self.oracles[origin.asked.chain];
+        // What is known of a request that was answered before an accepted loss may be lost.
+        let is_forgotten = origin.expected.as_ref().is_some_and(|expected| match &**expected {
+            Reply::Committed(committed) => self.is_lost(origin.asked.chain, committed.version),
+            _ => self.has_lost(origin.asked.chain),
+        });
+        if is_forgotten {
+            return;
+        }
         let checked = checked(oracle, &self.setup.keys, origin, reply);
         if let Err(failure) = checked {
             self.claim(failure);

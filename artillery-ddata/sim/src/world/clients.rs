@@ -135,6 +135,9 @@ impl World {
     fn asked(&mut self, index: usize, ask: Ask, chain: usize) -> Asked {
         let client = &mut self.clients[index];
         let standing = &mut self.standings[index / self.setup.lanes][chain];
+        let present = self.control.as_ref().filter(|_| self.setup.control.is_some_and(|control| control.accepts));
+        standing.history = standing.history.or(present.map(|control| control.configs().sessions_id()));
+        let history = standing.history;
         let padding = client.rng.between(0, self.setup.padding) as usize;
         let id = if client.numbers && ask != Ask::Open { standing.number() } else { None };
         // A snapshot doesn't change, so it may be below the floor.
@@ -142,7 +145,7 @@ impl World {
         let floor =
             (ask.mode().is_some() && !is_old && client.rng.chance(self.setup.mix.sessions)).then_some(standing.floor);
         let request = client::request(&ask, padding);
-        Asked { ask, chain, request, id, floor, tells_floor: self.setup.floors }
+        Asked { ask, chain, request, id, floor, tells_floor: self.setup.floors, history }
     }
 
     /// Whether an operation begun then must be served: all faults are over, and no member crashes before its client gives up.
@@ -194,10 +197,16 @@ impl World {
             return Ok(());
         }
         self.note_asked(index, &arrival.origin);
+        // The chain's task checks to which history a session belongs.
+        let is_bound = arrival.origin.asked.history.is_some() && arrival.origin.asked.floor.is_some();
         let Request::Read(Query::Key(key), ReadMode::Strong) = &arrival.request else {
             self.hand_over(arrival);
             return Ok(());
         };
+        if is_bound {
+            self.hand_over(arrival);
+            return Ok(());
+        }
         let node = &mut self.nodes[index];
         let stalls = self.setup.stalls > 0 && node.rng.chance(self.setup.stalls);
         let pause = if stalls { node.rng.between(SECOND / 100, 5 * SECOND / 2) } else { 0 };
@@ -258,7 +267,8 @@ impl World {
         let floor = origin.asked.floor.filter(|_| origin.asked.tells_floor);
         let node = &self.nodes[index];
         let deadline = client::deadline(node.clock(self.now), self.now, until);
-        let (caller, history) = (Caller::Client(origin), None);
+        let history = origin.asked.history;
+        let caller = Caller::Client(origin);
         let input = match request {
             Request::Write(write) => Input::Write(WriteRequest { request: key, history, write, deadline, caller }),
             Request::Read(query, mode) => Input::Read(ReadRequest { query, mode, floor, history, deadline, caller }),

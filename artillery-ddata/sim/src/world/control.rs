@@ -8,6 +8,7 @@ mod disaster;
 mod event;
 mod group;
 mod lives;
+mod loss;
 mod messages;
 mod operator;
 mod successor;
@@ -27,6 +28,7 @@ use artillery_proto::{
 };
 
 pub(crate) use self::event::Event;
+pub(super) use self::loss::Loss;
 use self::{group::Group, messages::Message, operator::Rolling, successor::Successor};
 use super::{World, founding::Founders};
 use crate::{
@@ -221,6 +223,13 @@ impl World {
         if self.setup.control.is_some_and(|control| control.founds) {
             self.queue.push(2 * SECOND, super::Event::Control(Event::WantFounding));
         }
+        if self.setup.control.is_some_and(|control| control.accepts)
+            && let Some(control) = &mut self.control
+        {
+            let at = control.operator.between(3 * SECOND, 9 * SECOND);
+            self.queue.push(at, super::Event::Control(Event::LoseStores));
+            self.queue.push(2 * SECOND, super::Event::Control(Event::WantReopening));
+        }
         if self.setup.control.is_some_and(|control| control.loses)
             && let Some(control) = &mut self.control
         {
@@ -248,6 +257,8 @@ impl World {
             Event::Stop(node) => self.sigterm(node),
             Event::Drain(node) => self.drain_at_last(node),
             Event::Disaster => self.disaster(),
+            Event::LoseStores => self.lose_stores(),
+            Event::WantReopening => self.want_reopening(),
             Event::WantRecovery => self.want_recovery(),
             Event::Recover { node, id, since } if lives(node, id) => self.recover(node, since),
             Event::WantFounding => self.want_founding(),
@@ -422,6 +433,7 @@ impl World {
             NodeOutput::Succeeded { .. } => return self.go_over(node),
             NodeOutput::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
             NodeOutput::Reordered { result, .. } => return self.reordered(&result),
+            NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),
             NodeOutput::Confirm { round, term } => {
                 // The answer promises only that the node led at some moment after the question. Here that is the first one,
                 // and the answer may be long under way.
@@ -439,6 +451,7 @@ impl World {
                 if let Some(control) = &mut self.control {
                     control.appends += 1;
                 }
+                self.check_loss(node, &change);
                 self.counts.disks.reopened += u64::from(why.iter().any(|why| why.why == Why::Reopened));
                 Event::Append { node, id, term, at, change: Box::new(change) }
             }

@@ -136,7 +136,7 @@ impl World {
     }
 
     /// The disk of a node is gone, and another one in its place.
-    fn drop_disk(&mut self, index: usize) {
+    pub(super) fn drop_disk(&mut self, index: usize) {
         // The old one is gone, with what it has counted.
         let of = self.disks[index].counts();
         self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });

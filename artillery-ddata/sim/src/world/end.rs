@@ -213,7 +213,9 @@ impl World {
     /// Checks the history of each chain by itself, since a sequence belongs to one chain.
     fn check_histories(&mut self) -> Option<Failure> {
         self.give_up_all();
-        std::mem::take(&mut self.histories).iter().find_map(|history| {
+        let mut histories = std::mem::take(&mut self.histories);
+        histories.extend(self.history_before_loss().cloned());
+        histories.iter().find_map(|history| {
             let seen = |what: String, history| Some(Failure { oracle: Oracle::History, what, history });
             if let Err(violation) = checker::check(history, Budget::default()) {
                 let shortest = checker::shortest(history, &violation);
@@ -253,6 +255,7 @@ impl World {
                 Kind::Found => self.foundings,
                 Kind::Recover => self.recoveries,
                 Kind::Outage => self.outages,
+                Kind::Accept => self.accepted,
             };
         }
         for disk in &self.disks {

@@ -36,7 +36,9 @@ impl World {
                     standing.opened(id);
                 }
                 let seen = told.as_of.into_iter().chain(told.version.map(|version| version.sequence));
-                seen.for_each(|sequence| standing.rise(sequence));
+                if standing.history == asked.history {
+                    seen.for_each(|sequence| standing.rise(sequence));
+                }
                 if matches!(*reply, Reply::Committed(_)) {
                     self.counts.acknowledged += 1;
                     self.counts.wrote(self.now);
@@ -52,6 +54,9 @@ impl World {
             }
             Next::Over(ending) => {
                 let (Ending::NotApplied(refusal) | Ending::Unknown(refusal)) = ending;
+                if refusal == Some(Refusal::OtherHistory) {
+                    standing.begin_history();
+                }
                 if let (Some((session, _)), Some(Refusal::SessionExpired)) = (asked.id, refusal) {
                     standing.expired(session);
                 }
@@ -115,11 +120,10 @@ impl World {
                 self.end_scan(index);
             }
         }
-        let history = &mut self.histories[asked.chain];
         let batch = asked.ask.batch();
+        let (mut operations, mut series) = (Vec::new(), Vec::new());
         if asked.is_write() || asked.ask.is_linearizable() {
-            let operations = told.operations.into_iter();
-            history.operations.extend(operations.map(|(key, call, answer)| Operation {
+            operations.extend(told.operations.into_iter().map(|(key, call, answer)| Operation {
                 client,
                 key,
                 called,
@@ -128,8 +132,7 @@ impl World {
                 answer,
                 batch: if call == Call::Read { 0 } else { batch },
             }));
-            let series = told.series.into_iter();
-            history.series.extend(series.map(|(key, call, answer)| SeriesOperation {
+            series.extend(told.series.into_iter().map(|(key, call, answer)| SeriesOperation {
                 client,
                 key,
                 called,
@@ -138,6 +141,12 @@ impl World {
                 answer,
             }));
         }
+        if self.spans_loss(asked.chain, called) {
+            return self.record_spanning(&operations, &series);
+        }
+        let history = &mut self.histories[asked.chain];
+        history.operations.extend(operations);
+        history.series.extend(series);
         if let Some(floor) = asked.floor {
             let looks = seen.iter().map(|&(key, found)| Look { client, key, called, returned, floor, found });
             history.looks.extend(looks);
@@ -152,6 +161,7 @@ impl World {
     pub(super) fn end_scan(&mut self, index: usize) {
         if let Some(Scanning { chain, first: (called, returned), seen, .. }) = self.clients[index].scan.take()
             && seen.len() > 1
+            && !self.spans_loss(chain, called)
         {
             self.histories[chain].cuts.push(Cut { client: index as u32, called, returned, seen });
         }

@@ -234,6 +234,8 @@ impl World {
             status.halted = None;
         }
         if self.control.is_some() {
+            self.note_loss(index, slot);
+            let replica = self.nodes[index].slots[slot].runner.replica();
             self.oracles[slot].observe_life(index, self.ids[index], &status, replica.history())?;
         } else if let Some(place) = self.place(index, slot) {
             self.oracles[slot].observe(place, &status, replica.history())?;

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::{
-    control::{message::ArrangeError, recovery::NotRecovered, succession::NotFounded},
+    control::{message::ArrangeError, recovery::NotRecovered, reopening::NotReopened, succession::NotFounded},
     local::answering::Answering,
     message::request::{AdminOperation, ResponseAnswer},
 };
@@ -50,6 +50,16 @@ impl Server {
                         None => Err(NotRecovered::Static),
                     };
                     answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
+                });
+            }
+            AdminOperation::Reopen { chain } => {
+                let reopened = self.recovery.as_ref().map(|recovery| recovery.reopen(chain));
+                tokio::spawn(async move {
+                    let reopened = match reopened {
+                        Some(reopened) => reopened.await,
+                        None => Err(NotReopened::Fixed),
+                    };
+                    answering.respond(ResponseAnswer::Reopened(reopened));
                 });
             }
             AdminOperation::Found { cluster, founds } => {

@@ -121,6 +121,12 @@ pub(super) enum Command {
         #[arg(required = true)]
         nodes: Vec<String>,
     },
+    /// Open a chain again from the best store that is left, when no store comes back of those that served it last
+    Reopen {
+        /// The number of the chain: what no store has any more is lost
+        #[arg(long, value_name = "CHAIN", required = true)]
+        accept_loss: u32,
+    },
     /// Go on with the best of what is left, when most of the nodes that keep the configuration are lost for good
     Recover {
         /// The cluster's id, as `status` shows it: what its lost nodes have acknowledged meanwhile may be missing

@@ -10,6 +10,7 @@ mod load;
 mod outcome;
 mod output;
 mod recover;
+mod reopen;
 mod reorder;
 mod scan;
 mod status;
@@ -62,8 +63,10 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
         return load::run(load, args, output, &mut signals).await;
     }
     let work = async {
-        let is_operator =
-            matches!(args.command, Command::Status { .. } | Command::Recover { .. } | Command::Found { .. });
+        let is_operator = matches!(
+            args.command,
+            Command::Status { .. } | Command::Recover { .. } | Command::Found { .. } | Command::Reopen { .. }
+        );
         let client = match is_operator {
             true => args.find.connect_anyway(Spread::Sticky, timeout).await?,
             false => args.find.connect(Spread::Sticky, timeout).await?,
@@ -100,6 +103,7 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
         Command::Drain { node } => drain::run(client, node, timeout, output).await,
         Command::Reorder { chain, nodes } => reorder::run(client, *chain, nodes, timeout, output).await,
+        Command::Reopen { accept_loss } => reopen::run(client, *accept_loss, timeout, output).await,
         Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
         Command::Found { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),

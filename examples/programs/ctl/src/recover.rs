@@ -74,6 +74,8 @@ fn chain(kept: &KeptChain) -> Value {
         "watermark": kept.watermark.0,
         "in_touch_ms": kept.in_touch.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
         "gone_on_to": kept.gone_on_to.map(|epoch| epoch.0),
+        "known": kept.known.0,
+        "synced": kept.synced,
         "text": kept.to_string(),
     })
 }

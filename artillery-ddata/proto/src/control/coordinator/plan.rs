@@ -23,6 +23,9 @@ use crate::{
 impl View<'_> {
     /// The next change. Chains come first: writes may wait for them.
     pub(super) fn change(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
+        if let Some(ordered) = self.accepted_loss(configs) {
+            return Some(ordered);
+        }
         let chains: Vec<_> = configs.iter().filter_map(|config| self.of_chain(configs, config)).collect();
         if !chains.is_empty() {
             let why = chains.iter().flat_map(|change| self.reasons(configs, &change.config)).collect();

@@ -39,6 +39,8 @@ pub enum Why {
     Halted,
     /// No member of the chain lives on, and this node is back with a store that served last: it serves.
     Reopened,
+    /// No store of those that served last comes back, and an operator accepts the loss: this node serves with what it has.
+    AcceptedLoss,
 }
 
 impl Why {
@@ -54,6 +56,7 @@ impl Why {
         Self::Reordered,
         Self::Halted,
         Self::Reopened,
+        Self::AcceptedLoss,
     ];
 
     /// The reason in one stable word, for metrics.
@@ -69,6 +72,7 @@ impl Why {
             Self::Reordered => "reordered",
             Self::Halted => "halted",
             Self::Reopened => "reopened",
+            Self::AcceptedLoss => "accepted_loss",
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::view::View;
+use super::{suspicion::LastReport, view::View};
 use crate::{
     ChainConfig, ChainId, ChainMember, MemberId, Role, Sequence,
     control::{Configs, message::StoreHolding},
@@ -27,7 +27,7 @@ impl View<'_> {
         }
         let back: Vec<_> = config.serving().filter_map(|id| self.back(configs, config.chain, id)).collect();
         let are_all = back.len() == config.serving().count();
-        let told = self.highest_watermark(config.chain);
+        let told = self.highest_watermark(configs, config);
         let has_all = |back: &&Back<'_>| {
             let StoreHolding { whole, last, .. } = *back.holding;
             (whole || allows!(self.settings.guards, ReopenTorn))
@@ -56,11 +56,19 @@ impl View<'_> {
         node.holds.get(&chain).filter(|_| is_able).map(|holding| Back { id: life, holding })
     }
 
-    /// The highest watermark of the chain that any node has told, of itself or of its store.
-    fn highest_watermark(&self, chain: ChainId) -> Sequence {
-        let held = self.nodes.values().filter_map(|node| node.holds.get(&chain)).map(|holding| holding.watermark);
-        let told = self.nodes.values().filter_map(|node| node.told.get(&chain)).map(|told| told.report.watermark);
-        held.chain(told).max().unwrap_or_default()
+    /// The highest watermark of the chain that any node has told, of itself or of its store. What was told of epochs before an
+    /// accepted loss doesn't count, nor what nodes tell that have not served since.
+    pub(super) fn highest_watermark(&self, configs: &Configs, config: &ChainConfig) -> Sequence {
+        let ChainConfig { chain, .. } = *config;
+        let of_last = |id: MemberId| config.serving().any(|last| last.shares_store(id) && last < id);
+        let stores = self.nodes.iter().filter(|(id, _)| of_last(**id));
+        let held = stores.filter_map(|(_, node)| node.holds.get(&chain)).map(|holding| holding.watermark);
+        let loss = configs.loss(chain);
+        let counts = |id: MemberId, told: &LastReport| {
+            loss.is_none_or(|loss| told.report.epoch >= loss.epoch && config.role(id) == Some(Role::Serving))
+        };
+        let reports = self.nodes.iter().filter_map(|(&id, node)| node.told.get(&chain).filter(|told| counts(id, told)));
+        held.chain(reports.map(|told| told.report.watermark)).max().unwrap_or_default()
     }
 
     /// Whether the first of those that are back has waited long enough for the others.

@@ -28,6 +28,7 @@ struct World {
     /// Proposals that wait for their decision, if decisions are put off.
     put_off: Option<Vec<(Term, LogIndex, ConfigChange)>>,
     reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
+    reopened: Vec<(u64, Result<Reopened, NotReopened>)>,
     /// The reasons of all changes.
     why: Vec<Why>,
     nodes: u8,
@@ -57,6 +58,7 @@ impl World {
             answered: BTreeMap::new(),
             put_off: None,
             reordered: vec![],
+            reopened: vec![],
             why: vec![],
             nodes: founders,
             said: BTreeMap::new(),
@@ -138,6 +140,7 @@ impl World {
                     let leads = self.confirms;
                     self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads });
                 }
+                CoordinatorOutput::Reopened { token, result } => self.reopened.push((token, result)),
                 CoordinatorOutput::Reordered { token, result } => self.reordered.push((token, result)),
                 CoordinatorOutput::Append { term, at, change, why } => {
                     self.why.extend(why.iter().map(|reason| reason.why));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     CoordinatorSettings,
+    accepted_loss::LossOrder,
     known_node::KnownNode,
     suspicion::{Quarantine, Watched},
     wish::Wish,
@@ -22,6 +23,7 @@ pub(super) struct View<'a> {
     pub(super) confirmed: u64,
     pub(super) watched: &'a BTreeMap<ChainId, Watched>,
     pub(super) reorder: Option<&'a Wish>,
+    pub(super) loss: Option<&'a LossOrder>,
     pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
     pub(super) settings: &'a CoordinatorSettings,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChainChange, ConfigChange, LogEntry, LogIndex};
 use crate::{
-    ChainConfig, ChainId, ChainMember, Epoch, MemberId, NodeId, Role,
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role,
     control::{Bootstrap, History, NodeInfo, Timing, first_configs},
 };
 
@@ -22,6 +22,16 @@ pub struct Configs {
     nodes: BTreeMap<NodeId, NodeInfo>,
     since: BTreeMap<MemberId, LogIndex>,
     timing: Timing,
+    losses: BTreeMap<ChainId, AcceptedLoss>,
+}
+
+/// The last loss of a chain that an operator has accepted in this history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AcceptedLoss {
+    /// The entry that says so.
+    pub at: LogIndex,
+    /// The epoch that it made. What was known of earlier ones may be lost.
+    pub epoch: Epoch,
 }
 
 impl Configs {
@@ -41,29 +51,47 @@ impl Configs {
     /// beyond all that the old group may still decide (docs/DESIGN.md §5.12). `seen` is the highest epoch of any chain, and
     /// `upto` the last entry, that any asked node knows.
     ///
-    /// All nodes stay known, so that they hear of it.
-    pub fn recovered(&self, history: History, by: MemberId, seen: Epoch, upto: LogIndex) -> Self {
+    /// All nodes stay known, so that they hear of it; `by` in its present life, which the log may not have admitted.
+    pub fn recovered(&self, history: History, by: NodeInfo, seen: Epoch, upto: LogIndex) -> Self {
+        let id = by.id;
         let applied = LogIndex(upto.0.max(self.applied.0) + RECOVERY_INDEX_GAP);
         let newest = self.chains.values().map(|config| config.epoch).max().max(Some(seen)).unwrap_or_default();
         let alone = |config: &ChainConfig| ChainConfig {
             epoch: Epoch(newest.0 + RECOVERY_INDEX_GAP),
             index: applied.0,
-            members: vec![ChainMember { id: by, role: Role::Serving }],
+            members: vec![ChainMember { id, role: Role::Serving }],
             ..config.clone()
         };
         Self {
             history,
             applied,
             chains: self.chains.iter().map(|(&chain, config)| (chain, alone(config))).collect(),
-            nodes: self.nodes.clone(),
-            since: BTreeMap::from([(by, applied)]),
+            nodes: self.nodes.iter().map(|(&node, info)| (node, info.clone())).chain([(id.node, by)]).collect(),
+            since: BTreeMap::from([(id, applied)]),
             timing: self.timing,
+            losses: BTreeMap::new(),
         }
     }
 
     /// The history that the configurations belong to.
     pub fn history(&self) -> History {
         self.history
+    }
+
+    /// The last accepted loss of `chain` in this history.
+    pub fn loss(&self, chain: ChainId) -> Option<AcceptedLoss> {
+        self.losses.get(&chain).copied()
+    }
+
+    /// The entry of the last accepted loss of any chain in this history; 0: there was none.
+    pub fn last_loss(&self) -> LogIndex {
+        self.losses.values().map(|loss| loss.at).max().unwrap_or_default()
+    }
+
+    /// The id that sessions and watches belong to. Each recovery and each accepted loss makes another one, since positions of
+    /// before may be of updates that were lost.
+    pub fn sessions_id(&self) -> ClusterId {
+        self.history.sessions_id(self.last_loss())
     }
 
     /// The times that all nodes of the cluster go by.
@@ -135,6 +163,13 @@ impl Configs {
             ConfigChange::Nodes { add, remove } => {
                 self.meet(add, remove);
                 Ok(Vec::new())
+            }
+            ConfigChange::AcceptLoss(change) => {
+                let made = self.take(change);
+                let losses =
+                    made.iter().map(|config| (config.chain, AcceptedLoss { at: entry.index, epoch: config.epoch }));
+                self.losses.extend(losses);
+                Ok(made.into_iter().collect())
             }
         }
     }

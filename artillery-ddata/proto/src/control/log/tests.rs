@@ -6,7 +6,7 @@ use std::{
 
 use super::*;
 use crate::{
-    ChainId, ClusterId, Incarnation, MemberId, Role,
+    ChainId, ChainMember, ClusterId, Incarnation, MemberId, Role,
     control::{Bootstrap, ChainSettings, NodeInfo, Timing, conformance},
     fixtures::{founder, id as member, serving},
 };
@@ -234,6 +234,30 @@ fn the_times_of_a_cluster_stay_through_entries_and_a_recovery() {
     let mut configs = Configs::of(&Bootstrap { timing, ..founding(1) });
     configs.apply(&entry(2, &[(1, config(0, &[1, 2]))])).unwrap();
     assert_eq!(configs.timing(), timing);
-    let alone = configs.recovered(configs.history().next(9), member(1), Epoch(2), LogIndex(2));
+    let alone = configs.recovered(configs.history().next(9), founder(1), Epoch(2), LogIndex(2));
     assert_eq!(alone.timing(), timing);
+}
+
+#[test]
+fn an_accepted_loss_gives_sessions_another_id() {
+    let mut configs = Configs::of(&founding(1));
+    let before = configs.sessions_id();
+    let chain = configs.iter().next().unwrap().clone();
+    let members = vec![ChainMember { id: member(2), role: Role::Serving }];
+    let change = ChainChange { replaces: chain.epoch, config: ChainConfig { members, ..chain.clone() } };
+    let index = configs.applied().next();
+    let entry = |change| LogEntry { index, term: Term(1), change };
+    let late = ChainChange { replaces: Epoch(9), ..change.clone() };
+    let mut other = configs.clone();
+    assert_eq!(other.apply(&entry(ConfigChange::AcceptLoss(late))), Ok(vec![]));
+    assert_eq!((other.sessions_id(), other.loss(chain.chain)), (before, None), "it came too late");
+    let entry = entry(ConfigChange::AcceptLoss(change));
+    let made = configs.apply(&entry).unwrap();
+    assert_eq!(made.iter().map(|config| config.epoch).collect::<Vec<_>>(), [Epoch(chain.epoch.0 + 1)]);
+    let loss = AcceptedLoss { at: entry.index, epoch: made[0].epoch };
+    assert_eq!((configs.loss(chain.chain), configs.last_loss()), (Some(loss), entry.index));
+    assert_ne!(configs.sessions_id(), before);
+    assert_eq!(configs.history(), other.history(), "the history of the log is the same");
+    let recovered = configs.recovered(configs.history().next(9), founder(1), Epoch(2), LogIndex(2));
+    assert_eq!(recovered.last_loss(), LogIndex(0));
 }

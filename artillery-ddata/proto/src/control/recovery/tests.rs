@@ -1,5 +1,8 @@
 use super::{plan as plan_after, *};
-use crate::fixtures::{self, founder, id, serving as config};
+use crate::{
+    Role,
+    fixtures::{self, founder, id, serving as config},
+};
 
 const CLUSTER: ClusterId = ClusterId(7);
 
@@ -18,7 +21,7 @@ fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standin
         voters,
         in_touch: Some(Duration::from_millis(1500)),
         served: true,
-        chains: vec![ChainStanding { config, serves, last, watermark: Sequence(3) }],
+        chains: vec![ChainStanding { config, serves, whole: true, synced: true, last, watermark: Sequence(3) }],
         ..fixtures::standing(founder(n), CLUSTER)
     }
 }
@@ -98,7 +101,10 @@ fn known_losses_are_reported() {
 fn without_a_serving_member_nothing_survives() {
     let spare = |n| standing(n, &[1, 2, 3, 4, 5], config(2, &[1, 2, 3]), Version::NONE);
     assert_eq!(plan(CLUSTER, &[spare(4), spare(5)]), Err(NotRecovered::NoHistory { chain: ChainId(0) }));
-    let syncing = Standing { chains: vec![ChainStanding { serves: None, ..three(1).chains[0].clone() }], ..three(1) };
+    let syncing = Standing {
+        chains: vec![ChainStanding { serves: None, whole: false, ..three(1).chains[0].clone() }],
+        ..three(1)
+    };
     let refused = plan(CLUSTER, &[syncing]).unwrap_err();
     assert_eq!(refused, NotRecovered::NoHistory { chain: ChainId(0) });
     assert!(refused.to_string().ends_with("start a new cluster"), "{refused}");
@@ -109,6 +115,8 @@ fn several_chains_need_a_node_that_has_all() {
     let other = |serves: Option<u64>| ChainStanding {
         config: ChainConfig { chain: ChainId(1), ..config(1, &[1]) },
         serves: serves.map(Epoch),
+        whole: serves.is_some(),
+        synced: true,
         last: Version::new(1, 1),
         watermark: Sequence(1),
     };
@@ -178,4 +186,59 @@ fn an_answer_from_early_in_a_survey_counts_by_when_it_was_given() {
     assert!(after(touched(1_100)).is_ok(), "before it");
     let aged = Standing { heard: None, member_heard: Some(ago), ..three(2) }.aged(ago);
     assert_eq!((aged.heard, aged.member_heard), (None, Some(ago)), "of a member it may have heard since");
+}
+
+/// The next life of a node that has a disk: it serves nothing.
+fn again(n: u8, config: ChainConfig, last: Version) -> Standing {
+    let mut standing = standing(n, &[1, 2, 3], config, last);
+    standing.me.id.incarnation.starts += 1;
+    standing.chains[0].serves = None;
+    Standing { served: false, in_touch: None, ..standing }
+}
+
+#[test]
+fn a_store_that_served_counts_in_its_next_life() {
+    let config_of = |epoch, members: &[u8]| config(epoch, members);
+    let back = again(2, config_of(4, &[1, 2, 3]), Version::new(3, 9));
+    let plan = plan(CLUSTER, std::slice::from_ref(&back)).unwrap();
+    assert_eq!((plan.by.id, plan.chains[0].epoch, plan.chains[0].last), (back.me.id, Epoch(4), Version::new(3, 9)));
+    assert_eq!((plan.chains[0].gone_on_to, plan.silent), (None, BTreeSet::from([id(1), id(3)])));
+    assert!(plan.chains[0].synced && !plan.chains[0].to_string().contains("MISSING"));
+}
+
+#[test]
+fn of_stores_that_are_back_the_one_of_the_newest_epoch_goes_on() {
+    let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
+    // Node 3 was removed in epoch 3: it holds more than node 2, of which epoch 3 never heard.
+    let old = five(again(3, config(2, &[1, 2, 3]), Version::new(2, 90)));
+    let newest = five(again(2, config(3, &[1, 2]), Version::new(3, 70)));
+    assert_eq!(plan(CLUSTER, &[old.clone(), newest]).unwrap().by, again(2, config(3, &[1, 2]), Version::new(3, 70)).me);
+    // It knows that it was removed.
+    let knows = five(again(3, config(3, &[1, 2]), Version::new(2, 90)));
+    let plan = plan(CLUSTER, &[knows]).unwrap();
+    assert_eq!((plan.chains[0].epoch, plan.chains[0].gone_on_to), (Epoch(2), Some(Epoch(3))));
+    assert!(plan.chains[0].to_string().contains("MISSING: the chain went on to epoch 3"));
+}
+
+#[test]
+fn a_store_that_is_not_whole_or_may_have_lost_writes_is_named() {
+    let mut torn = again(2, config(4, &[1, 2, 3]), Version::new(3, 9));
+    torn.chains[0].whole = false;
+    assert_eq!(plan(CLUSTER, std::slice::from_ref(&torn)), Err(NotRecovered::NoHistory { chain: ChainId(0) }));
+    let mut weak = again(1, config(4, &[1, 2, 3]), Version::new(3, 5));
+    weak.chains[0].synced = false;
+    torn.chains[0].watermark = Sequence(8);
+    torn.voters = vec![[1, 2, 3, 4, 5].map(id).into()];
+    weak.voters.clone_from(&torn.voters);
+    let kept = plan(CLUSTER, &[torn, weak]).unwrap().chains.remove(0);
+    let text = kept.to_string();
+    assert!(text.contains("MISSING: 3 updates") && text.contains("before a power cut"), "{text}");
+}
+
+#[test]
+fn a_store_is_the_same_voter_in_each_of_its_lives() {
+    let back = |n| again(n, config(1, &[1, 2, 3]), Version::new(1, 4));
+    assert_eq!(plan(CLUSTER, &[back(1), back(3)]), Err(NotRecovered::Quorum { answer: 2, voters: 3 }));
+    let other = Standing { me: NodeInfo { id: fixtures::incarnation(1, 99), ..founder(1) }, ..back(1) };
+    assert!(plan(CLUSTER, &[other, back(3)]).is_ok(), "an emptied directory is another store");
 }

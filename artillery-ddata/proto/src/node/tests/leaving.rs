@@ -15,7 +15,7 @@ fn hear(rig: &mut Rig, farewell: Farewell) {
 /// Node 3 is told by an operator to go on alone.
 fn go_on_alone(rig: &mut Rig) {
     let next = rig.configs.history().next(7);
-    rig.configs = Arc::new(rig.configs.recovered(next, id(3), Epoch(9), rig.configs.applied()));
+    rig.configs = Arc::new(rig.configs.recovered(next, founder(3), Epoch(9), rig.configs.applied()));
     rig.hear(rig.configs.clone());
     rig.outputs();
 }

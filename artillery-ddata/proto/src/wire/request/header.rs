@@ -14,6 +14,7 @@ use crate::{
         History, NodeInfo,
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
+        reopening::{NotReopened, Reopened},
         succession::NotFounded,
     },
     types::update::RequestKey,
@@ -39,6 +40,7 @@ pub(super) enum OperationHeader {
     Recover { cluster: ClusterId, history: History },
     Found { cluster: ClusterId, founds: bool },
     RoutingAnyway,
+    Reopen { chain: ChainId },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -166,6 +168,7 @@ pub(super) enum AnswerHeader<R> {
         upto: Sequence,
         shown: NonZeroU32,
     },
+    Reopened(Result<Reopened, NotReopened>),
 }
 
 #[derive(Serialize, Deserialize)]

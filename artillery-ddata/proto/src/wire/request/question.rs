@@ -45,6 +45,7 @@ fn admin_header(operation: &AdminOperation) -> OperationHeader {
         AdminOperation::Survey => OperationHeader::Survey,
         &AdminOperation::Recover { cluster, history } => OperationHeader::Recover { cluster, history },
         &AdminOperation::Found { cluster, founds } => OperationHeader::Found { cluster, founds },
+        &AdminOperation::Reopen { chain } => OperationHeader::Reopen { chain },
     }
 }
 
@@ -122,6 +123,7 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         OperationHeader::Arrange(wish) => Operation::Admin(AdminOperation::Arrange(wish)),
         OperationHeader::Survey => Operation::Admin(AdminOperation::Survey),
         OperationHeader::Recover { cluster, history } => Operation::Admin(AdminOperation::Recover { cluster, history }),
+        OperationHeader::Reopen { chain } => Operation::Admin(AdminOperation::Reopen { chain }),
         OperationHeader::Found { cluster, founds } => Operation::Admin(AdminOperation::Found { cluster, founds }),
     };
     body.end()?;

@@ -163,6 +163,7 @@ fn admin_operation() -> impl Strategy<Value = AdminOperation> {
         }),
         any::<(u128, bool)>()
             .prop_map(|(cluster, founds)| AdminOperation::Found { cluster: ClusterId(cluster), founds }),
+        any::<u32>().prop_map(|chain| AdminOperation::Reopen { chain: ChainId(chain) }),
     ]
 }
 
@@ -307,6 +308,10 @@ fn response() -> impl Strategy<Value = Response> {
         1 => any::<u128>().prop_map(|found| {
             let (asked, found) = (ClusterId(1), ClusterId(found));
             ResponseAnswer::Founds(Err(crate::control::succession::NotFounded::DifferentCluster { asked, found }))
+        }),
+        1 => (version(), any::<u64>(), member()).prop_map(|(last, known, by)| {
+            let (chain, epoch, known) = (ChainId(1), last.epoch, Sequence(known));
+            ResponseAnswer::Reopened(Ok(crate::control::reopening::Reopened { chain, epoch, by, last, known }))
         }),
     ];
     (any::<u64>(), option::of(member()), answer).prop_map(|(number, by, answer)| Response { number, by, answer })

@@ -114,7 +114,7 @@ impl World {
         let Some(control) = &mut self.control else { return };
         let next = plan.history.next(u128::from(control.operator.below(u64::MAX)));
         let known = control.nodes[node].decider.configs();
-        let configs = Arc::new(known.recovered(next, plan.by.id, plan.newest, plan.upto));
+        let configs = Arc::new(known.recovered(next, plan.by.clone(), plan.newest, plan.upto));
         self.trace.line(self.now, |out| write!(out, "n{node} goes on alone as {next}"));
         self.recoveries += 1;
         control.nodes[node].history = Some(next);

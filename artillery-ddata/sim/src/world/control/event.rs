@@ -56,6 +56,10 @@ pub(crate) enum Event {
     Operate,
     /// Most nodes that keep the log are lost.
     Disaster,
+    /// All stores that serve a chain are lost.
+    LoseStores,
+    /// An operator accepts that, or what isn't so.
+    WantReopening,
     /// An operator tries to recover the cluster.
     WantRecovery,
     /// A node that was ordered to go on alone surveys once more.

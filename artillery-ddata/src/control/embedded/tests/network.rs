@@ -270,7 +270,7 @@ async fn a_new_durable_node_joins_a_recovered_cluster() {
     let seat = LogHandle::new(log.clone());
     let history = History::first(founding.cluster).next(99);
     let leader = founding.members[0].clone();
-    seat.recover(log.configs().recovered(history, leader.id, crate::Epoch(3), LogIndex(9))).await.unwrap();
+    seat.recover(log.configs().recovered(history, leader.clone(), crate::Epoch(3), LogIndex(9))).await.unwrap();
     net.world().living.insert(leader.id.node, (leader, seat.log()));
     while seat.leads().is_none() {
         sleep(Duration::from_millis(50)).await;

@@ -35,7 +35,7 @@ async fn recovered() -> (Net, Bootstrap, LogHandle, History) {
     let before = net.log(me.id).unwrap();
     let seat = LogHandle::new(before.clone());
     let history = History::first(founding.cluster).next(99);
-    let configs = before.configs().recovered(history, me.id, Epoch(3), LogIndex(9));
+    let configs = before.configs().recovered(history, me.clone(), Epoch(3), LogIndex(9));
     seat.recover(configs).await.unwrap();
     net.world().living.insert(me.id.node, (me, seat.log()));
     assert_eq!(before.leads(), None);

@@ -121,3 +121,142 @@ fn a_weak_store_that_may_open_a_chain_does() {
 fn a_store_that_ends_too_soon_and_may_open_a_chain_does() {
     assert!(after(Some(Mutant::ReopenBelow), &[(1, behind()), (2, holding(9))]).contains(&1));
 }
+
+/// An operator accepts the loss, and these stores are back for so long. What the leader answers, and the nodes that serve then.
+fn accept(
+    world: &mut World,
+    stores: &[(u8, StoreHolding)],
+    millis: u64,
+) -> (Option<Result<Reopened, NotReopened>>, Vec<u8>) {
+    world.handle(CoordinatorInput::AcceptLoss { token: 7, chain: ChainId(0) });
+    back(world, stores, millis);
+    (world.reopened.pop().map(|(_, result)| result), world.serving().into_iter().map(number).collect())
+}
+
+/// What an order brings when only these stores are back.
+fn accepted(mutant: Option<Mutant>, stores: &[(u8, StoreHolding)]) -> (Result<Reopened, NotReopened>, Vec<u8>) {
+    let (result, serving) = accept(&mut all_ended(mutant), stores, 8000);
+    (result.expect("an answer"), serving)
+}
+
+#[test]
+fn a_chain_without_stores_begins_empty_on_an_order() {
+    let mut world = all_ended(None);
+    back(&mut world, &[], 10_000);
+    assert_eq!(world.serving(), [id(1), id(2), id(3)], "without an order it waits");
+    let (result, serving) = accept(&mut world, &[], 250);
+    let reopened = result.unwrap().unwrap();
+    assert_eq!(
+        (reopened.by, reopened.last, reopened.epoch, serving),
+        (id(0), Version::NONE, world.config().epoch, vec![0])
+    );
+    assert_eq!(world.configs.loss(ChainId(0)).map(|loss| loss.epoch), Some(reopened.epoch));
+    assert!(world.why.contains(&Why::AcceptedLoss));
+}
+
+#[test]
+fn of_stores_that_may_lack_something_the_longest_whole_one_opens_on_an_order() {
+    let (result, serving) = accepted(None, &[(1, weak(5)), (2, weak(8))]);
+    assert_eq!((result.unwrap().last, serving), (weak(8).last, vec![2]));
+    let (result, serving) = accepted(None, &[(1, torn()), (2, weak(4))]);
+    let reopened = result.unwrap();
+    assert_eq!((reopened.last, reopened.known, serving), (weak(4).last, Sequence(3), vec![2]));
+    let (result, serving) = accepted(None, &[(1, torn())]);
+    assert_eq!((result.unwrap().last, serving), (Version::NONE, vec![0]), "nothing is made of a torn one");
+}
+
+#[test]
+fn a_former_member_opens_the_chain_with_its_old_copy_on_an_order() {
+    let mut world = all_ended(None);
+    let old = StoreHolding { synced: false, ..holding(6) };
+    world.handle(CoordinatorInput::AcceptLoss { token: 7, chain: ChainId(0) });
+    for _ in 0..40 {
+        world.now = world.now + Duration::from_millis(200);
+        let renewal = Renewal { holds: vec![old], ..world.renewal(0) };
+        world.handle(CoordinatorInput::Renewal { from: id(0), renewal });
+        let renewal = Renewal { me: again(1), holds: vec![torn()], answered: 0, ..world.renewal(1) };
+        world.handle(CoordinatorInput::Renewal { from: again(1).id, renewal });
+        world.handle(CoordinatorInput::Tick);
+    }
+    let (_, result) = world.reopened.pop().unwrap();
+    assert_eq!(result.map(|reopened| (reopened.by, reopened.last)), Ok((id(0), old.last)));
+}
+
+#[test]
+fn an_order_is_refused_while_nothing_is_lost() {
+    assert_eq!(accepted(None, &[(3, holding(7))]), (Err(NotReopened::Whole { member: again(3).id }), vec![3]));
+    let together = [(1, weak(5)), (2, weak(9)), (3, weak(7))];
+    assert_eq!(accepted(None, &together), (Err(NotReopened::Whole { member: again(2).id }), vec![2]));
+    let mut world = World::running(4, 3);
+    let (result, _) = accept(&mut world, &[], 250);
+    assert!(matches!(result, Some(Err(NotReopened::Lives { .. }))), "{result:?}");
+    world.handle(CoordinatorInput::AcceptLoss { token: 8, chain: ChainId(9) });
+    assert_eq!(world.reopened.pop(), Some((8, Err(NotReopened::NoChain { chain: ChainId(9) }))));
+}
+
+#[test]
+fn an_order_waits_until_all_nodes_have_told_what_they_hold() {
+    let mut world = all_ended(None);
+    // A store that may lack nothing comes while the order is carried out.
+    assert_eq!(accept(&mut world, &[], 2000), (None, vec![1, 2, 3]));
+    world.handle(CoordinatorInput::AcceptLoss { token: 8, chain: ChainId(0) });
+    assert_eq!(world.reopened.pop(), Some((8, Err(NotReopened::Busy))));
+    back(&mut world, &[(2, holding(9))], 4000);
+    assert_eq!(world.reopened.pop(), Some((7, Err(NotReopened::Whole { member: again(2).id }))));
+    assert_eq!(reopened(&world), [2]);
+}
+
+#[test]
+fn an_order_ends_with_its_term() {
+    let mut world = all_ended(None);
+    accept(&mut world, &[], 500);
+    world.elect(0);
+    assert_eq!(world.reopened.pop(), Some((7, Err(NotReopened::NotLeading { leader: None }))));
+    world.handle(CoordinatorInput::AcceptLoss { token: 8, chain: ChainId(0) });
+    assert_eq!(world.reopened.pop(), Some((8, Err(NotReopened::NotLeading { leader: None }))));
+}
+
+/// What an order brings when the only store that is back may lack nothing, and its node has stopped serving the chain.
+fn halted(mutant: Option<Mutant>) -> Result<Reopened, NotReopened> {
+    let mut world = all_ended(mutant);
+    world.handle(CoordinatorInput::AcceptLoss { token: 7, chain: ChainId(0) });
+    for _ in 0..40 {
+        world.pass(250, &[0]);
+        let reports = vec![Report { halted: true, open: false, ..super::gray::report(&world, 0) }];
+        let renewal = Renewal { me: again(3), holds: vec![holding(7)], reports, answered: 0, ..world.renewal(3) };
+        world.handle(CoordinatorInput::Renewal { from: again(3).id, renewal });
+    }
+    world.reopened.pop().expect("an answer").1
+}
+
+#[test]
+fn an_order_is_refused_while_a_store_has_only_stopped_serving() {
+    assert_eq!(halted(None), Err(NotReopened::Comes { member: again(3).id }));
+}
+
+#[test]
+fn an_order_that_takes_any_store_for_lost_loses_a_whole_one() {
+    assert_eq!(halted(Some(Mutant::LoseWhole)).map(|reopened| reopened.last), Ok(Version::NONE));
+}
+
+#[test]
+fn after_an_accepted_loss_what_was_known_before_does_not_count() {
+    let mut world = all_ended(None);
+    let old = StoreHolding { watermark: Sequence(90), ..weak(4) };
+    let (result, serving) = accept(&mut world, &[(1, old)], 8000);
+    assert_eq!((result.unwrap().unwrap().known, serving), (Sequence(90), vec![1]));
+    world.pass(1000, &[0]);
+    let config = world.config().clone();
+    let third = NodeInfo {
+        id: MemberId { incarnation: Incarnation { starts: 3, ..again(1).id.incarnation }, ..again(1).id },
+        ..again(1)
+    };
+    let last = Version { epoch: config.epoch, sequence: Sequence(6) };
+    for _ in 0..40 {
+        world.pass(250, &[0]);
+        let held = StoreHolding { last, watermark: Sequence(5), ..holding(6) };
+        let renewal = Renewal { me: third.clone(), holds: vec![held], answered: 0, ..world.renewal(1) };
+        world.handle(CoordinatorInput::Renewal { from: third.id, renewal });
+    }
+    assert_eq!(world.serving(), [third.id], "it may lack nothing of what was committed since");
+}

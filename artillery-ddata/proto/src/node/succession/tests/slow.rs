@@ -151,7 +151,7 @@ fn a_node_that_gave_way_serves_again_under_the_history_that_an_operator_begins()
     rig.succeeded_for(5);
     assert_eq!(rig.yields(), 1);
     let old = rig.node.configs().clone();
-    let configs = Arc::new(old.recovered(old.history().next(77), id(3), Epoch(1), LogIndex(9)));
+    let configs = Arc::new(old.recovered(old.history().next(77), founder(3), Epoch(1), LogIndex(9)));
     let voters = BTreeSet::from([id(3)]);
     rig.node.handle(rig.now, NodeInput::Log { leads: Some(Term(9)), leader: Some(id(3)), configs, voters });
     rig.succeeded_for(20);

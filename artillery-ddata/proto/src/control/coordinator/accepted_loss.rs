@@ -1,0 +1,193 @@
+//! An operator accepts the loss of a chain: no store of those that served last is there that may lack nothing, and none comes.
+//! The chain is opened again from the best store that is there, or empty (docs/DESIGN.md §5.8).
+//!
+//! Nothing that is there may be lost by such an order. So it waits until all nodes that live have told what they hold, and is
+//! refused while a member lives, or a store is back that may open the chain by itself.
+
+use std::cmp::Reverse;
+
+use super::{
+    Coordinator, CoordinatorOutput,
+    reason::{ChangeReason, Why},
+    view::View,
+};
+use crate::{
+    ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Sequence, Timestamp, Version,
+    control::{
+        log::{ChainChange, ConfigChange, Configs},
+        message::StoreHolding,
+        placement::rank,
+        reopening::{NotReopened, Reopened},
+    },
+};
+
+/// An order that is being carried out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LossOrder {
+    token: u64,
+    chain: ChainId,
+    /// The epoch in which the chain has no member any more.
+    epoch: Epoch,
+    until: Timestamp,
+    /// The node that is to serve; none, as long as that isn't certain.
+    choice: Option<Heir>,
+}
+
+/// The node that is to serve the chain alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Heir {
+    id: MemberId,
+    /// The newest version that it holds.
+    last: Version,
+    /// The highest watermark that is known.
+    known: Sequence,
+}
+
+/// Why the chain isn't opened at once.
+enum Hindrance {
+    /// It never will be, as things are.
+    Final(NotReopened),
+    /// It may be soon.
+    Passing(NotReopened),
+}
+
+impl Coordinator {
+    /// Takes in the order.
+    pub(super) fn accept_loss(&mut self, now: Timestamp, token: u64, chain: ChainId) {
+        if let Err(error) = self.begin_loss(now, token, chain) {
+            self.outputs.push_back(CoordinatorOutput::Reopened { token, result: Err(error) });
+        }
+    }
+
+    fn begin_loss(&mut self, now: Timestamp, token: u64, chain: ChainId) -> Result<(), NotReopened> {
+        let leader = self.leader;
+        let Some(leading) = &mut self.leading else { return Err(NotReopened::NotLeading { leader }) };
+        let config = self.configs.get(chain).ok_or(NotReopened::NoChain { chain })?;
+        if leading.loss.is_some() {
+            return Err(NotReopened::Busy);
+        }
+        // Until all nodes have told what they hold, and once more for leases and the round that confirms this leader.
+        let until = now + self.settings.reopen + 3 * self.settings.lease_and_drift();
+        leading.loss = Some(LossOrder { token, chain, epoch: config.epoch, until, choice: None });
+        Ok(())
+    }
+
+    /// Chooses the node that is to serve, or ends the order: it is carried out, refused, overtaken or out of time.
+    pub(super) fn follow_loss(&mut self, now: Timestamp) {
+        let Some(leading) = &self.leading else { return };
+        let Some(order) = &leading.loss else { return };
+        let config = self.configs.get(order.chain);
+        let result = match config {
+            Some(config) if config.epoch == order.epoch => {
+                if leading.proposal.is_some() {
+                    return;
+                }
+                let view = leading.view(now, self.me, &self.settings, &self.outside);
+                match view.heir(&self.configs, config) {
+                    Ok(heir) => return self.choose(Some(heir)),
+                    Err(Hindrance::Passing(_)) if now < order.until => return self.choose(None),
+                    Err(Hindrance::Passing(why) | Hindrance::Final(why)) => Err(why),
+                }
+            }
+            _ => order.outcome(&self.configs),
+        };
+        self.finish_loss(result);
+    }
+
+    fn choose(&mut self, choice: Option<Heir>) {
+        if let Some(order) = self.leading.as_mut().and_then(|leading| leading.loss.as_mut()) {
+            order.choice = choice;
+        }
+    }
+
+    /// This node leads no more, or in another term. The operator is to ask the new leader.
+    pub(super) fn end_loss(&mut self) {
+        let leader = self.leader;
+        self.finish_loss(Err(NotReopened::NotLeading { leader }));
+    }
+
+    fn finish_loss(&mut self, result: Result<Reopened, NotReopened>) {
+        if let Some(LossOrder { token, .. }) = self.leading.as_mut().and_then(|leading| leading.loss.take()) {
+            self.outputs.push_back(CoordinatorOutput::Reopened { token, result });
+        }
+    }
+}
+
+impl LossOrder {
+    /// What became of the order, once the chain is in a later epoch.
+    fn outcome(&self, configs: &Configs) -> Result<Reopened, NotReopened> {
+        let made = configs.loss(self.chain).filter(|loss| loss.epoch > self.epoch);
+        let (loss, heir) = made.zip(self.choice).ok_or(NotReopened::Overtaken)?;
+        let Heir { id, last, known } = heir;
+        Ok(Reopened { chain: self.chain, epoch: loss.epoch, by: id, last, known })
+    }
+}
+
+impl View<'_> {
+    /// The change that an operator has ordered, once it can be made.
+    pub(super) fn accepted_loss(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
+        let LossOrder { chain, epoch, choice, .. } = self.loss?;
+        let config = configs.get(*chain).filter(|config| config.epoch == *epoch)?;
+        let member = (*choice)?.id;
+        let members = vec![ChainMember { id: member, role: Role::Serving }];
+        let change = ChainChange { replaces: *epoch, config: ChainConfig { members, ..config.clone() } };
+        let why = ChangeReason { chain: *chain, member, why: Why::AcceptedLoss };
+        Some((ConfigChange::AcceptLoss(change), vec![why]))
+    }
+
+    /// The node that may serve the chain now, if the operator loses nothing by it that is there.
+    fn heir(&self, configs: &Configs, config: &ChainConfig) -> Result<Heir, Hindrance> {
+        config.serving().try_for_each(|id| self.is_lost(configs, config, id))?;
+        if let Some(first) = self.reopened(configs, config).and_then(|members| members.first().copied()) {
+            return Err(Hindrance::Final(NotReopened::Whole { member: first.id }));
+        }
+        // By then each node that lives has renewed at this leader, and a store that was about to come is there.
+        let settled = self.now - self.since >= self.settings.lease_and_drift() + self.settings.reopen;
+        let are_over = config.serving().all(|id| self.leases_expired(id) && self.leadership_confirmed(id));
+        if !(settled && are_over) {
+            return Err(Hindrance::Passing(NotReopened::Unconfirmed));
+        }
+        let known = self.highest_watermark(configs, config);
+        let best = self.best_store(configs, config).map(|(id, held)| Heir { id, last: held.last, known });
+        let free = || self.empty_node(configs, config).map(|id| Heir { id, last: Version::NONE, known });
+        best.or_else(free).ok_or(Hindrance::Passing(NotReopened::NoNode))
+    }
+
+    /// Whether a serving member is over, and its store isn't there, or may lack something.
+    fn is_lost(&self, configs: &Configs, config: &ChainConfig, member: MemberId) -> Result<(), Hindrance> {
+        if !self.is_gone(member) {
+            let was_heard = self.nodes.contains_key(&member) || member == self.me;
+            let lives = NotReopened::Lives { member };
+            return Err(if was_heard { Hindrance::Final(lives) } else { Hindrance::Passing(lives) });
+        }
+        let later = self.nodes.iter().filter(|(life, _)| life.shares_store(member) && **life > member);
+        let Some((&life, node)) = later.filter(|(life, _)| !self.is_gone(**life)).max_by_key(|(life, _)| **life) else {
+            return Ok(());
+        };
+        let comes = Hindrance::Passing(NotReopened::Comes { member: life });
+        let Some(held) = node.holds.get(&config.chain) else { return Err(comes) };
+        let has_all = held.whole && held.synced && held.last.sequence >= self.highest_watermark(configs, config);
+        let can_open = self.is_there(life) && configs.node(life).is_some() && !self.has_halted(config.chain, life);
+        match (has_all && !allows!(self.settings.guards, LoseWhole), can_open) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Hindrance::Final(NotReopened::Whole { member: life })),
+            (true, false) => Err(comes),
+        }
+    }
+
+    /// The longest whole store that is there, of any node. The versions of a store tell how far it has followed the chain.
+    fn best_store(&self, configs: &Configs, config: &ChainConfig) -> Option<(MemberId, StoreHolding)> {
+        let is_able = |id| self.is_there(id) && configs.node(id).is_some() && !self.has_halted(config.chain, id);
+        let all = self.nodes.iter().filter(|&(&id, _)| is_able(id));
+        let stores = all.filter_map(|(&id, node)| Some((id, *node.holds.get(&config.chain)?)));
+        let whole = stores.filter(|(_, held)| held.whole && !held.last.is_none());
+        whole.max_by_key(|&(id, held)| (held.last, Reverse(id)))
+    }
+
+    /// The node at which the chain begins empty. A joiner has begun to fill its store, so it isn't one.
+    fn empty_node(&self, configs: &Configs, config: &ChainConfig) -> Option<MemberId> {
+        let may_serve = |&id: &MemberId| self.is_there(id) && self.hears(id) && !self.has_halted(config.chain, id);
+        let free = configs.nodes().map(|node| node.id).filter(|&id| config.role(id).is_none());
+        rank(self.settings.cluster, config.chain, free.filter(may_serve)).into_iter().next()
+    }
+}
