@@ -32,8 +32,8 @@ pub struct DiskSetup {
     pub segment: u64,
     /// Room for updates in the journal beside the data, in bytes.
     pub room: u64,
-    /// Whether each batch is synced.
-    pub mode: SyncMode,
+    /// How many of a thousand starts sync no batch (`--sync never`).
+    pub never: u32,
 }
 
 /// A new disk.
@@ -52,6 +52,8 @@ pub struct Opened {
     pub holds: Vec<StoreHolding>,
     /// A random number of this start.
     pub start: u64,
+    /// Whether this start syncs each batch.
+    pub mode: SyncMode,
     /// A sync is under way.
     pub syncs: bool,
     /// Batches that the full disk has refused.
@@ -61,7 +63,7 @@ pub struct Opened {
 impl Opened {
     /// Opens a directory. A new store gets the id `draw`.
     pub fn open(
-        disk: &SimulatedDisk,
+        (disk, mode): (&SimulatedDisk, SyncMode),
         node: NodeId,
         (draw, seed): (u128, u128),
         setup: &Setup,
@@ -70,7 +72,7 @@ impl Opened {
         let of = setup.durable.expect("a world with disks");
         let settings = OpenSettings {
             node,
-            mode: of.mode,
+            mode,
             segment_bytes: of.segment,
             room: of.room,
             backlog: setup.backlog,
@@ -86,6 +88,7 @@ impl Opened {
             journal,
             holds,
             start: seed as u64 ^ (seed >> 64) as u64,
+            mode,
             syncs: false,
             refused: Vec::new(),
         };

@@ -8,7 +8,7 @@ use crate::{oracle::Oracle, scenario::Scenario};
 pub type Hunted = (Mutant, Scenario);
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/catalogue.rs`).
-pub const HUNTED: [Hunted; 70] = {
+pub const HUNTED: [Hunted; 72] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -82,6 +82,8 @@ pub const HUNTED: [Hunted; 70] = {
         (M::IgnoreMarks, S::Power),
         (M::CountUnproven, S::Power),
         (M::ReleaseAll, S::Power),
+        (M::ReopenWeak, S::Power),
+        (M::ForgetWeak, S::Power),
     ]
 };
 

@@ -307,11 +307,9 @@ impl Scenario {
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
             Self::Power => power(&mut rng, &mut setup),
         }
-        // A store on disk outlives its node. Where a cluster is given up, or loses most of its nodes for good, it must not. And a
-        // slow disk isn't blamed yet as a slow member is.
-        let is_kept = |control: ControlSetup| !control.founds && !control.loses;
+        // A slow disk isn't blamed yet as a slow member is.
         let is_gray = matches!(self, Self::Gray | Self::Relapses);
-        let restarts = setup.control.is_some_and(is_kept) && setup.founding.is_none() && !is_gray;
+        let restarts = (setup.control.is_some() || setup.founding.is_some()) && !is_gray;
         if restarts && setup.durable.is_none() && setup.guards == Guards::ALL {
             let mut rng = Rng::new(seed, Concern::Disks);
             if rng.chance(DURABLE) {
@@ -368,11 +366,13 @@ impl Scenario {
         if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls | Self::Succession) {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
-        if setup.control.is_some() {
-            if self.kinds().contains(&Kind::Restart) {
-                setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
-            }
-        } else if self.kinds().contains(&Kind::Restart) {
+        let restarts = self.kinds().contains(&Kind::Restart);
+        // A disk shows its worth when its node restarts.
+        let is_lost = setup.durable.is_some() && matches!(self, Self::Recovery | Self::Succession);
+        if setup.control.is_some() && (restarts || is_lost) {
+            setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
+        }
+        if restarts && matches!(self, Self::Formation | Self::Crowd) {
             setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
         }
     }

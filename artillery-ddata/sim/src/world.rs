@@ -14,6 +14,7 @@ mod plays;
 mod ready;
 mod records;
 mod recovery;
+mod reopening;
 mod service;
 mod steps;
 mod walks;
@@ -26,7 +27,7 @@ pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
     counts::{Counts, DiskEvents, Served},
 };
-use self::{control::Control, founding::Founders, service::Service, watches::Watcher};
+use self::{control::Control, founding::Founders, reopening::Lacking, service::Service, watches::Watcher};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
@@ -123,6 +124,8 @@ pub struct World {
     disk_rng: Rng,
     /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
+    /// Which lives may lack on their disks what they held.
+    lacking: Lacking,
     trace: Trace,
     counts: Counts,
 }
@@ -133,8 +136,11 @@ impl World {
         let mut disk_rng = Rng::new(seed, Concern::Disks);
         let disks: Vec<_> =
             setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
-        let node = |index| Node::new(seed, index, 1, &setup, disks.get(index)).expect("a new disk");
-        let nodes: Vec<Node> = (0..setup.members).map(node).collect();
+        let mut node = |index| {
+            let disk = disks.get(index).map(|disk| (disk, disks::draw_mode(&mut disk_rng, &setup)));
+            Node::new(seed, index, 1, &setup, disk).expect("a new disk")
+        };
+        let nodes: Vec<Node> = (0..setup.members).map(&mut node).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
             .map(|index| Client::new(seed, index, &setup.keys, setup.members, setup.mix.writers))
@@ -185,6 +191,7 @@ impl World {
             service: Service::default(),
             control: None,
             copies: vec![None; disks.len()],
+            lacking: Lacking::default(),
             disks,
             disk_rng,
             trace: Trace::new(traced),
@@ -192,6 +199,7 @@ impl World {
             nodes,
             setup,
         };
+        (0..world.nodes.len()).for_each(|index| world.note_life(index));
         if let Some(control) = world.setup.control.as_ref().filter(|_| world.setup.founding.is_none()) {
             world.control = Some(Control::new(seed, control, &world.setup, &world.nodes));
         }
@@ -220,6 +228,9 @@ impl World {
             self.happen()?;
             self.check_recovery()?;
             self.watch_boundary();
+        }
+        if self.lacking.is_over() {
+            return Ok(());
         }
         self.check_end()?;
         if self.setup.closes { self.close_down() } else { Ok(()) }
