@@ -12,7 +12,7 @@ use crate::{
     faults::Kind,
     mutants::{HUNTED, is_convicted_by},
     oracle::Failure,
-    scenario::{RECOVERY, SECOND, Scenario},
+    scenario::{DURABLE, RECOVERY, SECOND, Scenario, disks_of_seeds},
     shrink::{Shrunk, shrink},
     world::{Counts, DiskEvents, Outcome},
 };
@@ -245,6 +245,10 @@ impl fmt::Display for Violation<'_> {
         )?;
         if let Some(mutant) = mutant {
             write!(f, " --mutant {}", mutant.name())?;
+        }
+        let disks = disks_of_seeds();
+        if disks != DURABLE {
+            write!(f, " --disks {disks}")?;
         }
         write!(f, " --trace")?;
         failure.what.lines().try_for_each(|line| write!(f, "\n  {line}"))

@@ -7,6 +7,8 @@ mod leaves;
 mod names;
 mod setup;
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use artillery_proto::{
     Mode,
     guards::{Guards, Mutant},
@@ -31,8 +33,21 @@ use crate::{
 /// The virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
+/// How many of a thousand seeds have disks, in scenarios in which nodes may restart, unless another number is set.
+pub const DURABLE: u32 = 300;
+
+static DISKS: AtomicU32 = AtomicU32::new(DURABLE);
+
+/// Sets how many of a thousand seeds have disks, in scenarios in which nodes may restart. Call it before any of them runs.
+pub fn set_disks(permille: u32) {
+    DISKS.store(permille, Relaxed);
+}
+
 /// How many of a thousand seeds have disks, in scenarios in which nodes may restart.
-const DURABLE: u32 = 300;
+pub fn disks_of_seeds() -> u32 {
+    DISKS.load(Relaxed)
+}
+
 /// Fewest operations of a seed, as a rule.
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
@@ -307,14 +322,17 @@ impl Scenario {
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
             Self::Power => power(&mut rng, &mut setup),
         }
-        // A slow disk isn't blamed yet as a slow member is.
-        let is_gray = matches!(self, Self::Gray | Self::Relapses);
-        let restarts = (setup.control.is_some() || setup.founding.is_some()) && !is_gray;
-        if restarts && setup.durable.is_none() && setup.guards == Guards::ALL {
+        let restarts = setup.control.is_some() || setup.founding.is_some();
+        let may_have_disks = setup.guards == Guards::ALL || mutant == Some(Mutant::TolerateSlowDisk);
+        if restarts && setup.durable.is_none() && may_have_disks {
             let mut rng = Rng::new(seed, Concern::Disks);
-            if rng.chance(DURABLE) {
+            if rng.chance(disks_of_seeds()) {
                 disks(&mut rng, &mut setup);
             }
+        }
+        if let Some(of) = setup.durable.as_mut().filter(|_| matches!(self, Self::Gray | Self::Relapses)) {
+            // No member ends where one is to be found slow.
+            of.fails = 0;
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

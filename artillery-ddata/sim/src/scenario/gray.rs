@@ -15,6 +15,9 @@ use crate::{
 
 const MILLI: u64 = 1_000_000;
 
+/// A slow disk takes so many times as long.
+const SLOWER: u64 = 100;
+
 /// The time for which one member holds up its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gray {
@@ -107,6 +110,7 @@ pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec
     let node = rng.index(3);
     let other = (node + 1 + rng.index(2)) % 3;
     let fault = match seed % 4 {
+        _ if setup.durable.is_some() && rng.chance(500) => Fault::SlowDisk(node, SLOWER),
         0 => Fault::Break(node, other),
         1 => Fault::Cut(node, other),
         2 => Fault::Far(node, 100),
@@ -130,6 +134,7 @@ pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let node = rng.index(3);
     let relapse = |start: u64| {
         let fault = match rng.chance(500) {
+            _ if setup.durable.is_some() && rng.chance(500) => Fault::SlowDisk(node, SLOWER),
             true => Fault::Far(node, 100),
             false => Fault::Slow(node, 100 * setup.cost),
         };

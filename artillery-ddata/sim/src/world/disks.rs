@@ -13,6 +13,7 @@ use artillery_proto::{
 use super::{DiskEvents, Event, World, control, founding};
 use crate::{
     disk::new_disk,
+    faults::Fault,
     node::{Input, Work},
     oracle::{Failure, Oracle},
     rng::Rng,
@@ -61,7 +62,9 @@ impl World {
     fn begin_sync(&mut self, index: usize) {
         let Some(of) = self.setup.durable else { return };
         let longest = if self.disk_rng.chance(20) { 20 * of.sync } else { of.sync };
-        let after = 1 + self.disk_rng.below(longest);
+        let slow = self.slowness_of_disk(index);
+        self.slow_syncs += u64::from(slow > 1);
+        let after = 1 + self.disk_rng.below(longest) * slow;
         let fails = self.may_fail() && self.disk_rng.chance(of.fails);
         if fails {
             self.disks[index].fail_sync_after(Some(0));
@@ -70,6 +73,16 @@ impl World {
             opened.syncs = true;
         }
         self.queue.push(self.now + after, Event::Synced { node: index, id: self.ids[index] });
+    }
+
+    /// How many times as long as usual the disk of a node takes now.
+    fn slowness_of_disk(&self, index: usize) -> u64 {
+        let active = (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at));
+        let slow = active.filter_map(|fault| match fault {
+            Fault::SlowDisk(node, factor) if node == index => Some(factor),
+            _ => None,
+        });
+        slow.max().unwrap_or(1)
     }
 
     /// The journal of a node is synced: its chains hear what is durable.
