@@ -87,6 +87,11 @@ impl ControlRecord {
         (self.history, self.configs) = (Some(configs.history()), Some(configs.clone()));
     }
 
+    /// The node goes on alone, in another history (docs/DESIGN.md §5.12).
+    pub fn begin_history(&mut self, history: History, configs: Configs) {
+        (self.history, self.configs) = (Some(history), Some(configs));
+    }
+
     /// Whether the store has all of `chain` that was committed while it served, even after a power cut.
     pub fn is_synced(&self, chain: ChainId) -> bool {
         !self.weak || self.strong.contains(&chain)

@@ -34,8 +34,8 @@ pub struct DiskSetup {
     pub room: u64,
     /// Room that clients' data never takes, in bytes.
     pub reserve: u64,
-    /// Whether each batch is synced.
-    pub mode: SyncMode,
+    /// How many of a thousand starts sync no batch (`--sync never`).
+    pub never: u32,
 }
 
 /// The room of a disk, in bytes.
@@ -57,6 +57,8 @@ pub struct Opened {
     pub holds: Vec<StoreHolding>,
     /// A random number of this start.
     pub start: u64,
+    /// Whether this start syncs each batch.
+    pub mode: SyncMode,
     /// A sync is under way.
     pub syncs: bool,
     /// Batches that the full disk has refused.
@@ -66,7 +68,7 @@ pub struct Opened {
 impl Opened {
     /// Opens a directory. A new store gets the id `draw`.
     pub fn open(
-        disk: &SimulatedDisk,
+        (disk, mode): (&SimulatedDisk, SyncMode),
         node: NodeId,
         (draw, seed): (u128, u128),
         setup: &Setup,
@@ -75,7 +77,7 @@ impl Opened {
         let of = setup.durable.expect("a world with disks");
         let settings = OpenSettings {
             node,
-            mode: of.mode,
+            mode,
             segment_bytes: of.segment,
             room: of.room,
             reserve: of.reserve,
@@ -93,6 +95,7 @@ impl Opened {
             journal,
             holds,
             start: seed as u64 ^ (seed >> 64) as u64,
+            mode,
             syncs: false,
             refused: Vec::new(),
         };

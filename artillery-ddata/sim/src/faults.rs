@@ -25,6 +25,8 @@ pub enum Kind {
     Cut,
     /// A member takes long over every input.
     Slow,
+    /// The disk of a node takes many times as long over each sync.
+    SlowDisk,
     /// A member stops for good.
     Crash,
     /// A node starts anew with empty memory, as another incarnation.
@@ -65,6 +67,7 @@ impl Kind {
         Self::Break,
         Self::Cut,
         Self::Slow,
+        Self::SlowDisk,
         Self::Crash,
         Self::Restart,
         Self::Pause,
@@ -91,6 +94,7 @@ impl Kind {
             Self::Break => "break",
             Self::Cut => "cut",
             Self::Slow => "slow",
+            Self::SlowDisk => "slow-disk",
             Self::Crash => "crash",
             Self::Restart => "restart",
             Self::Pause => "pause",
@@ -132,6 +136,8 @@ pub enum Fault {
     Cut(usize, usize),
     /// This node takes so many nanoseconds over every input.
     Slow(usize, u64),
+    /// The disk of this node takes so many times as long over each sync.
+    SlowDisk(usize, u64),
     /// This node stops for good.
     Crash(usize),
     /// This node is down, and then starts another incarnation.
@@ -167,6 +173,7 @@ impl Fault {
             Self::Break(..) => Kind::Break,
             Self::Cut(..) => Kind::Cut,
             Self::Slow(..) => Kind::Slow,
+            Self::SlowDisk(..) => Kind::SlowDisk,
             Self::Crash(_) => Kind::Crash,
             Self::Restart(_) => Kind::Restart,
             Self::Pause(_) => Kind::Pause,
@@ -191,6 +198,7 @@ impl fmt::Display for Fault {
             Self::Delay(factor) => write!(f, "delay times {factor}"),
             Self::Break(a, b) => write!(f, "break of n{a}-n{b}"),
             Self::Cut(from, to) => write!(f, "cut of n{from}->n{to}"),
+            Self::SlowDisk(node, factor) => write!(f, "disk of n{node} {factor} times as slow"),
             Self::Slow(node, nanos) => write!(f, "slow n{node} by {nanos} ns"),
             Self::Crash(node) => write!(f, "crash of n{node}"),
             Self::Restart(node) => write!(f, "restart of n{node}"),
@@ -304,6 +312,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Delay => Fault::Delay(rng.between(3, 40)),
         Kind::Break => Fault::Break(a, b),
         Kind::Cut => Fault::Cut(a, b),
+        Kind::SlowDisk => Fault::SlowDisk(a, rng.between(10, 100)),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
         Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover | Kind::Accept => Fault::Restart(a),

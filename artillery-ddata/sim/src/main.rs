@@ -7,7 +7,7 @@ use artillery_sim::{
     mutants::{HUNTED, Hunted, hunted},
     report::{MutantReport, ScenarioReport, mutant_list, scenario_list},
     runner::{Runner, run},
-    scenario::Scenario,
+    scenario::{DURABLE, Scenario, set_disks},
 };
 use clap::Parser;
 use serde_json::json;
@@ -28,6 +28,9 @@ struct Arguments {
     /// Takes a guard out and expects to be caught: one mutant, `all`, or `list` to see their names.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Choice<Hunted>>,
+    /// In so many of a thousand seeds nodes have disks, in scenarios in which they may restart.
+    #[arg(long, default_value_t = DURABLE)]
+    disks: u32,
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
@@ -61,6 +64,7 @@ fn mutant(name: &str) -> Result<Choice<Hunted>, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    set_disks(arguments.disks);
     // The reader of the output may close it early.
     match work(&arguments) {
         Ok(true) => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ use crate::{oracle::Oracle, scenario::Scenario};
 pub type Hunted = (Mutant, Scenario);
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/catalogue.rs`).
-pub const HUNTED: [Hunted; 70] = {
+pub const HUNTED: [Hunted; 73] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -60,6 +60,7 @@ pub const HUNTED: [Hunted; 70] = {
         (M::FormAgain, S::Crowd),
         (M::TolerateDeadHop, S::Gray),
         (M::TolerateSlow, S::Gray),
+        (M::TolerateSlowDisk, S::Gray),
         (M::KeepAwayForLong, S::Relapses),
         (M::RemoveUnheard, S::Relapses),
         (M::ReorderOpen, S::Orders),
@@ -82,6 +83,8 @@ pub const HUNTED: [Hunted; 70] = {
         (M::IgnoreMarks, S::Power),
         (M::CountUnproven, S::Power),
         (M::ReleaseAll, S::Power),
+        (M::ReopenWeak, S::Power),
+        (M::ForgetWeak, S::Power),
     ]
 };
 

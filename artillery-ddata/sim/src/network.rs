@@ -135,6 +135,7 @@ impl Network {
                 }
                 Fault::Break(..)
                 | Fault::Slow(..)
+                | Fault::SlowDisk(..)
                 | Fault::Crash(_)
                 | Fault::Restart(_)
                 | Fault::Pause(_)

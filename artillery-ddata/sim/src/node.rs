@@ -7,6 +7,7 @@ use artillery_proto::{
     api::Reply,
     data_dir::OpenError,
     disk::simulated::SimulatedDisk,
+    journal::SyncMode,
     message::ChainFrame,
     replica::{Gate, ReplicaSettings},
     runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
@@ -197,7 +198,7 @@ impl Node {
         index: usize,
         life: u64,
         setup: &Setup,
-        disk: Option<&SimulatedDisk>,
+        disk: Option<(&SimulatedDisk, SyncMode)>,
     ) -> Result<Self, OpenError> {
         let mut rng = Rng::new(seed, Concern::Node(index));
         let node = NodeId::from_name(&format!("n{index}"));

@@ -51,6 +51,8 @@ pub enum Oracle {
     Durable,
     /// A directory is damaged though no byte of it was touched.
     Disk,
+    /// Stores have opened a chain again that may not, or lack what they have to hold.
+    Reopened,
     /// A member stopped serving.
     Halted,
     /// After healing, members differ.
@@ -91,6 +93,7 @@ impl Oracle {
             Self::Formation => "one cluster is formed",
             Self::Wire => "frames survive the wire",
             Self::Durable => "invariant: what is committed is on the disk of every serving member",
+            Self::Reopened => "stores open a chain again with all that they have promised",
             Self::Disk => "a directory without injected damage is whole",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
@@ -111,6 +114,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds | Self::Durable | Self::Disk => true,
+            Self::Reopened => true,
             Self::Stalled | Self::Unknown | Self::Lost | Self::Stops | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,

@@ -12,7 +12,7 @@ use crate::{
     faults::Kind,
     mutants::{HUNTED, is_convicted_by},
     oracle::Failure,
-    scenario::{RECOVERY, SECOND, Scenario},
+    scenario::{DURABLE, RECOVERY, SECOND, Scenario, disks_of_seeds},
     shrink::{Shrunk, shrink},
     world::{Counts, DiskEvents, Outcome},
 };
@@ -98,6 +98,7 @@ impl ScenarioReport {
             reopened: counts.disks.reopened,
             restored_disks: counts.disks.restored,
             refused_disks: counts.disks.refused,
+            unsynced_losses: counts.disks.losses,
         }
     }
 }
@@ -134,6 +135,7 @@ pub struct ScenarioJson {
     reopened: u64,
     restored_disks: u64,
     refused_disks: u64,
+    unsynced_losses: u64,
 }
 
 /// The result of the hunt for one mutant, for scripts.
@@ -198,12 +200,12 @@ impl fmt::Display for ScenarioReport {
                 "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
             )?;
         }
-        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused } = counts.disks;
+        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused, losses } = counts.disks;
         if starts > 0 {
             let share = lossy * 100 / cuts.max(1);
             writeln!(
                 f,
-                "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again; {restored} backups restored, {refused} refused"
+                "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again; {restored} backups restored, {refused} refused; {losses} runs ended with a loss that `--sync never` allows"
             )?;
         }
         write!(f, "         faults:")?;
@@ -243,6 +245,10 @@ impl fmt::Display for Violation<'_> {
         )?;
         if let Some(mutant) = mutant {
             write!(f, " --mutant {}", mutant.name())?;
+        }
+        let disks = disks_of_seeds();
+        if disks != DURABLE {
+            write!(f, " --disks {disks}")?;
         }
         write!(f, " --trace")?;
         failure.what.lines().try_for_each(|line| write!(f, "\n  {line}"))

@@ -7,6 +7,8 @@ mod leaves;
 mod names;
 mod setup;
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use artillery_proto::{
     Mode,
     guards::{Guards, Mutant},
@@ -31,8 +33,21 @@ use crate::{
 /// The virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
+/// How many of a thousand seeds have disks, in scenarios in which nodes may restart, unless another number is set.
+pub const DURABLE: u32 = 300;
+
+static DISKS: AtomicU32 = AtomicU32::new(DURABLE);
+
+/// Sets how many of a thousand seeds have disks, in scenarios in which nodes may restart. Call it before any of them runs.
+pub fn set_disks(permille: u32) {
+    DISKS.store(permille, Relaxed);
+}
+
 /// How many of a thousand seeds have disks, in scenarios in which nodes may restart.
-const DURABLE: u32 = 300;
+pub fn disks_of_seeds() -> u32 {
+    DISKS.load(Relaxed)
+}
+
 /// Fewest operations of a seed, as a rule.
 pub const OPERATIONS: u64 = 2_000;
 /// When faults begin.
@@ -134,7 +149,8 @@ pub enum Scenario {
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
     Crowd,
-    /// A live member holds up its chain: by a dead link, in one or both directions, or since it is a hundred times slower.
+    /// A live member holds up its chain: by a dead link, in one or both directions, or since it, or its disk, is a hundred times
+    /// slower.
     Gray,
     /// A member repeatedly holds up its chain for a moment. Or it stops hearing others, and there is a spare.
     Relapses,
@@ -311,16 +327,17 @@ impl Scenario {
             Self::Power => power(&mut rng, &mut setup),
             Self::Losses => losses(&mut rng, &mut setup),
         }
-        // A store on disk outlives its node. Where a cluster is given up, or loses most of its nodes for good, it must not. And a
-        // slow disk isn't blamed yet as a slow member is.
-        let is_kept = |control: ControlSetup| !control.founds && !control.loses;
-        let is_gray = matches!(self, Self::Gray | Self::Relapses);
-        let restarts = setup.control.is_some_and(is_kept) && setup.founding.is_none() && !is_gray;
-        if restarts && setup.durable.is_none() && setup.guards == Guards::ALL {
+        let restarts = setup.control.is_some() || setup.founding.is_some();
+        let may_have_disks = setup.guards == Guards::ALL || mutant == Some(Mutant::TolerateSlowDisk);
+        if restarts && setup.durable.is_none() && may_have_disks {
             let mut rng = Rng::new(seed, Concern::Disks);
-            if rng.chance(DURABLE) {
+            if rng.chance(disks_of_seeds()) {
                 disks(&mut rng, &mut setup);
             }
+        }
+        if let Some(of) = setup.durable.as_mut().filter(|_| matches!(self, Self::Gray | Self::Relapses)) {
+            // No member ends where one is to be found slow.
+            of.fails = 0;
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);
@@ -372,11 +389,13 @@ impl Scenario {
         if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls | Self::Succession) {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
-        if setup.control.is_some() {
-            if self.kinds().contains(&Kind::Restart) {
-                setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
-            }
-        } else if self.kinds().contains(&Kind::Restart) {
+        let restarts = self.kinds().contains(&Kind::Restart);
+        // A disk shows its worth when its node restarts.
+        let is_lost = setup.durable.is_some() && matches!(self, Self::Recovery | Self::Succession);
+        if setup.control.is_some() && (restarts || is_lost) {
+            setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
+        }
+        if restarts && matches!(self, Self::Formation | Self::Crowd) {
             setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
         }
     }

@@ -14,6 +14,7 @@ mod plays;
 mod ready;
 mod records;
 mod recovery;
+mod reopening;
 mod service;
 mod steps;
 mod walks;
@@ -29,6 +30,7 @@ pub use self::{
 use self::{
     control::{Control, Loss},
     founding::Founders,
+    reopening::Lacking,
     service::Service,
     watches::Watcher,
 };
@@ -106,6 +108,7 @@ pub struct World {
     audit: Vec<Served>,
     in_flight: u64,
     slow_steps: u64,
+    slow_syncs: u64,
     crashes: u64,
     restarts: u64,
     pauses: u64,
@@ -131,6 +134,8 @@ pub struct World {
     disk_rng: Rng,
     /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
+    /// Which lives may lack on their disks what they held.
+    lacking: Lacking,
     trace: Trace,
     counts: Counts,
 }
@@ -141,8 +146,11 @@ impl World {
         let mut disk_rng = Rng::new(seed, Concern::Disks);
         let disks: Vec<_> =
             setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
-        let node = |index| Node::new(seed, index, 1, &setup, disks.get(index)).expect("a new disk");
-        let nodes: Vec<Node> = (0..setup.members).map(node).collect();
+        let mut node = |index| {
+            let disk = disks.get(index).map(|disk| (disk, disks::draw_mode(&mut disk_rng, &setup)));
+            Node::new(seed, index, 1, &setup, disk).expect("a new disk")
+        };
+        let nodes: Vec<Node> = (0..setup.members).map(&mut node).collect();
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
             .map(|index| Client::new(seed, index, &setup.keys, setup.members, setup.mix.writers))
@@ -176,6 +184,7 @@ impl World {
             audit: Vec::new(),
             in_flight: 0,
             slow_steps: 0,
+            slow_syncs: 0,
             crashes: 0,
             restarts: 0,
             pauses: 0,
@@ -195,6 +204,7 @@ impl World {
             service: Service::default(),
             control: None,
             copies: vec![None; disks.len()],
+            lacking: Lacking::default(),
             disks,
             disk_rng,
             trace: Trace::new(traced),
@@ -202,6 +212,7 @@ impl World {
             nodes,
             setup,
         };
+        (0..world.nodes.len()).for_each(|index| world.note_life(index));
         if let Some(control) = world.setup.control.as_ref().filter(|_| world.setup.founding.is_none()) {
             world.control = Some(Control::new(seed, control, &world.setup, &world.nodes));
         }
@@ -230,6 +241,9 @@ impl World {
             self.happen()?;
             self.check_recovery()?;
             self.watch_boundary();
+        }
+        if self.lacking.is_over() {
+            return Ok(());
         }
         self.check_end()?;
         if self.setup.closes { self.close_down() } else { Ok(()) }

@@ -1,6 +1,7 @@
 //! How soon writes are back when one member is made a hundred times slower, in virtual time.
 
 use artillery_sim::{
+    disk::DiskSetup,
     faults::{Fault, Planned},
     scenario::{BACK, SECOND, Scenario, gray_setup},
     world::World,
@@ -15,7 +16,11 @@ const STEP: u64 = SECOND / 4;
 
 /// How long it takes until the writes per second are back to 80 % of their former rate.
 fn back(fault: Fault, seed: u64) -> Option<u64> {
-    let setup = gray_setup(seed, vec![Planned { fault, start: START, end: END }]);
+    let mut setup = gray_setup(seed, vec![Planned { fault, start: START, end: END }]);
+    if matches!(fault, Fault::SlowDisk(..)) {
+        let (sync, segment) = (SECOND / 1000, 1 << 20);
+        setup.durable = Some(DiskSetup { sync, fails: 0, cuts: 0, wipes: 0, segment, room: segment, never: 0 });
+    }
     let outcome = World::run_scenario(Scenario::Gray, seed, setup, false);
     assert!(outcome.failure.is_none(), "{fault}: {:?}", outcome.failure);
     let counts = outcome.counts;
@@ -39,7 +44,7 @@ fn writes_are_back_when_one_member_is_a_hundred_times_slower() {
     let cost = gray_setup(0, Vec::new()).cost;
     for seed in 0..2 {
         for node in 0..3 {
-            for fault in [Fault::Far(node, 100), Fault::Slow(node, 100 * cost)] {
+            for fault in [Fault::Far(node, 100), Fault::Slow(node, 100 * cost), Fault::SlowDisk(node, 100)] {
                 let back = back(fault, seed);
                 println!("seed {seed}, {fault}: writes are back after {:?} ms", back.map(|nanos| nanos / 1_000_000));
                 assert!(back.is_some_and(|back| back <= BACK), "{fault}: {back:?}");

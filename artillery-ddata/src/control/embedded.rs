@@ -173,9 +173,7 @@ impl Embedded {
                     snapshot: Some(snapshot),
                 };
                 // The log and the history that it belongs to change in one step.
-                let change = move |control: &mut ControlRecord| {
-                    (control.history, control.configs) = (Some(history), Some(configs));
-                };
+                let change = move |control: &mut ControlRecord| control.begin_history(history, configs);
                 kept.change(|log| *log = record, change).await.map_err(failed)?;
                 LogStore::of_disk(kept, *me, settings.guards)
             }

@@ -119,6 +119,8 @@ pub struct Report {
     pub hop: PathDelay,
     /// The time of an update from here to the tail, and of the watermark back.
     pub commit: PathDelay,
+    /// The time of an update from here to the member's own disk; zero, if it has none.
+    pub disk: PathDelay,
     /// At a head: for so long far less was committed than before, though something was under way all the time.
     pub slowed: Duration,
     /// At a head: it is closed, orders nothing, and all that it ordered is committed.
@@ -143,7 +145,12 @@ pub struct PathDelay {
 impl PathDelay {
     /// How long the path takes now.
     pub fn takes(&self) -> Duration {
-        self.took.max(self.waits.map_or(Duration::ZERO, |(_, age)| age))
+        self.took.max(self.waits_for())
+    }
+
+    /// For how long something has been waited for.
+    pub fn waits_for(&self) -> Duration {
+        self.waits.map_or(Duration::ZERO, |(_, age)| age)
     }
 }
 

@@ -187,6 +187,8 @@ mutants! {
     TolerateUnheardJoiner = "tolerate-unheard-joiner", trap 39;
     /// A member that alone makes its chain slow keeps its place.
     TolerateSlow = "tolerate-slow", trap 39;
+    /// A slow disk is not found, and what commits wait for it is taken for a slow path.
+    TolerateSlowDisk = "tolerate-slow-disk", trap 39;
     /// A node that held up its chain repeatedly is kept away twice as long each time, without a limit.
     KeepAwayForLong = "keep-away-for-long", trap 49;
     /// A node that is heard joins a chain, even if it hears no other node.

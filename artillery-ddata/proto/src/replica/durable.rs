@@ -289,6 +289,12 @@ impl Replica {
         Some(self.journal.as_ref()?.held().sequence)
     }
 
+    /// The newest update that is on the disk of this member, whether or not the rest of the store is there too; `None`: it keeps
+    /// no journal.
+    pub(super) fn written_here(&self) -> Option<Sequence> {
+        Some(self.journal.as_ref()?.held.sequence)
+    }
+
     /// Up to where the joiner holds everything, as the tail counts it.
     pub(super) fn held_by(&self, member: MemberId) -> Sequence {
         let by_disk = self.is_durable();
@@ -300,6 +306,11 @@ impl Replica {
         self.journal.as_ref()?;
         let config = self.config.clone()?;
         let version = if self.place.successor == Some(to) {
+            if self.outgoing.is_some() {
+                // A joiner in the middle of a snapshot has no history to which a mark could belong. On a narrow link, marks beside
+                // each update would leave the snapshot no room.
+                return None;
+            }
             // No further than was sent: a mark that comes before its updates counts for nothing.
             let sent = self.peers.get(&to)?.cursor?.next;
             let mark = self.durable_mark()?.min(Sequence(sent.0.saturating_sub(1)));

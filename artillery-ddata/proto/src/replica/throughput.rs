@@ -1,8 +1,8 @@
 //! The chain's throughput as one member sees it. Gray failures are detected by it (docs/adr/0017-slow-members.md).
 //!
-//! Two probes run, one to the successor and one to the tail. Each takes the newest update at some moment, and ends with
-//! the acknowledgement, or the watermark, that covers it (the watermark may imply the acknowledgement). A head also
-//! compares the commits of each quarter of a second with those of a good one.
+//! Three probes run: to the successor, to the tail, and to the member's own disk. Each takes the newest update at some moment,
+//! and ends with the acknowledgement, the watermark, or the sync that covers it (the watermark may imply the acknowledgement).
+//! A head also compares the commits of each quarter of a second with those of a good one.
 
 use std::time::Duration;
 
@@ -54,6 +54,7 @@ struct Probe {
 pub(super) struct ThroughputMonitor {
     hop: Probe,
     commit: Probe,
+    disk: Probe,
     looked: Timestamp,
     /// Something was under way at the last look.
     busy: bool,
@@ -129,8 +130,8 @@ impl ChainProgress {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted, .. } = *self;
         let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);
         let slowed = pace.slowed.map_or(Duration::ZERO, |since| now - since);
-        let (hop, commit) = (pace.hop.way(now), pace.commit.way(now));
-        let report = Report { chain, epoch, open, held, watermark, hop, commit, slowed, closed, unheard, halted };
+        let [hop, commit, disk] = [pace.hop, pace.commit, pace.disk].map(|probe| probe.way(now));
+        let report = Report { chain, epoch, open, held, watermark, hop, commit, disk, slowed, closed, unheard, halted };
         (member || halted).then_some(report)
     }
 
@@ -173,6 +174,11 @@ impl Probe {
         self.sent.take_if(dropped);
     }
 
+    /// Begins anew. What is usual stays.
+    fn begin(&mut self) {
+        (self.waits, self.sent, self.took) = (None, None, Duration::ZERO);
+    }
+
     fn fade(&mut self) {
         if std::mem::take(&mut self.came) {
             self.usual = self.usual.map(|usual| usual + usual / FADE_DIVISOR as u32);
@@ -193,17 +199,18 @@ impl Probe {
 impl ThroughputMonitor {
     /// Begins a new epoch: the neighbours may be others now.
     pub(super) fn begin(&mut self, now: Timestamp) {
-        (self.hop.waits, self.commit.waits) = (None, None);
-        (self.hop.sent, self.commit.sent) = (None, None);
-        (self.hop.took, self.commit.took) = (Duration::ZERO, Duration::ZERO);
+        self.probes().for_each(Probe::begin);
         (self.slowed, self.busy, self.busy_for) = (None, false, Duration::ZERO);
         (self.since, self.looked, self.before) = (now, now, self.committed);
     }
 
     /// Updates above `keep` are dropped. A probe that waited for one of them would show a healthy neighbour as dead.
     pub(super) fn cut(&mut self, keep: Sequence) {
-        self.hop.cut(keep);
-        self.commit.cut(keep);
+        self.probes().for_each(|probe| probe.cut(keep));
+    }
+
+    fn probes(&mut self) -> impl Iterator<Item = &mut Probe> {
+        [&mut self.hop, &mut self.commit, &mut self.disk].into_iter()
     }
 
     /// Whether the hop to the successor takes far longer than usual, and no less than `least`.
@@ -248,8 +255,7 @@ impl ThroughputMonitor {
         };
         self.best = done.best(self.best, FADE_DIVISOR);
         self.most = lately.best(self.most, SLOW_FADE_DIVISOR);
-        self.hop.fade();
-        self.commit.fade();
+        self.probes().for_each(Probe::fade);
         (self.since, self.busy_for, self.before) = (now, Duration::ZERO, self.committed);
     }
 }
@@ -281,6 +287,9 @@ impl Replica {
             self.pace.hop.look(now, held, acknowledged);
         }
         self.pace.commit.look(now, held, self.watermark);
+        if let Some(written) = self.written_here() {
+            self.pace.disk.look(now, held, written);
+        }
         self.pace.look(now, self.place.is_head && held > self.watermark);
     }
 }

@@ -252,6 +252,7 @@ mod tests {
             watermark: Sequence(8),
             hop: PathDelay { waits: Some((Sequence(9), Duration::from_millis(5))), ..way(3) },
             commit: way(4),
+            disk: PathDelay { waits: Some((Sequence(7), Duration::from_millis(6))), ..way(2) },
             slowed: Duration::ZERO,
             closed: false,
             unheard: Duration::ZERO,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_proto::{Mode, guards::Guards, journal::SyncMode};
+use artillery_proto::{Mode, guards::Guards};
 
 use super::{ControlSetup, FoundingSetup, HEALED, OPERATIONS, STOP, Setup};
 use crate::{
@@ -335,17 +335,23 @@ pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
     setup.padding = rng.pick(&[0, 300, 600]);
 }
 
-/// The disks of the nodes.
+/// The disks of the nodes. A node with a disk belongs to a cluster with failover.
 pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
+    if let (Some(FoundingSetup { expect, replicas }), None) = (setup.founding, setup.control) {
+        controlled(rng, setup, usize::from(expect), u64::from(replicas));
+    }
+    let never = rng.pick(&[0, 0, 0, 500, 1000]);
+    // Without syncs, an outage that only kills has to lose nothing.
+    let cuts = if never > 0 { [0, 300, 1000] } else { [300, 700, 1000] };
     setup.durable = Some(DiskSetup {
         sync: rng.pick(&[100 * MICRO, MILLI, 5 * MILLI]),
         fails: rng.pick(&[0, 0, 2]),
-        cuts: rng.pick(&[300, 700, 1000]),
+        cuts: rng.pick(&cuts),
         wipes: rng.pick(&[0, 200, 500]),
         segment: rng.pick(&[32 << 10, 256 << 10, 1 << 20]),
         room: rng.pick(&[32 << 10, 256 << 10, 1 << 20]),
         reserve: 1 << 20,
-        mode: SyncMode::Batch,
+        never,
     });
 }
 

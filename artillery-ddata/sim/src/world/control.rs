@@ -102,6 +102,10 @@ impl Control {
         let control = setup.control.as_ref()?;
         let mut formed = Self::founded(seed, control, setup, nodes, founding, Rng::new(seed, Concern::Control));
         formed.lives = lives.to_vec();
+        for node in nodes {
+            // A founder may have restarted since it has accepted: a voter is a store.
+            formed.group.has_lived_on(node.id);
+        }
         Some(formed)
     }
 
@@ -137,6 +141,11 @@ impl Control {
             held: nodes.iter().map(|_| Vec::new()).collect(),
             founding,
         };
+        for node in nodes {
+            let Some(opened) = &node.opened else { continue };
+            // Nothing fails before the world begins.
+            let _ = opened.control.change(|record| record.keep_founding(node.id, &new.founding));
+        }
         new.nodes = nodes.iter().enumerate().map(|(index, node)| new.half(index, node)).collect();
         new
     }
@@ -216,7 +225,7 @@ impl World {
             }
             self.begin_half(node);
         }
-        self.queue.push(0, super::Event::Control(Event::Look));
+        self.queue.push(self.now, super::Event::Control(Event::Look));
         if self.setup.control.is_some_and(|control| control.rolls) {
             self.queue.push(2 * SECOND, super::Event::Control(Event::Operate));
         }
@@ -299,7 +308,7 @@ impl World {
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
         }
-        Ok(())
+        self.check_reopenings()
     }
 
     /// A node learns the present state of the log, if it can still hear the leader.

@@ -90,12 +90,14 @@ pub struct DiskEvents {
     pub restored: u64,
     /// Nodes that were refused, since their disk is an older copy.
     pub refused: u64,
+    /// Runs that ended with a loss that `--sync never` allows.
+    pub losses: u64,
 }
 
 impl DiskEvents {
     /// Adds those of another run.
     pub fn add(&mut self, other: Self) {
-        let Self { cuts, lossy, starts, emptied, reopened, restored, refused } = self;
+        let Self { cuts, lossy, starts, emptied, reopened, restored, refused, losses } = self;
         *cuts += other.cuts;
         *lossy += other.lossy;
         *starts += other.starts;
@@ -103,6 +105,7 @@ impl DiskEvents {
         *reopened += other.reopened;
         *restored += other.restored;
         *refused += other.refused;
+        *losses += other.losses;
     }
 }
 

@@ -4,25 +4,35 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     ChainId, MemberId,
-    control::{Configs, HeardStores},
+    control::{Bootstrap, Configs, HeardStores, History},
     data_dir::{DurableBatch, OpenError},
     disk::Disk as _,
-    journal::JournalError,
+    journal::{JournalError, SyncMode},
     node::NodeInput,
 };
 
-use super::{DiskEvents, Event, World, control};
+use super::{DiskEvents, Event, World, control, founding};
 use crate::{
     disk::{ROOM, new_disk},
+    faults::Fault,
     node::{Input, Work},
     oracle::{Failure, Oracle},
-    scenario::SECOND,
+    rng::Rng,
+    scenario::{SECOND, Setup},
 };
 
 /// Bytes that a chain hands to the journal at once.
 const BATCH: usize = 64 << 10;
 /// Copies that are younger aren't recognised: other nodes hear and keep how far a store has come every ten seconds.
 const COPY_AGE: u64 = 11 * SECOND;
+
+/// How a node that starts keeps its journal.
+pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
+    match setup.durable.is_some_and(|of| rng.chance(of.never)) {
+        true => SyncMode::Never,
+        false => SyncMode::Batch,
+    }
+}
 
 impl World {
     /// Hands what the chains of a node have to write to its journal, unless that is busy: one group, and then a sync.
@@ -53,7 +63,9 @@ impl World {
     fn begin_sync(&mut self, index: usize) {
         let Some(of) = self.setup.durable else { return };
         let longest = if self.disk_rng.chance(20) { 20 * of.sync } else { of.sync };
-        let after = 1 + self.disk_rng.below(longest);
+        let slow = self.slowness_of_disk(index);
+        self.slow_syncs += u64::from(slow > 1);
+        let after = 1 + self.disk_rng.below(longest) * slow;
         let fails = self.may_fail() && self.disk_rng.chance(of.fails);
         if fails {
             self.disks[index].fail_sync_after(Some(0));
@@ -62,6 +74,16 @@ impl World {
             opened.syncs = true;
         }
         self.queue.push(self.now + after, Event::Synced { node: index, id: self.ids[index] });
+    }
+
+    /// How many times as long as usual the disk of a node takes now.
+    fn slowness_of_disk(&self, index: usize) -> u64 {
+        let active = (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at));
+        let slow = active.filter_map(|fault| match fault {
+            Fault::SlowDisk(node, factor) if node == index => Some(factor),
+            _ => None,
+        });
+        slow.max().unwrap_or(1)
     }
 
     /// The journal of a node is synced: its chains hear what is durable.
@@ -110,11 +132,40 @@ impl World {
 
     /// A node's disk is to keep configurations. The chains act by them then.
     pub(super) fn keep(&mut self, index: usize, configs: &Configs) {
-        let (me, mode) = (self.ids[index], self.setup.durable.map(|of| of.mode));
-        let (Some(opened), Some(mode)) = (&self.nodes[index].opened, mode) else { return };
-        match opened.control.change(|record| record.keep(me, configs, mode)) {
+        let me = self.ids[index];
+        let Some(opened) = &self.nodes[index].opened else { return };
+        match opened.control.change(|record| record.keep(me, configs, opened.mode)) {
             Ok(()) => self.hand_in(index, NodeInput::Kept),
             Err(error) => self.disk_failed(index, &error.to_string()),
+        }
+    }
+
+    /// A node's disk keeps the founding of its cluster. `false`: the disk has failed, and the node has ended.
+    pub(super) fn keep_founding(&mut self, index: usize, founding: &Bootstrap) -> bool {
+        let me = self.ids[index];
+        let Some(opened) = &self.nodes[index].opened else { return true };
+        let kept = opened.control.change(|record| record.keep_founding(me, founding));
+        if let Err(error) = &kept {
+            self.disk_failed(index, &error.to_string());
+        }
+        kept.is_ok()
+    }
+
+    /// A node's disk keeps that the node has gone on alone. `false`: the disk has failed, and the node has ended.
+    pub(super) fn keep_recovery(&mut self, index: usize, history: History, configs: &Configs) -> bool {
+        let Some(opened) = &self.nodes[index].opened else { return true };
+        let kept = opened.control.change(|record| record.begin_history(history, configs.clone()));
+        if let Err(error) = &kept {
+            self.disk_failed(index, &error.to_string());
+        }
+        kept.is_ok()
+    }
+
+    /// A node's disk may be lost with it, in a disaster.
+    pub(super) fn may_lose_disk(&mut self, index: usize) {
+        if !self.disks.is_empty() && self.disk_rng.chance(800) {
+            self.trace.line(self.now, |out| write!(out, "the disk of n{index} is lost"));
+            self.drop_disk(index);
         }
     }
 
@@ -132,11 +183,32 @@ impl World {
         self.counts.disks.refused += 1;
         self.end_life(index);
         self.drop_disk(index);
-        self.queue.push(self.now + SECOND / 10, Event::Control(control::Event::Start(index)));
+        self.queue_start(index, SECOND / 10);
+    }
+
+    /// A node that is down starts after so many nanoseconds.
+    fn queue_start(&mut self, index: usize, after: u64) {
+        let event = match self.control {
+            Some(_) => Event::Control(control::Event::Start(index)),
+            None => Event::Founding(founding::Event::Start(index)),
+        };
+        self.queue.push(self.now + after, event);
+    }
+
+    /// The process of a node ends, also while the cluster forms.
+    fn kill(&mut self, index: usize) {
+        match self.control {
+            Some(_) => self.end_life(index),
+            None => self.stop(index),
+        }
     }
 
     /// The disk of a node is gone, and another one in its place.
     pub(super) fn drop_disk(&mut self, index: usize) {
+        if self.disks.is_empty() {
+            return;
+        }
+        self.lacking.loses_disk(self.ids[index]);
         // The old one is gone, with what it has counted.
         let of = self.disks[index].counts();
         self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });
@@ -144,24 +216,30 @@ impl World {
     }
 
     /// A disk failed, or its power is lost: the process ends at once, and starts again.
-    fn disk_failed(&mut self, index: usize, why: &str) {
+    pub(super) fn disk_failed(&mut self, index: usize, why: &str) {
         self.trace.line(self.now, |out| write!(out, "n{index} ends: {why}"));
-        self.end_life(index);
+        // What a failed sync was to write, the kernel may forget.
+        self.lacking.loses_power(self.ids[index]);
+        self.kill(index);
         let after = self.disk_rng.between(SECOND / 50, SECOND);
-        self.queue.push(self.now + after, Event::Control(control::Event::Start(index)));
+        self.queue_start(index, after);
     }
 
     /// Whether disks may fail now.
     fn may_fail(&self) -> bool {
-        self.now < self.setup.healed && !self.is_rolling()
+        self.now < self.setup.healed && !self.is_rolling() && !self.may_need_recovery()
     }
 
     /// The process of a node has ended. Its disk loses what it wasn't made to keep, if the power is lost too.
     pub(super) fn leave_disk(&mut self, index: usize) {
-        let (Some(of), Some(disk)) = (self.setup.durable, self.disks.get(index)) else { return };
+        let (Some(of), Some(disk)) = (self.setup.durable, self.disks.get(index).cloned()) else { return };
+        let is_cut = self.disk_rng.chance(of.cuts);
+        if is_cut || disk.is_off() {
+            self.lacking.loses_power(self.ids[index]);
+        }
         self.nodes[index].opened = None;
         disk.fail_sync_after(None);
-        if self.disk_rng.chance(of.cuts) {
+        if is_cut {
             disk.cut_power();
         } else {
             disk.restart();
@@ -218,10 +296,10 @@ impl World {
                 continue;
             }
             self.outages += 1;
-            if is_orderly {
+            if is_orderly && self.control.is_some() {
                 self.withdraw(index);
             } else if self.disk_rng.chance(500) {
-                self.end_life(index);
+                self.kill(index);
             } else {
                 self.disks[index].cut_power_after(self.disk_rng.below(12));
             }
@@ -247,7 +325,7 @@ impl World {
     pub(super) fn start_soon(&mut self, index: usize) {
         let after = self.disk_rng.below(3 * SECOND / 2);
         if self.nodes[index].down && !self.is_rolling() {
-            self.queue.push(self.now + after, Event::Control(control::Event::Start(index)));
+            self.queue_start(index, after);
         }
     }
 
@@ -257,8 +335,11 @@ impl World {
             return Err(Failure::new(Oracle::Disk, format!("n{index}: {error}")));
         }
         self.trace.line(self.now, |out| write!(out, "n{index} doesn't start: {error}"));
+        if self.disks[index].is_off() {
+            self.lacking.loses_power(self.ids[index]);
+        }
         self.disks[index].restart();
-        self.queue.push(self.now + SECOND / 10, Event::Control(control::Event::Start(index)));
+        self.queue_start(index, SECOND / 10);
         Ok(())
     }
 

@@ -242,6 +242,7 @@ impl World {
                 Kind::Break => effects.broken,
                 Kind::Cut => effects.cut,
                 Kind::Slow => self.slow_steps,
+                Kind::SlowDisk => self.slow_syncs,
                 Kind::Crash => self.crashes,
                 Kind::Restart => self.restarts,
                 Kind::Pause => self.pauses,

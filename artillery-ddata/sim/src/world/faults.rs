@@ -1,6 +1,6 @@
 //! Faults that begin and end, and the connections that they break.
 
-use super::{Event, World};
+use super::{Event, World, disks};
 use artillery_proto::{MemberId, data_dir::OpenError};
 
 use crate::{
@@ -151,12 +151,15 @@ impl World {
     pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> Result<MemberId, OpenError> {
         let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
         let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
-        self.nodes[index] = Node::new(seed, index, life, &self.setup, self.disks.get(index))?;
+        let mode = disks::draw_mode(&mut self.disk_rng, &self.setup);
+        let disk = self.disks.get(index).map(|disk| (disk, mode));
+        self.nodes[index] = Node::new(seed, index, life, &self.setup, disk)?;
         (self.nodes[index].cost, self.nodes[index].fast) = (cost, fast);
         for (view, generation) in self.nodes[index].peers.iter_mut().zip(generations) {
             view.generation = generation;
         }
         self.ids[index] = self.nodes[index].id;
+        self.note_life(index);
         Ok(self.ids[index])
     }
 

@@ -93,6 +93,7 @@ impl World {
     pub(super) fn begin_founding(&mut self) {
         for index in 0..self.nodes.len() {
             self.nodes[index].down = true;
+            self.nodes[index].opened = None;
             let Some(founders) = &mut self.founding else { return };
             let at = founders.rng.below(3 * SECOND);
             self.queue.push(at, super::Event::Founding(Event::Start(index)));
@@ -131,8 +132,7 @@ impl World {
         founders.settled[index] = None;
         let id = self.ids[index];
         self.restarts += 1;
-        self.nodes[index].down = true;
-        self.disconnect(index);
+        self.end_life(index);
         let Some(founders) = &mut self.founding else { return };
         for node in 0..self.nodes.len() {
             if founders.rng.chance(500) {
@@ -156,14 +156,22 @@ impl World {
         founders.lives[index] += 1;
         let life = founders.lives[index];
         let seed = founders.seed;
-        let id = self.renew_node(seed, index, life).map_err(|error| Failure::new(Oracle::Disk, error.to_string()))?;
+        let id = match self.renew_node(seed, index, life) {
+            Ok(id) => id,
+            Err(error) => return self.not_opened(index, &error),
+        };
+        let known = self.kept_founding(index).map(Arc::new);
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
         // The node is started with times of its own. All nodes of a cluster agree on those of its founding.
         let own = founders.settings.timing;
         let timing = if self.setup.control.is_some() { own } else { Timing { drift_ppm: index as u32, ..own } };
         let settings = FormationSettings { timing, ..founders.settings.clone() };
-        let machine = Formation::new(Founders::founder(index, id), settings, seed);
+        let me = Founders::founder(index, id);
+        let machine = match &known {
+            Some(founding) => Formation::member(me, settings, founding.clone()),
+            None => Formation::new(me, settings, seed),
+        };
         let machine = machine.map_err(|error| Failure::new(Oracle::Formation, error.to_string()))?;
         founders.machines[index] = Some(machine);
         founders.met[index].fill(None);
@@ -174,7 +182,15 @@ impl World {
         }
         self.reconnect(index);
         self.introduce(index);
-        Ok(())
+        match known {
+            Some(founding) => self.settle_node(index, founding),
+            None => Ok(()),
+        }
+    }
+
+    /// The founding of the cluster that the node belongs to by its disk.
+    fn kept_founding(&self, index: usize) -> Option<Bootstrap> {
+        self.nodes[index].opened.as_ref().and_then(|opened| opened.control.look(|record| record.founding.clone()))
     }
 
     /// A node and all others meet, in each direction with a delay of its own.
@@ -301,6 +317,9 @@ impl World {
     fn settle_node(&mut self, index: usize, founding: Arc<Bootstrap>) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "n{index} belongs to {}", founding.cluster));
         self.check_founding(&founding)?;
+        if !self.keep_founding(index, &founding) {
+            return Ok(());
+        }
         let me = self.ids[index];
         for config in first_configs(&founding) {
             if config.role(me).is_some() && self.setup.control.is_none() {
@@ -315,8 +334,8 @@ impl World {
         if !founders.formed.iter().any(|known| known.cluster == founding.cluster) {
             founders.formed.push(founding.clone());
         }
-        if founding.members.iter().any(|founder| !self.ids.contains(&founder.id)) {
-            self.restart_all("a founder's life is over");
+        if founding.members.iter().any(|founder| !self.is_left(founder.id)) {
+            self.restart_all("a founder is lost");
         } else {
             self.introduce(index);
             self.check_ready(&founding);
@@ -339,7 +358,8 @@ impl World {
                 }
                 continue;
             }
-            let living = other.members.iter().filter(|founder| self.ids.contains(&founder.id)).count();
+            let lives = |id: MemberId| self.ids.contains(&id) || self.has_kept(id, other.cluster);
+            let living = other.members.iter().filter(|founder| lives(founder.id)).count();
             if living >= other.majority() {
                 let ClusterId(id) = other.cluster;
                 return fail(format!("{} was formed beside {id:032x}, which lives", founding.cluster));
@@ -348,12 +368,25 @@ impl World {
         Ok(())
     }
 
+    /// Whether the store of a founder is left, in the same life or, on a disk, in a later one.
+    fn is_left(&self, id: MemberId) -> bool {
+        self.ids.iter().any(|&other| if self.disks.is_empty() { other == id } else { other.shares_store(id) })
+    }
+
+    /// Whether the store of a founder is on a disk as one of this cluster.
+    fn has_kept(&self, id: MemberId, cluster: ClusterId) -> bool {
+        let at = self.ids.iter().position(|other| other.shares_store(id));
+        at.and_then(|at| self.kept_founding(at)).is_some_and(|founding| founding.cluster == cluster)
+    }
+
     /// The operator restarts all nodes. Either a founder restarted while the cluster was formed, and its place is lost. Or
-    /// others formed a second cluster meanwhile, whose nodes would refuse the clients of this one.
+    /// others formed a second cluster meanwhile, whose nodes would refuse the clients of this one. Disks are emptied: no client
+    /// has written anything yet.
     fn restart_all(&mut self, why: &str) {
         self.trace.line(self.now, |out| write!(out, "{why}: all nodes restart"));
         for index in 0..self.nodes.len() {
             self.stop(index);
+            self.drop_disk(index);
             let Some(founders) = &mut self.founding else { return };
             let at = self.now + founders.rng.between(1, SECOND);
             self.queue.push(at, super::Event::Founding(Event::Start(index)));

@@ -42,7 +42,7 @@ impl World {
             // else.
             let starves = self.counts.expired_sessions * 4 > self.counts.operations;
             self.unasked = whole && (self.counts.healed < ASKED || starves);
-            if self.unasked {
+            if self.unasked || !whole && self.waits_for_operator() {
                 return Ok(());
             }
             let within = RECOVERY / SECOND;

@@ -124,7 +124,10 @@ impl World {
     /// Whether messages are lost, late or slow now. Then the time until a chain goes on shows nothing.
     fn is_disturbed(&self) -> bool {
         let disturbs = |kind: Kind| {
-            matches!(kind, Kind::Loss | Kind::Duplication | Kind::Reorder | Kind::Delay | Kind::Slow | Kind::Far)
+            matches!(
+                kind,
+                Kind::Loss | Kind::Duplication | Kind::Reorder | Kind::Delay | Kind::Slow | Kind::SlowDisk | Kind::Far
+            )
         };
         (0..self.active.len()).any(|at| self.active[at] && disturbs(self.planned(at).kind()))
     }

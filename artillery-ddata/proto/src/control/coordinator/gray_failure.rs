@@ -4,6 +4,9 @@
 //! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed clearly
 //! less than before, though something was under way all the time. Then the member between two slow paths is to blame, if
 //! there is exactly one. On a machine that slows all members alike there is none.
+//!
+//! A durable chain waits for the slowest disk of its members, and no path shows which one that is. So each member says how long
+//! its own disk takes. A disk that alone is slow, or that takes nothing more, is to blame itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,6 +39,8 @@ const LONE_SLOW_FACTOR: u32 = 32;
 const LONE_MIN_DELAY_DIVISOR: u32 = 200;
 /// A slow path takes at least this part of what the slowest one takes.
 const SLOWEST_DIVISOR: u32 = 4;
+/// A disk is to blame if a commit takes no more than so many times as long as the disk does.
+const DISK_SHARE_DIVISOR: u32 = 2;
 /// A suspect has stood between slow paths for this part of `slow`: queues must grow for a while before they show the cause.
 const SUSPECT_DIVISOR: u32 = 2;
 
@@ -87,13 +92,14 @@ impl Coordinator {
             }
             let view = leading.view(now, self.me, &self.settings, &self.outside);
             let known = chain.suspect;
-            let same = |id: &MemberId| known.filter(|(suspect, _)| suspect == id).map_or(now, |(_, since)| since);
-            chain.suspect = view.between_slow_ways(config).map(|id| (id, same(&id)));
+            let same =
+                |found: &SlowSuspect| known.filter(|(before, _)| before == found).map_or(now, |(_, since)| since);
+            chain.suspect = view.slow_suspect(config).map(|suspect| (suspect, same(&suspect)));
             let found = view.blame(&self.configs, config, chain.ends, chain.suspect);
             let keeps = now - chain.blame.map_or(Timestamp::ZERO, |blame| blame.since) < self.settings.lease * 2;
             let kept = chain.blame.filter(|before| {
                 let same = found.is_some_and(|found| (found.member, found.why) == (before.member, before.why));
-                same || (before.why == Why::Slow && keeps)
+                same || (matches!(before.why, Why::Slow | Why::Disk) && keeps)
             });
             chain.blame = kept.or(found);
         }
@@ -101,28 +107,42 @@ impl Coordinator {
     }
 }
 
+/// A member that may make its chain slow, and why.
+pub(super) type SlowSuspect = (MemberId, Why);
+
 /// The paths from each member to its successor, and from the tail back to the head: how long each takes now, and usually.
 struct PathRing(Vec<(Duration, Duration)>);
 
 impl PathRing {
-    fn of(reports: &[&Report]) -> Option<Self> {
+    fn of(reports: &[&Report], without_disks: bool) -> Option<Self> {
         let (head, hops) = (reports.first()?, reports.split_last()?.1);
-        // A hop is measured there and back: its half is the path. The rest of a commit's time is the path from tail to head.
+        // A hop is measured there and back: its half is the path. A commit waits for the slowest disk. The rest of its time is the
+        // path from tail to head.
         let mut ways: Vec<_> = hops.iter().map(|report| (report.hop.takes() / 2, report.hop.usual / 2)).collect();
-        let (there, usual) = ways.iter().fold((Duration::ZERO, Duration::ZERO), |(a, b), way| (a + way.0, b + way.1));
+        let slowest = |time: fn(&PathDelay) -> Duration| reports.iter().map(|report| time(&report.disk)).max();
+        let disk = (slowest(PathDelay::takes).unwrap_or_default(), slowest(|disk| disk.usual).unwrap_or_default());
+        let disk = if without_disks { disk } else { Default::default() };
+        let (there, usual) = ways.iter().fold(disk, |(a, b), way| (a.saturating_add(way.0), b.saturating_add(way.1)));
         ways.push((head.commit.takes().saturating_sub(there), head.commit.usual.saturating_sub(usual)));
         Some(Self(ways))
+    }
+
+    /// The disks of the members in the place of paths.
+    fn of_disks(reports: &[&Report]) -> Self {
+        Self(reports.iter().map(|report| (report.disk.takes(), report.disk.usual)).collect())
     }
 
     /// Which of the paths are slow.
     fn slow(&self, slow: Duration) -> Vec<bool> {
         let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
         let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
-            takes >= usual * times && takes * part * 2 >= slow && takes * SLOWEST_DIVISOR >= slowest
+            takes >= usual.saturating_mul(times)
+                && takes.saturating_mul(part * 2) >= slow
+                && takes.saturating_mul(SLOWEST_DIVISOR) >= slowest
         };
         let far: Vec<bool> =
             self.0.iter().map(|way| stands_out(way, LONE_SLOW_FACTOR, LONE_MIN_DELAY_DIVISOR)).collect();
-        let usual = |&(takes, usual): &(Duration, Duration)| takes < usual * SLOW_FACTOR;
+        let usual = |&(takes, usual): &(Duration, Duration)| takes < usual.saturating_mul(SLOW_FACTOR);
         if self.0.iter().zip(&far).all(|(way, &far)| far || usual(way)) {
             return far;
         }
@@ -141,7 +161,7 @@ impl View<'_> {
         configs: &Configs,
         config: &ChainConfig,
         ends: Option<([MemberId; 2], Timestamp)>,
-        suspect: Option<(MemberId, Timestamp)>,
+        suspect: Option<(SlowSuspect, Timestamp)>,
     ) -> Option<Suspicion> {
         let serving: Vec<MemberId> = config.serving().collect();
         if serving.iter().any(|&id| self.is_gone(id)) {
@@ -158,6 +178,7 @@ impl View<'_> {
             .or_else(|| {
                 self.unheard_joiner(configs, config).filter(|_| !allows!(self.settings.guards, TolerateUnheardJoiner))
             })
+            .or_else(|| self.stuck_disk(config, &serving).filter(|_| !allows!(self.settings.guards, TolerateSlowDisk)))
             .or_else(|| {
                 self.slow_member(config, &serving, suspect).filter(|_| !allows!(self.settings.guards, TolerateSlow))
             })?;
@@ -258,33 +279,67 @@ impl View<'_> {
         &self,
         config: &ChainConfig,
         serving: &[MemberId],
-        suspect: Option<(MemberId, Timestamp)>,
+        suspect: Option<(SlowSuspect, Timestamp)>,
     ) -> Option<Suspicion> {
-        let (member, since) = suspect?;
+        let ((member, why), since) = suspect?;
         let head = &self.told(config, *serving.first()?)?.report;
         // If the tail makes no progress a hop is broken: that is no slow chain.
         let moves = self.now - self.told(config, *serving.last()?)?.moved < self.settings.slow / 2;
         // Paths may be slow for a moment by chance, while the chain is slow for another reason.
         let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / SUSPECT_DIVISOR;
-        (long && moves).then(|| self.guilty(member, Why::Slow, None))
+        (long && moves).then(|| self.guilty(member, why, None))
     }
 
-    /// The suspect of a slow chain: the only member with slow paths on both sides. The path from the tail back to the head
-    /// closes the ring. If no member has two slow paths, the one at the end of the first slow path.
-    fn between_slow_ways(&self, config: &ChainConfig) -> Option<MemberId> {
+    /// A member whose disk has taken nothing for long, while that of another one does. Nothing is committed meanwhile, and no hop
+    /// waits. A joiner counts if the tail waits too: then it is being promoted.
+    fn stuck_disk(&self, config: &ChainConfig, serving: &[MemberId]) -> Option<Suspicion> {
+        let report = |id| Some(&self.told(config, id).filter(|told| told.report.epoch == config.epoch)?.report);
+        let serving: Vec<_> = serving.iter().map(|&id| Some((id, report(id)?))).collect::<Option<_>>()?;
+        let commits_wait = serving.last().is_some_and(|(_, tail)| self.waits_long(&tail.commit).is_some());
+        let joiner = config.syncing().filter(|_| commits_wait).and_then(|id| Some((id, report(id)?)));
+        let waits = || serving.iter().copied().chain(joiner).map(|(id, report)| (report.disk.waits_for(), id));
+        let ((least, _), (longest, member)) = waits().min().zip(waits().max())?;
+        let stands_out = longest >= self.settings.slow && least < self.settings.slow / SUSPECT_DIVISOR;
+        stands_out.then(|| self.guilty(member, Why::Disk, None))
+    }
+
+    /// The suspect of a slow chain: the only member with a slow disk, or the one between slow paths.
+    fn slow_suspect(&self, config: &ChainConfig) -> Option<SlowSuspect> {
         let serving: Vec<MemberId> = config.serving().collect();
-        if serving.len() < 3 {
-            // With two members nothing shows which of them is slow.
-            return None;
-        }
         let told: Vec<&LastReport> = serving.iter().map(|&id| self.told(config, id)).collect::<Option<_>>()?;
         let reports: Vec<&Report> = told.iter().map(|told| &told.report).collect();
         let slowed = reports.first().is_some_and(|head| head.slowed > Duration::ZERO);
         if !slowed || reports.iter().any(|report| report.epoch != config.epoch) {
             return None;
         }
-        let ways = PathRing::of(&reports)?;
-        let slow = ways.slow(self.settings.slow);
+        match self.slow_disks(&reports)[..] {
+            [] => Some((self.between_slow_ways(&serving, &reports)?, Why::Slow)),
+            [at] => Some((serving[at], Why::Disk)),
+            // As on a machine on which all disks are slow.
+            _ => None,
+        }
+    }
+
+    /// The places of the members whose disks stand out, and take a good part of what a commit takes.
+    fn slow_disks(&self, reports: &[&Report]) -> Vec<usize> {
+        if reports.len() < 2 || allows!(self.settings.guards, TolerateSlowDisk) {
+            return Vec::new();
+        }
+        let commit = reports[0].commit.takes();
+        let explains = |at: usize| reports[at].disk.takes().saturating_mul(DISK_SHARE_DIVISOR) >= commit;
+        let slow = PathRing::of_disks(reports).slow(self.settings.slow);
+        (0..reports.len()).filter(|&at| slow[at] && explains(at)).collect()
+    }
+
+    /// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no member has
+    /// two slow paths, the one at the end of the first slow path.
+    fn between_slow_ways(&self, serving: &[MemberId], reports: &[&Report]) -> Option<MemberId> {
+        if serving.len() < 3 {
+            // With two members nothing shows which of them is slow.
+            return None;
+        }
+        let without_disks = !allows!(self.settings.guards, TolerateSlowDisk);
+        let slow = PathRing::of(reports, without_disks)?.slow(self.settings.slow);
         let count = serving.len();
         let mut between = (0..count).filter(|&at| slow[at] && slow[(at + count - 1) % count]);
         match (between.next(), between.next()) {

@@ -29,6 +29,8 @@ pub enum Why {
     Unreached,
     /// The member alone makes the chain slow: it is removed, and returns later.
     Slow,
+    /// The member's disk alone makes the chain slow, or stops it: the member is removed, and returns later.
+    Disk,
     /// The chain has a free place: the node joins, behind the tail.
     Joins,
     /// The joiner has caught up: it serves.
@@ -51,6 +53,7 @@ impl Why {
         Self::Deaf,
         Self::Unreached,
         Self::Slow,
+        Self::Disk,
         Self::Joins,
         Self::Promoted,
         Self::Reordered,
@@ -67,6 +70,7 @@ impl Why {
             Self::Deaf => "deaf",
             Self::Unreached => "unreached",
             Self::Slow => "slow",
+            Self::Disk => "disk",
             Self::Joins => "joins",
             Self::Promoted => "promoted",
             Self::Reordered => "reordered",

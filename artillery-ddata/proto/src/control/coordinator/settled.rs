@@ -76,7 +76,10 @@ impl View<'_> {
     fn successors<'a>(&'a self, configs: &'a Configs, config: &'a ChainConfig) -> impl Iterator<Item = MemberId> + 'a {
         let nodes = configs.nodes().map(|founder| founder.id);
         let is_named = |id: MemberId| config.members.iter().any(|member| member.id.node == id.node);
-        nodes.filter(move |&id| !is_named(id) && self.is_there(id) && !self.has_halted(config.chain, id))
+        // This node lives, though its chains may not act by the log yet, and it has not renewed then.
+        let is_me = move |id| id == self.me && !self.is_gone(id) && !self.asks_to_leave(id);
+        let is_there = move |id| self.is_there(id) || is_me(id);
+        nodes.filter(move |&id| !is_named(id) && is_there(id) && !self.has_halted(config.chain, id))
     }
 
     /// What becomes of the chains of `id`. `None`: other members seem to be there, but none has shown yet that it has lived since

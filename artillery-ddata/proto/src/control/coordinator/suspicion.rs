@@ -2,7 +2,7 @@
 
 use std::{collections::btree_map::Entry, time::Duration};
 
-use super::{CoordinatorSettings, reason::Why};
+use super::{CoordinatorSettings, gray_failure::SlowSuspect, reason::Why};
 use crate::{Epoch, MemberId, NodeId, Timestamp, control::message::Report};
 
 /// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
@@ -26,8 +26,8 @@ pub(super) struct Watched {
     pub(super) epoch: Epoch,
     /// The member that is to be moved out.
     pub(super) blame: Option<Suspicion>,
-    /// The member that has stood between slow paths without a break, and since when.
-    pub(super) suspect: Option<(MemberId, Timestamp)>,
+    /// The member that has stood between slow paths, or whose disk has been slow, without a break, and since when.
+    pub(super) suspect: Option<(SlowSuspect, Timestamp)>,
     /// The ends of the hop that was broken when a member was last moved out, and when that was.
     pub(super) ends: Option<([MemberId; 2], Timestamp)>,
 }

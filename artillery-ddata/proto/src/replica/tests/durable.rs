@@ -205,6 +205,20 @@ fn a_joiner_counts_once_a_checkpoint_of_its_resync_is_durable() {
 }
 
 #[test]
+fn a_member_reports_how_long_its_own_disk_takes() {
+    let mut rig = chain(&[1, 2, 3], None);
+    rig.commit(1, "k", "1");
+    rig.disk(2, false);
+    rig.put(1, "k", "2");
+    rig.settle();
+    rig.heartbeat();
+    rig.settle();
+    let waits = |n: u8| rig.replicas[&n].progress().report(ChainId(0), rig.now).unwrap().disk.waits;
+    assert_eq!([1, 3].map(waits), [None, None]);
+    assert!(waits(2).is_some_and(|(at, age)| at == Sequence(2) && !age.is_zero()), "{:?}", waits(2));
+}
+
+#[test]
 fn an_idle_chain_writes_its_watermark() {
     let mut rig = chain(&[1, 2], None);
     rig.commit(1, "k", "1");
@@ -319,6 +333,28 @@ fn marks_do_not_wait_behind_updates() {
         rig.deliver(2, 1);
     }
     assert!(rig.watermark(2) > 10 && rig.last(2).sequence.0 < 100, "{} of {}", rig.watermark(2), rig.last(2));
+}
+
+#[test]
+fn a_joiner_gets_no_marks_beside_its_snapshot() {
+    let mut rig = resyncing();
+    (rig.frames, rig.room) = (1, 1);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    let (mut updates, mut marks) = (0, 0);
+    for n in 0..40 {
+        if n % 4 == 0 {
+            rig.put(1, "d", "value");
+        }
+        rig.transmit();
+        if rig.replicas[&2].outgoing.is_some() {
+            updates += rig.updates(2, 3).len();
+            marks += rig.on_link(2, 3, |message| matches!(message, ChainMessage::Durable(_)).then_some(())).len();
+        }
+        rig.run_others(0, 0);
+    }
+    assert!(updates > 0 && marks == 0, "{updates} updates, {marks} marks");
+    rig.beat(5);
+    assert!(!rig.promotions.is_empty(), "marks come behind it");
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl World {
                 alive.insert(id);
             } else if self.nodes[node].is_alive() {
                 self.end_life(node);
+                self.may_lose_disk(node);
                 self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
             }
         }
@@ -116,6 +117,11 @@ impl World {
         let known = control.nodes[node].decider.configs();
         let configs = Arc::new(known.recovered(next, plan.by.clone(), plan.newest, plan.upto));
         self.trace.line(self.now, |out| write!(out, "n{node} goes on alone as {next}"));
+        if !self.keep_recovery(node, next, &configs) {
+            return;
+        }
+        self.empty_lost_disks();
+        let Some(control) = &mut self.control else { return };
         self.recoveries += 1;
         control.nodes[node].history = Some(next);
         control.group.begin_anew(self.now, plan.by.id, configs);
@@ -148,7 +154,23 @@ impl World {
         let after = control.operator.between(SECOND / 10, SECOND);
         self.trace.line(self.now, |out| write!(out, "n{node} was left behind"));
         self.end_life(node);
+        // Its operator gives it an empty directory.
+        self.drop_disk(node);
         self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
+    }
+
+    /// Whether most of those that keep the log may be lost, and no node has gone on alone yet.
+    pub(in super::super) fn may_need_recovery(&self) -> bool {
+        self.setup.control.is_some_and(|control| control.loses) && self.recoveries == 0
+    }
+
+    /// The disks of nodes that are down when the cluster is recovered don't come back: their history is over.
+    fn empty_lost_disks(&mut self) {
+        for node in 0..self.nodes.len() {
+            if !self.nodes[node].is_alive() {
+                self.drop_disk(node);
+            }
+        }
     }
 
     /// The history of a new incarnation: founders belong to the first history, other nodes to none yet.

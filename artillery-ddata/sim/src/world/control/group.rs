@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use artillery_proto::{
-    MemberId,
+    ChainConfig, MemberId,
     control::{
         Bootstrap,
         log::{ConfigChange, Configs, LogEntry, LogIndex, Term},
@@ -34,6 +34,8 @@ pub(super) struct Group {
     limbo: Option<(Term, LogIndex, ConfigChange)>,
     /// The term and index of which each node was told last.
     told: Vec<(MemberId, u64, LogIndex)>,
+    /// Configurations of chains that were replaced, each with the next one.
+    changes: Vec<[ChainConfig; 2]>,
     /// Choices that a test fixes instead of chance.
     #[cfg(test)]
     rig: tests::Settled,
@@ -55,6 +57,7 @@ impl Group {
             patience: 0,
             limbo: None,
             told: Vec::new(),
+            changes: Vec::new(),
             #[cfg(test)]
             rig: tests::Settled::default(),
         }
@@ -126,15 +129,22 @@ impl Group {
         if before == life || !before.shares_store(life) {
             return;
         }
-        for set in [Some(&mut self.voters), self.next.as_mut()].into_iter().flatten() {
-            if set.remove(&before) {
-                set.insert(life);
-            }
-        }
+        self.has_lived_on(life);
         if self.leader == Some(before) {
             self.leader = leads_again.then_some(life);
         }
         self.told.retain(|&(told, ..)| told != before);
+    }
+
+    /// A voter's store is in this life.
+    pub(super) fn has_lived_on(&mut self, life: MemberId) {
+        for set in [Some(&mut self.voters), self.next.as_mut()].into_iter().flatten() {
+            let before: Vec<_> = set.iter().copied().filter(|voter| voter.shares_store(life)).collect();
+            if !before.is_empty() {
+                set.retain(|voter| !before.contains(voter));
+                set.insert(life);
+            }
+        }
     }
 
     pub(super) fn in_limbo(&self) -> bool {
@@ -147,8 +157,10 @@ impl Group {
         if free {
             let mut configs = (*self.configs).clone();
             let entry = LogEntry { index: at, term, change };
-            // Cannot fail: the index was just checked.
-            drop(configs.apply(&entry));
+            // Doesn't fail: the index was just checked.
+            let new = configs.apply(&entry).unwrap_or_default();
+            let changes = new.into_iter().filter_map(|after| Some([self.configs.get(after.chain)?.clone(), after]));
+            self.changes.extend(changes);
             self.configs = Arc::new(configs);
             #[cfg(test)]
             self.rig.entries.push(entry);
@@ -158,6 +170,11 @@ impl Group {
 }
 
 impl World {
+    /// The changes of chains since the last call: what was replaced, and by what.
+    pub(in super::super) fn take_changes(&mut self) -> Vec<[ChainConfig; 2]> {
+        self.control.as_mut().map(|control| std::mem::take(&mut control.group.changes)).unwrap_or_default()
+    }
+
     fn index_of(&self, id: MemberId) -> Option<usize> {
         self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive())
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_proto::{ChainId, MemberId, NodeId, allows, control::log::Configs};
+use artillery_proto::{ChainConfig, ChainId, MemberId, NodeId, allows, control::log::Configs};
 
 use super::{Event, World};
 use crate::oracle::Failure;
@@ -10,7 +10,8 @@ use crate::oracle::Failure;
 impl World {
     /// Stops an incarnation, unless the chains or the log could not go on without it.
     pub(in super::super) fn stop_life(&mut self, node: usize) {
-        if !self.nodes[node].is_alive() || !self.can_spare(node) || self.is_rolling() {
+        let may_end = self.can_spare(node) && !self.is_rolling() && !self.may_need_recovery();
+        if !self.nodes[node].is_alive() || !may_end {
             return;
         }
         self.restarts += 1;
@@ -51,9 +52,15 @@ impl World {
         let Some(control) = &self.control else { return false };
         let is_kept = |id: MemberId| {
             let has_disk = |at: usize| at != node && self.ids[at].shares_store(id);
-            (0..self.nodes.len()).any(has_disk)
+            (0..self.nodes.len()).any(has_disk) && !self.lacking.has_lost_disk(id)
         };
-        let chains = control.configs().iter().all(|config| config.serving().any(is_kept));
+        // Stores that don't sync open a chain all together only.
+        let is_weak = self.setup.durable.is_some_and(|of| of.never > 0);
+        let keeps = |config: &ChainConfig| match is_weak {
+            true => config.serving().all(is_kept),
+            false => config.serving().any(is_kept),
+        };
+        let chains = control.configs().iter().all(keeps);
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes || control.group.changes_voters();
         !decides && chains && control.group.has_majority_of(is_kept)
@@ -102,6 +109,10 @@ impl World {
             Ok(id) => id,
             Err(error) => return self.not_opened(index, &error),
         };
+        let Some(founding) = self.control.as_ref().map(|control| control.founding.clone()) else { return Ok(()) };
+        if !self.keep_founding(index, &founding) {
+            return Ok(());
+        }
         let Some(control) = &mut self.control else { return Ok(()) };
         control.nodes[index] = control.half(index, &self.nodes[index]);
         self.counts.disks.starts += u64::from(before.shares_store(id));

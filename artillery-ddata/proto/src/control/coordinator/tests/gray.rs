@@ -19,6 +19,7 @@ pub(super) fn report(world: &World, held: u64) -> Report {
         watermark: Sequence(held),
         hop: PathDelay::default(),
         commit: PathDelay::default(),
+        disk: PathDelay::default(),
         slowed: Duration::ZERO,
         closed: false,
         unheard: Duration::ZERO,
@@ -164,6 +165,104 @@ fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
         assert_eq!(at.is_some(), moved, "{slow:?}");
         assert_eq!(world.serving().contains(&id(places[1])), !moved, "{slow:?}");
     }
+}
+
+/// Reports of a slow chain whose disks take so many milliseconds, by place.
+fn disks(places: &[u8], millis: &[u64]) -> impl Fn(&World, u8, Duration) -> Option<Report> + use<> {
+    let way = |took| PathDelay { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
+    let (places, disks) = (places.to_vec(), millis.to_vec());
+    move |world, n, lasts| {
+        let mut said = report(world, 9 + lasts.as_millis() as u64);
+        let at = places.iter().position(|&place| place == n)?;
+        said.disk = way(disks[at]);
+        if at + 1 < places.len() {
+            said.hop = way(2);
+        }
+        if at == 0 {
+            (said.commit, said.slowed) = (way(3 + disks.iter().max().unwrap()), lasts);
+        }
+        Some(said)
+    }
+}
+
+#[test]
+fn a_member_with_a_slow_disk_is_moved_out_itself() {
+    for slow in 0..3 {
+        let (mut world, places) = calm_chain(3);
+        let mut millis = [1; 3];
+        millis[slow] = 100;
+        let at = pass(&mut world, 6000, disks(&places, &millis)).expect("it is moved");
+        assert!((2000..=3700).contains(&at), "{at} ms");
+        assert!(!world.serving().contains(&id(places[slow])), "{slow}: {:?}", self::places(&world));
+        assert!(world.why.contains(&Why::Disk), "{:?}", world.why);
+    }
+    let (mut world, places) = calm_chain(2);
+    pass(&mut world, 6000, disks(&places, &[1, 100])).expect("it is moved");
+    assert_eq!(self::places(&world), [places[0]], "of two members, too");
+}
+
+#[test]
+fn where_all_disks_are_slow_no_member_is_moved_out() {
+    for millis in [[100, 100, 100], [100, 90, 110], [100, 100, 1], [1, 1, 1]] {
+        let (mut world, places) = calm_chain(3);
+        assert_eq!(pass(&mut world, 6000, disks(&places, &millis)), None, "{millis:?}: {:?}", world.why);
+    }
+}
+
+#[test]
+fn a_slow_disk_does_not_hide_a_slow_member() {
+    let (mut world, places) = calm_chain(3);
+    let (slow, disks) = (ways(&places, [200, 200, 1]), disks(&places, &[1, 1, 50]));
+    let report = |world: &World, n: u8, lasts: Duration| {
+        Some(Report { disk: disks(world, n, lasts)?.disk, ..slow(world, n, lasts)? })
+    };
+    pass(&mut world, 6000, report).expect("it is moved");
+    assert!(!world.serving().contains(&id(places[1])), "the disk explains little of what a commit takes");
+}
+
+#[test]
+fn a_slow_disk_that_is_not_found_costs_the_tail_its_place() {
+    let (world, places) = calm_chain(3);
+    let mut world = world.without(Some(Mutant::TolerateSlowDisk));
+    pass(&mut world, 6000, disks(&places, &[100, 1, 1])).expect("a member is moved");
+    assert_eq!(self::places(&world), [places[0], places[1]]);
+}
+
+/// Reports of a chain that commits nothing while these disks take nothing.
+fn stuck(places: &[u8], disks: &[u8]) -> impl Fn(&World, u8, Duration) -> Option<Report> + use<> {
+    let (places, disks) = (places.to_vec(), disks.to_vec());
+    move |world, n, lasts| {
+        let waits = |is: bool| PathDelay { waits: is.then_some((Sequence(6), lasts)), ..PathDelay::default() };
+        let (disk, commit) = (waits(disks.contains(&n)), waits(places.contains(&n)));
+        Some(Report { held: Sequence(9), disk, commit, ..report(world, 5) })
+    }
+}
+
+#[test]
+fn a_member_whose_disk_takes_nothing_is_moved_out() {
+    let (mut world, places) = calm_chain(3);
+    for _ in 0..2 {
+        let at = pass(&mut world, 6000, stuck(&places, &places[1..])).expect("it is moved");
+        assert!((2000..=3700).contains(&at), "{at} ms");
+    }
+    assert_eq!(self::places(&world), [places[0]], "one after the other, and not the one that works");
+    let (mut world, places) = calm_chain(3);
+    assert_eq!(pass(&mut world, 6000, stuck(&places, &places)), None, "no disk works");
+}
+
+#[test]
+fn a_joiner_whose_disk_takes_nothing_is_dropped_once_the_tail_waits_for_it() {
+    let (mut world, places) = calm_chain(4);
+    let last = places[3];
+    pass(&mut world, 6000, stuck(&places, &[last])).expect("it is moved");
+    pass(&mut world, 20_000, |world, _, _| Some(report(world, 9))).expect("it is back");
+    assert_eq!(world.config().syncing(), Some(id(last)));
+    let told = stuck(&places, &[last]);
+    let idle =
+        |world: &World, n: u8, lasts: Duration| Some(Report { commit: PathDelay::default(), ..told(world, n, lasts)? });
+    assert_eq!(pass(&mut world, 6000, idle), None, "it holds nothing up");
+    pass(&mut world, 6000, &told).expect("it is dropped");
+    assert_eq!(world.config().syncing(), None);
 }
 
 /// `report` with a watermark that usually takes `back` milliseconds from tail to head.

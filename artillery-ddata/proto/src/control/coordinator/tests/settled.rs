@@ -38,6 +38,21 @@ fn a_silent_member_unsettles_until_it_is_replaced() {
     assert!(!is_told(&mut world, 0), "node 1 is gone, and with it the quorum");
 }
 
+/// A node learns that it leads before its own chains act by the log, and renews only then.
+#[test]
+fn a_leader_that_has_not_renewed_yet_is_a_node_that_may_serve() {
+    let mut world = World::new(4, 3);
+    let members = [1, 2, 3].map(|n| ChainMember { id: id(n), role: Role::Serving }).into();
+    let config = ChainConfig { members, ..world.config().clone() };
+    let change = ConfigChange::Chains(vec![ChainChange { replaces: config.epoch, config }]);
+    world.configs.apply(&LogEntry { index: world.configs.applied().next(), term: Term(1), change }).unwrap();
+    world.elect(2);
+    keep(&mut world, &[0, 1, 2]);
+    world.pass(3_000, &[1]);
+    assert_eq!(world.serving(), [id(1)]);
+    assert!(!is_told(&mut world, 1), "the leader may join");
+}
+
 #[test]
 fn a_new_node_unsettles_until_it_is_known() {
     let mut world = three();
