@@ -98,6 +98,9 @@ impl ScenarioReport {
             reopened: counts.disks.reopened,
             restored_disks: counts.disks.restored,
             refused_disks: counts.disks.refused,
+            settled_by_start: counts.disks.settled_by_start,
+            settled_by_read: counts.disks.settled_by_read,
+            superseded: counts.disks.superseded,
         }
     }
 }
@@ -134,6 +137,9 @@ pub struct ScenarioJson {
     reopened: u64,
     restored_disks: u64,
     refused_disks: u64,
+    settled_by_start: u64,
+    settled_by_read: u64,
+    superseded: u64,
 }
 
 /// The result of the hunt for one mutant, for scripts.
@@ -198,12 +204,17 @@ impl fmt::Display for ScenarioReport {
                 "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
             )?;
         }
-        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused } = counts.disks;
+        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused, .. } = counts.disks;
         if starts > 0 {
+            let DiskEvents { settled_by_start, settled_by_read, superseded, .. } = counts.disks;
             let share = lossy * 100 / cuts.max(1);
             writeln!(
                 f,
                 "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again; {restored} backups restored, {refused} refused"
+            )?;
+            writeln!(
+                f,
+                "         unreplicated records: {settled_by_start} settled by starts, {settled_by_read} by reads, {superseded} superseded"
             )?;
         }
         write!(f, "         faults:")?;

@@ -24,4 +24,5 @@ mod resync;
 mod rig;
 mod scripts;
 mod trailing;
+mod unreplicated;
 mod watching;
