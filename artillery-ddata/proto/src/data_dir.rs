@@ -4,6 +4,7 @@
 //! [`JournalWriter`] writes the journal on: one thread of the node runs it. All of it is pure over [`Disk`](crate::disk::Disk).
 
 mod control_file;
+mod loading;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod writer;
 use std::collections::BTreeSet;
 
 pub use control_file::{ControlFile, ControlFileError, FoundControl};
+pub use loading::{LoadProgress, LoadStep};
 pub use open::{DataDir, FoundStore, OpenError, OpenSettings};
 use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};

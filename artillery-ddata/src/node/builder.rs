@@ -10,6 +10,7 @@ use super::{
     data::Data,
     durable::{DataDir, DataDirError},
     handle::{Node, NodeInner},
+    loading::{Loading, Report, Reporter},
     random,
     threads::Workers,
 };
@@ -29,6 +30,7 @@ pub struct NodeBuilder {
     also_trusted: Vec<Vec<u8>>,
     filter: Option<LinkFilter>,
     after: Option<After>,
+    report: Option<Report>,
 }
 
 /// Why a node can't be started.
@@ -174,6 +176,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Tells this function about once a second how far the node's directory is loaded, while [`start`](Self::start) does that, and
+    /// once it is. It is called by the thread that loads, so it had better be short.
+    pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
+        self.report = Some(Arc::new(report));
+        self
+    }
+
     /// The default time limit of calls.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.config.timeout = time;
@@ -238,7 +247,7 @@ impl NodeBuilder {
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
-        let dir = open(&self.config, identity.node(), &store).await?;
+        let dir = open(&self.config, identity.node(), &store, self.report).await?;
         if let (Some(dir), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
@@ -273,10 +282,16 @@ impl NodeBuilder {
 }
 
 /// Opens the directory of a durable node, beside the tasks of this runtime: that may take long.
-async fn open(config: &Config, node: NodeId, store: &Arc<dyn Store>) -> Result<Option<DataDir>, StartError> {
+async fn open(
+    config: &Config,
+    node: NodeId,
+    store: &Arc<dyn Store>,
+    report: Option<Report>,
+) -> Result<Option<DataDir>, StartError> {
     let Some(dir) = config.data.clone() else { return Ok(None) };
     let (config, store) = (config.clone(), store.clone());
-    let opening = tokio::task::spawn_blocking(move || DataDir::open(&dir, &config, node, &store));
+    let opening =
+        tokio::task::spawn_blocking(move || DataDir::open(&dir, &config, node, &store, Reporter::new(report)));
     let opened = opening.await.map_err(|error| StartError::Threads(io::Error::other(error)))?;
     Ok(Some(opened?))
 }

@@ -15,7 +15,7 @@ use artillery_proto::{
     replica::RestoredChain,
 };
 
-use super::random;
+use super::{loading::Reporter, random};
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,
     config::{Config, DataConfig, SyncMode},
@@ -82,6 +82,7 @@ impl DataDir {
         config: &Config,
         node: NodeId,
         store: &Arc<dyn Store>,
+        mut reporter: Reporter,
     ) -> Result<Self, DataDirError> {
         let dir = &data.dir;
         let disk = FileDisk::open(dir).map_err(|error| match error {
@@ -96,9 +97,11 @@ impl DataDir {
             backlog: config.limits.backlog_bytes,
             guards: Guards::default(),
         };
-        let found = FoundStore::check(Arc::new(disk), settings, random::wide());
-        let opened = found.and_then(|found| found.open(store, random::wide()));
+        let mut tell = |progress| reporter.tell(progress);
+        let found = FoundStore::check_with(Arc::new(disk), settings, random::wide(), &mut tell);
+        let opened = found.and_then(|found| found.open_with(store, random::wide(), &mut tell));
         let opened = opened.map_err(|error| DataDirError::of(dir, &error))?;
+        reporter.finish();
         Ok(Self { dir: dir.clone(), opened, mode: data.sync })
     }
 
