@@ -10,7 +10,7 @@
 
 mod tally;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 pub use artillery_core::transport::Counters;
 
@@ -38,6 +38,8 @@ pub struct NodeMetrics {
     pub queues: Vec<QueueMetrics>,
     /// The chains of which this node is or was a member.
     pub chains: Vec<ChainMetrics>,
+    /// Records that the last start found on disk above the watermark, of all chains: one entry for each trigger.
+    pub rereplications: Vec<RereplicationMetrics>,
     /// Traffic over the node's socket.
     pub traffic: Counters,
     /// The bytes of updates above the watermark that a head accepts before writers wait.
@@ -174,4 +176,21 @@ pub struct ChainMetrics {
     pub snapshots: u64,
     /// Queries of watches that wait for changes.
     pub watchers: u64,
+    /// From the first epoch after the last start until the last record that was unreplicated then was settled, or the last one
+    /// so far.
+    pub rereplication_time: Duration,
+}
+
+/// Records that the last start found on disk above the watermark, and that are settled, by what settled them.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RereplicationMetrics {
+    /// `start`: the start of an epoch; `read`: a strong read met the record before.
+    pub trigger: &'static str,
+    /// Records whose last update is committed.
+    pub done: u64,
+    /// Records whose last update the chain went on without.
+    pub superseded: u64,
+    /// How long it took since the first epoch after the start, or since the read, in seconds, with any result.
+    pub latency: Histogram,
 }

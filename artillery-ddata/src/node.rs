@@ -6,6 +6,7 @@ mod durable;
 mod following;
 mod founding;
 pub(crate) mod handle;
+mod loading;
 mod random;
 mod readiness;
 mod recovering;
@@ -18,5 +19,5 @@ mod threads;
 
 pub use artillery_core::Cluster;
 
-pub use self::{builder::StartError, durable::DataDirError};
+pub use self::{builder::StartError, durable::DataDirError, loading::Loading};
 pub use crate::driver::phase::{NeverReady, Ready, Stopped};

@@ -130,6 +130,9 @@ pub struct ChainStatus {
     pub parked_reads: u64,
     /// Writes that wait for their commit.
     pub waiting_writes: u64,
+    /// Records that the last start found on disk, and whose last update isn't known to be committed since.
+    #[serde(default)]
+    pub unreplicated_records: u64,
     /// Why this member stopped serving for good. `None`: it hasn't.
     pub halted: Option<String>,
     /// The name of the member that is catching up behind the tail, if there is one.

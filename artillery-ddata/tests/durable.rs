@@ -3,13 +3,17 @@
 
 mod support;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use artillery_ddata::{
     ChainId, Client, Error, Node, NodeBuilder, Refusal, Session, Version,
     admin::{NotFounded, NotReopened, Reopened, plan_recovery, plan_succession},
     config::Config,
-    node::{DataDirError, NeverReady, StartError, Stopped},
+    node::{DataDirError, Loading, NeverReady, StartError, Stopped},
 };
 use support::{PATIENCE, SECRET, random_name};
 
@@ -421,5 +425,54 @@ async fn a_chain_whose_stores_are_all_lost_opens_again_on_an_order() {
     assert!(matches!(another, Err(Error::Refused { reason: Refusal::OtherHistory, .. })), "{another:?}");
     kv.put("key", "again").await.unwrap();
     client.close().await;
+    durable.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_loads_says_how_far_it_is() {
+    let mut durable = Durable::new();
+    durable.start([0], 1).await;
+    for n in 0..50 {
+        durable.nodes[0].kv().put(format!("key-{n}"), "value").await.unwrap();
+    }
+    durable.stop().await;
+    let told: Arc<Mutex<Vec<Loading>>> = Arc::default();
+    let node = started(|| {
+        let told = told.clone();
+        durable.builder(0, 1).on_loading(move |loading| told.lock().unwrap().push(loading))
+    });
+    let node = node.await.unwrap();
+    let last = *told.lock().unwrap().last().expect("a report once the directory is loaded");
+    assert!(!last.checks && last.records >= 50 && last.left == Some(Duration::ZERO), "{last:?}");
+    assert!(last.read_bytes > 0 && last.read_bytes <= last.total_bytes, "{last:?}");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_in_flight_is_settled_by_itself() {
+    let mut durable = Durable::new();
+    durable.start(0..3, 3).await;
+    durable.nodes[0].kv().put("key", "value").await.unwrap();
+    let writers: Vec<_> = (0..64)
+        .map(|n| {
+            let kv = durable.nodes[0].kv();
+            tokio::spawn(async move { while kv.put(format!("key-{n}"), "value").await.is_ok() {} })
+        })
+        .collect();
+    let begun = async { while durable.nodes[0].metrics().await.status.chains[0].watermark < 500 {} };
+    tokio::time::timeout(PATIENCE, begun).await.expect("writes are committed");
+    durable.stop().await;
+    for writer in writers {
+        tokio::time::timeout(PATIENCE, writer).await.expect("a stopped node answers no write").unwrap();
+    }
+    durable.start(0..3, 3).await;
+    for node in &durable.nodes {
+        let settled = async { while node.status().await.chains.iter().any(|chain| chain.unreplicated_records > 0) {} };
+        tokio::time::timeout(PATIENCE, settled).await.expect("it falls to 0 by itself");
+        let metrics = node.metrics().await;
+        for of in &metrics.rereplications {
+            assert_eq!(of.latency.count(), of.done + of.superseded, "{of:?}");
+        }
+    }
     durable.stop().await;
 }

@@ -5,6 +5,7 @@
 
 mod ballast;
 mod control_file;
+mod loading;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod writer;
 use std::collections::BTreeSet;
 
 pub use control_file::{ControlFile, ControlFileError, FoundControl};
+pub use loading::{LoadProgress, LoadStep};
 pub use open::{DataDir, FoundStore, OpenError, OpenSettings};
 use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};

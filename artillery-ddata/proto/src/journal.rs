@@ -14,7 +14,7 @@ mod tests;
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 pub use entry::{EntryError, JournalEntry, decode_entries, encode_entries};
-pub use found::FoundJournal;
+pub use found::{FoundJournal, ReadBytes};
 use group::{BLOCK, MAX_GROUP};
 use segment::{SegmentHeader, SegmentWriter};
 

@@ -35,6 +35,7 @@ mod stream;
 mod throughput;
 mod tick;
 mod types;
+mod unreplicated;
 mod watch;
 mod write_behind;
 mod writes;
@@ -70,6 +71,8 @@ use snapshot_reads::Snapshots;
 pub use throughput::ChainProgress;
 use throughput::ThroughputMonitor;
 pub use types::*;
+use unreplicated::UnreplicatedRecords;
+pub use unreplicated::{REREPLICATION_MILLIS, Rereplication, SettledRecords};
 use watch::Watchers;
 use write_behind::WriteBehindStore;
 use writes::{Waiter, Writes};
@@ -144,6 +147,8 @@ pub struct Replica {
     halted: Option<Halt>,
     /// `None`: the member keeps no journal.
     journal: Option<Box<JournalState>>,
+    /// `None`: no restart has found anything in a journal.
+    unreplicated: Option<Box<UnreplicatedRecords>>,
 }
 
 impl fmt::Debug for Replica {
@@ -209,6 +214,7 @@ impl Replica {
             next_heartbeat: Timestamp::ZERO,
             halted: None,
             journal,
+            unreplicated: None,
         };
         // A chain is born with an empty checkpoint.
         replica.begin_checkpoint();
@@ -296,6 +302,7 @@ impl Replica {
             sending: self.outgoing.as_ref().map(SnapshotSender::sent),
             halted: self.halted.clone(),
             durable: self.held_here(),
+            rereplication: self.rereplication(),
             size: self.store.size(self.chain),
         }
     }
@@ -334,6 +341,7 @@ impl Replica {
         }
         self.pace.begin(now);
         self.joiner_heard = now;
+        self.rereplication_begins(now);
         self.event(ReplicaEvent::Entered(config.epoch));
         let (epoch, mode) = (config.epoch, config.mode);
         self.config = Some(config);

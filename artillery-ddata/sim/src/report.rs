@@ -99,6 +99,9 @@ impl ScenarioReport {
             restored_disks: counts.disks.restored,
             refused_disks: counts.disks.refused,
             unsynced_losses: counts.disks.losses,
+            settled_by_start: counts.disks.settled_by_start,
+            settled_by_read: counts.disks.settled_by_read,
+            superseded: counts.disks.superseded,
         }
     }
 }
@@ -136,6 +139,9 @@ pub struct ScenarioJson {
     restored_disks: u64,
     refused_disks: u64,
     unsynced_losses: u64,
+    settled_by_start: u64,
+    settled_by_read: u64,
+    superseded: u64,
 }
 
 /// The result of the hunt for one mutant, for scripts.
@@ -200,12 +206,17 @@ impl fmt::Display for ScenarioReport {
                 "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
             )?;
         }
-        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused, losses } = counts.disks;
+        let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused, losses, .. } = counts.disks;
         if starts > 0 {
+            let DiskEvents { settled_by_start, settled_by_read, superseded, .. } = counts.disks;
             let share = lossy * 100 / cuts.max(1);
             writeln!(
                 f,
                 "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again; {restored} backups restored, {refused} refused; {losses} runs ended with a loss that `--sync never` allows"
+            )?;
+            writeln!(
+                f,
+                "         unreplicated records: {settled_by_start} settled by starts, {settled_by_read} by reads, {superseded} superseded"
             )?;
         }
         write!(f, "         faults:")?;

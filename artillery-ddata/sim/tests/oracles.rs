@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainId, Sequence, Version,
-    replica::{Halt, Status},
+    replica::{Halt, Rereplication, Status},
     store::{Held, MemoryStore, ScanRecord, Size, Store, StoreBatch, StoreOp},
     types::update::{KeyChange, RequestKey, RequestOutcome, Update, UpdateKind},
 };
@@ -34,6 +34,7 @@ fn history() -> Vec<Update> {
 fn status(last: u64, watermark: u64) -> Status {
     Status {
         durable: None,
+        rereplication: Rereplication::default(),
         config: None,
         open: true,
         last: if last == 0 { Version::NONE } else { Version::new(1, last) },

@@ -5,6 +5,7 @@ use artillery_sim::{
     report::ScenarioReport,
     runner::{Runner, run},
     scenario::{OPERATIONS, SECOND, Scenario},
+    world::DiskEvents,
 };
 
 #[test]
@@ -49,4 +50,17 @@ fn all_read_paths_are_taken() {
     assert!(busy > 0, "no window was ever full");
     let classic = run(Scenario::Classic, 3, None, false).counts;
     assert!(classic.local_reads > 0 && classic.dirty_reads == 0, "classic reads are the tail's: {classic:?}");
+}
+
+/// Each run ends with a check that no record of a member is unreplicated any more.
+#[test]
+fn what_power_cuts_leave_unreplicated_is_settled_by_starts_and_by_reads() {
+    let mut disks = DiskEvents::default();
+    let work = |seed| run(Scenario::Power, seed, None, false);
+    Runner::default().each(20, work, |seed, outcome| {
+        assert_eq!(outcome.failure, None, "seed {seed}");
+        disks.add(outcome.counts.disks);
+    });
+    let DiskEvents { settled_by_start, settled_by_read, superseded, .. } = disks;
+    assert!(settled_by_start > 0 && settled_by_read > 0 && superseded > 0, "{disks:?}");
 }

@@ -25,7 +25,7 @@ use crate::{
     control::log::LogIndex,
     local::handle::{ChainHandle, Lines, Queued, ReadRequest, RequestQueue, Responder, WriteQueues, WriteRequest},
     message::ChainFrame,
-    replica::{Gate, ReplicaEvent, Status},
+    replica::{Gate, ReplicaEvent, Rereplication, Status},
 };
 
 /// Frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
@@ -252,6 +252,7 @@ impl ChainTask {
                 RunnerOutput::Reply(responder, reply) => responder.reply(reply),
                 RunnerOutput::Event(ReplicaEvent::Halted(why)) => tracing::error!(%why, "this member stopped serving"),
                 RunnerOutput::Event(ReplicaEvent::Closed(_)) => {}
+                RunnerOutput::Event(ReplicaEvent::Rereplicating(so_far)) => log_rereplication(self.chain, &so_far),
                 RunnerOutput::Event(event) => tracing::info!(?event, "chain"),
             }
         }
@@ -298,6 +299,20 @@ impl ChainTask {
             room.send((self.chain, word));
         }
     }
+}
+
+fn log_rereplication(chain: ChainId, so_far: &Rereplication) {
+    let Rereplication { left, by_start, by_read, time } = so_far;
+    tracing::info!(
+        chain = chain.0,
+        unreplicated_records = left,
+        start = by_start.done,
+        read = by_read.done,
+        start_superseded = by_start.superseded,
+        read_superseded = by_read.superseded,
+        ms = time.as_millis() as u64,
+        "re-replication"
+    );
 }
 
 /// Returns when the output has left; with `is_between`, after a moment for another member that works on the same

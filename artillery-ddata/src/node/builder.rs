@@ -10,6 +10,7 @@ use super::{
     data::Data,
     durable::{DataDir, DataDirError, LockedDir},
     handle::{Node, NodeInner},
+    loading::{Loading, Report, Reporter},
     random,
     threads::Workers,
 };
@@ -29,6 +30,7 @@ pub struct NodeBuilder {
     also_trusted: Vec<Vec<u8>>,
     filter: Option<LinkFilter>,
     after: Option<After>,
+    report: Option<Report>,
 }
 
 /// Why a node can't be started.
@@ -174,6 +176,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Tells this function about once a second how far the node's directory is loaded, while [`start`](Self::start) does that, and
+    /// once it is. It is called by the thread that loads, so it had better be short.
+    pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
+        self.report = Some(Arc::new(report));
+        self
+    }
+
     /// The default time limit of calls.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.config.timeout = time;
@@ -233,7 +242,7 @@ impl NodeBuilder {
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
-        let dir = open(locked, &self.config, identity.name(), &store).await?;
+        let dir = open(locked, &self.config, identity.name(), &store, self.report).await?;
         if let (Some(dir), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
@@ -279,10 +288,11 @@ async fn open(
     config: &Config,
     name: &str,
     store: &Arc<dyn Store>,
+    report: Option<Report>,
 ) -> Result<Option<DataDir>, StartError> {
     let (Some(locked), Some(data)) = (locked, config.data.clone()) else { return Ok(None) };
     let (config, name, store) = (config.clone(), name.to_owned(), store.clone());
-    blocking(move || DataDir::open(locked, &data, &config, &name, &store)).await.map(Some)
+    blocking(move || DataDir::open(locked, &data, &config, &name, &store, Reporter::new(report))).await.map(Some)
 }
 
 /// Works on a directory beside the tasks of this runtime.

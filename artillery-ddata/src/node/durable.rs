@@ -16,7 +16,7 @@ use artillery_proto::{
     replica::RestoredChain,
 };
 
-use super::random;
+use super::{loading::Reporter, random};
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,
     config::{Config, DataConfig, SyncMode},
@@ -127,6 +127,7 @@ impl DataDir {
         config: &Config,
         name: &str,
         store: &Arc<dyn Store>,
+        mut reporter: Reporter,
     ) -> Result<Self, DataDirError> {
         let LockedDir { dir, disk, name: kept, .. } = locked;
         let disk = Arc::new(disk);
@@ -140,13 +141,17 @@ impl DataDir {
             backlog: config.limits.backlog_bytes,
             guards: Guards::default(),
         };
-        let found = FoundStore::check(disk.clone(), settings, random::wide()).map_err(|error| match error {
+        let mut tell = |progress| reporter.tell(progress);
+        let found = FoundStore::check_with(disk.clone(), settings, random::wide(), &mut tell);
+        let found = found.map_err(|error| match error {
             OpenError::OtherNode { .. } => DataDirError::OtherNode { dir: dir.clone(), kept, given: name.to_owned() },
             error => DataDirError::of(&dir, &error),
         })?;
         // Kept before the store counts: each store has a name.
         disk.keep_name(name).map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
-        let opened = found.open(store, random::wide()).map_err(|error| DataDirError::of(&dir, &error))?;
+        let opened = found.open_with(store, random::wide(), &mut tell);
+        let opened = opened.map_err(|error| DataDirError::of(&dir, &error))?;
+        reporter.finish();
         Ok(Self { dir, opened, mode: data.sync })
     }
 

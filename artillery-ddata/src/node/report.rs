@@ -6,8 +6,8 @@ use artillery_proto::node::{Successor, Unready};
 use super::data::Data;
 use crate::{
     Mode, NodeId, Routing,
-    metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics},
-    replica::{READERS_PER_QUERY, Status},
+    metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
+    replica::{READERS_PER_QUERY, REREPLICATION_MILLIS, Rereplication, SettledRecords, Status},
     status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, SuccessorStatus, TrafficStatus},
 };
 
@@ -29,6 +29,10 @@ impl Data {
             refused: endpoint.map(|endpoint| endpoint.refused().collect()).unwrap_or_default(),
             queues: self.queues(),
             chains: states.iter().filter_map(kept).collect(),
+            rereplications: vec![
+                rereplications("start", &states, |chain| &chain.by_start),
+                rereplications("read", &states, |chain| &chain.by_read),
+            ],
             traffic: endpoint.map(Endpoint::counters).unwrap_or_default(),
             window_limit_bytes: self.config.limits.window_bytes as u64,
             backlog_limit_bytes: self.config.limits.backlog_bytes as u64,
@@ -103,6 +107,7 @@ impl Data {
             copies: config.serving().count() as u32,
             parked_reads: state.parked_reads as u64,
             waiting_writes: state.waiting_writes as u64,
+            unreplicated_records: state.rereplication.left,
             halted: state.halted.as_ref().map(ToString::to_string),
             syncing: config.syncing().map(|member| name(member.node)),
             receiving_records: state.receiving.map(|progress| progress.records),
@@ -157,7 +162,27 @@ fn kept(state: &Status) -> Option<ChainMetrics> {
         sessions_bytes: state.sessions_bytes as u64,
         snapshots: state.snapshots as u64,
         watchers: state.watchers as u64,
+        rereplication_time: state.rereplication.time,
     })
+}
+
+fn rereplications(
+    trigger: &'static str,
+    states: &[Status],
+    of: fn(&Rereplication) -> &SettledRecords,
+) -> RereplicationMetrics {
+    let of = || states.iter().map(|state| of(&state.rereplication));
+    let counts = (0..=REREPLICATION_MILLIS.len()).map(|at| of().map(|settled| settled.durations[at]).sum());
+    RereplicationMetrics {
+        trigger,
+        done: of().map(|settled| settled.done).sum(),
+        superseded: of().map(|settled| settled.superseded).sum(),
+        latency: Histogram {
+            bounds: REREPLICATION_MILLIS.iter().map(|&bound| bound as f64 / 1e3).collect(),
+            counts: counts.collect(),
+            sum: of().map(|settled| settled.total.as_secs_f64()).sum(),
+        },
+    }
 }
 
 fn readers_per_query(states: &[Status]) -> Histogram {

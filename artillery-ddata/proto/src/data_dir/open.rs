@@ -6,8 +6,9 @@ use std::{
 };
 
 use super::{
-    ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter,
+    ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, LoadProgress, LoadStep,
     ballast::Ballast,
+    loading::LoadWatch,
     writer::{JournalBytes, Room},
 };
 use crate::{
@@ -114,6 +115,19 @@ impl FoundStore {
     /// # Errors
     /// [`OpenError`].
     pub fn check(disk: Arc<dyn Disk>, settings: OpenSettings, draw: u128) -> Result<Self, OpenError> {
+        Self::check_with(disk, settings, draw, &mut |_| {})
+    }
+
+    /// The same. It tells with each entry of the journal how far it has come.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn check_with(
+        disk: Arc<dyn Disk>,
+        settings: OpenSettings,
+        draw: u128,
+        tell: &mut dyn FnMut(LoadProgress),
+    ) -> Result<Self, OpenError> {
         let new = || FoundControl { number: 0, record: ControlRecord::new(settings.node, draw) };
         let control = ControlFile::find(&*disk)?.unwrap_or_else(new);
         let ControlRecord { node, incarnation: Incarnation { store, .. }, segment, synced, .. } = control.record;
@@ -124,9 +138,11 @@ impl FoundStore {
         let of = JournalSettings { store, segment_bytes, mode, guards };
         let mut survey = RestoreSurvey::default();
         let (mut places, mut bytes) = (Places::default(), JournalBytes::default());
-        let journal = FoundJournal::check(disk.clone(), of, |group, entry| {
+        let mut watch = LoadWatch::new(LoadStep::Check, tell);
+        let journal = FoundJournal::check_with(disk.clone(), of, |group, entry, read| {
             survey.note(places.next(group), &entry);
             bytes.note(&entry);
+            watch.passed(&entry, read);
         })?;
         if journal.newest_segment() < segment {
             return Err(FoundJournal::missing(segment).into());
@@ -143,8 +159,21 @@ impl FoundStore {
     /// # Errors
     /// [`OpenError`].
     pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<DataDir, OpenError> {
+        self.open_with(store, seed, &mut |_| {})
+    }
+
+    /// The same. It tells with each entry of the journal how far it has come.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_with(
+        self,
+        store: &Arc<dyn Store>,
+        seed: u128,
+        tell: &mut dyn FnMut(LoadProgress),
+    ) -> Result<DataDir, OpenError> {
         let Self { disk, settings, mut control, journal, survey, bytes } = self;
-        let chains = restore(&journal, &survey, store, settings.backlog)?;
+        let chains = restore(&journal, &survey, store, settings.backlog, tell)?;
         let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
         let record = &mut control.record;
         record.incarnation.starts += 1;
@@ -193,6 +222,7 @@ fn restore(
     survey: &RestoreSurvey,
     store: &Arc<dyn Store>,
     backlog: usize,
+    tell: &mut dyn FnMut(LoadProgress),
 ) -> Result<BTreeMap<ChainId, RestoredChain>, OpenError> {
     let mut chains = BTreeMap::new();
     for chain in survey.chains() {
@@ -202,8 +232,10 @@ fn restore(
     }
     let mut failed = Ok(());
     let mut places = Places::default();
-    journal.replay(survey.floor().unwrap_or(journal.end()), |group, entry| {
+    let mut watch = LoadWatch::new(LoadStep::TakeIn, tell);
+    journal.replay_with(survey.floor().unwrap_or(journal.end()), |group, entry, read| {
         let place = places.next(group);
+        watch.passed(&entry, read);
         if failed.is_ok()
             && let Some(chain) = chains.get_mut(&entry.chain())
         {

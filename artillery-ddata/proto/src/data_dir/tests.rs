@@ -19,7 +19,7 @@ use crate::{
     },
     fixtures,
     guards::{Guards, Mutant},
-    journal::{JournalError, SyncMode},
+    journal::{JournalError, ReadBytes, SyncMode},
     replica::{Gate, ReplicaSettings},
     runner::{ChainOrder, ChainRunner, Lease, ReadRequest, RunnerOutput, Turn, WriteRequest},
     store::{MemoryStore, Store},
@@ -379,4 +379,25 @@ fn a_directory_belongs_to_one_node() {
     let other = OpenSettings { node: fixtures::id(2).node, ..settings(SyncMode::Batch, Guards::ALL) };
     let error = FoundStore::check(disk, other, 1).unwrap_err();
     assert_eq!(error, OpenError::OtherNode { found: fixtures::id(NODE).node });
+}
+
+#[test]
+fn the_start_of_a_store_tells_how_far_it_has_come() {
+    let run = ended(SyncMode::Batch, Guards::ALL);
+    let disk: Arc<dyn Disk> = Arc::new(run.disk.clone());
+    let mut told: Vec<LoadProgress> = Vec::new();
+    let found =
+        FoundStore::check_with(disk, settings(SyncMode::Batch, Guards::ALL), 1, &mut |so_far| told.push(so_far))
+            .unwrap();
+    let checked = told.len();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
+    found.open_with(&store, 2, &mut |so_far| told.push(so_far)).unwrap();
+    for (step, told) in [(LoadStep::Check, &told[..checked]), (LoadStep::TakeIn, &told[checked..])] {
+        let rise = told.is_sorted_by_key(|so_far| (so_far.records, so_far.read.done));
+        let ReadBytes { done, total } = told.last().unwrap().read;
+        assert!(rise && told.iter().all(|so_far| (so_far.step, so_far.read.total) == (step, total)), "{told:?}");
+        assert!(done > 0 && done <= total && told.last().unwrap().records > 0, "{step:?}: {done} of {total}");
+    }
+    let store_keys = (0..CHAINS).map(|chain| store.size(ChainId(chain)).keys).sum::<u64>();
+    assert!(told.last().unwrap().records >= store_keys, "each record was read");
 }

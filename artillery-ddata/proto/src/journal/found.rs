@@ -27,6 +27,15 @@ pub struct FoundJournal {
     proven: GroupNumber,
 }
 
+/// How far a journal is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadBytes {
+    /// Bytes that are read, up to the end of the present group.
+    pub done: u64,
+    /// Bytes of all segments that are read.
+    pub total: u64,
+}
+
 /// A segment, as far as it counts.
 struct SegmentRead {
     end: GroupNumber,
@@ -44,6 +53,18 @@ impl FoundJournal {
         settings: JournalSettings,
         mut show: impl FnMut(GroupNumber, JournalEntry),
     ) -> Result<Self, JournalError> {
+        Self::check_with(disk, settings, |group, entry, _| show(group, entry))
+    }
+
+    /// The same. It tells with each entry how far the journal is read.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_with(
+        disk: Arc<dyn Disk>,
+        settings: JournalSettings,
+        mut show: impl FnMut(GroupNumber, JournalEntry, ReadBytes),
+    ) -> Result<Self, JournalError> {
         let segments = headers(&*disk, settings.store)?;
         let begin = segments.first().map_or(GroupNumber(0), |segment| segment.first);
         let mut found = Self { disk, settings, segments, end: begin, proven: begin };
@@ -60,11 +81,25 @@ impl FoundJournal {
         from: GroupNumber,
         mut show: impl FnMut(GroupNumber, JournalEntry),
     ) -> Result<(), JournalError> {
+        self.replay_with(from, |group, entry, _| show(group, entry))
+    }
+
+    /// The same. It tells with each entry how far the journal is read.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn replay_with(
+        &self,
+        from: GroupNumber,
+        mut show: impl FnMut(GroupNumber, JournalEntry, ReadBytes),
+    ) -> Result<(), JournalError> {
         let behind = |at: usize| self.segments.get(at + 1).is_some_and(|next| next.first <= from);
-        for at in (0..self.segments.len()).filter(|&at| !behind(at)) {
-            let read = self.read_segment(at, &mut |group, entry| {
+        let first = (0..self.segments.len()).find(|&at| !behind(at)).unwrap_or(self.segments.len());
+        let mut passed = ReadBytes { done: 0, total: self.length(first)? };
+        for at in first..self.segments.len() {
+            let read = self.read_segment(at, &mut passed, &mut |group, entry, passed| {
                 if group >= from {
-                    show(group, entry);
+                    show(group, entry, passed);
                 }
             })?;
             if at + 1 == self.segments.len() && read.end < self.end {
@@ -90,9 +125,16 @@ impl FoundJournal {
         self.end
     }
 
-    fn read(&mut self, show: &mut impl FnMut(GroupNumber, JournalEntry)) -> Result<(), JournalError> {
+    /// Bytes of the segments from this one on.
+    fn length(&self, first: usize) -> Result<u64, JournalError> {
+        let lengths = self.segments[first..].iter().map(|segment| segment::length(&*self.disk, segment.number));
+        lengths.sum::<Result<u64, _>>().map_err(JournalError::Failed)
+    }
+
+    fn read(&mut self, show: &mut impl FnMut(GroupNumber, JournalEntry, ReadBytes)) -> Result<(), JournalError> {
+        let mut passed = ReadBytes { done: 0, total: self.length(0)? };
         for at in 0..self.segments.len() {
-            let SegmentRead { end, proven } = self.read_segment(at, show)?;
+            let SegmentRead { end, proven } = self.read_segment(at, &mut passed, show)?;
             (self.end, self.proven) = (end, self.proven.max(proven));
         }
         Ok(())
@@ -102,7 +144,8 @@ impl FoundJournal {
     fn read_segment(
         &self,
         at: usize,
-        show: &mut impl FnMut(GroupNumber, JournalEntry),
+        passed: &mut ReadBytes,
+        show: &mut impl FnMut(GroupNumber, JournalEntry, ReadBytes),
     ) -> Result<SegmentRead, JournalError> {
         let header = &self.segments[at];
         let until = self.segments.get(at + 1).map(|next| next.first);
@@ -112,7 +155,7 @@ impl FoundJournal {
             JournalError::Damaged { file, offset: offset as u64, damage }
         };
         let mut read = SegmentRead { end: header.first, proven: until.unwrap_or(header.first) };
-        let mut at = BLOCK;
+        let (before, mut at) = (passed.done, BLOCK);
         while Some(read.end) != until {
             let Some(group) = self.group_at(&bytes, at, header).filter(|group| group.number == read.end) else {
                 let is_damage =
@@ -122,15 +165,18 @@ impl FoundJournal {
                 }
                 break;
             };
+            let next = at + group.len(self.settings.guards);
+            passed.done = before + next as u64;
             for entry in decode_entries(&group.entries) {
-                show(group.number, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?);
+                show(group.number, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
-            at += group.len(self.settings.guards);
+            at = next;
             // A file that goes on behind its beginning has a durable name.
             let goes_on = group.number >= header.synced || allows!(self.settings.guards, TrustName);
             let named = if goes_on { header.synced } else { header.first };
             (read.end, read.proven) = (group.number.next(), read.proven.max(group.synced).max(named));
         }
+        passed.done = before + bytes.len() as u64;
         Ok(read)
     }
 

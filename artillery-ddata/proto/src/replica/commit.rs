@@ -95,6 +95,7 @@ impl Replica {
         self.answer_watchers(before);
         self.history.commit(watermark, self.settings.backlog);
         self.end_outgoing_if_overtaken();
+        self.count_rereplicated(now);
     }
 
     fn prune(&mut self, before: Sequence) -> Result<(), Halt> {

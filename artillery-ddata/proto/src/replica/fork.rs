@@ -50,6 +50,7 @@ impl Replica {
             joiner_heard: self.joiner_heard,
             acks: self.acks,
             journal: self.journal.clone(),
+            unreplicated: self.unreplicated.clone(),
         }
     }
 
@@ -104,6 +105,8 @@ impl Replica {
             joiner_heard: _,
             acks,
             journal,
+            // Only reports show it.
+            unreplicated: _,
         } = self;
         // The place follows from the configuration.
         write!(out, "{:?}", (me.node, chain, config.as_ref().map(|config| config.epoch), newest, place.role))?;

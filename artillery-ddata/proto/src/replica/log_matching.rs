@@ -110,6 +110,7 @@ impl Replica {
         }
         self.history.cut(cut.keep);
         self.journal_cut(cut.keep);
+        self.drop_unreplicated(now, last);
         self.incoming = None;
         self.pace.cut(cut.keep.sequence);
         self.cut_writes(cut.keep);

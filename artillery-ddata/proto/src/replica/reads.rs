@@ -199,6 +199,9 @@ impl Replica {
             self.reply(asked.token, reply);
             return Ok(());
         }
+        if !clean {
+            self.count_read_of_unreplicated(now, &asked.query)?;
+        }
         let apart = if allows!(self.settings.guards, ReadKeysApart) {
             self.look_apart(&asked.query)?
         } else {

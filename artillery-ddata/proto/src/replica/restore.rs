@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Replica, UpdateHistory, client_sessions::Sessions};
+use super::{Replica, UnreplicatedRecords, UpdateHistory, client_sessions::Sessions};
 use crate::{
     ChainId, Sequence, Version,
     journal::{GroupNumber, JournalEntry},
@@ -345,7 +345,7 @@ impl ChainRestore {
             return Err(RestoreError::NoBeginning(self.chain));
         }
         let watermark = self.history.last().sequence;
-        let unreplicated = self.queue.len() as u64;
+        let unreplicated = UnreplicatedRecords::of(self.queue.iter().map(|(update, _)| update));
         for (update, taken) in std::mem::take(&mut self.queue) {
             let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
             let puts = update.changes.iter();
@@ -367,8 +367,7 @@ pub struct RestoredChain {
     history: UpdateHistory,
     chain_time: u64,
     watermark: Sequence,
-    /// Updates above the watermark: whether they are committed isn't known here.
-    unreplicated: u64,
+    unreplicated: UnreplicatedRecords,
 }
 
 impl RestoredChain {
@@ -382,16 +381,17 @@ impl RestoredChain {
         self.watermark
     }
 
-    /// How many updates stand above the watermark.
+    /// Records whose last update is above the watermark.
     pub const fn unreplicated(&self) -> u64 {
-        self.unreplicated
+        self.unreplicated.so_far().left
     }
 }
 
 impl Replica {
     /// Takes over what the journal held. Call it before the first input.
     pub(crate) fn take_over(&mut self, restored: RestoredChain) {
-        let RestoredChain { sessions, history, chain_time, watermark, .. } = restored;
+        let RestoredChain { sessions, history, chain_time, watermark, unreplicated } = restored;
+        self.unreplicated = Some(unreplicated.into());
         self.resume_journal(history.last(), watermark);
         (self.sessions, self.history, self.watermark) = (sessions, history, watermark);
         self.writes.follow_chain_time(chain_time);

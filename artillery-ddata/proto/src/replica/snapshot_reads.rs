@@ -92,7 +92,7 @@ impl Replica {
         Ok(Lookup { newest })
     }
 
-    fn newest(&self, key: &Bytes) -> Result<Sequence, StoreError> {
+    pub(super) fn newest(&self, key: &Bytes) -> Result<Sequence, StoreError> {
         let newest = self.store.read(self.chain, key, Sequence::MAX)?;
         Ok(newest.map_or(Sequence::ZERO, |held| held.version.sequence))
     }

@@ -25,4 +25,5 @@ mod resync;
 mod rig;
 mod scripts;
 mod trailing;
+mod unreplicated;
 mod watching;

@@ -5,14 +5,15 @@ use crate::Timestamp;
 
 impl Replica {
     /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is wanted: at the next heartbeat while something
-    /// waits for another member, and when a withheld acknowledgement is due.
+    /// waits for another member, and when a withheld acknowledgement or a report is due.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
-        heartbeat.into_iter().chain(self.acks.next_tick()).min()
+        heartbeat.into_iter().chain(self.acks.next_tick()).chain(self.next_rereplication_report()).min()
     }
 
     pub(super) fn tick(&mut self, now: Timestamp) {
         self.send_owed_ack(now);
+        self.report_rereplication_in_time(now);
         if now < self.next_heartbeat {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::ResyncProgress;
+use super::{Rereplication, ResyncProgress};
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
     api::{Query, ReadMode, Reply, Write},
@@ -213,6 +213,9 @@ pub enum ReplicaEvent {
         /// The newest version here.
         upto: Version,
     },
+    /// How far the records that a restart found above the watermark are settled: now and then while some are left, and once none
+    /// is.
+    Rereplicating(Box<Rereplication>),
     /// An invariant is broken or the store failed: the member stopped serving and keeps its store.
     Halted(Halt),
 }
@@ -315,6 +318,8 @@ pub struct Status {
     pub halted: Option<Halt>,
     /// Up to where this member's disk holds everything; `None`: it has no disk.
     pub durable: Option<Sequence>,
+    /// What became of the records that a restart found above the watermark.
+    pub rereplication: Rereplication,
     /// What the store holds of the chain.
     pub size: Size,
 }

@@ -1,5 +1,7 @@
 //! Counts of the events of a run.
 
+use artillery_proto::replica::Rereplication;
+
 use super::ResyncCounts;
 use crate::faults::Kind;
 
@@ -92,12 +94,37 @@ pub struct DiskEvents {
     pub refused: u64,
     /// Runs that ended with a loss that `--sync never` allows.
     pub losses: u64,
+    /// Records above the watermark of a restart that the start of an epoch settled.
+    pub settled_by_start: u64,
+    /// Those that a strong read met before.
+    pub settled_by_read: u64,
+    /// Those whose update the chain went on without.
+    pub superseded: u64,
 }
 
 impl DiskEvents {
+    /// A member has no unreplicated records any more.
+    pub fn rereplicated(&mut self, Rereplication { by_start, by_read, .. }: &Rereplication) {
+        self.settled_by_start += by_start.done;
+        self.settled_by_read += by_read.done;
+        self.superseded += by_start.superseded + by_read.superseded;
+    }
+
     /// Adds those of another run.
     pub fn add(&mut self, other: Self) {
-        let Self { cuts, lossy, starts, emptied, reopened, restored, refused, losses } = self;
+        let Self {
+            cuts,
+            lossy,
+            starts,
+            emptied,
+            reopened,
+            restored,
+            refused,
+            losses,
+            settled_by_start,
+            settled_by_read,
+            superseded,
+        } = self;
         *cuts += other.cuts;
         *lossy += other.lossy;
         *starts += other.starts;
@@ -106,6 +133,9 @@ impl DiskEvents {
         *restored += other.restored;
         *refused += other.refused;
         *losses += other.losses;
+        *settled_by_start += other.settled_by_start;
+        *settled_by_read += other.settled_by_read;
+        *superseded += other.superseded;
     }
 }
 

@@ -163,7 +163,7 @@ impl World {
     /// Checks the table of sessions, and that no request waits.
     fn check_settled(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         self.check_table(chain, name, status)?;
-        if status.parked_reads + status.waiting_writes + status.in_flight > 0 {
+        if status.parked_reads + status.waiting_writes + status.in_flight > 0 || status.rereplication.left > 0 {
             return Err(Failure::new(Oracle::Convergence, format!("{name} still waits: {status:?}")));
         }
         Ok(())

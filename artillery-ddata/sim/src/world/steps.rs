@@ -266,6 +266,10 @@ impl World {
             ReplicaEvent::Halted(halt) => {
                 Err(Failure::new(Oracle::Halted, format!("n{index} of chain {slot} halted: {halt} ({halt:?})")))
             }
+            ReplicaEvent::Rereplicating(so_far) if so_far.left == 0 => {
+                self.counts.disks.rereplicated(so_far);
+                Ok(())
+            }
             ReplicaEvent::Resynced { .. } => {
                 self.counts.resync.through += 1;
                 Ok(())

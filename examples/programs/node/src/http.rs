@@ -16,16 +16,17 @@ use super::{
     metrics,
     port::{Bound, same},
     prometheus,
+    shown::Shown,
 };
 
 /// Serves the port from now on, in a task that ends with the program. Returns the address.
-pub(super) fn serve(port: Bound, node: Node) -> String {
+pub(super) fn serve(port: Bound, shown: Shown) -> String {
     let routes = Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
         .route("/metrics", get(all_metrics))
         .route("/status", get(status))
-        .with_state(node);
+        .with_state(shown);
     let routes = match port.secret {
         Some(token) => routes.layer(middleware::from_fn_with_state(token, only_with_token)),
         None => routes,
@@ -38,19 +39,33 @@ pub(super) fn serve(port: Bound, node: Node) -> String {
     port.addr.to_string()
 }
 
-async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
-    if node.may_serve() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+async fn ready(State(shown): State<Shown>) -> (StatusCode, &'static str) {
+    if shown.node().is_some_and(Node::may_serve) {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
 }
 
-async fn all_metrics(State(node): State<Node>) -> Response {
+async fn all_metrics(State(shown): State<Shown>) -> Response {
+    let Some(node) = shown.node() else { return not_started() };
     ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], metrics::text(&node.metrics().await)).into_response()
 }
 
-async fn status(State(node): State<Node>) -> Response {
-    match serde_json::to_string(&node.status().await) {
+async fn status(State(shown): State<Shown>) -> Response {
+    let text = match (shown.node(), shown.loading()) {
+        (Some(node), _) => serde_json::to_string(&node.status().await),
+        (None, Some(loading)) => serde_json::to_string(&loading),
+        (None, None) => return not_started(),
+    };
+    match text {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
+}
+
+fn not_started() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "the node hasn't started\n").into_response()
 }
 
 async fn only_with_token(State(token): State<Arc<[u8]>>, request: Request, next: Next) -> Response {

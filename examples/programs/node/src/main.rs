@@ -9,6 +9,7 @@ mod port;
 mod prometheus;
 mod resp;
 mod settings;
+mod shown;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ use self::{
     again::Again,
     args::NodeArgs,
     port::{Bound, Plan, Ports},
+    shown::Shown,
 };
 
 /// The line on standard output, once each time that the program starts in this process: it starts again if its cluster
@@ -61,12 +63,16 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     // Bound before the node starts: a port that is taken shouldn't leave a node behind.
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
     let limits = resp::Limits::new(&args);
+    // The port is served while the node loads its directory.
+    let shown = Shown::default();
+    let http = http.map(|port| http::serve(port, shown.clone()));
     let node = loop {
         let builder = match builder.take() {
             Some(builder) => builder,
             None => settings::builder(&args)?,
         };
-        match builder.start().await {
+        let loads = shown.clone();
+        match builder.on_loading(move |loading| loads.loads(loading)).start().await {
             Err(StartError::Data(DataDirError::Damaged { dir, why })) if args.replace_damaged => {
                 let aside = aside::move_aside(&dir, "damaged").map_err(Failure::failed)?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
@@ -80,7 +86,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         }
     };
     tokio::spawn(follow_files(hangups, args.identity, node.clone()));
-    let http = http.map(|port| http::serve(port, node.clone()));
+    shown.started(&node);
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
     tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {

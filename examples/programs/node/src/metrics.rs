@@ -22,6 +22,7 @@ pub(super) fn text(metrics: &NodeMetrics) -> String {
     chains(&mut page, &metrics.status.chains);
     room(&mut page, metrics);
     resyncs(&mut page, &metrics.status.chains);
+    rereplications(&mut page, metrics);
     configuration(&mut page, metrics);
     connections(&mut page, metrics);
     traffic(&mut page, metrics);
@@ -149,6 +150,30 @@ fn resyncs(page: &mut Page, chains: &[ChainStatus]) {
         for (way, count) in [("received", chain.receiving_records), ("sent", chain.sending_records)] {
             records.sample(&[("chain", &number), ("way", way)], count.unwrap_or_default());
         }
+    }
+}
+
+fn rereplications(page: &mut Page, metrics: &NodeMetrics) {
+    per_chain(
+        page,
+        &metrics.status.chains,
+        "artillery_chain_unreplicated_records",
+        "Records that the last start found on disk, whose last update isn't known to be committed since.",
+        |chain| chain.unreplicated_records as f64,
+    );
+    let mut time =
+        page.gauge("artillery_chain_rereplication_seconds", "How long it took to settle these, or has taken so far.");
+    for of in &metrics.chains {
+        time.sample(&[("chain", &of.chain.to_string())], of.rereplication_time.as_secs_f64());
+    }
+    let mut settled = page.counter("artillery_rereplicated_records_total", "Of these, records that are settled.");
+    for of in &metrics.rereplications {
+        settled.sample(&[("trigger", of.trigger), ("result", "done")], of.done);
+        settled.sample(&[("trigger", of.trigger), ("result", "superseded")], of.superseded);
+    }
+    let mut took = page.histogram("artillery_rereplication_duration_seconds", "How long it took to settle a record.");
+    for of in &metrics.rereplications {
+        took.ranges(&[("trigger", of.trigger)], &of.latency);
     }
 }
 

@@ -251,6 +251,7 @@ impl Replica {
             let is_meant = self.filling.is_some() || self.history.last() == beginning.said;
             if part.id > self.snapshot_seen && is_meant {
                 self.begin_filling(part.id, beginning);
+                self.drop_unreplicated(now, Sequence::ZERO);
             }
         } else if let Some(filling) = self.filling.as_mut().filter(|filling| filling.id == part.id) {
             // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 64).

@@ -17,17 +17,21 @@ use crate::{
 };
 
 /// What a journal holds: the chain, its records, and its sessions in words.
-struct Found {
+pub(super) struct Found {
     last: Version,
     watermark: u64,
     unreplicated: u64,
     sessions: String,
     records: Vec<ScanRecord>,
-    replica: Replica,
+    pub(super) replica: Replica,
 }
 
-/// Restores a member from these entries; `None`: its store isn't whole.
 fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
+    restored_as(1, entries)
+}
+
+/// Restores member `n` from these entries; `None`: its store isn't whole.
+pub(super) fn restored_as(n: u8, entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
     let places = (0..).map(|n| EntryPlace { group: GroupNumber(n / 3), index: (n % 3) as u32 });
     let mut survey = RestoreSurvey::default();
     places.clone().zip(entries).for_each(|(place, entry)| survey.note(place, entry));
@@ -41,7 +45,7 @@ fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
     let chain = chain.finish()?;
     let (last, watermark, unreplicated) = (chain.last(), chain.watermark().0, chain.unreplicated());
     let gate = Arc::new(Gate::new(ChainId(0)));
-    let mut replica = Replica::new(member(1), ChainId(0), settings, store.clone(), gate);
+    let mut replica = Replica::new(member(n), ChainId(0), settings, store.clone(), gate);
     replica.take_over(chain);
     let sessions = format!("{:?}", replica.sessions);
     let records = store.scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect();

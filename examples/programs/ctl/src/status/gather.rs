@@ -149,7 +149,7 @@ fn seat_object(seat: &ChainSeat<'_>) -> Value {
             "node": node, "id": id, "role": role, "epoch": view.epoch, "open": view.open, "last": view.last,
             "watermark": view.watermark, "lag": seat.lag, "dirty_updates": view.dirty_updates,
             "in_flight_bytes": view.in_flight_bytes, "backlog_bytes": view.backlog_bytes, "lease_ms": view.lease_ms,
-            "halted": view.halted, "error": null,
+            "unreplicated_records": view.unreplicated_records, "halted": view.halted, "error": null,
         }),
         Err(why) => json!({ "node": node, "id": id, "role": role, "epoch": null, "error": why }),
     }

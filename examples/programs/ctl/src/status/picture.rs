@@ -163,9 +163,10 @@ fn member_box(member: &Member, area: Rect, buffer: &mut Buffer) {
         Ok(state) => {
             let lease = state.lease.map_or_else(|| "endless".to_owned(), |left| format!("{left} ms"));
             let note = match &state.halted {
-                Some(_) => "halted",
-                None if !state.open => "not open",
-                None => "",
+                Some(_) => "halted".to_owned(),
+                None if state.unreplicated > 0 => format!("unrepl. {}", state.unreplicated),
+                None if !state.open => "not open".to_owned(),
+                None => String::new(),
             };
             vec![
                 Line::styled(member.role.clone(), bold()),

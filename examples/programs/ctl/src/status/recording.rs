@@ -35,6 +35,7 @@ fn member(name: &str, role: &str, last: u64, watermark: u64, head: u64) -> Membe
         watermark,
         lag: Some(head - last),
         dirty: last - watermark,
+        unreplicated: 0,
         lease: Some(870),
         open: role != "syncing",
         halted: None,

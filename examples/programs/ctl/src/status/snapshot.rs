@@ -44,6 +44,8 @@ pub(super) struct MemberReport {
     pub(super) lag: Option<u64>,
     /// Updates not known to be committed.
     pub(super) dirty: u64,
+    /// Records that its last start found, which aren't settled yet.
+    pub(super) unreplicated: u64,
     /// What is left of its lease in milliseconds; `None`: the lease never ends.
     pub(super) lease: Option<u64>,
     pub(super) open: bool,
@@ -88,6 +90,7 @@ fn member(seat: &ChainSeat<'_>) -> Member {
         watermark: view.watermark,
         lag: seat.lag,
         dirty: view.dirty_updates,
+        unreplicated: view.unreplicated_records,
         lease: view.lease_ms,
         open: view.open,
         halted: view.halted.clone(),

@@ -38,10 +38,12 @@ fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
     match seat.view {
         Ok(view) => {
             let lease = view.lease_ms.map_or_else(|| "endless".to_owned(), |left| format!("{left} ms"));
-            let note = match (&view.halted, view.open) {
-                (Some(why), _) => format!("halted: {why}"),
-                (None, false) => "not open".to_owned(),
-                (None, true) => String::new(),
+            let note = match (&view.halted, view.open, view.unreplicated_records) {
+                (Some(why), ..) => format!("halted: {why}"),
+                (None, false, 0) => "not open".to_owned(),
+                (None, false, left) => format!("not open, {left} unreplicated records"),
+                (None, true, 0) => String::new(),
+                (None, true, left) => format!("{left} unreplicated records"),
             };
             row.extend([view.epoch.to_string(), view.last.clone(), view.watermark.to_string()]);
             row.push(seat.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));

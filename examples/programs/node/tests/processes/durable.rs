@@ -76,6 +76,9 @@ async fn all_nodes_are_killed_and_nothing_is_lost() {
     let mut durable = Durable::new();
     for round in 0..3 {
         let client = durable.start_all().await;
+        for node in durable.nodes.iter().filter(|_| round > 0) {
+            assert!(node.err.all().iter().any(|line| line.contains("loading the directory")), "it says how far it is");
+        }
         for before in 0..round {
             let read = client.kv().get(&format!("key-{before}")).await.unwrap();
             assert_eq!(read.value().map(|value| value.to_vec()), Some(format!("value-{before}").into_bytes()));

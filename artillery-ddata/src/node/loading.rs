@@ -1,0 +1,93 @@
+//! The progress of a node that loads its directory, as it is reported.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use artillery_proto::data_dir::{LoadProgress, LoadStep};
+
+/// Between two reports.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
+
+/// How far a node that starts has loaded its directory. The journal in it is read twice: to check it, and to take it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loading {
+    /// Whether the journal is still being checked. Otherwise it is being taken in.
+    pub checks: bool,
+    /// Records that this reading has found so far, those that are written more than once included.
+    pub records: u64,
+    /// Records a second, in this reading.
+    pub records_per_second: u64,
+    /// Bytes of the journal that were read so far, in this reading.
+    pub read_bytes: u64,
+    /// Bytes that this reading reads.
+    pub total_bytes: u64,
+    /// Since the loading began.
+    pub elapsed: Duration,
+    /// About how long it will take yet; zero: it is done. `None`: that isn't known before the journal is being taken in.
+    pub left: Option<Duration>,
+}
+
+/// A function that is told of the progress.
+pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
+
+/// Reports the progress from time to time.
+pub(crate) struct Reporter {
+    report: Option<Report>,
+    began: Instant,
+    /// The reading under way, and when it began.
+    step: (LoadStep, Instant),
+    next: Instant,
+    last: LoadProgress,
+}
+
+impl Reporter {
+    pub(crate) fn new(report: Option<Report>) -> Self {
+        let now = Instant::now();
+        Self {
+            report,
+            began: now,
+            step: (LoadStep::Check, now),
+            next: now + REPORT_PERIOD,
+            last: LoadProgress::default(),
+        }
+    }
+
+    pub(crate) fn tell(&mut self, progress: LoadProgress) {
+        if self.report.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        if progress.step != self.step.0 {
+            self.step = (progress.step, now);
+        }
+        self.last = progress;
+        if now >= self.next {
+            self.next = now + REPORT_PERIOD;
+            self.report(now, progress.left(now - self.step.1));
+        }
+    }
+
+    /// The directory is loaded. The last report says so, unless there was nothing to load.
+    pub(crate) fn finish(self) {
+        if self.last.read.total > 0 {
+            self.report(Instant::now(), Some(Duration::ZERO));
+        }
+    }
+
+    fn report(&self, now: Instant, left: Option<Duration>) {
+        let Some(report) = &self.report else { return };
+        let (progress, in_step) = (self.last, now - self.step.1);
+        report(Loading {
+            checks: progress.step == LoadStep::Check,
+            records: progress.records,
+            records_per_second: progress.records_per_second(in_step),
+            read_bytes: progress.read.done,
+            total_bytes: progress.read.total,
+            elapsed: now - self.began,
+            left,
+        });
+    }
+}
