@@ -50,8 +50,6 @@ pub struct Opened {
     pub journal: JournalWriter,
     /// What the disk held of each chain at the start.
     pub holds: Vec<StoreHolding>,
-    /// A random number of this start.
-    pub start: u64,
     /// A sync is under way.
     pub syncs: bool,
     /// Batches that the full disk has refused.
@@ -85,7 +83,6 @@ impl Opened {
             control,
             journal,
             holds,
-            start: seed as u64 ^ (seed >> 64) as u64,
             syncs: false,
             refused: Vec::new(),
         };

@@ -235,7 +235,12 @@ impl ControlTask {
                 }
                 if self.waiting.len() < MAX_PENDING_RENEWALS {
                     self.waiting.insert((from, renewal.number), answer);
-                    self.handle(NodeInput::Renewal { from, renewal });
+                    // The log's group may know more of the store than the node does.
+                    if self.is_of_a_true_store(from, &renewal) {
+                        self.handle(NodeInput::Renewal { from, renewal });
+                    } else {
+                        self.act(NodeOutput::RolledBack { to: from, number: renewal.number });
+                    }
                 }
             }
             ControlCommand::Reorder { chain, order, answer } => {
@@ -250,6 +255,11 @@ impl ControlTask {
             }
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
         }
+    }
+
+    fn is_of_a_true_store(&self, from: MemberId, renewal: &Renewal) -> bool {
+        let said = self.parts.kept.as_ref().zip(renewal.position);
+        said.is_none_or(|((place, _), position)| place.hear(from, position).is_ok())
     }
 
     /// Sends the node's renewals and executes its outputs.
@@ -317,7 +327,12 @@ impl ControlTask {
                 let Some(mode) = mode else { return };
                 self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
             }
-            NodeOutput::KeepHeard(heard) => self.keep(None, |record| record.heard.merge(heard)),
+            NodeOutput::KeepHeard(_) => {
+                // The log's group hears more than the node.
+                if let Some(heard) = self.parts.kept.as_ref().map(|(place, _)| place.all_heard()) {
+                    self.keep(None, |record| record.heard.merge(heard));
+                }
+            }
             NodeOutput::Confirm { .. } | NodeOutput::Append { .. } | NodeOutput::SetVoters { .. } => {
                 self.ask_log(output)
             }

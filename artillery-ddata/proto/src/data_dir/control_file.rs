@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::ControlRecord;
 use crate::{
+    control::StorePosition,
     disk::{Disk, DiskError, DiskFile},
     guards::Guards,
     journal::JournalError,
@@ -155,6 +156,13 @@ impl ControlFile {
     /// How often it was written. The number never falls, unless the files are replaced by older ones.
     pub fn number(&self) -> u64 {
         self.state().number
+    }
+
+    /// How far the store has come, with so many synced groups in its journal. The last writing doesn't count: damage of its copy
+    /// loses nothing, as the copy that was written before holds the same.
+    pub fn position(&self, groups: u64) -> StorePosition {
+        let state = self.state();
+        StorePosition { control: state.number.saturating_sub(1), groups, starts: state.record.starts }
     }
 
     /// Changes the record. The change is durable when this returns.

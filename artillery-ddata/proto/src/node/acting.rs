@@ -73,12 +73,12 @@ impl NodeMachine {
     /// Whether a renewal comes from a store that has all that it ever had. Its position is kept on the disk, now and then.
     pub(super) fn is_of_a_true_store(&mut self, now: Timestamp, from: MemberId, renewal: &Renewal) -> bool {
         let (Some(kept), Some(position)) = (&mut self.kept, renewal.position) else { return true };
-        if kept.heard.check(from, position).is_err() && !allows!(self.guards, TakeCopies) {
+        let heard = kept.heard.hear(from, position);
+        if heard.is_err() && !allows!(self.guards, TakeCopies) {
             self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
             return false;
         }
-        let is_new = kept.heard.note(from, position);
-        if is_new || now - kept.noted >= NOTE_EVERY {
+        if heard == Ok(true) || now - kept.noted >= NOTE_EVERY {
             kept.noted = now;
             self.outputs.push_back(NodeOutput::KeepHeard(kept.heard.clone()));
         }

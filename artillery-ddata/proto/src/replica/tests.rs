@@ -17,6 +17,7 @@ mod large;
 mod opening;
 mod promotion;
 mod reading;
+mod rejoins;
 mod reorder;
 mod requests;
 mod restore;

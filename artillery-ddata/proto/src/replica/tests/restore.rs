@@ -17,17 +17,17 @@ use crate::{
 };
 
 /// What a journal holds: the chain, its records, and its sessions in words.
-struct Found {
-    last: Version,
-    watermark: u64,
-    unreplicated: u64,
+pub(super) struct Found {
+    pub(super) last: Version,
+    pub(super) watermark: u64,
+    pub(super) unreplicated: u64,
     sessions: String,
-    records: Vec<ScanRecord>,
-    replica: Replica,
+    pub(super) records: Vec<ScanRecord>,
+    pub(super) replica: Replica,
 }
 
 /// Restores a member from these entries; `None`: its store isn't whole.
-fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
+pub(super) fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
     let places = (0..).map(|n| EntryPlace { group: GroupNumber(n / 3), index: (n % 3) as u32 });
     let mut survey = RestoreSurvey::default();
     places.clone().zip(entries).for_each(|(place, entry)| survey.note(place, entry));
@@ -151,7 +151,7 @@ fn folded(replica: &Replica, upto: u64) -> BTreeMap<Bytes, (Version, Bytes)> {
     records
 }
 
-fn values(records: &[ScanRecord]) -> BTreeMap<Bytes, (Version, Bytes)> {
+pub(super) fn values(records: &[ScanRecord]) -> BTreeMap<Bytes, (Version, Bytes)> {
     let held = |record: &ScanRecord| Some((record.key.clone(), (record.held.version, record.held.value.clone()?)));
     records.iter().filter_map(held).collect()
 }
