@@ -79,13 +79,7 @@ impl Opened {
         let dir = found.open(store, seed)?;
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain as u32))).collect();
         let DataDir { incarnation, control, journal, mut chains, .. } = dir;
-        let opened = Self {
-            control,
-            journal,
-            holds,
-            syncs: false,
-            refused: Vec::new(),
-        };
+        let opened = Self { control, journal, holds, syncs: false, refused: Vec::new() };
         Ok((incarnation, opened, move |chain| chains.remove(&chain)))
     }
 }

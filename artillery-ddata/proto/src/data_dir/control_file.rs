@@ -76,15 +76,22 @@ impl From<ControlFileError> for JournalError {
 
 /// The control file of a store. Clones share it.
 #[derive(Debug, Clone)]
-pub struct ControlFile(Arc<Mutex<State>>);
+pub struct ControlFile(Arc<Shared>);
 
 #[derive(Debug)]
-struct State {
+struct Shared {
+    /// Held as long as a change is written.
+    files: Mutex<Files>,
+    /// Held for a moment only: tasks that may not wait for a disk look here.
+    written: Mutex<FoundControl>,
+}
+
+#[derive(Debug)]
+struct Files {
     files: [Box<dyn DiskFile>; 2],
     /// The copy that is written first.
     first: usize,
     number: u64,
-    record: ControlRecord,
     failed: Option<DiskError>,
     guards: Guards,
     /// The directory, which stays this process's as long as the control file may be written.
@@ -140,29 +147,31 @@ impl ControlFile {
         }
         disk.sync_names().map_err(ControlFileError::Failed)?;
         let files = open(&*disk)?;
-        Ok(Self(Arc::new(Mutex::new(State { files, first: 0, number, record, failed: None, guards, _disk: disk }))))
+        let files = Files { files, first: 0, number, failed: None, guards, _disk: disk };
+        let written = Mutex::new(FoundControl { number, record });
+        Ok(Self(Arc::new(Shared { files: Mutex::new(files), written })))
     }
 
     /// What it holds.
     pub fn record(&self) -> ControlRecord {
-        self.state().record.clone()
+        self.written().record.clone()
     }
 
     /// Something of what it holds.
     pub fn look<T>(&self, look: impl FnOnce(&ControlRecord) -> T) -> T {
-        look(&self.state().record)
+        look(&self.written().record)
     }
 
     /// How often it was written. The number never falls, unless the files are replaced by older ones.
     pub fn number(&self) -> u64 {
-        self.state().number
+        self.written().number
     }
 
     /// How far the store has come, with so many synced groups in its journal. The last writing doesn't count: damage of its copy
     /// loses nothing, as the copy that was written before holds the same.
     pub fn position(&self, groups: u64) -> StorePosition {
-        let state = self.state();
-        StorePosition { control: state.number.saturating_sub(1), groups, starts: state.record.starts }
+        let written = self.written();
+        StorePosition { control: written.number.saturating_sub(1), groups, starts: written.record.starts }
     }
 
     /// Changes the record. The change is durable when this returns.
@@ -170,25 +179,27 @@ impl ControlFile {
     /// # Errors
     /// [`ControlFileError`]; then the record is as before.
     pub fn change(&self, change: impl FnOnce(&mut ControlRecord)) -> Result<(), ControlFileError> {
-        let mut state = self.state();
-        let mut record = state.record.clone();
+        let mut files = self.0.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = self.record();
         change(&mut record);
-        state.put(record)
+        files.put(&record)?;
+        *self.written() = FoundControl { number: files.number, record };
+        Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn written(&self) -> MutexGuard<'_, FoundControl> {
+        self.0.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn put(&mut self, record: ControlRecord) -> Result<(), ControlFileError> {
+impl Files {
+    fn put(&mut self, record: &ControlRecord) -> Result<(), ControlFileError> {
         if let Some(error) = &self.failed {
             return Err(ControlFileError::Failed(error.clone()));
         }
         let keeps_one = allows!(self.guards, KeepOneCopy);
         for _ in 0..if keeps_one { 1 } else { 2 } {
-            let written = write(&mut *self.files[self.first], self.number + 1, &record);
+            let written = write(&mut *self.files[self.first], self.number + 1, record);
             if let Err(ControlFileError::Failed(error)) = &written {
                 self.failed = Some(error.clone());
             }
@@ -196,7 +207,6 @@ impl State {
             self.number += 1;
             self.first = if keeps_one { self.first } else { 1 - self.first };
         }
-        self.record = record;
         Ok(())
     }
 }

@@ -5,11 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::{NodeMachine, NodeOutput};
 use crate::{
     ChainConfig, ChainId, MemberId, Timestamp,
-    control::{
-        Configs, HeardStores, StorePosition,
-        log::LogIndex,
-        message::{Renewal, StoreHolding},
-    },
+    control::{Configs, HeardStores, StorePosition, log::LogIndex, message::StoreHolding},
     runner::ChainOrder,
 };
 
@@ -25,8 +21,8 @@ pub(super) struct Kept {
     pub(super) holds: Vec<StoreHolding>,
     /// The configurations that are being written.
     pub(super) keeping: Option<Arc<Configs>>,
-    /// How far the store has come.
-    pub(super) position: StorePosition,
+    /// How far the store has come; `None`: the driver hasn't said it yet.
+    pub(super) position: Option<StorePosition>,
     /// How far other stores have come.
     pub(super) heard: HeardStores,
     /// When the disk was last told so.
@@ -70,12 +66,17 @@ impl NodeMachine {
         }
     }
 
-    /// Whether a renewal comes from a store that has all that it ever had. Its position is kept on the disk, now and then.
-    pub(super) fn is_of_a_true_store(&mut self, now: Timestamp, from: MemberId, renewal: &Renewal) -> bool {
-        let (Some(kept), Some(position)) = (&mut self.kept, renewal.position) else { return true };
+    /// Whether a renewal, or the answer to one, comes from a store that has all that it ever had. Its position is kept on the
+    /// disk, now and then.
+    pub(super) fn is_of_a_true_store(
+        &mut self,
+        now: Timestamp,
+        from: MemberId,
+        position: Option<StorePosition>,
+    ) -> bool {
+        let (Some(kept), Some(position)) = (&mut self.kept, position) else { return true };
         let heard = kept.heard.hear(from, position);
         if heard.is_err() && !allows!(self.guards, TakeCopies) {
-            self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
             return false;
         }
         if heard == Ok(true) || now - kept.noted >= NOTE_EVERY {

@@ -77,6 +77,30 @@ fn hears_a_copy(mutant: Option<Mutant>) -> bool {
     !then.iter().any(|output| matches!(output, NodeOutput::RolledBack { number: 2, .. }))
 }
 
+/// Whether a lease counts that an older copy of a store grants.
+fn takes_a_lease_of_a_copy(mutant: Option<Mutant>) -> bool {
+    let mut rig = durable(mutant);
+    rig.hear(rig.configs.clone());
+    rig.acts_by(rig.configs.applied());
+    let mut renewal = fixtures::renewal(1, 1, LogIndex(1));
+    renewal.position = Some(at(1, 20, 90));
+    rig.handle(NodeInput::Renewal { from: renewal.me.id, renewal: renewal.clone() });
+    rig.outputs();
+    let mut copy = renewal.me.id;
+    copy.incarnation.starts = 2;
+    rig.node.stands_at(at(1, 2, 3));
+    let number = rig.renewals().pop().unwrap().number;
+    let renewed = Renewed { lease: Some(LEASE), position: Some(at(2, 15, 90)), ..Renewed::bare(number, Some(copy)) };
+    rig.handle(NodeInput::Renewed { from: copy, renewed: Some(renewed) });
+    rig.outputs().iter().any(|output| matches!(output, NodeOutput::Lease(_)))
+}
+
+#[test]
+fn an_older_copy_grants_no_lease() {
+    assert!(!takes_a_lease_of_a_copy(None));
+    assert!(takes_a_lease_of_a_copy(Some(Mutant::TakeCopies)));
+}
+
 #[test]
 fn an_older_copy_is_refused() {
     assert!(!hears_a_copy(None));

@@ -217,9 +217,10 @@ struct Scribe {
     traces: Vec<Vec<JournalEntry>>,
     /// How many entries of each chain stand in each group.
     groups: Vec<Vec<usize>>,
-    /// Groups that were synced, and groups that only a power cut may take.
+    /// Groups that were synced, groups that the kernel was handed, and groups that the next start has to find.
     synced: usize,
     written: usize,
+    kept: usize,
     counts: [usize; 3],
 }
 
@@ -232,7 +233,16 @@ impl Scribe {
             rig.journals.remove(&(1 + (seed + n) as u8 % 3)).unwrap_or_default()
         };
         let disk = SimulatedDisk::new(rng.random(), 1 << 30, cuts);
-        Self { rng, disk, traces: (1..=3).map(trace).collect(), groups: vec![], synced: 0, written: 0, counts: [0; 3] }
+        Self {
+            rng,
+            disk,
+            traces: (1..=3).map(trace).collect(),
+            groups: vec![],
+            synced: 0,
+            written: 0,
+            kept: 0,
+            counts: [0; 3],
+        }
     }
 
     fn at(&self, chain: usize) -> usize {
@@ -257,8 +267,8 @@ impl Scribe {
             opened => opened.map_err(|error| error.to_string())?,
         };
         let end = dir.journal.synced().0 as usize;
-        if end < self.synced || end > self.groups.len() {
-            return Err(format!("{end} groups, {} were synced, {} written", self.synced, self.groups.len()));
+        if end < self.kept || end > self.groups.len() {
+            return Err(format!("{end} groups, {} were kept, {} written", self.kept, self.groups.len()));
         }
         self.groups.truncate(end);
         (self.synced, self.written) = (end, end);
@@ -338,10 +348,11 @@ impl Scribe {
         self.counts[2] += usize::from(has_failed);
         self.disk.fail_sync_after(None);
         if self.rng.random_range(0..3) > 0 || self.disk.is_off() {
+            self.kept = self.synced;
             self.disk.cut_power();
         } else {
             // The kernel keeps what it was handed.
-            self.synced = if has_failed { self.synced } else { self.written };
+            self.kept = if has_failed { self.synced } else { self.written };
             self.disk.restart();
         }
         Ok(())

@@ -67,7 +67,9 @@ async fn of_two_copies_that_answer_at_once_one_is_used() {
         let (one, other) = (speaker(one, 7), speaker(one, 8 * other));
         let used = tokio::join!(place.keep_heard(one), place.keep_heard(other));
         assert_eq!(used, (Ok(()), Err(StoreRolledBack(other.id).into())));
-        let kept = place.control.look(|record| (record.heard.check(one.id, one.position), record.heard.check(other.id, other.position)));
+        let kept = place
+            .control
+            .look(|record| (record.heard.check(one.id, one.position), record.heard.check(other.id, other.position)));
         assert_eq!(kept, (Ok(()), Err(StoreRolledBack(other.id))), "on the disk");
     }
 }
