@@ -9,7 +9,10 @@ use std::sync::{
 };
 
 use artillery_core::internal::codec;
-use artillery_proto::data_dir::{ControlFile, ControlFileError, ControlRecord};
+use artillery_proto::{
+    control::HeardStores,
+    data_dir::{ControlFile, ControlFileError, ControlRecord},
+};
 use openraft::{AnyError, Entry, ErrorSubject, ErrorVerb, SnapshotMeta, StorageIOError, Vote};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +22,7 @@ use super::{
 };
 use crate::{
     MemberId,
-    control::{HeardStores, History, StorePosition, StoreRolledBack, log::ConfigLogError},
+    control::{History, StorePosition, StoreRolledBack, log::ConfigLogError},
 };
 
 /// A life of a store on a disk, and how far that store has come. Clones share it.
