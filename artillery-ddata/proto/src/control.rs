@@ -28,7 +28,7 @@ pub use self::{
     history::{History, Met, Relation},
     log::{ConfigLog, Configs, Term},
     placement::{chain_of, first_configs},
-    stores::{HeardStores, StorePosition, StoreRolledBack},
+    stores::{HeardStores, StorePosition, StoreRolledBack, StoreStart, StoreStarts},
     timing::{InvalidTiming, Timing},
 };
 use crate::{ClusterId, MemberId, Mode};

@@ -21,7 +21,7 @@ pub use writer::{DurableBatch, JournalWriter};
 
 use crate::{
     ChainId, Incarnation, MemberId, NodeId,
-    control::{Bootstrap, Configs, HeardStores, History},
+    control::{Bootstrap, Configs, HeardStores, History, Relation, StoreStart, StoreStarts},
     journal::SyncMode,
 };
 
@@ -32,6 +32,10 @@ pub struct ControlRecord {
     pub node: NodeId,
     /// The store, with the number of its last start.
     pub incarnation: Incarnation,
+    /// The last starts of the store, and what they found.
+    pub starts: StoreStarts,
+    /// Another node has refused this store, as an older copy.
+    pub refused: bool,
     /// The cluster that the node belongs to, once it does.
     pub founding: Option<Bootstrap>,
     /// The history that the node belongs to, once it does.
@@ -58,6 +62,8 @@ impl ControlRecord {
         Self {
             node,
             incarnation: Incarnation { store, starts: 0 },
+            starts: StoreStarts::default(),
+            refused: false,
             founding: None,
             history: None,
             configs: None,
@@ -70,6 +76,14 @@ impl ControlRecord {
         }
     }
 
+    /// Another start of the store begins, over a control file that was written `control` times and so many groups of the
+    /// journal. `id` is random.
+    pub fn begin(&mut self, id: u64, control: u64, groups: u64) {
+        self.incarnation.starts += 1;
+        let start = StoreStart { number: self.incarnation.starts, id, control, groups };
+        if self.refused { self.starts.begin_again(start) } else { self.starts.begin(start) }
+    }
+
     /// The node belongs to this cluster. Only a founder knows the history that it belongs to by that: the cluster may have been
     /// recovered since.
     pub fn keep_founding(&mut self, me: MemberId, founding: &Bootstrap) {
@@ -80,18 +94,22 @@ impl ControlRecord {
     }
 
     /// The chains of `me` are to act by `configs`. A store that syncs each batch has from now on all that is committed in a chain
-    /// in which it serves.
+    /// in which it serves. Configurations of a history that is over come too late: the node was recovered meanwhile.
     pub fn keep(&mut self, me: MemberId, configs: &Configs, mode: SyncMode) {
+        if self.history.is_some_and(|mine| configs.history().relation(mine) == Relation::Older) {
+            return;
+        }
         if self.weak && mode == SyncMode::Batch {
             let served = configs.iter().filter(|config| config.serving().any(|id| id == me));
             self.strong.extend(served.map(|config| config.chain));
         }
-        (self.history, self.configs) = (Some(configs.history()), Some(configs.clone()));
+        self.go_on(configs.clone());
     }
 
-    /// The node goes on alone, in another history (docs/DESIGN.md §5.12).
-    pub fn begin_history(&mut self, history: History, configs: Configs) {
-        (self.history, self.configs) = (Some(history), Some(configs));
+    /// The node goes on with these configurations, in their history. No store of another history knows better.
+    pub fn go_on(&mut self, configs: Configs) {
+        self.refused &= self.history == Some(configs.history());
+        (self.history, self.configs) = (Some(configs.history()), Some(configs));
     }
 
     /// Whether the store has all of `chain` that was committed while it served, even after a power cut.

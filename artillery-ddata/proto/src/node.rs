@@ -93,12 +93,11 @@ impl NodeMachine {
         holds: Vec<StoreHolding>,
         heard: HeardStores,
     ) -> Self {
-        let position = StorePosition::default();
         let kept = Kept {
             upto: configs.applied(),
             holds,
             keeping: None,
-            position,
+            position: None,
             heard,
             noted: Timestamp::ZERO,
             tell_at: Timestamp::ZERO,
@@ -137,7 +136,7 @@ impl NodeMachine {
     /// How far this node's store has come. Renewals say it.
     pub fn stands_at(&mut self, position: StorePosition) {
         if let Some(kept) = &mut self.kept {
-            kept.position = position;
+            kept.position = Some(position);
         }
     }
 
@@ -181,7 +180,8 @@ impl NodeMachine {
             NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
             NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
             NodeInput::Renewal { from, renewal } => {
-                if !self.is_of_a_true_store(now, from, &renewal) {
+                if !self.is_of_a_true_store(now, from, renewal.position) {
+                    self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
                     return;
                 }
                 self.hear_company(now, from);
@@ -194,7 +194,8 @@ impl NodeMachine {
                 if !self.was_asked(from) {
                     self.renewals = self.renewals.saturating_sub(1);
                 }
-                if let Some(renewed) = renewed {
+                // A leader that has forgotten what it promised grants nothing. It is told so when it renews here.
+                if let Some(renewed) = renewed.filter(|renewed| self.is_of_a_true_store(now, from, renewed.position)) {
                     self.hear_company(now, from);
                     if let Some(sent) = self.holder.sent(renewed.number) {
                         self.hear_answer(from, sent, renewed.leader == Some(from));
@@ -283,7 +284,7 @@ impl NodeMachine {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
         renewal.holds = self.holds(progress);
-        renewal.position = self.kept.as_ref().map(|kept| kept.position);
+        renewal.position = self.kept.as_ref().and_then(|kept| kept.position);
         self.look_at_chains(&renewal.reports);
     }
 
@@ -410,7 +411,10 @@ impl NodeMachine {
                     self.answered(now, to, renewed);
                     continue;
                 }
-                coordinator::CoordinatorOutput::Answer { to, renewed } => NodeOutput::Answer { to, renewed },
+                coordinator::CoordinatorOutput::Answer { to, renewed } => {
+                    let position = self.kept.as_ref().and_then(|kept| kept.position);
+                    NodeOutput::Answer { to, renewed: Renewed { position, ..renewed } }
+                }
                 coordinator::CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
                 coordinator::CoordinatorOutput::Append { term, at, change, why } => {
                     NodeOutput::Append { term, at, change, why }

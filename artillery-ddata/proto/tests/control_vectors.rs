@@ -64,6 +64,7 @@ fn renewed() -> ControlAnswer {
         leave: None,
         farewell: None,
         close: Vec::new(),
+        position: None,
     };
     ControlAnswer::Renewed(Some(History::first(ClusterId(1 << 70))), Box::new(renewed))
 }

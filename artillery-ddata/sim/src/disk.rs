@@ -55,8 +55,6 @@ pub struct Opened {
     pub journal: JournalWriter,
     /// What the disk held of each chain at the start.
     pub holds: Vec<StoreHolding>,
-    /// A random number of this start.
-    pub start: u64,
     /// Whether this start syncs each batch.
     pub mode: SyncMode,
     /// A sync is under way.
@@ -90,15 +88,7 @@ impl Opened {
         let dir = found.open(store, seed)?;
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain as u32))).collect();
         let DataDir { incarnation, control, journal, mut chains, .. } = dir;
-        let opened = Self {
-            control,
-            journal,
-            holds,
-            start: seed as u64 ^ (seed >> 64) as u64,
-            mode,
-            syncs: false,
-            refused: Vec::new(),
-        };
+        let opened = Self { control, journal, holds, mode, syncs: false, refused: Vec::new() };
         Ok((incarnation, opened, move |chain| chains.remove(&chain)))
     }
 }

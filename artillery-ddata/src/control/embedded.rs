@@ -159,7 +159,7 @@ impl Embedded {
         let last = RaftLogId::new(openraft::CommittedLeaderId::new(term, *me), index);
         let histories = histories.followed_by(configs.history());
         let changes = applied.progress().changes;
-        let (history, kept) = (configs.history(), store.kept().cloned());
+        let kept = store.kept().cloned();
         let mut applied =
             AppliedConfigs::recovered(configs.clone(), last, (*me, RaftNode(node)), settings.window, changes);
         let store = match kept {
@@ -173,7 +173,7 @@ impl Embedded {
                     snapshot: Some(snapshot),
                 };
                 // The log and the history that it belongs to change in one step.
-                let change = move |control: &mut ControlRecord| control.begin_history(history, configs);
+                let change = move |control: &mut ControlRecord| control.go_on(configs);
                 kept.change(|log| *log = record, change).await.map_err(failed)?;
                 LogStore::of_disk(kept, *me, settings.guards)
             }
@@ -219,12 +219,17 @@ impl Embedded {
         let envelope: Envelope = messages::decode(&message)?;
         envelope.check(*cluster, *me, raft_id(settings, from))?;
         if let (Some(place), Some(by)) = (place, envelope.by) {
-            place.check(by)?;
+            by.check(|id| id == from)?;
+            place.hear(by.id, by.position)?;
         }
         match histories.meet(envelope.history) {
             Ok(()) => {}
             Err(Some(mine)) => return encode(LogAnswer::OtherHistory(mine)),
             Err(None) => return Err(CallError::OtherHistory),
+        }
+        if let Some(place) = place {
+            // What this message leaves in the log belongs to that history.
+            place.keep_history(envelope.history).await?;
         }
         let answer = match envelope.question {
             LogQuestion::Append(request) => LogAnswer::Append(raft.append_entries(request).await.map_err(stopped)?),

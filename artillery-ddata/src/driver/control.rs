@@ -36,7 +36,7 @@ use super::{
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Routing,
     control::{
-        ConfigLog, Configs, StoreRolledBack,
+        ConfigLog, Configs, StorePosition, StoreRolledBack,
         embedded::{LogHandle, StorePlace},
         message::{Renewal, Renewed, ReorderError},
         reopening::{NotReopened, Reopened},
@@ -214,7 +214,16 @@ impl ControlTask {
                 self.hear_of_log();
                 self.follow_log(changes);
             }
-            Ok(Done::Input(input)) => self.handle(*input),
+            Ok(Done::Input(input)) => {
+                let mut input = *input;
+                if let NodeInput::Renewed { from, renewed } = &mut input
+                    && renewed.as_ref().is_some_and(|said| !self.is_of_a_true_store(*from, said.position))
+                {
+                    tracing::error!(node = %from, "the directory of a node is an older copy, or a second one: its answers don't count");
+                    *renewed = None;
+                }
+                self.handle(input);
+            }
             Ok(Done::Kept(then)) => {
                 if let Some(input) = then {
                     self.handle(*input);
@@ -245,7 +254,12 @@ impl ControlTask {
                 }
                 if self.waiting.len() < MAX_PENDING_RENEWALS {
                     self.waiting.insert((from, renewal.number), answer);
-                    self.handle(NodeInput::Renewal { from, renewal });
+                    // The log's group may know more of the store than the node does.
+                    if self.is_of_a_true_store(from, renewal.position) {
+                        self.handle(NodeInput::Renewal { from, renewal });
+                    } else {
+                        self.act(NodeOutput::RolledBack { to: from, number: renewal.number });
+                    }
                 }
             }
             ControlCommand::Reorder { chain, order, answer } => {
@@ -269,6 +283,11 @@ impl ControlTask {
             }
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
         }
+    }
+
+    fn is_of_a_true_store(&self, from: MemberId, position: Option<StorePosition>) -> bool {
+        let said = self.parts.kept.as_ref().zip(position);
+        said.is_none_or(|((place, _), position)| place.hear(from, position).is_ok())
     }
 
     /// Sends the node's renewals and executes its outputs.
@@ -345,7 +364,12 @@ impl ControlTask {
                 let Some(mode) = mode else { return };
                 self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
             }
-            NodeOutput::KeepHeard(heard) => self.keep(None, |record| record.heard.merge(heard)),
+            NodeOutput::KeepHeard(_) => {
+                // The log's group hears more than the node.
+                if let Some(heard) = self.parts.kept.as_ref().map(|(place, _)| place.all_heard()) {
+                    self.keep(None, |record| record.heard.merge(heard));
+                }
+            }
             NodeOutput::Confirm { .. } | NodeOutput::Append { .. } | NodeOutput::SetVoters { .. } => {
                 self.ask_log(output)
             }

@@ -196,7 +196,7 @@ impl Durable {
         let data_dir::DataDir { incarnation, control, journal, chains, .. } = opened;
         let me = MemberId { node: control.look(|record| record.node), incarnation };
         let journal = JournalHandle::start(journal, failed)?;
-        let place = StorePlace::new(me, random::random(), control.clone(), journal.synced());
+        let place = StorePlace::new(me, control.clone(), journal.synced());
         Ok(Self { place, control, mode, journal, holds, restored: Mutex::new(chains) })
     }
 

@@ -163,8 +163,20 @@ impl Data {
             ControlEnd::Succeeded => self.stop(Stopped::Succeeded),
             ControlEnd::RolledBack => {
                 tracing::error!("the directory of this node is an older copy, or a second one: this node stops");
+                self.note_refused().await;
                 self.stop(Stopped::RolledBack);
             }
+        }
+    }
+
+    /// The next start of this directory is no better than this one.
+    async fn note_refused(&self) {
+        let Some(durable) = self.durable.get() else { return };
+        let control = durable.control.clone();
+        let note = move || control.change(|record| record.refused = true);
+        let noted = tokio::task::spawn_blocking(note).await.map(|noted| noted.map_err(|error| error.to_string()));
+        if !matches!(noted, Ok(Ok(()))) {
+            tracing::error!(?noted, "it can't be noted on the disk");
         }
     }
 

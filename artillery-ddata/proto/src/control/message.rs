@@ -273,6 +273,8 @@ pub struct Renewed {
     pub farewell: Option<Farewell>,
     /// Chains that the asking node heads and is to close; repeated with each answer.
     pub close: Vec<Close>,
+    /// How far the answering node's store has come; `None`: it has no disk.
+    pub position: Option<StorePosition>,
 }
 
 #[cfg(test)]
@@ -289,6 +291,7 @@ impl Renewed {
             leave: None,
             farewell: None,
             close: Vec::new(),
+            position: None,
         }
     }
 }

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::{ControlRecord, ballast::Ballast};
 use crate::{
+    control::StorePosition,
     disk::{Disk, DiskError, DiskFile},
     guards::Guards,
     journal::JournalError,
@@ -84,15 +85,22 @@ impl From<ControlFileError> for JournalError {
 
 /// The control file of a store. Clones share it.
 #[derive(Debug, Clone)]
-pub struct ControlFile(Arc<Mutex<State>>);
+pub struct ControlFile(Arc<Shared>);
 
 #[derive(Debug)]
-struct State {
+struct Shared {
+    /// Held as long as a change is written.
+    files: Mutex<Files>,
+    /// Held for a moment only: tasks that may not wait for a disk look here.
+    written: Mutex<FoundControl>,
+}
+
+#[derive(Debug)]
+struct Files {
     files: [Box<dyn DiskFile>; 2],
     /// The copy that is written first.
     first: usize,
     number: u64,
-    record: ControlRecord,
     failed: Option<DiskError>,
     guards: Guards,
     ballast: Ballast,
@@ -150,23 +158,31 @@ impl ControlFile {
         let FoundControl { number, record } = found;
         let number = ballast.spend(|| write_anew(&*disk, number, &record))?;
         let files = open(&*disk)?;
-        let state = State { files, first: 0, number, record, failed: None, guards, ballast, _disk: disk };
-        Ok(Self(Arc::new(Mutex::new(state))))
+        let files = Files { files, first: 0, number, failed: None, guards, ballast, _disk: disk };
+        let written = Mutex::new(FoundControl { number, record });
+        Ok(Self(Arc::new(Shared { files: Mutex::new(files), written })))
     }
 
     /// What it holds.
     pub fn record(&self) -> ControlRecord {
-        self.state().record.clone()
+        self.written().record.clone()
     }
 
     /// Something of what it holds.
     pub fn look<T>(&self, look: impl FnOnce(&ControlRecord) -> T) -> T {
-        look(&self.state().record)
+        look(&self.written().record)
     }
 
     /// How often it was written. The number never falls, unless the files are replaced by older ones.
     pub fn number(&self) -> u64 {
-        self.state().number
+        self.written().number
+    }
+
+    /// How far the store has come, with so many synced groups in its journal. The last writing doesn't count: damage of its copy
+    /// loses nothing, as the copy that was written before holds the same.
+    pub fn position(&self, groups: u64) -> StorePosition {
+        let written = self.written();
+        StorePosition { control: written.number.saturating_sub(1), groups, starts: written.record.starts }
     }
 
     /// Changes the record. The change is durable when this returns.
@@ -174,26 +190,28 @@ impl ControlFile {
     /// # Errors
     /// [`ControlFileError`]; then the record is as before.
     pub fn change(&self, change: impl FnOnce(&mut ControlRecord)) -> Result<(), ControlFileError> {
-        let mut state = self.state();
-        let mut record = state.record.clone();
+        let mut files = self.0.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = self.record();
         change(&mut record);
-        state.put(record)
+        files.put(&record)?;
+        *self.written() = FoundControl { number: files.number, record };
+        Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn written(&self) -> MutexGuard<'_, FoundControl> {
+        self.0.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn put(&mut self, record: ControlRecord) -> Result<(), ControlFileError> {
+impl Files {
+    fn put(&mut self, record: &ControlRecord) -> Result<(), ControlFileError> {
         if let Some(error) = &self.failed {
             return Err(ControlFileError::Failed(error.clone()));
         }
         let keeps_one = allows!(self.guards, KeepOneCopy);
         for _ in 0..if keeps_one { 1 } else { 2 } {
             let (number, file) = (self.number + 1, &mut *self.files[self.first]);
-            let written = self.ballast.spend(|| write(file, number, &record));
+            let written = self.ballast.spend(|| write(file, number, record));
             if let Err(ControlFileError::Failed(error)) = &written {
                 self.failed = Some(error.clone());
             }
@@ -201,7 +219,6 @@ impl State {
             self.number += 1;
             self.first = if keeps_one { self.first } else { 1 - self.first };
         }
-        self.record = record;
         Ok(())
     }
 }

@@ -176,7 +176,7 @@ impl FoundStore {
         let chains = restore(&journal, &survey, store, settings.backlog, tell)?;
         let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
         let record = &mut control.record;
-        record.incarnation.starts += 1;
+        record.begin(seed as u64, control.number, journal.end().0);
         if settings.mode == SyncMode::Never && !allows!(settings.guards, ForgetWeak) {
             (record.weak, record.strong) = (true, BTreeSet::new());
         }

@@ -372,6 +372,38 @@ fn a_store_that_forgets_that_it_was_weak_counts_as_synced() {
     assert!(is_synced_after_never(Guards::without(Mutant::ForgetWeak)));
 }
 
+/// Tasks that hold leases look at it, and a disk may take seconds.
+#[test]
+fn a_change_under_way_keeps_no_reader_waiting() {
+    let control = Run::new(1, Guards::ALL).open().unwrap().control;
+    let mut seen = None;
+    control
+        .change(|record| {
+            record.log = vec![7];
+            seen = Some((control.look(|record| record.log.clone()), control.position(0)));
+        })
+        .unwrap();
+    let (log, position) = seen.unwrap();
+    assert!(log.is_empty() && position.control < control.position(0).control);
+    assert_eq!(control.look(|record| record.log.clone()), [7]);
+}
+
+/// A node was recovered while it still wrote down configurations of the history before.
+#[test]
+fn configurations_of_a_history_that_is_over_are_not_kept() {
+    let run = ended(SyncMode::Batch, Guards::ALL);
+    let mut record = ControlFile::find(&run.disk).unwrap().unwrap().record;
+    let (me, cluster) = (fixtures::id(NODE), ClusterId(1));
+    let old = crate::control::Configs::of(&Bootstrap::new(cluster, "shop", vec![fixtures::founder(NODE)]));
+    record.keep(me, &old, SyncMode::Batch);
+    record.refused = true;
+    let recovered = old.recovered(old.history().next(7), me, crate::Epoch(3), LogIndex(9));
+    record.go_on(recovered.clone());
+    record.keep(me, &old, SyncMode::Batch);
+    assert_eq!((record.history, record.configs), (Some(recovered.history()), Some(recovered)));
+    assert!(!record.refused, "this store decides what its history is");
+}
+
 #[test]
 fn a_directory_belongs_to_one_node() {
     let run = ended(SyncMode::Batch, Guards::ALL);

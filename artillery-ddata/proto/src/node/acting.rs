@@ -26,8 +26,8 @@ pub(super) struct Kept {
     pub(super) holds: Vec<StoreHolding>,
     /// The configurations that are being written.
     pub(super) keeping: Option<Arc<Configs>>,
-    /// How far the store has come.
-    pub(super) position: StorePosition,
+    /// How far the store has come; `None`: the driver hasn't said it yet.
+    pub(super) position: Option<StorePosition>,
     /// How far other stores have come.
     pub(super) heard: HeardStores,
     /// When the disk was last told so.
@@ -71,15 +71,20 @@ impl NodeMachine {
         }
     }
 
-    /// Whether a renewal comes from a store that has all that it ever had. Its position is kept on the disk, now and then.
-    pub(super) fn is_of_a_true_store(&mut self, now: Timestamp, from: MemberId, renewal: &Renewal) -> bool {
-        let (Some(kept), Some(position)) = (&mut self.kept, renewal.position) else { return true };
-        if kept.heard.check(from, position).is_err() && !allows!(self.guards, TakeCopies) {
-            self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
+    /// Whether a renewal, or the answer to one, comes from a store that has all that it ever had. Its position is kept on the
+    /// disk, now and then.
+    pub(super) fn is_of_a_true_store(
+        &mut self,
+        now: Timestamp,
+        from: MemberId,
+        position: Option<StorePosition>,
+    ) -> bool {
+        let (Some(kept), Some(position)) = (&mut self.kept, position) else { return true };
+        let heard = kept.heard.hear(from, position);
+        if heard.is_err() && !allows!(self.guards, TakeCopies) {
             return false;
         }
-        let is_new = kept.heard.note(from, position);
-        if is_new || now - kept.noted >= NOTE_EVERY {
+        if heard == Ok(true) || now - kept.noted >= NOTE_EVERY {
             kept.noted = now;
             self.outputs.push_back(NodeOutput::KeepHeard(kept.heard.clone()));
         }

@@ -18,6 +18,7 @@ mod large;
 mod opening;
 mod promotion;
 mod reading;
+mod rejoins;
 mod reorder;
 mod requests;
 mod restore;

@@ -211,7 +211,7 @@ mod tests {
     use crate::{
         ChainId, ClusterId, Epoch, Incarnation, MemberId, NodeId, Sequence, Version,
         control::{
-            Bootstrap, Configs, StorePosition, Timing,
+            Bootstrap, Configs, StorePosition, StoreStarts, Timing,
             log::LogIndex,
             message::{Close, Farewell, Leave, LeaveStage, PathDelay, Promotion, Report, StoreHolding, Unsettled},
         },
@@ -233,7 +233,7 @@ mod tests {
             promotions: vec![promotion],
             reports: vec![report()],
             holds: vec![holding()],
-            position: Some(StorePosition { start: 5, control: 6, groups: 7 }),
+            position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }),
         }
     }
 
@@ -276,6 +276,7 @@ mod tests {
             leave: Some(Leave { number: 4, stage: LeaveStage::Asks, returns: false }),
             farewell: Some(Farewell::HandsOver),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
+            position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }),
         }
     }
 

@@ -152,9 +152,9 @@ impl World {
     }
 
     /// A node's disk keeps that the node has gone on alone. `false`: the disk has failed, and the node has ended.
-    pub(super) fn keep_recovery(&mut self, index: usize, history: History, configs: &Configs) -> bool {
+    pub(super) fn keep_recovery(&mut self, index: usize, configs: &Configs) -> bool {
         let Some(opened) = &self.nodes[index].opened else { return true };
-        let kept = opened.control.change(|record| record.begin_history(history, configs.clone()));
+        let kept = opened.control.change(|record| record.go_on(configs.clone()));
         if let Err(error) = &kept {
             self.disk_failed(index, &error.to_string());
         }

@@ -9,7 +9,10 @@ use std::sync::{
 };
 
 use artillery_core::internal::codec;
-use artillery_proto::data_dir::{ControlFile, ControlFileError, ControlRecord};
+use artillery_proto::{
+    control::HeardStores,
+    data_dir::{ControlFile, ControlFileError, ControlRecord},
+};
 use openraft::{AnyError, Entry, ErrorSubject, ErrorVerb, SnapshotMeta, StorageIOError, Vote};
 use serde::{Deserialize, Serialize};
 
@@ -19,29 +22,29 @@ use super::{
 };
 use crate::{
     MemberId,
-    control::{StorePosition, log::ConfigLogError},
+    control::{History, StorePosition, StoreRolledBack, log::ConfigLogError},
 };
 
 /// A life of a store on a disk, and how far that store has come. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct StorePlace {
     me: MemberId,
-    /// A random number of this start.
-    start: u64,
     pub(crate) control: ControlFile,
     /// The number of groups of its journal that are synced.
     groups: Arc<AtomicU64>,
+    /// How far other stores have come. The disk learns of it later.
+    heard: Arc<Mutex<HeardStores>>,
 }
 
 impl StorePlace {
-    pub(crate) fn new(me: MemberId, start: u64, control: ControlFile, groups: Arc<AtomicU64>) -> Self {
-        Self { me, start, control, groups }
+    pub(crate) fn new(me: MemberId, control: ControlFile, groups: Arc<AtomicU64>) -> Self {
+        let heard = Arc::new(Mutex::new(control.look(|record| record.heard.clone())));
+        Self { me, control, groups, heard }
     }
 
     /// How far the store has come.
     pub(crate) fn position(&self) -> StorePosition {
-        let (control, groups) = (self.control.number(), self.groups.load(Ordering::Acquire));
-        StorePosition { start: self.start, control, groups }
+        self.control.position(self.groups.load(Ordering::Acquire))
     }
 
     /// What this node says of its store with each message of the group.
@@ -49,29 +52,52 @@ impl StorePlace {
         Speaker { id: self.me, position: self.position() }
     }
 
-    /// Takes note of what another node says of its store: on the disk, before its answer is used.
-    pub(super) async fn hears(&self, speaker: Speaker) -> Result<(), CallError> {
-        let Speaker { id, position } = speaker;
-        let known = self.control.look(|record| record.heard.check(id, position).map(|()| record.heard.position(id)))?;
-        if known.is_some_and(|known| known.start == position.start && known.control >= position.control) {
-            return Ok(());
-        }
-        let control = self.control.clone();
-        let note = move || {
-            control.change(|record| {
-                let _ = record.heard.note(id, position);
-            })
-        };
-        let noted = tokio::task::spawn_blocking(note).await;
-        noted.map_err(|error| error.to_string()).and_then(|noted| noted.map_err(|error| error.to_string())).map_err(
-            // Without the note, this node could not tell an older copy of the other store.
-            CallError::Stopped,
-        )
+    fn heard(&self) -> MutexGuard<'_, HeardStores> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks what another node says of its store.
-    pub(super) fn check(&self, speaker: Speaker) -> Result<(), CallError> {
-        Ok(self.control.look(|record| record.heard.check(speaker.id, speaker.position))?)
+    /// Checks what another node says of its store, and takes note of it in the same step.
+    pub(crate) fn hear(&self, id: MemberId, position: StorePosition) -> Result<(), StoreRolledBack> {
+        self.heard().hear(id, position).map(drop)
+    }
+
+    /// All that was heard of other stores.
+    pub(crate) fn all_heard(&self) -> HeardStores {
+        self.heard().clone()
+    }
+
+    /// The same as [`hear`](Self::hear), and on the disk before this returns: the other node's answer may be used then.
+    pub(super) async fn keep_heard(&self, speaker: Speaker) -> Result<(), CallError> {
+        let Speaker { id, position } = speaker;
+        self.hear(id, position)?;
+        if self.control.look(|record| record.heard.covers(id, position)) {
+            return Ok(());
+        }
+        // Without the note, this node could not tell an older copy of the other store.
+        self.change(move |record| record.heard.hear(id, position)).await??;
+        Ok(())
+    }
+
+    /// A node that came after the founding belongs to this history: it is on the disk before anything of that history is.
+    pub(super) async fn keep_history(&self, history: History) -> Result<(), CallError> {
+        if self.control.look(|record| record.history.is_some()) {
+            return Ok(());
+        }
+        self.change(move |record| *record.history.get_or_insert(history)).await.map(drop)
+    }
+
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut ControlRecord) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        let control = self.control.clone();
+        let write = move || {
+            let mut result = None;
+            let changed = control.change(|record| result = Some(change(record)));
+            changed.map_err(|error| error.to_string()).map(|()| result)
+        };
+        let changed = tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string()).flatten();
+        changed.and_then(|result| result.ok_or_else(String::new)).map_err(CallError::Stopped)
     }
 }
 

@@ -124,6 +124,13 @@ impl Envelope {
     }
 }
 
+impl Speaker {
+    /// Checks that the sender speaks of its own store: of another one it could say what has that one refused.
+    pub(super) fn check(&self, is_sender: impl Fn(MemberId) -> bool) -> Result<(), CallError> {
+        if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it speaks of the store of another node")) }
+    }
+}
+
 impl LogQuestion {
     fn asker(&self) -> Option<RaftId> {
         let vote = match self {

@@ -75,7 +75,8 @@ impl NodeConnection {
             let bytes = peers.call(&self.peer.0, message).await?;
             let AnswerOf { by, answer } = messages::decode(&bytes)?;
             if let (Some(place), Some(by)) = (place, by) {
-                place.hears(by).await?;
+                by.check(|id| id.shares_store(self.to.0))?;
+                place.keep_heard(by).await?;
             }
             match answer {
                 LogAnswer::OtherHistory(theirs) => {

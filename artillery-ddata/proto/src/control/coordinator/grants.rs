@@ -170,7 +170,8 @@ impl Coordinator {
             let ends = (farewell == Some(Farewell::Ends)).then_some(now);
             seen.leaver.ends = ends.and(seen.leaver.ends).or(ends);
         }
-        let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close };
+        let position = None;
+        let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close, position };
         self.outputs.push_back(CoordinatorOutput::Answer { to, renewed });
     }
 }

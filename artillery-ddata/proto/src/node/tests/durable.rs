@@ -1,7 +1,7 @@
 //! A node with a disk.
 
 use super::*;
-use crate::control::{HeardStores, StorePosition, message::StoreHolding};
+use crate::control::{HeardStores, StorePosition, StoreStart, StoreStarts, message::StoreHolding};
 
 /// Node 3 in the second life of its store, which has served chain 0 in the first one.
 fn durable(mutant: Option<Mutant>) -> Rig {
@@ -48,10 +48,17 @@ fn a_node_tells_what_its_store_holds_where_an_earlier_life_of_it_serves() {
     let mut rig = durable(None);
     rig.hear(rig.configs.clone());
     rig.acts_by(rig.configs.applied());
-    rig.node.stands_at(StorePosition { start: 1, control: 2, groups: 3 });
+    rig.node.stands_at(at(1, 2, 3));
     let renewal = rig.renewals().pop().unwrap();
     assert_eq!(renewal.holds.iter().map(|held| held.chain).collect::<Vec<_>>(), [ChainId(0)]);
-    assert_eq!(renewal.position, Some(StorePosition { start: 1, control: 2, groups: 3 }));
+    assert_eq!(renewal.position, Some(at(1, 2, 3)));
+}
+
+/// The position of a store in its start `number`, which found so much and has written nothing.
+fn at(number: u64, control: u64, groups: u64) -> StorePosition {
+    let mut starts = StoreStarts::default();
+    starts.begin(StoreStart { number, id: number, control, groups });
+    StorePosition { control, groups, starts }
 }
 
 /// Whether a renewal of an older copy of a store is heard.
@@ -64,10 +71,34 @@ fn hears_a_copy(mutant: Option<Mutant>) -> bool {
         rig.handle(NodeInput::Renewal { from: renewal.me.id, renewal });
         rig.outputs()
     };
-    let first = renew(&mut rig, 1, StorePosition { start: 1, control: 20, groups: 90 });
+    let first = renew(&mut rig, 1, at(1, 20, 90));
     assert!(first.iter().any(|output| matches!(output, NodeOutput::KeepHeard(_))), "{first:?}");
-    let then = renew(&mut rig, 2, StorePosition { start: 2, control: 15, groups: 90 });
+    let then = renew(&mut rig, 2, at(2, 15, 90));
     !then.iter().any(|output| matches!(output, NodeOutput::RolledBack { number: 2, .. }))
+}
+
+/// Whether a lease counts that an older copy of a store grants.
+fn takes_a_lease_of_a_copy(mutant: Option<Mutant>) -> bool {
+    let mut rig = durable(mutant);
+    rig.hear(rig.configs.clone());
+    rig.acts_by(rig.configs.applied());
+    let mut renewal = fixtures::renewal(1, 1, LogIndex(1));
+    renewal.position = Some(at(1, 20, 90));
+    rig.handle(NodeInput::Renewal { from: renewal.me.id, renewal: renewal.clone() });
+    rig.outputs();
+    let mut copy = renewal.me.id;
+    copy.incarnation.starts = 2;
+    rig.node.stands_at(at(1, 2, 3));
+    let number = rig.renewals().pop().unwrap().number;
+    let renewed = Renewed { lease: Some(LEASE), position: Some(at(2, 15, 90)), ..Renewed::bare(number, Some(copy)) };
+    rig.handle(NodeInput::Renewed { from: copy, renewed: Some(renewed) });
+    rig.outputs().iter().any(|output| matches!(output, NodeOutput::Lease(_)))
+}
+
+#[test]
+fn an_older_copy_grants_no_lease() {
+    assert!(!takes_a_lease_of_a_copy(None));
+    assert!(takes_a_lease_of_a_copy(Some(Mutant::TakeCopies)));
 }
 
 #[test]

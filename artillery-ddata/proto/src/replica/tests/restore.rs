@@ -18,15 +18,15 @@ use crate::{
 
 /// What a journal holds: the chain, its records, and its sessions in words.
 pub(super) struct Found {
-    last: Version,
-    watermark: u64,
-    unreplicated: u64,
+    pub(super) last: Version,
+    pub(super) watermark: u64,
+    pub(super) unreplicated: u64,
     sessions: String,
-    records: Vec<ScanRecord>,
+    pub(super) records: Vec<ScanRecord>,
     pub(super) replica: Replica,
 }
 
-fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
+pub(super) fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
     restored_as(1, entries)
 }
 
@@ -155,7 +155,7 @@ fn folded(replica: &Replica, upto: u64) -> BTreeMap<Bytes, (Version, Bytes)> {
     records
 }
 
-fn values(records: &[ScanRecord]) -> BTreeMap<Bytes, (Version, Bytes)> {
+pub(super) fn values(records: &[ScanRecord]) -> BTreeMap<Bytes, (Version, Bytes)> {
     let held = |record: &ScanRecord| Some((record.key.clone(), (record.held.version, record.held.value.clone()?)));
     records.iter().filter_map(held).collect()
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use artillery_proto::{
     ChainId, MemberId,
     control::{
-        History, StorePosition,
+        History,
         message::{Renewal, Renewed},
     },
     node::NodeInput,
@@ -48,8 +48,7 @@ impl World {
     /// A node tells its deciding part how far its store has come.
     pub(super) fn tell_position(&mut self, index: usize) {
         let Some(opened) = &self.nodes[index].opened else { return };
-        let (control, groups) = (opened.control.number(), opened.journal.synced().0);
-        let position = StorePosition { start: opened.start, control, groups };
+        let position = opened.control.position(opened.journal.synced().0);
         if let Some(control) = &mut self.control {
             control.nodes[index].decider.stands_at(position);
         }

@@ -1,5 +1,11 @@
 //! Bytes that are no message, and messages that no node should have sent.
 
+use std::sync::Arc;
+
+use artillery_proto::{
+    control::{StoreStart, StoreStarts},
+    guards::Guards,
+};
 use bytes::Bytes;
 use openraft::{LogId, Vote, raft::VoteRequest};
 use proptest::prelude::*;
@@ -8,12 +14,15 @@ use super::{
     super::{
         CallError, Embedded, EmbeddedSettings,
         messages::{self, Envelope, LogQuestion},
-        types::RaftId,
+        types::{RaftId, Speaker},
     },
     conformance::group,
     network::founding,
 };
-use crate::{ClusterId, Incarnation, MemberId, control::History};
+use crate::{
+    ClusterId, Incarnation, MemberId,
+    control::{History, StorePosition, StoreRolledBack},
+};
 
 fn envelope(to: MemberId, from: MemberId, term: u64) -> Envelope {
     let request = VoteRequest::new(Vote::new(term, RaftId(from)), None::<LogId<RaftId>>);
@@ -39,6 +48,45 @@ async fn messages_with_a_wrong_sender_or_addressee_are_refused() {
     assert!(matches!(say(&log, other, &envelope(me, other, u64::MAX)).await, Err(CallError::Senseless(_))));
     log.stop().await;
     assert!(matches!(say(&log, other, &envelope(me, other, 3)).await, Err(CallError::Stopped(_))));
+}
+
+/// What node 2 says of its store in a start with this number and id.
+fn speaker(starts: u64, id: u64) -> Speaker {
+    let mut speaks = founding(2).members[1].id;
+    speaks.incarnation.starts = starts;
+    let mut starts_of = StoreStarts::default();
+    starts_of.begin(StoreStart { number: starts, id, control: 20, groups: 0 });
+    Speaker { id: speaks, position: StorePosition { control: 20, groups: 0, starts: starts_of } }
+}
+
+/// Two starts of copies of one directory answer at the same moment.
+#[tokio::test]
+async fn of_two_copies_that_answer_at_once_one_is_used() {
+    let (_, place) = super::network::after_keep_founding(0, 1, &founding(2));
+    for (one, other) in [(1, 2), (3, 4)] {
+        let (one, other) = (speaker(one, 7), speaker(one, 8 * other));
+        let used = tokio::join!(place.keep_heard(one), place.keep_heard(other));
+        assert_eq!(used, (Ok(()), Err(StoreRolledBack(other.id).into())));
+        let kept = place
+            .control
+            .look(|record| (record.heard.check(one.id, one.position), record.heard.check(other.id, other.position)));
+        assert_eq!(kept, (Ok(()), Err(StoreRolledBack(other.id))), "on the disk");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_speaks_of_its_own_store_alone() {
+    let founding = founding(2);
+    let (me, place) = super::network::after_keep_founding(0, 1, &founding);
+    let net = super::network::Net::new(1, Guards::ALL);
+    let (settings, wire) = (EmbeddedSettings::default(), super::network::Wire { net, from: me.id });
+    let log = Embedded::start(me.clone(), &founding, settings, Arc::new(wire), Some(place)).await.unwrap();
+    let from = founding.members[1].id;
+    let says = |by| Envelope { by: Some(by), ..envelope(me.id, from, 3) };
+    let other = Speaker { id: MemberId { node: super::network::node(2), ..from }, ..speaker(1, 7) };
+    assert!(matches!(say(&log, from, &says(other)).await, Err(CallError::Senseless(_))));
+    assert!(say(&log, from, &says(speaker(1, 7))).await.is_ok());
+    assert_eq!(say(&log, from, &says(speaker(1, 8))).await, Err(StoreRolledBack(from).into()), "another start");
 }
 
 proptest! {

@@ -108,7 +108,9 @@ impl Net {
             let record = ControlRecord::new(node(n), 1);
             FoundControl { number: 0, record }
         });
-        found.record.incarnation.starts = starts;
+        found.record.incarnation.starts = starts - 1;
+        let id = random.random();
+        found.record.begin(id, found.number, 0);
         let me = named(n, found.record.incarnation);
         Some((me, ControlFile::begin(Arc::new(disk.clone()), found, guards).unwrap()))
     }
@@ -131,7 +133,7 @@ impl Net {
         };
         let (me, control) = match self.opened(n, started, settings.guards) {
             Some((me, control)) => {
-                let place = StorePlace::new(me.id, seed, control, Arc::default());
+                let place = StorePlace::new(me.id, control, Arc::default());
                 (me, Some(place))
             }
             None => (founder(n, started), None),
@@ -196,9 +198,9 @@ impl Net {
     }
 }
 
-struct Wire {
-    net: Net,
-    from: MemberId,
+pub(super) struct Wire {
+    pub(super) net: Net,
+    pub(super) from: MemberId,
 }
 
 impl LogTransport for Wire {
@@ -233,15 +235,16 @@ impl LogTransport for Wire {
 }
 
 /// A control file in the start `starts` of node `n`, after `Data::keep_founding` and before anything else.
-fn after_keep_founding(n: usize, starts: u64, founding: &Bootstrap) -> (NodeInfo, StorePlace) {
+pub(super) fn after_keep_founding(n: usize, starts: u64, founding: &Bootstrap) -> (NodeInfo, StorePlace) {
     let disk = SimulatedDisk::new(5, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
     let mut record = ControlRecord::new(node(n), 1);
-    record.incarnation.starts = starts;
+    record.incarnation.starts = starts - 1;
+    record.begin(1, 0, 0);
     let me = named(n, record.incarnation);
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let control = ControlFile::begin(disk, FoundControl { number: 0, record }, Guards::ALL).unwrap();
     control.change(|record| record.keep_founding(me.id, founding)).unwrap();
-    let place = StorePlace::new(me.id, 1, control, Arc::default());
+    let place = StorePlace::new(me.id, control, Arc::default());
     (me, place)
 }
 
