@@ -64,6 +64,7 @@
 //! aren't checked. [`BlockingKv`](crate::blocking::BlockingKv) needs threads, and so real time.
 
 mod cluster;
+mod disk;
 mod explore;
 mod node;
 #[cfg(test)]

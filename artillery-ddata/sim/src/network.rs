@@ -137,6 +137,7 @@ impl Network {
                 | Fault::Slow(..)
                 | Fault::Crash(_)
                 | Fault::Restart(_)
+                | Fault::Replace(_)
                 | Fault::Pause(_)
                 | Fault::Play(_)
                 | Fault::Order(_)

@@ -11,6 +11,7 @@ mod event;
 mod faults;
 mod founding;
 mod plays;
+mod power_cut;
 mod ready;
 mod records;
 mod recovery;
@@ -25,12 +26,13 @@ pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
 pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
     counts::{Counts, DiskEvents, Served},
+    power_cut::{PowerCounts, PowerCut},
 };
 use self::{control::Control, founding::Founders, service::Service, watches::Watcher};
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
-    disk::simulated::SimulatedDisk,
+    disk::simulated::{DiskCounts, SimulatedDisk},
     runner::{ChainOrder, Lease},
 };
 
@@ -121,6 +123,8 @@ pub struct World {
     /// The disk of each node; none, if the nodes have none.
     disks: Vec<SimulatedDisk>,
     disk_rng: Rng,
+    /// What the former disks of each node had done.
+    replaced: Vec<DiskCounts>,
     /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
     trace: Trace,
@@ -133,8 +137,7 @@ impl World {
         let mut disk_rng = Rng::new(seed, Concern::Disks);
         let disks: Vec<_> =
             setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
-        let node = |index| Node::new(seed, index, 1, &setup, disks.get(index)).expect("a new disk");
-        let nodes: Vec<Node> = (0..setup.members).map(node).collect();
+        let (nodes, lost) = power_cut::first_nodes(seed, &setup, &disks);
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
             .map(|index| Client::new(seed, index, &setup.keys, setup.members, setup.mix.writers))
@@ -185,10 +188,11 @@ impl World {
             service: Service::default(),
             control: None,
             copies: vec![None; disks.len()],
+            replaced: vec![DiskCounts::default(); disks.len()],
             disks,
             disk_rng,
             trace: Trace::new(traced),
-            counts: Counts { planned: faults as u64, ..Counts::default() },
+            counts: Counts { planned: faults as u64, power: PowerCounts::begin(lost), ..Counts::default() },
             nodes,
             setup,
         };
@@ -218,6 +222,7 @@ impl World {
     fn go(&mut self) -> Result<(), Failure> {
         while self.phase != Phase::End {
             self.happen()?;
+            self.watch_power();
             self.check_recovery()?;
             self.watch_boundary();
         }
@@ -343,6 +348,11 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Quiet));
                 return;
             }
+            // A power cut has put it off.
+            Phase::Quiet if self.now < self.setup.stop => {
+                self.queue.push(self.setup.stop, Event::Phase(Phase::Quiet));
+                return;
+            }
             Phase::Quiet => self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::Verify)),
             Phase::Verify => {
                 self.write_script();
@@ -358,6 +368,9 @@ impl World {
             }
             Phase::Drain => self.queue.push(self.now + SECOND, Event::Phase(Phase::End)),
             Phase::End | Phase::Work => {}
+        }
+        if phase == Phase::Quiet {
+            self.count_disk_operations();
         }
         self.phase = phase;
     }

@@ -85,6 +85,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         founding: None,
         control: None,
         durable: None,
+        power_cut: None,
         faults: Vec::new(),
         closes: false,
         crash: None,

@@ -10,7 +10,7 @@ use crate::{
     disk::DiskSetup,
     faults::Planned,
     network::Profile,
-    world::Boundary,
+    world::{Boundary, PowerCut},
 };
 
 /// Everything on which a run depends, besides the random streams of its seed.
@@ -109,6 +109,8 @@ pub struct Setup {
     pub control: Option<ControlSetup>,
     /// The disks of the nodes. `None`: they have none.
     pub durable: Option<DiskSetup>,
+    /// Where the power is lost, in a run that counts what disks do.
+    pub power_cut: Option<PowerCut>,
     /// The planned faults.
     pub faults: Vec<Planned>,
     /// Whether all nodes are told to stop at the end.

@@ -40,7 +40,10 @@ impl World {
         let written = if batches.is_empty() { opened.journal.close() } else { opened.journal.write(&batches) };
         match written {
             Ok(()) if batches.is_empty() => {}
-            Ok(()) => self.begin_sync(index),
+            Ok(()) => {
+                self.note_checkpoints(&batches);
+                self.begin_sync(index);
+            }
             Err(JournalError::Full) => {
                 opened.refused = batches;
                 self.begin_sync(index);
@@ -135,15 +138,17 @@ impl World {
     }
 
     /// The disk of a node is gone, and another one in its place.
-    fn drop_disk(&mut self, index: usize) {
+    pub(super) fn drop_disk(&mut self, index: usize) {
         // The old one is gone, with what it has counted.
         let of = self.disks[index].counts();
         self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });
+        self.replaced[index].writes += of.writes;
+        self.replaced[index].syncs += of.syncs;
         self.disks[index] = new_disk(self.disk_rng.draw());
     }
 
     /// A disk failed, or its power is lost: the process ends at once, and starts again.
-    fn disk_failed(&mut self, index: usize, why: &str) {
+    pub(super) fn disk_failed(&mut self, index: usize, why: &str) {
         self.trace.line(self.now, |out| write!(out, "n{index} ends: {why}"));
         self.end_life(index);
         let after = self.disk_rng.between(SECOND / 50, SECOND);
