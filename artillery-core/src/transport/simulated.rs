@@ -45,8 +45,8 @@ impl Network {
         Self { medium: Arc::new(Medium::new(seed, weather)), listeners: Arc::default(), addresses: Arc::default() }
     }
 
-    /// An endpoint of this name, at an address of its own: that of the earlier endpoint of this name, if there was one. Call it
-    /// within a tokio runtime.
+    /// An endpoint of this name, at an address of its own: that of the earlier endpoint of this name, if there was one.
+    /// Call it within a tokio runtime.
     pub fn endpoint(&self, name: &str, local: LocalInfo, service: Arc<dyn Service>) -> Endpoint {
         let id = MemberId { node: NodeId::from_name(name), incarnation: local.incarnation };
         let addr = self.address(name);

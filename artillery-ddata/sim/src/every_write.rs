@@ -170,7 +170,11 @@ impl fmt::Display for EveryWriteReport {
         write!(f, "         {} violations", self.violations)?;
         for (number, PowerCut { node, behind, at_all }, failure) in &self.shown {
             let all = if *at_all { ", and at all others" } else { "" };
-            writeln!(f, "\nVIOLATION, power lost at n{node} behind {behind} writes and syncs{all}: {}", failure.oracle)?;
+            writeln!(
+                f,
+                "\nVIOLATION, power lost at n{node} behind {behind} writes and syncs{all}: {}",
+                failure.oracle
+            )?;
             write!(f, "  replay: artillery-sim --every-write --start {number} --seeds 1 --trace")?;
             failure.what.lines().try_for_each(|line| write!(f, "\n  {line}"))?;
         }

@@ -117,8 +117,8 @@ impl Cluster {
         chain[chain.len() - 1]
     }
 
-    /// Kills a node without a word to its peers, for good or until [`restart_all`](Self::restart_all). Its chains keep naming it:
-    /// they commit no more writes, and their other members serve clean keys.
+    /// Kills a node without a word to its peers, for good or until [`restart_all`](Self::restart_all). Its chains keep
+    /// naming it: they commit no more writes, and their other members serve clean keys.
     #[doc(alias = "kill")]
     pub fn crash(&self, member: MemberId) {
         self.inner.end(&self.inner.member(member));
@@ -264,6 +264,9 @@ impl Drop for ClusterState {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("seed", &self.inner.setup.seed).field("chain", &self.chain()).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("seed", &self.inner.setup.seed)
+            .field("chain", &self.chain())
+            .finish_non_exhaustive()
     }
 }

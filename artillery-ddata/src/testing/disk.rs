@@ -19,12 +19,14 @@ use artillery_proto::{
 use super::node::NodeSetup;
 use crate::{driver::journal::JournalHandle, store::Store};
 
-/// The length at which a segment of the journal is left, and the room for updates in it, in bytes: so short that tests come to
-/// checkpoints.
+/// The length at which a segment of the journal is left, and the room for updates in it, in bytes: so short that tests
+/// come to checkpoints.
 const SEGMENT_BYTES: u64 = 64 << 10;
 /// The room of a disk in bytes.
 const DISK_BYTES: u64 = 1 << 40;
-const LONGEST_SYNC: Duration = Duration::from_millis(2);
+const USUAL_SYNC: Duration = Duration::from_millis(2);
+/// One of ten syncs takes up to so long: longer than an update takes down a chain.
+const SLOW_SYNC: Duration = Duration::from_millis(60);
 
 /// A node's disk, as one life of the node uses it.
 pub(super) struct NodeDisk {
@@ -68,7 +70,9 @@ impl NodeDisk {
         let dir = opened.unwrap_or_else(|error| panic!("the disk of node {new}: {error}"));
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain))).collect();
         let DataDir { incarnation, journal, chains, .. } = dir;
-        let journal = JournalHandle::simulated(journal, move || LONGEST_SYNC.mul_f64(network.chance()));
+        let longest = move |chance: f64| if chance < 0.1 { SLOW_SYNC } else { USUAL_SYNC };
+        let pause = move || longest(network.chance()).mul_f64(network.chance());
+        let journal = JournalHandle::simulated(journal, pause);
         (incarnation, Self { disk, journal, holds, restored: Mutex::new(chains) })
     }
 
@@ -92,7 +96,9 @@ impl NodeDisk {
         (self.journal.clone(), restored.remove(&chain))
     }
 
-    pub(super) fn stop(&self) {
+    /// The process that uses the disk ends. What it has written stays as long as there is power.
+    pub(super) fn end_process(&self) {
         self.journal.stop();
+        self.disk.restart();
     }
 }

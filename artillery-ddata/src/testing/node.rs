@@ -190,6 +190,6 @@ impl TestMember {
         self.local.close();
         self.router.stop();
         self.hub.close();
-        self.disk.iter().for_each(NodeDisk::stop);
+        self.disk.iter().for_each(NodeDisk::end_process);
     }
 }

@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 use super::{IDLE, JournalHandle, Shared, take, tell};
 
 impl JournalHandle {
-    /// Starts the task in this runtime. Each sync takes as long as `pause` says. The task ends when the disk fails, as it does when
-    /// the power is lost or the node's process ends.
+    /// Starts the task in this runtime. Each sync takes as long as `pause` says. The task ends when the disk fails, as
+    /// it does when the power is lost or the node's process ends.
     pub(crate) fn simulated(writer: JournalWriter, pause: impl FnMut() -> Duration + Send + 'static) -> Self {
         let shared = Arc::new(Shared::new(&writer));
         tokio::spawn(run(writer, shared.clone(), pause));

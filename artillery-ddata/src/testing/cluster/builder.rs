@@ -20,7 +20,10 @@ use crate::{
     config::ChainSettings,
     control::{Bootstrap, Configs, NodeInfo},
     replica::ReplicaSettings,
-    testing::{disk::new_disk, node::{NodeSetup, TestMember}},
+    testing::{
+        disk::new_disk,
+        node::{NodeSetup, TestMember},
+    },
 };
 
 /// Builds a [`Cluster`].
@@ -87,8 +90,9 @@ impl Builder {
         self
     }
 
-    /// Gives each node a disk (none): a write is answered once it is on the disk of each member of its chain. The disks are simulated
-    /// ones, which lose what they weren't made to keep: see [`Cluster::power_cut`] and [`Cluster::restart_all`].
+    /// Gives each node a disk (none): a write is answered once it is on the disk of each member of its chain. The disks
+    /// are simulated ones, which lose what they weren't made to keep: see [`Cluster::power_cut`] and
+    /// [`Cluster::restart_all`].
     pub fn durable(mut self) -> Self {
         self.settings.durable = true;
         self

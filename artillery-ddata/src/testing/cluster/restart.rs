@@ -10,8 +10,8 @@ use crate::{Routing, replica::ReplicaSettings, testing::node::TestMember};
 
 impl Cluster {
     /// Cuts the power of a node's machine. As after a [`crash`](Self::crash) its chains commit nothing more until
-    /// [`restart_all`](Self::restart_all), and its disk loses of what was not synced a part that is drawn from the seed. A node
-    /// that has crashed may lose its power too.
+    /// [`restart_all`](Self::restart_all), and its disk loses of what was not synced a part that is drawn from the
+    /// seed. A node that has crashed may lose its power too.
     ///
     /// # Panics
     /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable).
@@ -21,16 +21,17 @@ impl Cluster {
         member.disk().simulated().cut_power();
     }
 
-    /// Ends the processes that still run, as `kill -9` does, and starts all nodes again with what their disks hold: also those
-    /// that have crashed or lost their power. Ends all cuts, isolations and pauses, and returns when all chains are open.
+    /// Ends the processes that still run, as `kill -9` does, and starts all nodes again with what their disks hold:
+    /// also those that have crashed or lost their power. Ends all cuts, isolations and pauses, and returns when all
+    /// chains are open.
     ///
     /// The nodes are other incarnations then, and their order in a chain may be another one: [`nodes`](Self::nodes),
-    /// [`chain`](Self::chain) and [`kv`](Self::kv) tell. Handles of the processes that have ended fail. Clients beside the cluster go
-    /// on.
+    /// [`chain`](Self::chain) and [`kv`](Self::kv) tell. Handles of the processes that have ended fail. Clients beside
+    /// the cluster go on.
     ///
     /// # Panics
-    /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable). If a disk is damaged, or lacks what was
-    /// committed: that is a fault of this crate.
+    /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable). If a disk is damaged, or lacks
+    /// what was committed: that is a fault of this crate.
     pub async fn restart_all(&self) {
         let inner = &self.inner;
         let before = inner.members();
@@ -48,7 +49,7 @@ impl Cluster {
 }
 
 impl ClusterState {
-    /// Ends a node's process. What it has written stays as long as its machine has power.
+    /// Ends a node's process.
     pub(super) fn end(&self, member: &TestMember) {
         self.crashed().insert(member.id.node);
         self.setup.network.kill(member.id.node);
@@ -58,7 +59,6 @@ impl ClusterState {
 
     fn start_again(&self, before: &TestMember) -> Arc<TestMember> {
         let disk = before.disk().simulated();
-        disk.restart();
         self.setup.network.revive(before.id.node);
         Arc::new(TestMember::start(&self.setup, before.number, Some(disk.clone())))
     }
@@ -79,7 +79,8 @@ pub(super) async fn form(
     }
 }
 
-/// The next configuration of each chain: it names the present lives of its members, the one with the longest history first.
+/// The next configuration of each chain: it names the present lives of its members, the one with the longest history
+/// first.
 fn next_routing(before: &Routing, lives: &[Arc<TestMember>]) -> Routing {
     let mut next = before.clone();
     for config in &mut next.chains {
