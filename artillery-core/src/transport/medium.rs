@@ -64,7 +64,7 @@ pub(super) struct MediumState {
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
     /// Nodes from and to which nothing passes.
     pub(super) apart: BTreeSet<NodeId>,
-    /// Nodes from and to which nothing will ever pass again.
+    /// Nodes from and to which nothing passes, also after all others were brought back.
     pub(super) dead: BTreeSet<NodeId>,
 }
 

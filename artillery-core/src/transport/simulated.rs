@@ -8,8 +8,9 @@
 //! Streams move by tokio's timers. In a current-thread runtime with a paused clock a run is a function of its seed.
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 pub use super::medium::Weather;
@@ -28,6 +29,8 @@ use crate::{
 pub struct Network {
     medium: Arc<Medium>,
     listeners: Arc<Listeners>,
+    /// The address of each name.
+    addresses: Arc<Mutex<BTreeMap<String, SocketAddr>>>,
 }
 
 impl std::fmt::Debug for Network {
@@ -39,21 +42,28 @@ impl std::fmt::Debug for Network {
 impl Network {
     /// A network without endpoints.
     pub fn new(seed: u64, weather: Weather) -> Self {
-        Self { medium: Arc::new(Medium::new(seed, weather)), listeners: Arc::default() }
+        Self { medium: Arc::new(Medium::new(seed, weather)), listeners: Arc::default(), addresses: Arc::default() }
     }
 
-    /// An endpoint of this name, at an address of its own. Call it within a tokio runtime.
+    /// An endpoint of this name, at an address of its own: that of the earlier endpoint of this name, if there was one.
+    /// Call it within a tokio runtime.
     pub fn endpoint(&self, name: &str, local: LocalInfo, service: Arc<dyn Service>) -> Endpoint {
         let id = MemberId { node: NodeId::from_name(name), incarnation: local.incarnation };
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        let [high, low] = (listeners.len() as u16 + 1).to_be_bytes();
-        let addr = SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 7400));
+        let addr = self.address(name);
         let config = TransportConfig { listen: addr, ..TransportConfig::default() };
         let port = SimulatedPort::new(self.medium.clone(), name, id.node, addr);
         let carrier = EndpointCarrier::Simulated(port, self.listeners.clone());
         let shared = EndpointShared::new(carrier, config, local, service, Arc::default(), id, addr);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.insert(addr, Arc::downgrade(&shared));
         Endpoint::simulated(shared)
+    }
+
+    fn address(&self, name: &str) -> SocketAddr {
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let [high, low] = (addresses.len() as u16 + 1).to_be_bytes();
+        let new = SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 7400));
+        *addresses.entry(name.to_owned()).or_insert(new)
     }
 
     /// From now on nothing passes from one node to another. What is on its way waits.
@@ -76,9 +86,14 @@ impl Network {
         self.medium.change(|state| state.apart.remove(&node));
     }
 
-    /// From now on nothing ever passes from or to a node.
+    /// From now on nothing passes from or to a node, also after [`heal`](Self::heal).
     pub fn kill(&self, node: NodeId) {
         self.medium.change(|state| state.dead.insert(node));
+    }
+
+    /// Undoes [`kill`](Self::kill).
+    pub fn revive(&self, node: NodeId) {
+        self.medium.change(|state| state.dead.remove(&node));
     }
 
     /// Undoes all cuts, and brings back all nodes that were set apart. Killed nodes stay dead.

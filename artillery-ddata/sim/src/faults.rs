@@ -142,6 +142,8 @@ pub enum Fault {
     Crash(usize),
     /// This node is down, and then starts another incarnation.
     Restart(usize),
+    /// This node is down, and then starts with an empty disk, if all that its disk held is on other disks too.
+    Replace(usize),
     /// This node is paused.
     Pause(usize),
     /// Nothing gets to this node or from it.
@@ -175,7 +177,7 @@ impl Fault {
             Self::Slow(..) => Kind::Slow,
             Self::SlowDisk(..) => Kind::SlowDisk,
             Self::Crash(_) => Kind::Crash,
-            Self::Restart(_) => Kind::Restart,
+            Self::Restart(_) | Self::Replace(_) => Kind::Restart,
             Self::Pause(_) => Kind::Pause,
             Self::Isolate(_) => Kind::Isolate,
             Self::Play(play) => play.kind(),
@@ -202,6 +204,7 @@ impl fmt::Display for Fault {
             Self::Slow(node, nanos) => write!(f, "slow n{node} by {nanos} ns"),
             Self::Crash(node) => write!(f, "crash of n{node}"),
             Self::Restart(node) => write!(f, "restart of n{node}"),
+            Self::Replace(node) => write!(f, "restart of n{node} with an empty disk"),
             Self::Pause(node) => write!(f, "pause of n{node}"),
             Self::Isolate(node) => write!(f, "isolation of n{node}"),
             Self::Play(play) => write!(f, "{play}"),

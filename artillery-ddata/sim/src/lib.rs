@@ -16,6 +16,7 @@
 
 pub mod client;
 pub mod disk;
+pub mod every_write;
 pub mod faults;
 pub mod hunt;
 pub mod mutants;

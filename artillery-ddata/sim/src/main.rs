@@ -2,7 +2,9 @@
 
 use std::{io::Write as _, process::ExitCode};
 
+use artillery_proto::guards::Guards;
 use artillery_sim::{
+    every_write::Reference,
     hunt::hunt,
     mutants::{HUNTED, Hunted, hunted},
     report::{MutantReport, ScenarioReport, mutant_list, scenario_list},
@@ -31,6 +33,10 @@ struct Arguments {
     /// In so many of a thousand seeds nodes have disks, in scenarios in which they may restart.
     #[arg(long, default_value_t = DURABLE)]
     disks: u32,
+    /// Repeats one run of three nodes with a power cut at every write and sync of their disks, at one node and at all; or at every
+    /// STEP-th. `--start` and `--seeds` are the first cut and the most cuts then.
+    #[arg(long, value_name = "STEP", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
+    every_write: Option<u64>,
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
@@ -82,6 +88,9 @@ fn work(arguments: &Arguments) -> std::io::Result<bool> {
         write!(out, "{}", scenario_list())?;
         return Ok(true);
     }
+    if let Some(step) = arguments.every_write {
+        return every_write(arguments, step, &mut out);
+    }
     match arguments.mutant {
         None => scenarios(arguments, &mut out),
         Some(Choice::List) => {
@@ -121,6 +130,29 @@ fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::R
         writeln!(out, "{}", json!({ "scenarios": scenarios }))?;
     }
     Ok(reports.iter().all(ScenarioReport::passed))
+}
+
+fn every_write(arguments: &Arguments, step: u64, out: &mut impl std::io::Write) -> std::io::Result<bool> {
+    let guards = match arguments.mutant {
+        Some(Choice::One((mutant, _))) => Guards::without(mutant),
+        _ => Guards::ALL,
+    };
+    let reference = match Reference::run(guards) {
+        Ok(reference) => reference,
+        Err(failure) => {
+            writeln!(out, "the run without a power cut fails: {failure}")?;
+            return Ok(false);
+        }
+    };
+    if let Some(cut) = reference.cut(arguments.start).filter(|_| arguments.trace) {
+        out.write_all(reference.repeat(cut, true).trace.unwrap_or_default().as_bytes())?;
+    }
+    let report = reference.report(arguments.start, step, arguments.seeds.unwrap_or(u64::MAX));
+    match arguments.json {
+        true => writeln!(out, "{}", json!(report))?,
+        false => writeln!(out, "{report}")?,
+    }
+    Ok(report.violations == 0)
 }
 
 fn mutants(arguments: &Arguments, chosen: &[Hunted], out: &mut impl std::io::Write) -> std::io::Result<bool> {

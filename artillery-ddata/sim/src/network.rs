@@ -138,6 +138,7 @@ impl Network {
                 | Fault::SlowDisk(..)
                 | Fault::Crash(_)
                 | Fault::Restart(_)
+                | Fault::Replace(_)
                 | Fault::Pause(_)
                 | Fault::Play(_)
                 | Fault::Order(_)

@@ -26,7 +26,12 @@ pub fn run(scenario: Scenario, seed: u64, mutant: Option<Mutant>, traced: bool) 
 
 /// Runs a world of the given setup. A panic is a failure too.
 pub fn run_setup(seed: u64, setup: crate::scenario::Setup) -> Outcome {
-    guard(|| World::new(seed, setup, false).run())
+    run_traced(seed, setup, false)
+}
+
+/// Runs a world of the given setup, with a trace if it is `traced`. A panic is a failure too.
+pub fn run_traced(seed: u64, setup: crate::scenario::Setup, traced: bool) -> Outcome {
+    guard(|| World::new(seed, setup, traced).run())
 }
 
 fn guard(world: impl FnOnce() -> Outcome) -> Outcome {

@@ -2,6 +2,7 @@
 
 mod directed;
 mod draw;
+mod every_write;
 mod gray;
 mod leaves;
 mod names;
@@ -20,6 +21,7 @@ use self::draw::{
     readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches,
 };
 pub use self::{
+    every_write::every_write,
     gray::{BACK, Gray, gray_setup},
     setup::{ControlSetup, FoundingSetup, Setup},
 };

@@ -11,6 +11,7 @@ mod event;
 mod faults;
 mod founding;
 mod plays;
+mod power_cut;
 mod ready;
 mod records;
 mod recovery;
@@ -26,6 +27,7 @@ pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
 pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
     counts::{Counts, DiskEvents, Served},
+    power_cut::{PowerCounts, PowerCut},
 };
 use self::{
     control::{Control, Loss},
@@ -37,7 +39,7 @@ use self::{
 use artillery_proto::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, Role, Timestamp,
     control::log::LogIndex,
-    disk::simulated::SimulatedDisk,
+    disk::simulated::{DiskCounts, SimulatedDisk},
     runner::{ChainOrder, Lease},
 };
 
@@ -132,6 +134,8 @@ pub struct World {
     /// The disk of each node; none, if the nodes have none.
     disks: Vec<SimulatedDisk>,
     disk_rng: Rng,
+    /// What the former disks of each node had done.
+    replaced: Vec<DiskCounts>,
     /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
     /// Which lives may lack on their disks what they held.
@@ -146,11 +150,8 @@ impl World {
         let mut disk_rng = Rng::new(seed, Concern::Disks);
         let disks: Vec<_> =
             setup.durable.iter().flat_map(|_| 0..setup.members).map(|_| new_disk(disk_rng.draw())).collect();
-        let mut node = |index| {
-            let disk = disks.get(index).map(|disk| (disk, disks::draw_mode(&mut disk_rng, &setup)));
-            Node::new(seed, index, 1, &setup, disk).expect("a new disk")
-        };
-        let nodes: Vec<Node> = (0..setup.members).map(&mut node).collect();
+        let starts: Vec<_> = disks.iter().map(|disk| (disk, disks::draw_mode(&mut disk_rng, &setup))).collect();
+        let (nodes, lost) = power_cut::first_nodes(seed, &setup, &starts);
         let ids: Vec<MemberId> = nodes.iter().map(|node| node.id).collect();
         let clients = (0..setup.clients)
             .map(|index| Client::new(seed, index, &setup.keys, setup.members, setup.mix.writers))
@@ -205,10 +206,11 @@ impl World {
             control: None,
             copies: vec![None; disks.len()],
             lacking: Lacking::default(),
+            replaced: vec![DiskCounts::default(); disks.len()],
             disks,
             disk_rng,
             trace: Trace::new(traced),
-            counts: Counts { planned: faults as u64, ..Counts::default() },
+            counts: Counts { planned: faults as u64, power: PowerCounts::begin(lost), ..Counts::default() },
             nodes,
             setup,
         };
@@ -239,6 +241,7 @@ impl World {
     fn go(&mut self) -> Result<(), Failure> {
         while self.phase != Phase::End {
             self.happen()?;
+            self.watch_power();
             self.check_recovery()?;
             self.watch_boundary();
         }
@@ -367,6 +370,11 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Quiet));
                 return;
             }
+            // A power cut has put it off.
+            Phase::Quiet if self.now < self.setup.stop => {
+                self.queue.push(self.setup.stop, Event::Phase(Phase::Quiet));
+                return;
+            }
             Phase::Quiet => self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::Verify)),
             Phase::Verify => {
                 self.write_script();
@@ -382,6 +390,9 @@ impl World {
             }
             Phase::Drain => self.queue.push(self.now + SECOND, Event::Phase(Phase::End)),
             Phase::End | Phase::Work => {}
+        }
+        if phase == Phase::Quiet {
+            self.count_disk_operations();
         }
         self.phase = phase;
     }

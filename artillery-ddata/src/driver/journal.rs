@@ -2,6 +2,9 @@
 //!
 //! While it syncs one group, chains fill the next one: so groups grow with the load, and no timer is needed.
 
+#[cfg(feature = "testing")]
+mod simulated;
+
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -56,11 +59,31 @@ struct Shared {
     exchange: Mutex<Exchange>,
     /// The thread waits for batches here.
     filled: Condvar,
+    /// The task that a test has in the place of the thread waits for batches here.
+    #[cfg(feature = "testing")]
+    filled_for_task: Notify,
     /// The number of groups that are synced.
     synced: Arc<AtomicU64>,
 }
 
 impl Shared {
+    fn new(writer: &JournalWriter) -> Self {
+        Self {
+            exchange: Mutex::default(),
+            filled: Condvar::new(),
+            #[cfg(feature = "testing")]
+            filled_for_task: Notify::new(),
+            synced: Arc::new(AtomicU64::new(writer.synced().0)),
+        }
+    }
+
+    /// Wakes the thread.
+    fn wake(&self) {
+        self.filled.notify_one();
+        #[cfg(feature = "testing")]
+        self.filled_for_task.notify_one();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Exchange> {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,8 +116,7 @@ impl JournalHandle {
         writer: JournalWriter,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let synced = Arc::new(AtomicU64::new(writer.synced().0));
-        let shared = Arc::new(Shared { exchange: Mutex::default(), filled: Condvar::new(), synced });
+        let shared = Arc::new(Shared::new(&writer));
         let of_thread = shared.clone();
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
         thread.spawn(move || {
@@ -123,7 +145,7 @@ impl JournalHandle {
     /// Ends the thread once it has written what it was handed.
     pub(crate) fn stop(&self) {
         self.0.lock().stops = true;
-        self.0.filled.notify_one();
+        self.0.wake();
     }
 }
 
@@ -137,7 +159,7 @@ impl JournalLane {
             && let Some(side) = self.shared.lock().chains.get_mut(&self.chain)
         {
             side.batch = Some(batch);
-            self.shared.filled.notify_one();
+            self.shared.wake();
         }
     }
 
@@ -246,6 +268,10 @@ fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
         let waited = shared.filled.wait_timeout_while(exchange, IDLE, is_idle);
         exchange = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
+    take(&mut exchange)
+}
+
+fn take(exchange: &mut Exchange) -> (Vec<(ChainId, JournalBatch)>, bool) {
     let stops = exchange.stops;
     let (mut batches, mut bytes) = (Vec::new(), 0);
     for (&chain, side) in &mut exchange.chains {

@@ -3,6 +3,7 @@
 mod builder;
 mod check;
 mod interruptions;
+mod restart;
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +17,7 @@ use std::{
 use artillery_core::{
     Incarnation, MemberId, NodeId,
     error::Refusal,
-    internal::{clock, simulated::Network},
+    internal::clock,
     transport::{Endpoint, IncomingStream, PeerInfo, PeerKind, Service},
 };
 pub use builder::Builder;
@@ -24,7 +25,7 @@ pub use check::{CheckFailed, Checked};
 
 use super::{
     Fate, Trouble,
-    node::{TestMember, local_info},
+    node::{NodeSetup, TestMember, local_info},
 };
 use crate::{
     Kv, Routing,
@@ -44,16 +45,20 @@ pub struct Cluster {
 }
 
 pub(super) struct ClusterState {
-    seed: u64,
-    pub(super) network: Network,
-    members: Vec<TestMember>,
-    routing: Arc<Routing>,
+    pub(super) setup: NodeSetup,
+    lives: Mutex<Lives>,
     witness: Arc<Witness>,
     clients: AtomicU32,
     crashed: Mutex<BTreeSet<NodeId>>,
     /// No more interruptions begin.
     calm: AtomicBool,
     _clock: clock::Followed,
+}
+
+/// The present lives of all nodes, and the configurations that name them.
+struct Lives {
+    members: Vec<Arc<TestMember>>,
+    routing: Arc<Routing>,
 }
 
 impl Cluster {
@@ -64,7 +69,7 @@ impl Cluster {
 
     /// The seed of the run.
     pub fn seed(&self) -> u64 {
-        self.inner.seed
+        self.inner.setup.seed
     }
 
     /// The data, by a new client beside the cluster: each call simulates another process.
@@ -86,13 +91,13 @@ impl Cluster {
 
     /// All nodes, by number. Those that serve the first chain are [`chain`](Self::chain).
     pub fn nodes(&self) -> Vec<MemberId> {
-        self.inner.members.iter().map(|member| member.id).collect()
+        self.inner.members().iter().map(|member| member.id).collect()
     }
 
     /// The members of the first chain, from head to tail.
     pub fn chain(&self) -> Vec<MemberId> {
-        let config = self.inner.routing.chains.first();
-        config.map_or_else(Vec::new, |config| config.serving().collect())
+        let routing = self.inner.routing();
+        routing.chains.first().map_or_else(Vec::new, |config| config.serving().collect())
     }
 
     /// The head of the first chain, where writes enter.
@@ -112,15 +117,11 @@ impl Cluster {
         chain[chain.len() - 1]
     }
 
-    /// Kills a node for good, without a word to its peers. Its chains keep naming it: they commit no more writes, and
-    /// their other members serve clean keys.
+    /// Kills a node without a word to its peers, for good or until [`restart_all`](Self::restart_all). Its chains keep
+    /// naming it: they commit no more writes, and their other members serve clean keys.
     #[doc(alias = "kill")]
     pub fn crash(&self, member: MemberId) {
-        let inner = &self.inner;
-        inner.crashed().insert(member.node);
-        inner.network.kill(member.node);
-        inner.member(member).stop();
-        inner.witness.resume(member.node);
+        self.inner.end(&self.inner.member(member));
     }
 
     /// Pauses a node's process: it sends and receives nothing, and calls by its own handles wait. After three seconds
@@ -137,22 +138,22 @@ impl Cluster {
     /// Cuts the link from one node to another, in that direction. Messages on their way wait. After three seconds the
     /// connections between the two are given up, with those messages.
     pub fn cut(&self, from: MemberId, to: MemberId) {
-        self.inner.network.cut(from.node, to.node);
+        self.inner.setup.network.cut(from.node, to.node);
     }
 
     /// Mends a [`cut`](Self::cut) link.
     pub fn mend(&self, from: MemberId, to: MemberId) {
-        self.inner.network.mend(from.node, to.node);
+        self.inner.setup.network.mend(from.node, to.node);
     }
 
     /// Isolates a node: it keeps running, but no message passes between it and other nodes or clients.
     pub fn isolate(&self, member: MemberId) {
-        self.inner.network.set_apart(member.node);
+        self.inner.setup.network.set_apart(member.node);
     }
 
     /// Ends all cuts, isolations and pauses. Crashed nodes stay crashed.
     pub fn heal(&self) {
-        self.inner.network.heal();
+        self.inner.setup.network.heal();
         self.inner.witness.resume_all();
     }
 
@@ -174,9 +175,23 @@ impl Cluster {
 }
 
 impl ClusterState {
-    fn member(&self, id: MemberId) -> &TestMember {
-        let member = self.members.iter().find(|member| member.id == id);
+    /// The present life of a node.
+    fn member(&self, id: MemberId) -> Arc<TestMember> {
+        let member = self.members().into_iter().find(|member| member.id.node == id.node);
         member.unwrap_or_else(|| panic!("{id} is no node of this cluster"))
+    }
+
+    fn members(&self) -> Vec<Arc<TestMember>> {
+        self.lives().members.clone()
+    }
+
+    fn routing(&self) -> Arc<Routing> {
+        self.lives().routing.clone()
+    }
+
+    fn lives(&self) -> MutexGuard<'_, Lives> {
+        // No code that holds the lock can panic halfway through a change.
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn crashed(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
@@ -185,24 +200,26 @@ impl ClusterState {
     }
 
     fn client(&self, name: &str) -> Arc<Router> {
-        let info = local_info(self.routing.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
-        let endpoint = self.network.endpoint(name, info, Arc::new(RefusesStreams));
-        client(endpoint, &self.routing)
+        let routing = self.routing();
+        let info = local_info(routing.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
+        let endpoint = self.setup.network.endpoint(name, info, Arc::new(RefusesStreams));
+        client(endpoint, &routing)
     }
 
     pub(super) fn pause(&self, node: NodeId) {
         self.witness.pause(node);
-        self.network.set_apart(node);
+        self.setup.network.set_apart(node);
     }
 
     pub(super) fn resume(&self, node: NodeId) {
-        self.network.rejoin(node);
+        self.setup.network.rejoin(node);
         self.witness.resume(node);
     }
 
     pub(super) fn any_member(&self) -> NodeId {
-        let at = (self.network.chance() * self.members.len() as f64) as usize;
-        self.members[at.min(self.members.len() - 1)].id.node
+        let members = self.members();
+        let at = (self.setup.network.chance() * members.len() as f64) as usize;
+        members[at.min(members.len() - 1)].id.node
     }
 
     pub(super) fn is_calm(&self) -> bool {
@@ -210,7 +227,7 @@ impl ClusterState {
     }
 
     fn set_trouble(&self, trouble: &Trouble) {
-        self.network.set_weather(trouble.weather());
+        self.setup.network.set_weather(trouble.weather());
         self.witness.set_chances(trouble.lost_answers, trouble.doubled_requests);
     }
 
@@ -241,12 +258,15 @@ impl Service for RefusesStreams {
 
 impl Drop for ClusterState {
     fn drop(&mut self) {
-        self.members.iter().for_each(TestMember::stop);
+        self.members().iter().for_each(|member| member.stop());
     }
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("seed", &self.inner.seed).field("chain", &self.chain()).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("seed", &self.inner.setup.seed)
+            .field("chain", &self.chain())
+            .finish_non_exhaustive()
     }
 }

@@ -8,12 +8,14 @@ use artillery_core::{
     internal::simulated::Network,
     transport::{Endpoint, LocalInfo, PeerKind},
 };
+use artillery_proto::disk::simulated::SimulatedDisk;
 use bytes::Bytes;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot, watch},
 };
 
+use super::disk::NodeDisk;
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
     driver::{
@@ -35,8 +37,19 @@ const MAX_VALUE: u64 = 64 << 20;
 /// The size of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
 
+/// How all nodes of a cluster are started.
+#[derive(Clone)]
+pub(super) struct NodeSetup {
+    pub(super) network: Network,
+    pub(super) cluster: ClusterId,
+    pub(super) seed: u64,
+    pub(super) chains: u32,
+    pub(super) settings: ReplicaSettings,
+}
+
 pub(super) struct TestMember {
     pub(super) id: MemberId,
+    pub(super) number: u32,
     name: String,
     pub(super) endpoint: Endpoint,
     local: Arc<Local>,
@@ -44,6 +57,8 @@ pub(super) struct TestMember {
     router: Arc<Router>,
     hub: Arc<Hub>,
     pub(super) store: Arc<dyn Store>,
+    /// `None`: it has none.
+    disk: Option<NodeDisk>,
 }
 
 impl std::fmt::Debug for TestMember {
@@ -58,11 +73,18 @@ pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: Pee
 }
 
 impl TestMember {
-    /// Starts a node that serves no chain yet.
-    pub(super) fn start(network: &Network, cluster: ClusterId, number: u32, seed: u64) -> Self {
+    /// Starts a node that serves no chain yet. With a disk, it takes in what that holds.
+    pub(super) fn start(setup: &NodeSetup, number: u32, disk: Option<SimulatedDisk>) -> Self {
+        let NodeSetup { network, cluster, seed, .. } = setup;
         let name = format!("node-{number}");
-        let id =
-            MemberId { node: NodeId::from_name(&name), incarnation: Incarnation { store: number.into(), starts: 1 } };
+        let node = NodeId::from_name(&name);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(*seed));
+        let new = Incarnation { store: number.into(), starts: 1 };
+        let (incarnation, disk) = match disk.map(|disk| NodeDisk::open(disk, node, new.store, setup, &store)) {
+            Some((incarnation, disk)) => (incarnation, Some(disk)),
+            None => (new, None),
+        };
+        let id = MemberId { node, incarnation };
         let chains = Arc::<ChainInlets>::default();
         let server = Arc::new(std::sync::OnceLock::new());
         // Formation messages are dropped: the test forms the cluster.
@@ -73,21 +95,28 @@ impl TestMember {
             formation,
             control: Arc::default(),
         });
-        let endpoint = network.endpoint(&name, local_info(cluster, id.incarnation, PeerKind::Node), service);
+        let endpoint = network.endpoint(&name, local_info(*cluster, id.incarnation, PeerKind::Node), service);
         let local = Arc::new(Local::new(id, name.clone()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(seed));
         let status = Box::new(|| -> crate::driver::BoxFuture<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
         let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, status);
         // Set once, here: it can't fail.
         let _ = server.set(Arc::new(serving));
         let hub = Arc::new(Hub::new(endpoint.clone()));
-        Self { id, name, endpoint, local, chains, router, hub, store }
+        Self { id, number, name, endpoint, local, chains, router, hub, store, disk }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The node's disk.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub(super) fn disk(&self) -> &NodeDisk {
+        self.disk.as_ref().expect("the nodes of this cluster have no disks: see `Builder::durable`")
     }
 
     /// Starts this node's chains by the routing. Returns the readiness of each.
@@ -129,14 +158,14 @@ impl TestMember {
             settings: settings.clone(),
             store: self.store.clone(),
             queue_bytes: QUEUE_BYTES,
-            journal: None,
+            journal: self.disk.as_ref().map(|disk| disk.of_chain(config.chain)),
             standing,
         }
     }
 
-    pub(super) fn observe(&self, witness: &Arc<Witness>, client: u32) {
-        // Set once, when the cluster is made: it can't fail.
-        let _ = self.router.observer.set(Observer::new(witness.clone(), client, Some(self.id.node)));
+    pub(super) fn observe(&self, witness: &Arc<Witness>) {
+        // Set once, when the node starts: it can't fail.
+        let _ = self.router.observer.set(Observer::new(witness.clone(), self.number, Some(self.id.node)));
     }
 
     pub(super) fn kv(&self) -> Kv {
@@ -161,5 +190,6 @@ impl TestMember {
         self.local.close();
         self.router.stop();
         self.hub.close();
+        self.disk.iter().for_each(NodeDisk::end_process);
     }
 }

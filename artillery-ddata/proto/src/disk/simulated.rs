@@ -35,6 +35,13 @@ pub struct DiskCounts {
     pub lossy_cuts: u64,
 }
 
+impl DiskCounts {
+    /// Writes and syncs: the operations at which [`SimulatedDisk::cut_power_after`] may cut the power.
+    pub const fn operations(&self) -> u64 {
+        self.writes + self.syncs
+    }
+}
+
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone)]
 pub struct SimulatedDisk(Arc<Mutex<DiskState>>);

@@ -10,7 +10,7 @@ use crate::{
     disk::DiskSetup,
     faults::Planned,
     network::Profile,
-    world::Boundary,
+    world::{Boundary, PowerCut},
 };
 
 /// Everything on which a run depends, besides the random streams of its seed.
@@ -109,6 +109,10 @@ pub struct Setup {
     pub control: Option<ControlSetup>,
     /// The disks of the nodes. `None`: they have none.
     pub durable: Option<DiskSetup>,
+    /// Whether each step is checked for what is on the disks. Without it only what is lost shows that it wasn't there.
+    pub checks_disks: bool,
+    /// Where the power is lost, in a run that counts what disks do.
+    pub power_cut: Option<PowerCut>,
     /// The planned faults.
     pub faults: Vec<Planned>,
     /// Whether all nodes are told to stop at the end.

@@ -2,7 +2,7 @@
 
 use artillery_proto::replica::Rereplication;
 
-use super::ResyncCounts;
+use super::{PowerCounts, ResyncCounts};
 use crate::faults::Kind;
 
 /// Counts of the events of a run.
@@ -69,6 +69,8 @@ pub struct Counts {
     pub disks: DiskEvents,
     /// Resyncs of the first chain.
     pub resync: ResyncCounts,
+    /// What disks did, and the power cut at one of their operations.
+    pub power: PowerCounts,
     /// Faults planned in this seed.
     pub planned: u64,
     /// Faults by kind that had an effect.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     ChainId, MemberId,
-    control::{Bootstrap, Configs, HeardStores, History},
+    control::{Bootstrap, Configs, HeardStores},
     data_dir::{DurableBatch, OpenError},
     disk::Disk as _,
     journal::{JournalError, SyncMode},
@@ -51,7 +51,10 @@ impl World {
         let written = if batches.is_empty() { opened.journal.close() } else { opened.journal.write(&batches) };
         match written {
             Ok(()) if batches.is_empty() => {}
-            Ok(()) => self.begin_sync(index),
+            Ok(()) => {
+                self.note_checkpoints(&batches);
+                self.begin_sync(index);
+            }
             Err(JournalError::Full) => {
                 opened.refused = batches;
                 self.begin_sync(index);
@@ -212,6 +215,8 @@ impl World {
         // The old one is gone, with what it has counted.
         let of = self.disks[index].counts();
         self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });
+        self.replaced[index].writes += of.writes;
+        self.replaced[index].syncs += of.syncs;
         self.disks[index] = new_disk(self.disk_rng.draw());
     }
 
@@ -346,7 +351,8 @@ impl World {
     /// Checks that what a chain has committed by its newest epoch is on the disk of each living member that serves in it.
     pub(super) fn check_durable(&self, index: usize, slot: usize) -> Result<(), Failure> {
         let status = self.nodes[index].slots[slot].runner.replica().status();
-        let Some(config) = status.config.filter(|_| status.durable.is_some()) else { return Ok(()) };
+        let is_checked = status.durable.is_some() && self.setup.checks_disks;
+        let Some(config) = status.config.filter(|_| is_checked) else { return Ok(()) };
         for id in config.serving() {
             let Some(at) = self.ids.iter().position(|&other| other == id) else { continue };
             let other = self.nodes[at].slots[slot].runner.replica().status();

@@ -86,7 +86,8 @@ impl World {
                 self.set_connection(a, b, !self.is_broken(a, b));
             }
             Fault::Crash(node) if begins && self.can_spare(node) => self.crash(node),
-            Fault::Restart(node) if self.control.is_some() && begins => self.stop_life(node),
+            Fault::Restart(node) | Fault::Replace(node) if self.control.is_some() && begins => self.stop_life(node),
+            Fault::Replace(node) => self.restart_with_empty_disk(node),
             Fault::Restart(node) if self.control.is_some() => self.restart_life(node),
             Fault::Restart(node) if begins => self.stop(node),
             Fault::Restart(node) => self.restart(node),

@@ -14,13 +14,16 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Cluster, ClusterState, Trouble, Witness, interruptions};
+use super::{Cluster, ClusterState, Lives, Trouble, Witness, interruptions, restart::form};
 use crate::{
     Mode, Routing,
     config::ChainSettings,
     control::{Bootstrap, Configs, NodeInfo},
     replica::ReplicaSettings,
-    testing::node::TestMember,
+    testing::{
+        disk::new_disk,
+        node::{NodeSetup, TestMember},
+    },
 };
 
 /// Builds a [`Cluster`].
@@ -32,6 +35,11 @@ pub struct Builder {
     chains: ChainSettings,
     trouble: Trouble,
     settings: ReplicaSettings,
+}
+
+/// The seed of a node's disk, from that of the run.
+fn disk_seed(seed: u64, number: u32) -> u64 {
+    seed.wrapping_mul(251).wrapping_add(number.into())
 }
 
 impl Builder {
@@ -82,6 +90,14 @@ impl Builder {
         self
     }
 
+    /// Gives each node a disk (none): a write is answered once it is on the disk of each member of its chain. The disks
+    /// are simulated ones, which lose what they weren't made to keep: see [`Cluster::power_cut`] and
+    /// [`Cluster::restart_all`].
+    pub fn durable(mut self) -> Self {
+        self.settings.durable = true;
+        self
+    }
+
     /// The seed (0): the same seed makes the same run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -111,23 +127,22 @@ impl Builder {
         let clock = clock::Followed::new();
         let network = Network::new(self.seed, self.trouble.weather());
         let cluster = ClusterId(u128::from(self.seed) + 1);
-        let members: Vec<TestMember> =
-            (1..=self.nodes).map(|number| TestMember::start(&network, cluster, number, self.seed)).collect();
-        let routing = Arc::new(self.routing(cluster, &members));
-        let standings: Vec<_> = members.iter().flat_map(|member| member.form(&routing, &self.settings)).collect();
-        let witness = Witness::new(network.clone());
-        for (number, member) in (1..).zip(&members) {
-            member.observe(&witness, number);
-        }
-        for mut standing in standings {
-            // Fails only when the chain has ended, which it doesn't here.
-            let _ = standing.wait_for(|standing| standing.open.is_some()).await;
-        }
-        let inner = Arc::new(ClusterState {
+        let setup = NodeSetup {
+            network: network.clone(),
+            cluster,
             seed: self.seed,
-            network,
-            members,
-            routing,
+            chains: self.chains.chains,
+            settings: self.settings.clone(),
+        };
+        let disk = |number| self.settings.durable.then(|| new_disk(disk_seed(self.seed, number)));
+        let start = |number| TestMember::start(&setup, number, disk(number));
+        let members: Vec<_> = (1..=self.nodes).map(|number| Arc::new(start(number))).collect();
+        let routing = Arc::new(self.routing(cluster, &members));
+        let witness = Witness::new(network);
+        form(&members, &routing, &self.settings, &witness).await;
+        let inner = Arc::new(ClusterState {
+            setup,
+            lives: Mutex::new(Lives { members, routing }),
             witness,
             clients: AtomicU32::new(101),
             crashed: Mutex::default(),
@@ -147,8 +162,8 @@ impl Builder {
         Cluster { inner }
     }
 
-    fn routing(&self, cluster: ClusterId, members: &[TestMember]) -> Routing {
-        let founder = |member: &TestMember| NodeInfo {
+    fn routing(&self, cluster: ClusterId, members: &[Arc<TestMember>]) -> Routing {
+        let founder = |member: &Arc<TestMember>| NodeInfo {
             id: member.id,
             name: member.name().to_owned(),
             addrs: vec![member.endpoint.advertised_addr()],

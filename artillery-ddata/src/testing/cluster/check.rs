@@ -1,6 +1,11 @@
 //! Checks a run at its end.
 
-use std::{collections::BTreeSet, fmt, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::sleep;
@@ -75,15 +80,16 @@ impl Cluster {
         inner.calm.store(true, Ordering::Relaxed);
         inner.set_trouble(&Trouble::none());
         self.heal();
-        let failed = |what| CheckFailed { seed: inner.seed, what, history: inner.history() };
+        let failed = |what| CheckFailed { seed: inner.setup.seed, what, history: inner.history() };
         inner.settle().await.map_err(failed)?;
         let keys = inner.keys();
         inner.read_all(&keys).await;
         inner.compare().map_err(failed)?;
+        let chains = inner.routing().chains.len() as u32;
         let (calls, verdict) = inner.witness.with_book(|book| {
             let verdict = match book.contradictions.first() {
                 Some(contradiction) => Err(contradiction.clone()),
-                None => verdict::judge(&book.entries, inner.routing.chains.len() as u32),
+                None => verdict::judge(&book.entries, chains),
             };
             (book.entries.len(), verdict)
         });
@@ -93,15 +99,16 @@ impl Cluster {
 }
 
 impl ClusterState {
-    fn alive(&self) -> impl Iterator<Item = &TestMember> {
+    fn alive(&self) -> impl Iterator<Item = Arc<TestMember>> {
         let crashed = self.crashed().clone();
-        self.members.iter().filter(move |member| !crashed.contains(&member.id.node))
+        self.members().into_iter().filter(move |member| !crashed.contains(&member.id.node))
     }
 
     /// Whether no member of a chain is crashed.
     fn is_whole(&self, chain: ChainId) -> bool {
         let crashed = self.crashed();
-        let config = self.routing.chain(chain);
+        let routing = self.routing();
+        let config = routing.chain(chain);
         config.is_some_and(|config| config.members.iter().all(|member| !crashed.contains(&member.id.node)))
     }
 
@@ -119,7 +126,7 @@ impl ClusterState {
                 return Err(format!("a member stopped serving: {halt}"));
             }
             let agree = |chain| !self.is_whole(chain) || agree(chain, &statuses);
-            if (0..self.routing.chains.len() as u32).map(ChainId).all(agree) {
+            if (0..self.routing().chains.len() as u32).map(ChainId).all(agree) {
                 return Ok(());
             }
             if waited >= AGREEMENT_TIMEOUT {
@@ -159,9 +166,10 @@ impl ClusterState {
 
     /// Compares the stores of all members of each whole chain.
     fn compare(&self) -> Result<(), String> {
-        for config in self.routing.chains.iter().filter(|config| self.is_whole(config.chain)) {
+        let (members, routing) = (self.members(), self.routing());
+        for config in routing.chains.iter().filter(|config| self.is_whole(config.chain)) {
             let mut first: Option<(&TestMember, Vec<ScanRecord>)> = None;
-            for member in self.members.iter().filter(|member| config.role(member.id).is_some()) {
+            for member in members.iter().filter(|member| config.role(member.id).is_some()) {
                 let scanned = member.store.scan(config.chain, b"", Sequence(u64::MAX));
                 let held: Result<Vec<ScanRecord>, _> = scanned.collect();
                 let mut held = held.map_err(|error| error.to_string())?;

@@ -20,7 +20,7 @@ pub(super) async fn interrupt(cluster: Weak<ClusterState>) {
 
 fn wait(cluster: &Weak<ClusterState>, longest_ms: u64) -> Option<Duration> {
     let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
-    Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.network.chance()))
+    Some(Duration::from_millis(1) + Duration::from_millis(longest_ms).mul_f64(cluster.setup.network.chance()))
 }
 
 type EndInterruption = Box<dyn FnOnce(&ClusterState) + Send>;
@@ -28,18 +28,18 @@ type EndInterruption = Box<dyn FnOnce(&ClusterState) + Send>;
 fn begin(cluster: &Weak<ClusterState>) -> Option<EndInterruption> {
     let cluster = cluster.upgrade().filter(|cluster| !cluster.is_calm())?;
     let (one, other) = (cluster.any_member(), cluster.any_member());
-    Some(match (cluster.network.chance() * 3.0) as u32 {
+    Some(match (cluster.setup.network.chance() * 3.0) as u32 {
         0 => {
             cluster.pause(one);
             Box::new(move |cluster| cluster.resume(one))
         }
         1 => {
-            cluster.network.set_apart(one);
-            Box::new(move |cluster| cluster.network.rejoin(one))
+            cluster.setup.network.set_apart(one);
+            Box::new(move |cluster| cluster.setup.network.rejoin(one))
         }
         _ => {
-            cluster.network.cut(one, other);
-            Box::new(move |cluster| cluster.network.mend(one, other))
+            cluster.setup.network.cut(one, other);
+            Box::new(move |cluster| cluster.setup.network.mend(one, other))
         }
     })
 }

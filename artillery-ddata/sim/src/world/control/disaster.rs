@@ -117,7 +117,7 @@ impl World {
         let known = control.nodes[node].decider.configs();
         let configs = Arc::new(known.recovered(next, plan.by.clone(), plan.newest, plan.upto));
         self.trace.line(self.now, |out| write!(out, "n{node} goes on alone as {next}"));
-        if !self.keep_recovery(node, next, &configs) {
+        if !self.keep_recovery(node, &configs) {
             return;
         }
         self.empty_lost_disks();

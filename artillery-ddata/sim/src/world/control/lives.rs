@@ -99,6 +99,7 @@ impl World {
             return Ok(());
         }
         self.replace_disk(index);
+        self.arm_disk(index);
         let before = self.ids[index];
         let Some(control) = &mut self.control else { return Ok(()) };
         if !allows!(self.setup.guards, SameLife) {

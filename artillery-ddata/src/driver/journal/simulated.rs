@@ -1,0 +1,50 @@
+//! The journal of a node of a test: a task on virtual time does what the thread does elsewhere.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use artillery_proto::{data_dir::JournalWriter, journal::JournalError};
+use tokio::time::{sleep, timeout};
+
+use super::{IDLE, JournalHandle, Shared, take, tell};
+
+impl JournalHandle {
+    /// Starts the task in this runtime. Each sync takes as long as `pause` says. The task ends when the disk fails, as
+    /// it does when the power is lost or the node's process ends.
+    pub(crate) fn simulated(writer: JournalWriter, pause: impl FnMut() -> Duration + Send + 'static) -> Self {
+        let shared = Arc::new(Shared::new(&writer));
+        tokio::spawn(run(writer, shared.clone(), pause));
+        Self(shared)
+    }
+}
+
+async fn run(mut writer: JournalWriter, shared: Arc<Shared>, mut pause: impl FnMut() -> Duration) {
+    while let Ok(true) = turn(&mut writer, &shared, &mut pause).await {}
+}
+
+/// One group, or an empty one if nothing was to be written for a while. Returns whether the journal goes on.
+async fn turn(
+    writer: &mut JournalWriter,
+    shared: &Shared,
+    pause: &mut impl FnMut() -> Duration,
+) -> Result<bool, JournalError> {
+    let (mut batches, mut stops) = take(&mut shared.lock());
+    if batches.is_empty() && !stops {
+        // Only the time is over if this fails.
+        drop(timeout(IDLE, shared.filled_for_task.notified()).await);
+        (batches, stops) = take(&mut shared.lock());
+    }
+    if batches.is_empty() {
+        writer.close()?;
+        return Ok(!stops);
+    }
+    writer.write(&batches)?;
+    sleep(pause()).await;
+    let durable = writer.sync()?;
+    shared.synced.store(writer.synced().0, Ordering::Release);
+    tell(shared, &durable, &[]);
+    tell(shared, &[], &writer.tidy()?);
+    Ok(true)
+}

@@ -1,0 +1,104 @@
+//! The simulated disk of a node of a test's cluster.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::{Incarnation, NodeId};
+use artillery_proto::{
+    ChainId, Version,
+    control::message::StoreHolding,
+    data_dir::{DataDir, FoundStore, OpenSettings},
+    disk::simulated::{CutSettings, SimulatedDisk},
+    journal::SyncMode,
+    replica::RestoredChain,
+};
+
+use super::node::NodeSetup;
+use crate::{driver::journal::JournalHandle, store::Store};
+
+/// The length at which a segment of the journal is left, and the room for updates in it, in bytes: so short that tests
+/// come to checkpoints.
+const SEGMENT_BYTES: u64 = 64 << 10;
+/// The room of a disk in bytes.
+const DISK_BYTES: u64 = 1 << 40;
+const USUAL_SYNC: Duration = Duration::from_millis(2);
+/// One of ten syncs takes up to so long: longer than an update takes down a chain.
+const SLOW_SYNC: Duration = Duration::from_millis(60);
+
+/// A node's disk, as one life of the node uses it.
+pub(super) struct NodeDisk {
+    disk: SimulatedDisk,
+    journal: JournalHandle,
+    /// What the disk held of each chain when this life began.
+    holds: Vec<StoreHolding>,
+    /// The same, for the chains' tasks.
+    restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
+}
+
+/// An empty disk. In a power cut it loses all that a disk may lose.
+pub(super) fn new_disk(seed: u64) -> SimulatedDisk {
+    SimulatedDisk::new(seed, DISK_BYTES, CutSettings { tears_sectors: true, leaves_garbage: true })
+}
+
+impl NodeDisk {
+    /// Opens the disk, and takes in what it holds, into `store`. An empty one gets the id `new`.
+    ///
+    /// # Panics
+    /// If it is damaged: no test damages it.
+    pub(super) fn open(
+        disk: SimulatedDisk,
+        node: NodeId,
+        new: u128,
+        setup: &NodeSetup,
+        store: &Arc<dyn Store>,
+    ) -> (Incarnation, Self) {
+        let settings = OpenSettings {
+            node,
+            mode: SyncMode::Batch,
+            segment_bytes: SEGMENT_BYTES,
+            room: SEGMENT_BYTES,
+            backlog: setup.settings.backlog,
+            guards: setup.settings.guards,
+        };
+        let network = setup.network.clone();
+        let salt = (network.chance() * (1_u64 << 53) as f64) as u128;
+        let found = FoundStore::check(Arc::new(disk.clone()), settings, new);
+        let opened = found.and_then(|found| found.open(store, salt));
+        let dir = opened.unwrap_or_else(|error| panic!("the disk of node {new}: {error}"));
+        let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain))).collect();
+        let DataDir { incarnation, journal, chains, .. } = dir;
+        let longest = move |chance: f64| if chance < 0.1 { SLOW_SYNC } else { USUAL_SYNC };
+        let pause = move || longest(network.chance()).mul_f64(network.chance());
+        let journal = JournalHandle::simulated(journal, pause);
+        (incarnation, Self { disk, journal, holds, restored: Mutex::new(chains) })
+    }
+
+    /// The disk itself.
+    pub(super) fn simulated(&self) -> &SimulatedDisk {
+        &self.disk
+    }
+
+    /// The newest version of a chain when this life began.
+    ///
+    /// # Panics
+    /// If the disk lacked a part of the chain.
+    pub(super) fn last(&self, chain: ChainId) -> Version {
+        let holding = self.holds.iter().find(|holding| holding.chain == chain).filter(|holding| holding.whole);
+        holding.unwrap_or_else(|| panic!("a disk lacks a part of chain {}", chain.0)).last
+    }
+
+    /// The journal, and what it held of a chain. That is handed out once.
+    pub(super) fn of_chain(&self, chain: ChainId) -> (JournalHandle, Option<RestoredChain>) {
+        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.journal.clone(), restored.remove(&chain))
+    }
+
+    /// The process that uses the disk ends. What it has written stays as long as there is power.
+    pub(super) fn end_process(&self) {
+        self.journal.stop();
+        self.disk.restart();
+    }
+}
