@@ -59,7 +59,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,

@@ -19,7 +19,8 @@ fn back(fault: Fault, seed: u64) -> Option<u64> {
     let mut setup = gray_setup(seed, vec![Planned { fault, start: START, end: END }]);
     if matches!(fault, Fault::SlowDisk(..)) {
         let (sync, segment) = (SECOND / 1000, 1 << 20);
-        setup.durable = Some(DiskSetup { sync, fails: 0, cuts: 0, wipes: 0, segment, room: segment, never: 0 });
+        setup.durable =
+            Some(DiskSetup { sync, fails: 0, cuts: 0, wipes: 0, segment, room: segment, reserve: 1 << 20, never: 0 });
     }
     let outcome = World::run_scenario(Scenario::Gray, seed, setup, false);
     assert!(outcome.failure.is_none(), "{fault}: {:?}", outcome.failure);

@@ -60,6 +60,8 @@ impl NodeDisk {
             mode: SyncMode::Batch,
             segment_bytes: SEGMENT_BYTES,
             room: SEGMENT_BYTES,
+            reserve: 1 << 20,
+            most: u64::MAX,
             backlog: setup.settings.backlog,
             guards: setup.settings.guards,
         };

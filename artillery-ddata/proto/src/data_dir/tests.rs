@@ -397,7 +397,7 @@ fn configurations_of_a_history_that_is_over_are_not_kept() {
     let old = crate::control::Configs::of(&Bootstrap::new(cluster, "shop", vec![fixtures::founder(NODE)]));
     record.keep(me, &old, SyncMode::Batch);
     record.refused = true;
-    let recovered = old.recovered(old.history().next(7), me, crate::Epoch(3), LogIndex(9));
+    let recovered = old.recovered(old.history().next(7), fixtures::founder(NODE), crate::Epoch(3), LogIndex(9));
     record.go_on(recovered.clone());
     record.keep(me, &old, SyncMode::Batch);
     assert_eq!((record.history, record.configs), (Some(recovered.history()), Some(recovered)));

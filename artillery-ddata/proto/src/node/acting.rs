@@ -5,11 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::{NodeMachine, NodeOutput};
 use crate::{
     ChainConfig, ChainId, MemberId, Role, Timestamp,
-    control::{
-        Configs, HeardStores, StorePosition,
-        log::LogIndex,
-        message::{Renewal, StoreHolding},
-    },
+    control::{Configs, HeardStores, StorePosition, log::LogIndex, message::StoreHolding},
     replica::ChainProgress,
     runner::ChainOrder,
 };

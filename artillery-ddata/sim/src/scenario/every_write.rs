@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_proto::{guards::Guards, journal::SyncMode};
+use artillery_proto::guards::Guards;
 
 use super::{
     SECOND, Setup,
@@ -44,7 +44,8 @@ pub fn every_write(seed: u64, power_cut: Option<PowerCut>, guards: Guards) -> Se
         wipes: 0,
         segment: 64 * KIBI,
         room: 160 * KIBI,
-        mode: SyncMode::Batch,
+        reserve: 1 << 20,
+        never: 0,
     });
     setup.faults = vec![
         Planned { fault: Fault::Replace(2), start: 600 * MILLI, end: 900 * MILLI },

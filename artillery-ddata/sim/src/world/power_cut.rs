@@ -124,7 +124,8 @@ pub(super) fn first_nodes(
     starts: &[(&SimulatedDisk, SyncMode)],
 ) -> (Vec<Node>, Option<bool>) {
     let disks: Vec<_> = starts.iter().map(|(disk, _)| *disk).collect();
-    let start = || (0..setup.members).map(|index| Node::new(seed, index, 1, setup, starts.get(index).copied())).collect();
+    let start =
+        || (0..setup.members).map(|index| Node::new(seed, index, 1, setup, starts.get(index).copied())).collect();
     let started: Result<Vec<Node>, OpenError> = match setup.power_cut {
         None => start(),
         Some(cut) => {

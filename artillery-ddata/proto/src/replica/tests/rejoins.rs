@@ -256,6 +256,8 @@ impl Scribe {
             mode,
             segment_bytes: 1 << self.rng.random_range(12..15),
             room: 1 << self.rng.random_range(9..14),
+            reserve: 512 << 10,
+            most: u64::MAX,
             backlog: 1 << 20,
             guards: Guards::ALL,
         };
@@ -304,7 +306,7 @@ impl Scribe {
             let entries: Vec<_> = next.map(|entry| of_chain(ChainId(n as u32), entry)).collect();
             group.push(entries.len());
             if !entries.is_empty() {
-                batches.push((ChainId(n as u32), JournalBatch { upto: at as u64, entries, bytes: 100 }));
+                batches.push((ChainId(n as u32), JournalBatch { upto: at as u64, entries, bytes: 100, data: 0 }));
             }
         }
         if self.rng.random_range(0..10) == 0 {

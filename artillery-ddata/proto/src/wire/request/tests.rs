@@ -290,6 +290,7 @@ fn routing() -> impl Strategy<Value = Routing> {
     (any::<u128>(), vec(config, 0..3), vec(address, 0..4)).prop_map(|(cluster, chains, nodes)| Routing {
         cluster: ClusterId(cluster),
         history: crate::control::History { generation: cluster as u64 >> 1, id: cluster },
+        last_loss: crate::control::log::LogIndex(cluster as u64 >> 2),
         chains,
         nodes: nodes.into_iter().collect::<BTreeMap<_, _>>(),
     })

@@ -104,6 +104,8 @@ impl Event {
             Self::Look
             | Self::Operate
             | Self::Disaster
+            | Self::LoseStores
+            | Self::WantReopening
             | Self::WantRecovery
             | Self::WantFounding
             | Self::Greet
