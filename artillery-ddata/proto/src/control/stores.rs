@@ -54,10 +54,11 @@ impl HeardStores {
     pub fn note(&mut self, id: MemberId, position: StorePosition) -> bool {
         let starts = id.incarnation.starts;
         let new = Heard { starts, position };
-        let heard = self.0.entry((id.node, id.incarnation.store)).or_insert(new);
-        let is_new = *heard == new || heard.starts != starts;
-        *heard = heard.and(new);
-        is_new
+        let before = self.0.insert((id.node, id.incarnation.store), new);
+        if let Some(before) = before {
+            self.0.insert((id.node, id.incarnation.store), before.and(new));
+        }
+        before.is_none_or(|before| before.starts != starts)
     }
 
     /// Takes over what another record of the same node says.
@@ -109,6 +110,7 @@ mod tests {
         assert_eq!(heard.check(life(3), at(7, 10, 100)), Ok(()));
         assert!(heard.note(life(3), at(7, 10, 100)));
         assert!(!heard.note(life(3), at(7, 12, 90)), "the same start");
+        assert!(!heard.note(life(3), at(7, 12, 100)), "an idle store says the same again and again");
         assert_eq!(heard.position(life(1)), Some(at(7, 12, 100)));
         assert_eq!(heard.check(life(3), at(7, 9, 80)), Ok(()), "an old message");
         assert_eq!(heard.check(life(4), at(8, 14, 100)), Ok(()), "the next start");
