@@ -211,6 +211,7 @@ mod tests {
         let (mut directory, mut heard) = heard();
         let old = directory;
         assert_eq!(heard.hear(directory.life(), directory.runs(2, 0).position()), Ok(false), "the same start");
+        assert_eq!(heard.hear(directory.life(), directory.position()), Ok(false), "an idle store says the same again");
         assert!(old.is_heard(&mut heard), "an old message");
         assert!(heard.covers(directory.life(), directory.position()), "which takes nothing back");
         directory.start(4);

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use artillery_programs::{chance::Dice, exit::Failure};
-use clap::ValueEnum;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -28,9 +27,9 @@ impl Aims {
 
     /// The kinds of faults to draw from. Those come twice during which the others hear the victim, but the victim
     /// doesn't hear decisions in time.
-    pub(super) fn kinds(kinds: &[Kind]) -> Vec<Kind> {
+    pub(super) fn kinds(kinds: &[Kind], durable: bool) -> Vec<Kind> {
         let more = [Kind::Deaf, Kind::OneWay, Kind::Slow];
-        if kinds.is_empty() { [Kind::value_variants(), &more].concat() } else { kinds.to_vec() }
+        if kinds.is_empty() { [&Kind::all(durable)[..], &more].concat() } else { kinds.to_vec() }
     }
 
     /// Two of three faults are aimed; half of those that may be short are.
@@ -48,11 +47,7 @@ impl Aims {
             _ => None,
         };
         if let Some(victim) = target {
-            // The two ends of a cut stay two.
-            if fault.other == victim {
-                fault.other = fault.victim;
-            }
-            fault.victim = victim;
+            fault.aim(victim);
         }
         let may_be_short =
             matches!(fault.kind, Kind::Pause | Kind::Cut | Kind::OneWay | Kind::Deaf | Kind::Mute | Kind::Slow);
@@ -99,8 +94,7 @@ mod tests {
         let mut aims = Aims::new(7);
         let mut hits = [0; 5];
         for _ in 0..300 {
-            let mut fault =
-                Fault { kind: Kind::Cut, victim: 0, other: 3, hold: Duration::from_secs(60), kilobits: 1, keeps_ms: 1 };
+            let mut fault = Fault { hold: Duration::from_secs(60), ..Fault::of(Kind::Cut, 0, 3) };
             aims.adjust(&mut fault, &view);
             assert_ne!(fault.victim, fault.other);
             assert!(fault.victim != 3 || [0, 2].contains(&fault.other), "the head and the leader, or those drawn");
@@ -115,7 +109,7 @@ mod tests {
         let hold = Duration::from_secs(9);
         let mut aims = Aims::new(7);
         for _ in 0..50 {
-            let mut fault = Fault { kind: Kind::Isolate, victim: 0, other: 1, hold, kilobits: 1, keeps_ms: 1 };
+            let mut fault = Fault { hold, ..Fault::of(Kind::Isolate, 0, 1) };
             aims.adjust(&mut fault, &View::default());
             assert_eq!((fault.victim, fault.hold), (0, hold));
         }

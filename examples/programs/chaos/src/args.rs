@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use artillery_programs::args::LogArgs;
-use clap::Parser;
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use super::fault::Kind;
 
@@ -30,6 +30,15 @@ pub(super) struct ChaosArgs {
     /// Give operators' orders too, also while a fault lasts: reorder, drain, SIGTERM and a start
     #[arg(long, conflicts_with = "teeth")]
     pub(super) orders: bool,
+    /// Give each node a directory, which a restart finds again, and draw faults of directories too
+    #[arg(long, conflicts_with = "teeth")]
+    pub(super) data: bool,
+    /// Restart all nodes so many times under load, instead of other faults, with the directories of some of them deleted
+    #[arg(long, value_name = "N", requires = "data", conflicts_with_all = ["kinds", "orders", "seconds"])]
+    pub(super) restarts: Option<u64>,
+    /// In so many of the restarts the directories of a majority of the voters are deleted, and `ctl recover` follows
+    #[arg(long, value_name = "N", requires = "restarts", default_value_t = 0)]
+    pub(super) majorities: u64,
     /// The program `node` (default: the one beside this)
     #[arg(long, value_name = "PATH")]
     pub(super) node_binary: Option<PathBuf>,
@@ -51,4 +60,16 @@ pub(super) struct ChaosArgs {
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) log: LogArgs,
+}
+
+impl ChaosArgs {
+    /// Checks what the arguments mean together.
+    pub(super) fn check(&self) -> Result<(), clap::Error> {
+        match self.kinds.iter().find(|kind| kind.wants_directories() && !self.data) {
+            Some(kind) => {
+                Err(Self::command().error(ErrorKind::MissingRequiredArgument, format!("--kinds {kind} wants --data")))
+            }
+            None => Ok(()),
+        }
+    }
 }

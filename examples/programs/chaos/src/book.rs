@@ -96,6 +96,12 @@ impl Book {
         (0..FAMILIES.len() as u32).map(|place| self.key(place)).filter(|key| self.has(*key))
     }
 
+    /// All keys of the run so far.
+    pub(super) fn all_keys(&self) -> impl Iterator<Item = Key> {
+        let end = (self.generation.load(Ordering::SeqCst) + 1) * FAMILIES.len() as u32;
+        (0..end).map(Key).filter(|key| self.has(*key))
+    }
+
     fn has(&self, key: Key) -> bool {
         self.versions || key.family() != Family::Versioned
     }

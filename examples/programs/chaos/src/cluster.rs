@@ -20,16 +20,20 @@ use tokio::{
 };
 
 use super::{
+    args::ChaosArgs,
+    directories::Directories,
     fault::{Fault, Kind, name},
     http,
     net::{Net, address},
     nodes::Nodes,
     process::Process,
+    set::NodeSet,
     tally::OrderOutcome,
     view::View,
 };
 
-const QUIC: u16 = 4400;
+/// A node is at one of these ports. It changes only between two runs of a node with a directory.
+const QUIC: [u16; 3] = [4400, 4401, 4402];
 const RESP: u16 = 6379;
 const HTTP: u16 = 8080;
 /// The longest that nodes may take until all of them are ready.
@@ -62,13 +66,48 @@ pub(super) struct Cluster {
     name: String,
     secret: String,
     replicas: u32,
+    /// Where each node is.
+    ports: Mutex<Vec<u16>>,
+    directories: Option<Directories>,
 }
 
 impl Cluster {
-    pub(super) fn new(net: Net, nodes: u32, replicas: u32, programs: Programs, logs: PathBuf) -> Self {
+    /// Nodes that don't run yet. Their directories are beside the logs.
+    pub(super) fn new(net: Net, args: &ChaosArgs, programs: Programs, logs: PathBuf) -> Self {
         let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
-        let (nodes, net) = (Nodes::new(nodes), Mutex::new(net));
-        Self { nodes, net, programs, logs, name, secret, replicas }
+        let (nodes, net) = (Nodes::new(args.nodes), Mutex::new(net));
+        let directories = args.data.then(|| Directories::new(logs.join("data"), nodes.len()));
+        let ports = Mutex::new(vec![QUIC[0]; nodes.len()]);
+        Self { nodes, net, programs, logs, name, secret, replicas: args.replicas, ports, directories }
+    }
+
+    /// Whether the nodes have directories.
+    pub(super) fn is_durable(&self) -> bool {
+        self.directories.is_some()
+    }
+
+    pub(super) fn directories(&self) -> Option<&Directories> {
+        self.directories.as_ref()
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Vec<u16>> {
+        // A port is written whole.
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where other nodes, and clients of the library, reach a node.
+    fn quic(&self, node: usize) -> SocketAddr {
+        SocketAddr::from((address(node), self.ports()[node]))
+    }
+
+    /// Those of these nodes that don't run start at other ports next time. A fault or an order may have started one of them
+    /// meanwhile, at the port that it had.
+    pub(super) fn move_ports(&self, nodes: NodeSet) {
+        for node in nodes.iter().filter(|node| !self.nodes.runs(*node)) {
+            let port = &mut self.ports()[node];
+            let place = QUIC.iter().position(|other| other == port).unwrap_or_default();
+            *port = QUIC[(place + 1) % QUIC.len()];
+        }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -84,18 +123,43 @@ impl Cluster {
         (0..self.nodes.len()).try_for_each(|node| self.start(node))
     }
 
+    /// Copies the directory of each node, which stands still meanwhile.
+    pub(super) async fn keep_copies(&self) -> Result<(), Failure> {
+        let Some(directories) = &self.directories else { return Ok(()) };
+        for node in 0..self.nodes.len() {
+            self.nodes.signal(node, Signal::STOP)?;
+            directories.keep_copy(node)?;
+            self.nodes.signal(node, Signal::CONT)?;
+        }
+        Ok(())
+    }
+
     /// Starts a node, if it doesn't run.
     pub(super) fn start(&self, node: usize) -> Result<(), Failure> {
+        self.start_with(node, &[])
+    }
+
+    /// Starts a node with more flags, if it doesn't run.
+    pub(super) fn start_with(&self, node: usize, more: &[&str]) -> Result<(), Failure> {
         let log = self.log(node);
-        let (namespace, args) = (self.net().namespace(node), self.args(node));
-        self.nodes.run(node, || Process::start(&namespace, &self.programs.node, &args, &self.secret, &log))
+        let (namespace, mut args) = (self.net().namespace(node), self.args(node));
+        args.extend(more.iter().map(|flag| (*flag).to_owned()));
+        self.nodes.run(node, || {
+            if let Some(directories) = &self.directories {
+                directories.starts(node);
+            }
+            Process::start(&namespace, &self.programs.node, &args, &self.secret, &log)
+        })
     }
 
     fn args(&self, node: usize) -> Vec<String> {
         let at = |port| SocketAddr::from((address(node), port)).to_string();
         let mut args = vec!["--cluster".to_owned(), self.name.clone(), "--name".to_owned(), name(node)];
-        for (flag, port) in [("--listen", QUIC), ("--resp", RESP), ("--http", HTTP)] {
-            args.extend([flag.to_owned(), at(port)]);
+        for (flag, addr) in [("--listen", self.quic(node).to_string()), ("--resp", at(RESP)), ("--http", at(HTTP))] {
+            args.extend([flag.to_owned(), addr]);
+        }
+        if let Some(directories) = &self.directories {
+            args.extend(["--data".to_owned(), directories.of(node).display().to_string()]);
         }
         args.extend(["--open", "--no-mdns", "--log", "info"].map(str::to_owned));
         for (flag, number) in [
@@ -107,7 +171,7 @@ impl Cluster {
             args.extend([flag.to_owned(), number]);
         }
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
-            args.extend(["--seed".to_owned(), SocketAddr::from((address(other), QUIC)).to_string()]);
+            args.extend(["--seed".to_owned(), self.quic(other).to_string()]);
         }
         args
     }
@@ -121,13 +185,15 @@ impl Cluster {
         &self.logs
     }
 
-    fn log(&self, node: usize) -> PathBuf {
+    pub(super) fn log(&self, node: usize) -> PathBuf {
         self.logs.join(format!("{}.log", name(node)))
     }
 
-    /// A client that begins its search at all nodes, and asks each in turn.
+    /// A client that begins its search at all places where nodes may be, and asks each in turn.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
-        let seeds = (0..self.nodes.len()).map(|node| SocketAddr::from((address(node), QUIC)));
+        let ports = if self.is_durable() { &QUIC[..] } else { &QUIC[..1] };
+        let of = |&port: &u16| (0..self.nodes.len()).map(move |node| SocketAddr::from((address(node), port)));
+        let seeds: Vec<_> = ports.iter().flat_map(of).collect();
         // Nodes are beyond loopback.
         let mut transport = TransportConfig::default();
         transport.listen = (Ipv4Addr::UNSPECIFIED, 0).into();
@@ -140,7 +206,7 @@ impl Cluster {
         let mut command = Command::new(&self.programs.ctl);
         command.args(["--cluster", &self.name, "--no-mdns"]).env("ARTILLERY_SECRET", &self.secret);
         for node in nodes {
-            command.args(["--seed", &SocketAddr::from((address(node), QUIC)).to_string()]);
+            command.args(["--seed", &self.quic(node).to_string()]);
         }
         command.stdin(Stdio::null()).kill_on_drop(true);
         command
@@ -171,6 +237,24 @@ impl Cluster {
         (OrderOutcome::of(&text), Some(text))
     }
 
+    /// Has an operator recover the cluster at a node that holds all that was acknowledged.
+    pub(super) async fn recover(&self, node: usize) -> Result<(), Failure> {
+        let begin = Instant::now();
+        let mut last = "it doesn't answer".to_owned();
+        while begin.elapsed() < WHOLE_TIMEOUT {
+            if let Some(status) = self.status(node).await
+                && let Some(cluster) = status["cluster_id"].as_str()
+            {
+                match self.order(node, &["recover", "--accept-loss", cluster]).await {
+                    (OrderOutcome::Done, _) => return Ok(()),
+                    (_, text) => last = text.unwrap_or_default(),
+                }
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        Err(Failure::failed(format!("{} was not recovered: {last}", name(node))))
+    }
+
     /// The reports of those nodes that answer.
     pub(super) async fn view(&self) -> View {
         let mut asking = JoinSet::new();
@@ -185,8 +269,8 @@ impl Cluster {
     pub(super) async fn strike(&self, fault: &Fault) -> Result<(), Failure> {
         let (victim, other) = (fault.victim, fault.other);
         match fault.kind {
-            Kind::Kill => self.nodes.kill(victim).await?,
-            Kind::Restart => self.nodes.stop(victim).await?,
+            kind if kind.kills() => self.nodes.kill(fault.killed()).await?,
+            Kind::Restart => self.nodes.stop(NodeSet::of(victim)).await?,
             Kind::Pause => self.nodes.signal(victim, Signal::STOP)?,
             Kind::Slow => self.net().slow(victim, fault.kilobits, fault.keeps_ms)?,
             Kind::Cut => {
@@ -194,7 +278,7 @@ impl Cluster {
                 self.net().cut(other, victim)?;
             }
             Kind::OneWay => self.net().cut(other, victim)?,
-            Kind::Isolate | Kind::Deaf | Kind::Mute => {
+            _ => {
                 for other in (0..self.nodes.len()).filter(|other| *other != victim) {
                     if fault.kind != Kind::Mute {
                         self.net().cut(other, victim)?;
@@ -211,7 +295,13 @@ impl Cluster {
     /// Takes a fault back.
     pub(super) fn heal(&self, fault: &Fault) -> Result<(), Failure> {
         match fault.kind {
-            Kind::Kill | Kind::Restart => self.start(fault.victim),
+            kind if kind.kills() => {
+                // Another one comes first each time.
+                let first = fault.pick as usize % self.size();
+                let nodes = (0..self.size()).map(|place| (first + place) % self.size());
+                nodes.filter(|node| fault.killed().contains(*node)).try_for_each(|node| self.start(node))
+            }
+            Kind::Restart => self.start(fault.victim),
             Kind::Pause => self.nodes.signal(fault.victim, Signal::CONT),
             _ => self.net().heal(),
         }
@@ -234,16 +324,33 @@ impl Cluster {
         }
     }
 
+    /// How long the slowest of these nodes takes from then on until it answers: it has loaded what its directory holds.
+    pub(super) async fn loaded(&self, nodes: NodeSet, since: Instant) -> Duration {
+        if !self.is_durable() || nodes.is_empty() {
+            return Duration::ZERO;
+        }
+        for node in nodes.iter() {
+            while self.nodes.runs(node) && self.status(node).await.is_none() && since.elapsed() < WHOLE_TIMEOUT {
+                sleep(POLL_INTERVAL).await;
+            }
+        }
+        since.elapsed()
+    }
+
+    /// What a node reports of itself.
+    pub(super) async fn status(&self, node: usize) -> Option<Value> {
+        http::status(SocketAddr::from((address(node), HTTP))).await
+    }
+
     /// Whether a node says of itself that it is in no chain.
     pub(super) async fn is_spare(&self, node: usize) -> bool {
-        let status = http::status(SocketAddr::from((address(node), HTTP))).await;
-        status.is_some_and(|status| status["role"] == "spare")
+        self.status(node).await.is_some_and(|status| status["role"] == "spare")
     }
 
     async fn look(&self) -> Result<Vec<String>, String> {
         let mut all = Vec::new();
         for node in 0..self.nodes.len() {
-            let status = http::status(SocketAddr::from((address(node), HTTP))).await;
+            let status = self.status(node).await;
             all.push(status.ok_or_else(|| format!("{} doesn't answer", name(node)))?);
         }
         for (node, status) in all.iter().enumerate() {

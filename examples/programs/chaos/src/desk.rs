@@ -1,6 +1,6 @@
 //! The desk coordinates faults and orders: which of each is under way, and when an order may begin.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     sync::{Mutex, MutexGuard, watch},
@@ -10,6 +10,7 @@ use tokio::{
 use super::{
     fault::Fault,
     orders::{Moment, Order},
+    set::NodeSet,
 };
 
 /// The longest that a check of the nodes after a heal waits for the order under way.
@@ -29,7 +30,13 @@ struct DeskState {
     /// When the last order ended.
     ended: Option<Instant>,
     /// Nodes that orders have taken away since the fault began.
-    taken: BTreeSet<usize>,
+    taken: NodeSet,
+}
+
+impl DeskState {
+    fn takes(&self) -> NodeSet {
+        self.order.as_ref().map(Order::takes).unwrap_or_default()
+    }
 }
 
 pub(super) struct Desk {
@@ -49,11 +56,20 @@ impl Desk {
     }
 
     /// Nodes that are out of reach, or are being taken away.
-    pub(super) fn away(&self) -> BTreeSet<usize> {
+    pub(super) fn away(&self) -> NodeSet {
         let state = self.state.borrow();
-        let order = state.order.as_ref().and_then(Order::takes);
-        let fault = state.fault.iter().filter(|(fault, _)| fault.kind.removes_its_victim());
-        order.into_iter().chain(fault.map(|(fault, _)| fault.victim)).collect()
+        let fault = state.fault.map(|(fault, _)| fault.removes()).unwrap_or_default();
+        fault.and(state.takes())
+    }
+
+    /// Nodes that the order under way takes away.
+    pub(super) fn takes(&self) -> NodeSet {
+        self.state.borrow().takes()
+    }
+
+    /// Nodes of which a fault changes the directory.
+    pub(super) fn touched(&self) -> NodeSet {
+        self.state.borrow().fault.map(|(fault, _)| fault.touched).unwrap_or_default()
     }
 
     /// A fault begins.
@@ -62,7 +78,7 @@ impl Desk {
             state.fault = Some((fault, Instant::now()));
             state.next = None;
             state.faults += 1;
-            state.taken = state.order.iter().filter_map(Order::takes).collect();
+            state.taken = state.takes();
         });
     }
 
@@ -80,9 +96,9 @@ impl Desk {
         self.state.send_modify(|state| state.is_closed = true);
     }
 
-    /// Whether an order has taken this node away since the fault began.
-    pub(super) fn has_taken(&self, node: usize) -> bool {
-        self.state.borrow().taken.contains(&node)
+    /// Nodes that orders have taken away since the fault began.
+    pub(super) fn taken(&self) -> NodeSet {
+        self.state.borrow().taken
     }
 
     /// Waits for the order under way. Returns when the last order ended; an error names an order that didn't end in
@@ -142,7 +158,7 @@ impl Desk {
         self.state.send_if_modified(|state| {
             if !state.is_closed {
                 state.order = Some(order.clone());
-                state.taken.extend(order.takes());
+                state.taken = state.taken.and(order.takes());
             }
             !state.is_closed
         })
@@ -161,7 +177,7 @@ mod tests {
     use super::{super::fault::Kind, *};
 
     fn fault(kind: Kind, victim: usize) -> Fault {
-        Fault { kind, victim, other: 1, hold: Duration::ZERO, kilobits: 1, keeps_ms: 1 }
+        Fault::of(kind, victim, 1)
     }
 
     #[test]
@@ -169,14 +185,16 @@ mod tests {
         let desk = Desk::new();
         assert!(desk.begins(&Order::Drain(2)));
         desk.strikes(fault(Kind::Isolate, 0));
-        assert_eq!(desk.away(), BTreeSet::from([0, 2]));
-        assert!(desk.has_taken(2) && !desk.has_taken(0));
+        assert_eq!((desk.away(), desk.takes()), ([0, 2].into_iter().collect(), NodeSet::of(2)));
+        assert_eq!(desk.taken(), NodeSet::of(2));
         desk.ends();
-        assert_eq!(desk.away(), BTreeSet::from([0]));
-        assert!(desk.has_taken(2), "while the fault lasted");
+        assert_eq!((desk.away(), desk.takes()), (NodeSet::of(0), NodeSet::default()));
+        assert_eq!(desk.taken(), NodeSet::of(2), "while the fault lasted");
         desk.heals();
         desk.strikes(fault(Kind::Cut, 0));
-        assert!(desk.away().is_empty() && !desk.has_taken(2));
+        assert!(desk.away().is_empty() && desk.taken().is_empty());
+        desk.strikes(Fault { touched: NodeSet::of(2), others: NodeSet::of(1), ..fault(Kind::Wipe, 2) });
+        assert_eq!((desk.away(), desk.touched()), ([1, 2].into_iter().collect(), NodeSet::of(2)));
     }
 
     #[test]

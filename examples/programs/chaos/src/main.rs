@@ -5,6 +5,7 @@ mod args;
 mod book;
 mod cluster;
 mod desk;
+mod directories;
 mod door;
 mod fault;
 mod http;
@@ -17,6 +18,8 @@ mod process;
 mod recovery;
 mod report;
 mod rounds;
+mod ruin;
+mod set;
 mod tally;
 mod teeth;
 mod verdict;
@@ -68,6 +71,7 @@ const LIBRARY: usize = 3;
 fn main() -> ExitCode {
     let args = ChaosArgs::parse();
     log::begin("chaos", args.log.level);
+    args.check().unwrap_or_else(|error| error.exit());
     let missing =
         namespaces::missing().or_else(|| (args.teeth && teeth::missing()).then_some("there is no redis-server"));
     if let Some(why) = missing {
@@ -108,24 +112,27 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
         node: program(args.node_binary.as_deref(), "node")?,
         ctl: program(args.ctl_binary.as_deref(), "ctl")?,
     };
-    let cluster = Cluster::new(net, args.nodes, args.replicas, programs, logs.to_owned());
+    let cluster = Cluster::new(net, args, programs, logs.to_owned());
     cluster.start_all()?;
     let members = cluster.whole(|| begin).await?;
     story.say(&format!("{:7.1} s  the chain is {}", begin.elapsed().as_secs_f64(), members.join(" ")));
     let book = Arc::new(Book::new(chance::token(), true));
     let mut workers = hire(&cluster, &book, args.seed).await?;
+    cluster.keep_copies().await?;
     let mut summary = Summary { nodes: args.nodes, replicas: args.replicas, seed: args.seed, ..Summary::default() };
-    let (tally, skipped) = (RefCell::new(Tally::new(args.seconds)), Skipped::default());
+    let (tally, skipped, ruins) = (RefCell::new(Tally::new(args.seconds)), Skipped::default(), RefCell::default());
     let desk = Desk::new();
-    let rounds = Rounds { cluster: &cluster, desk: &desk, book: &book, skipped: &skipped, story, begin };
+    let rounds = Rounds { cluster: &cluster, desk: &desk, book: &book, skipped: &skipped, ruins: &ruins, story, begin };
     let operator = Operator { cluster: &cluster, desk: &desk, tally: &tally, skipped: &skipped, story, begin };
     let done = tokio::select! {
         done = rounds.run(args, &mut summary) => done,
         failure = operator.run(args.seed), if args.orders => Err(failure),
         failure = aim::stall(&cluster, &desk, args.seed), if args.orders => Err(failure),
     };
+    recovery::read_all_back(&book, cluster.size()).await;
     summary.error = done.err().map(|failure| failure.to_string());
     summary.orders = args.orders.then(|| tally.into_inner());
+    summary.directories = args.data.then(|| ruins.into_inner());
     summary.not_drawn = skipped.into_counts();
     book.close();
     while let Some(done) = workers.join_next().await {

@@ -10,7 +10,7 @@ use artillery_programs::exit::Failure;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use super::{fault::name, process::Process};
+use super::{fault::name, process::Process, set::NodeSet};
 
 /// The longest that a node may take to stop when asked, the longest pause included.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,19 +61,33 @@ impl Nodes {
         slots[node].process.as_ref().map_or(Ok(()), |process| process.signal(signal))
     }
 
-    /// Kills a node, and waits until it is gone.
-    pub(super) async fn kill(&self, node: usize) -> Result<(), Failure> {
-        let process = std::mem::take(&mut self.slots()[node]).process;
-        match process {
-            Some(process) => process.kill().await,
-            None => Ok(()),
+    /// Kills nodes at once, and waits until they are gone.
+    pub(super) async fn kill(&self, nodes: NodeSet) -> Result<(), Failure> {
+        for node in nodes.iter() {
+            self.signal(node, Signal::KILL)?;
         }
+        for node in nodes.iter() {
+            let process = std::mem::take(&mut self.slots()[node]).process;
+            if let Some(process) = process {
+                process.kill().await?;
+            }
+        }
+        Ok(())
     }
 
-    /// Asks a node to stop, and waits until it has, or was killed meanwhile.
-    pub(super) async fn stop(&self, node: usize) -> Result<(), Failure> {
-        self.slots()[node].is_leaving = true;
-        self.signal(node, Signal::TERM)?;
+    /// Asks nodes to stop, and waits until they have, or were killed meanwhile.
+    pub(super) async fn stop(&self, nodes: NodeSet) -> Result<(), Failure> {
+        for node in nodes.iter() {
+            self.slots()[node].is_leaving = true;
+            self.signal(node, Signal::TERM)?;
+        }
+        for node in nodes.iter() {
+            self.stopped(node).await?;
+        }
+        Ok(())
+    }
+
+    async fn stopped(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
         while begin.elapsed() < STOP_TIMEOUT {
             if let Some(status) = self.ended(node) {
@@ -91,7 +105,7 @@ impl Nodes {
     }
 
     /// How a node ended, if it did; its slot is empty then.
-    fn ended(&self, node: usize) -> Option<std::process::ExitStatus> {
+    pub(super) fn ended(&self, node: usize) -> Option<std::process::ExitStatus> {
         let slot = &mut self.slots()[node];
         let status = slot.process.as_mut().and_then(Process::ended)?;
         *slot = Slot::default();

@@ -11,6 +11,7 @@ use super::{
     fault::name,
     orders::{Draw, Order, Orders, Work, rearranged},
     report::Skipped,
+    set::NodeSet,
     tally::{Given, OrderOutcome, Tally},
     view::{Taking, View},
 };
@@ -31,9 +32,9 @@ pub(super) struct Operator<'a> {
 impl Operator<'_> {
     /// Gives orders until this future is dropped; ends only if a node breaks a rule.
     pub(super) async fn run(&self, seed: u64) -> Failure {
-        let mut orders = Orders::new(seed, self.cluster.size());
-        // The node that was restarted last: the next one waits until it is ready.
-        let mut last = None;
+        let mut orders = Orders::new(seed, self.cluster.size(), self.cluster.is_durable());
+        // The nodes that were restarted last: the next one waits until they are ready.
+        let mut last = NodeSet::default();
         loop {
             let draw = orders.next();
             sleep(draw.pause).await;
@@ -47,7 +48,9 @@ impl Operator<'_> {
                 Ok(done) => done,
                 Err(failure) => return failure,
             };
-            last = order.takes().or(last);
+            if !order.takes().is_empty() {
+                last = order.takes();
+            }
             let struck = (many > faults).then_some(now).flatten();
             let given = Given {
                 at: begin.duration_since(self.begin).as_secs_f64(),
@@ -64,7 +67,7 @@ impl Operator<'_> {
     }
 
     /// Waits until an order may begin, and returns it; `None`: none is allowed.
-    async fn begin(&self, draw: &Draw, last: Option<usize>) -> Option<Order> {
+    async fn begin(&self, draw: &Draw, last: NodeSet) -> Option<Order> {
         loop {
             self.desk.waits(draw.moment).await;
             let _decision = self.desk.decide().await;
@@ -76,16 +79,18 @@ impl Operator<'_> {
         }
     }
 
-    fn choose(&self, draw: &Draw, view: &View, last: Option<usize>) -> Option<Order> {
+    fn choose(&self, draw: &Draw, view: &View, last: NodeSet) -> Option<Order> {
         let reorder = || {
             let members = rearranged(&view.members, draw.pick);
             members.map(Order::Reorder).or_else(|| self.skip("reorder of fewer than two members"))
         };
-        let running: Vec<_> = (0..self.cluster.size()).filter(|node| self.cluster.nodes.runs(*node)).collect();
+        // A node with a changed directory may end by itself.
+        let may_stop = |node: &usize| self.cluster.nodes.runs(*node) && !self.desk.touched().contains(*node);
+        let running: Vec<_> = (0..self.cluster.size()).filter(may_stop).collect();
         let node = draw.pick.checked_rem(running.len() as u64).map(|place| running[place as usize]);
         let (Some(node), true) = (node, draw.work != Work::Reorder) else { return reorder() };
         // Operators restart the next node when the one before is ready.
-        if last.is_some_and(|last| last != node && !view.ready.contains(&name(last))) {
+        if last.iter().any(|last| last != node && !view.ready.contains(&name(last))) {
             self.skipped.add("SIGTERM or drain before the node that was restarted last is ready");
             return reorder();
         }
@@ -93,7 +98,11 @@ impl Operator<'_> {
             self.skipped.add(&why);
             return reorder();
         }
-        Some(if draw.work == Work::Drain { Order::Drain(node) } else { Order::Restart(node) })
+        Some(match draw.work {
+            Work::Drain => Order::Drain(node),
+            Work::RestartAll => Order::RestartAll(running.into_iter().collect()),
+            Work::Reorder | Work::Restart => Order::Restart(node),
+        })
     }
 
     fn skip<T>(&self, what: &str) -> Option<T> {
@@ -103,9 +112,12 @@ impl Operator<'_> {
 
     /// Why a node must not be stopped now.
     fn forbids(&self, view: &View, node: usize) -> Option<String> {
-        let mut away = self.desk.away();
-        away.remove(&node);
-        let why = view.forbids(Taking::Stop, node, &away)?;
+        // What a node with a directory holds is there again when it is.
+        if self.cluster.is_durable() {
+            return None;
+        }
+        let away = self.desk.away().without(NodeSet::of(node));
+        let why = view.forbids(Taking::Stop, node, away)?;
         let beside = if self.desk.fault().0.is_some() { "beside a fault" } else { "without a fault" };
         Some(format!("{why} {beside}"))
     }
@@ -128,16 +140,20 @@ impl Operator<'_> {
                     }
                     sleep(POLL_INTERVAL).await;
                 }
-                self.restart(*node, draw.down).await?;
+                self.restart(NodeSet::of(*node), draw).await?;
                 Ok(done)
             }
-            Order::Restart(node) => self.restart(*node, draw.down).await.map(|()| (OrderOutcome::Done, None)),
+            Order::Restart(node) => self.restart(NodeSet::of(*node), draw).await.map(|()| (OrderOutcome::Done, None)),
+            Order::RestartAll(nodes) => self.restart(*nodes, draw).await.map(|()| (OrderOutcome::Done, None)),
         }
     }
 
-    async fn restart(&self, node: usize, down: Duration) -> Result<(), Failure> {
-        self.cluster.nodes.stop(node).await?;
-        sleep(down).await;
-        self.cluster.start(node)
+    async fn restart(&self, nodes: NodeSet, draw: &Draw) -> Result<(), Failure> {
+        self.cluster.nodes.stop(nodes).await?;
+        sleep(draw.down).await;
+        if self.cluster.is_durable() && draw.pick.is_multiple_of(3) {
+            self.cluster.move_ports(nodes);
+        }
+        nodes.iter().try_for_each(|node| self.cluster.start(node))
     }
 }

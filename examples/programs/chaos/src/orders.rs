@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use artillery_programs::chance::Dice;
 
-use super::fault::name;
+use super::{fault::name, set::NodeSet};
 
 /// The orders of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -15,10 +15,15 @@ pub(super) enum Work {
     Drain,
     /// SIGTERM, and a start
     Restart,
+    /// SIGTERM at all nodes, and a start of all
+    RestartAll,
 }
 
 /// The orders of one bag, to be drawn in random sequence: most are reorders, so that faults meet a reorder most often.
 const BAG: [Work; 6] = [Work::Reorder, Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart];
+/// The same for nodes with directories.
+const DURABLE_BAG: [Work; 6] =
+    [Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart, Work::RestartAll];
 /// When orders are given, one after the other: each is drawn once before any comes again.
 const MOMENTS: [fn(&mut Orders) -> Moment; 4] = [
     |orders| Moment::During(orders.often_short(300, 3000)),
@@ -58,6 +63,7 @@ pub(super) enum Order {
     Reorder(Vec<String>),
     Drain(usize),
     Restart(usize),
+    RestartAll(NodeSet),
 }
 
 impl Order {
@@ -66,14 +72,16 @@ impl Order {
             Self::Reorder(_) => Work::Reorder,
             Self::Drain(_) => Work::Drain,
             Self::Restart(_) => Work::Restart,
+            Self::RestartAll(_) => Work::RestartAll,
         }
     }
 
-    /// The node that it takes away.
-    pub(super) fn takes(&self) -> Option<usize> {
+    /// The nodes that it takes away.
+    pub(super) fn takes(&self) -> NodeSet {
         match self {
-            Self::Reorder(_) => None,
-            Self::Drain(node) | Self::Restart(node) => Some(*node),
+            Self::Reorder(_) => NodeSet::default(),
+            Self::Drain(node) | Self::Restart(node) => NodeSet::of(*node),
+            Self::RestartAll(nodes) => *nodes,
         }
     }
 }
@@ -84,6 +92,7 @@ impl fmt::Display for Work {
             Self::Reorder => "reorder",
             Self::Drain => "drain",
             Self::Restart => "restart",
+            Self::RestartAll => "restart-all",
         })
     }
 }
@@ -93,6 +102,7 @@ impl fmt::Display for Order {
         match self {
             Self::Reorder(members) => write!(f, "reorder {}", members.join(" ")),
             Self::Drain(node) | Self::Restart(node) => write!(f, "{} {}", self.work(), name(*node)),
+            Self::RestartAll(nodes) => write!(f, "{} {nodes}", self.work()),
         }
     }
 }
@@ -101,19 +111,21 @@ impl fmt::Display for Order {
 pub(super) struct Orders {
     dice: Dice,
     nodes: usize,
+    works: [Work; 6],
     bag: Vec<Work>,
     moments: Vec<fn(&mut Self) -> Moment>,
 }
 
 impl Orders {
-    pub(super) fn new(seed: u64, nodes: usize) -> Self {
+    pub(super) fn new(seed: u64, nodes: usize, durable: bool) -> Self {
+        let works = if durable { DURABLE_BAG } else { BAG };
         // Faults have the seed itself.
-        Self { dice: Dice::new(!seed), nodes, bag: Vec::new(), moments: Vec::new() }
+        Self { dice: Dice::new(!seed), nodes, works, bag: Vec::new(), moments: Vec::new() }
     }
 
     pub(super) fn next(&mut self) -> Draw {
         if self.bag.is_empty() {
-            self.bag.extend(BAG);
+            self.bag.extend(self.works);
         }
         if self.moments.is_empty() {
             self.moments.extend(MOMENTS);
@@ -167,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_orders() {
-        let (mut one, mut same, mut another) = (Orders::new(7, 5), Orders::new(7, 5), Orders::new(8, 5));
+        let (mut one, mut same, mut another) =
+            (Orders::new(7, 5, true), Orders::new(7, 5, true), Orders::new(8, 5, true));
         let all: Vec<_> = (0..40).map(|_| one.next()).collect();
         assert!(all.iter().all(|draw| *draw == same.next()));
         assert!(all.iter().any(|draw| *draw != another.next()));
@@ -177,7 +190,7 @@ mod tests {
     #[test]
     fn half_of_the_orders_wait_for_a_fault() {
         for seed in 0..20 {
-            let mut orders = Orders::new(seed, 3);
+            let mut orders = Orders::new(seed, 3, false);
             for _ in 0..10 {
                 let all: Vec<_> = MOMENTS.iter().map(|_| orders.next().moment).collect();
                 let count = |of: fn(&Moment) -> bool| all.iter().filter(|moment| of(moment)).count();
@@ -189,10 +202,12 @@ mod tests {
 
     #[test]
     fn no_work_is_left_out() {
-        let mut orders = Orders::new(1, 3);
-        let mut works: Vec<_> = BAG.iter().map(|_| orders.next().work).collect();
-        works.sort_unstable();
-        assert_eq!(works, BAG);
+        for (durable, bag) in [(false, BAG), (true, DURABLE_BAG)] {
+            let mut orders = Orders::new(1, 3, durable);
+            let mut works: Vec<_> = bag.iter().map(|_| orders.next().work).collect();
+            works.sort_unstable();
+            assert_eq!(works, bag);
+        }
     }
 
     #[test]

@@ -17,6 +17,9 @@ use super::{
 
 /// The time within which each node must have served a write and a read.
 pub(super) const BOUND: Duration = Duration::from_secs(5);
+/// The same if all members of the chain were down: those that come back wait for the others for two seconds, and for the
+/// leases of before.
+pub(super) const REOPEN_BOUND: Duration = Duration::from_secs(10);
 /// When to stop asking.
 const END: Duration = Duration::from_secs(30);
 /// The timeout of one attempt; short, so that an attempt that hangs doesn't hide that the next one succeeds.
@@ -33,9 +36,8 @@ pub(super) struct Regained {
 
 impl Regained {
     /// Whether both were in time.
-    pub(super) fn in_time(&self) -> bool {
-        let bound = BOUND.as_millis() as u64;
-        [self.write_ms, self.read_ms].iter().all(|ms| ms.is_some_and(|ms| ms <= bound))
+    pub(super) fn in_time(&self, bound_ms: u64) -> bool {
+        [self.write_ms, self.read_ms].iter().all(|ms| ms.is_some_and(|ms| ms <= bound_ms))
     }
 }
 
@@ -77,6 +79,15 @@ pub(super) async fn read_back(book: &Book, nodes: usize) {
         for key in book.keys() {
             let _ = book.ask(client, &mut door, key, read(key)).await;
         }
+    }
+}
+
+/// Reads every key of the run once more: what was acknowledged must still be there.
+pub(super) async fn read_all_back(book: &Book, nodes: usize) {
+    let client = book.client();
+    let mut doors: Vec<_> = (0..nodes).map(|node| Resp::new(Cluster::resp(node))).collect();
+    for (key, place) in book.all_keys().zip((0..nodes).cycle()) {
+        let _ = book.ask(client, &mut doors[place], key, read(key)).await;
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     door::Reply,
     isolation::Isolation,
     recovery::{BOUND, Regained},
+    ruin::RuinTally,
     tally::Tally,
 };
 
@@ -39,6 +40,8 @@ pub(super) struct FaultRound {
     pub(super) role: String,
     /// From the heal until the order under way had ended, in milliseconds; what was regained counts from then on.
     pub(super) waited_ms: u64,
+    /// By when each node must have served.
+    pub(super) bound_ms: u64,
     pub(super) regained: Vec<Regained>,
     /// From the heal until the chain had all its members, in milliseconds.
     pub(super) whole_ms: u64,
@@ -83,6 +86,8 @@ pub(super) struct Summary {
     pub(super) faults: BTreeMap<String, u64>,
     /// With `--orders`.
     pub(super) orders: Option<Tally>,
+    /// With `--data`.
+    pub(super) directories: Option<RuinTally>,
     /// Faults and orders that were drawn and are not allowed.
     pub(super) not_drawn: BTreeMap<String, u64>,
     pub(super) violations: Vec<String>,
@@ -108,7 +113,7 @@ impl Summary {
         for node in &round.regained {
             self.slowest_write_ms = self.slowest_write_ms.max(node.write_ms);
             self.slowest_read_ms = self.slowest_read_ms.max(node.read_ms);
-            if !node.in_time() {
+            if !node.in_time(round.bound_ms) {
                 self.late.push(format!("{}: {node:?}", round.fault));
             }
         }
@@ -135,7 +140,9 @@ impl Summary {
 
     /// Whether every promise was kept.
     pub(super) fn is_fine(&self) -> bool {
-        let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly];
+        let none = Vec::new();
+        let taken_in = self.directories.as_ref().map_or(&none, |directories| &directories.wrong);
+        let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly, taken_in];
         let lacks_orders = self.orders.as_ref().is_some_and(|orders| orders.lacks().is_some());
         wrong.iter().all(|list| list.is_empty())
             && !lacks_orders
@@ -152,6 +159,10 @@ impl Summary {
         story.say(&format!("faults: {}", counts(&self.faults)));
         if let Some(orders) = &self.orders {
             orders.tell(story);
+        }
+        if let Some(directories) = &self.directories {
+            story.say(&format!("directories: {}", counts(&directories.outcomes)));
+            directories.wrong.iter().for_each(|what| story.say(&format!("DIRECTORY: {what}")));
         }
         if !self.not_drawn.is_empty() {
             story.say(&format!("not drawn: {}", counts(&self.not_drawn)));

@@ -1,6 +1,6 @@
 //! One fault after the other, and a check of the nodes after each.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use artillery_programs::{exit::Failure, story::Story};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -13,13 +13,19 @@ use super::{
     desk::{Desk, ORDER_BOUND},
     fault::{Fault, Kind, Plan, name},
     isolation::{self, Isolation},
-    recovery,
+    recovery::{self, BOUND, REOPEN_BOUND},
     report::{FaultRound, Skipped, Summary},
+    ruin::{Ruin, RuinTally},
+    set::NodeSet,
     view::View,
 };
 
 /// The time without a fault between two faults.
 const CALM: Duration = Duration::from_millis(700);
+/// The time under load before a restart of all.
+const LOAD: Duration = Duration::from_secs(2);
+/// How often a fault of directories that is not allowed is tried once more.
+const ATTEMPTS: u32 = 15;
 /// When nodes aren't whole for this long, no order disturbs them any more.
 const UNDISTURBED: Duration = Duration::from_secs(20);
 
@@ -28,6 +34,7 @@ pub(super) struct Rounds<'a> {
     pub(super) desk: &'a Desk,
     pub(super) book: &'a Arc<Book>,
     pub(super) skipped: &'a Skipped,
+    pub(super) ruins: &'a RefCell<RuinTally>,
     pub(super) story: &'a Story,
     pub(super) begin: Instant,
 }
@@ -42,57 +49,119 @@ struct Suffered {
 impl Rounds<'_> {
     /// Goes on until the time is up.
     pub(super) async fn run(&self, args: &ChaosArgs, summary: &mut Summary) -> Result<(), Failure> {
-        let end = Instant::now() + Duration::from_secs(args.seconds);
-        let kinds = if args.orders { Aims::kinds(&args.kinds) } else { args.kinds.clone() };
-        let mut plan = Plan::new(args.seed, self.cluster.size(), &kinds);
+        let (end, mut rounds) = (Instant::now() + Duration::from_secs(args.seconds), 0);
+        let durable = self.cluster.is_durable();
+        let kinds = if args.orders { Aims::kinds(&args.kinds, durable) } else { args.kinds.clone() };
+        let mut plan = Plan::new(args.seed, self.cluster.size(), &kinds, durable);
         let mut aims = args.orders.then(|| Aims::new(args.seed));
-        while Instant::now() < end {
-            let next = Instant::now() + CALM;
+        while args.restarts.map_or(Instant::now() < end, |restarts| rounds < restarts) {
+            rounds += 1;
+            let next = Instant::now() + if args.restarts.is_some() { LOAD } else { CALM };
             self.desk.plans(next);
             sleep_until(next).await;
             self.book.next_generation();
-            let (fault, view) = self.draw(&mut plan, &mut aims).await;
-            let at = self.begin.elapsed().as_secs_f64();
-            let suffered = self.suffer(&fault, &view).await?;
-            self.desk.heals();
-            self.cluster.heal(&fault)?;
-            let heal = Instant::now();
-            let since = self.after_orders(heal, &fault, summary).await;
-            let regained = recovery::watch(self.book, self.cluster.size(), since).await;
-            self.desk.open();
-            let after = |failure| Failure::failed(format!("{failure}, after {fault}"));
-            self.whole(heal).await.map_err(after)?;
-            let whole_ms = heal.elapsed().as_millis() as u64;
-            recovery::read_back(self.book, self.cluster.size()).await;
-            let Suffered { role, isolation } = suffered;
-            let waited_ms = since.duration_since(heal).as_millis() as u64;
-            let (kind, fault) = (fault.kind.to_string(), fault.to_string());
-            let round = FaultRound { at, kind, fault, role, waited_ms, regained, whole_ms, isolation };
+            let (fault, view, known) = match args.restarts {
+                Some(restarts) => {
+                    // Spread over the restarts.
+                    let recovers = rounds * args.majorities / restarts > (rounds - 1) * args.majorities / restarts;
+                    self.draw(|_| plan.restart_of_all(recovers)).await
+                }
+                None => self.draw(|view| Self::next(&mut plan, &mut aims, view)).await,
+            };
+            let round = self.round(fault, &view, known, summary).await?;
             self.story.say(&round.line());
+            if args.restarts.is_some() && round.whole_ms > round.bound_ms {
+                summary.late.push(format!("{}: whole after {} ms", round.fault, round.whole_ms));
+            }
             summary.round(round);
         }
         Ok(())
     }
 
-    /// Draws the next fault that is allowed now, and returns it with the nodes' reports just before. From now on it
-    /// lasts.
-    async fn draw(&self, plan: &mut Plan, aims: &mut Option<Aims>) -> (Fault, View) {
+    /// One fault, from its beginning until the nodes are whole again. `known`: the moment of the view.
+    async fn round(
+        &self,
+        fault: Fault,
+        view: &View,
+        known: Instant,
+        summary: &mut Summary,
+    ) -> Result<FaultRound, Failure> {
+        let at = self.begin.elapsed().as_secs_f64();
+        let after = |failure| Failure::failed(format!("{failure}, after {fault}"));
+        let mut ruin = self.strike(&fault, view, known).await?;
+        let suffered = self.suffer(&fault, view).await?;
+        if let Some(ruin) = &mut ruin {
+            ruin.come_back().await.map_err(after)?;
+        }
+        self.desk.heals();
+        self.cluster.heal(&fault)?;
+        if fault.recovers {
+            let kept = view.members.iter().find_map(|member| {
+                (0..self.cluster.size()).find(|node| name(*node) == *member && !fault.touched.contains(*node))
+            });
+            self.cluster.recover(kept.unwrap_or_default()).await.map_err(after)?;
+        }
+        let heal = Instant::now();
+        let since = self.after_orders(heal, &fault, summary).await;
+        let all_down = view.are_all_members(fault.killed().and(self.desk.taken()));
+        let watch = recovery::watch(self.book, self.cluster.size(), since);
+        let (regained, loaded) = tokio::join!(watch, self.cluster.loaded(fault.killed(), since));
+        self.desk.open();
+        self.whole(heal).await.map_err(after)?;
+        let whole_ms = heal.elapsed().as_millis() as u64;
+        recovery::read_back(self.book, self.cluster.size()).await;
+        ruin.map_or(Ok(()), |ruin| ruin.end())?;
+        let Suffered { role, isolation } = suffered;
+        let bound = if all_down && self.cluster.is_durable() { REOPEN_BOUND } else { BOUND };
+        let bound_ms = (bound + loaded).as_millis() as u64;
+        let waited_ms = since.duration_since(heal).as_millis() as u64;
+        let (kind, fault) = (fault.kind.to_string(), fault.to_string());
+        Ok(FaultRound { at, kind, fault, role, waited_ms, bound_ms, regained, whole_ms, isolation })
+    }
+
+    /// Draws the next fault that is allowed now, and returns it with the nodes' reports just before, and their moment. From
+    /// now on it lasts.
+    async fn draw(&self, mut next: impl FnMut(&View) -> Fault) -> (Fault, View, Instant) {
+        // A fault of directories is given up only after many attempts: else such faults would be rare beside orders.
+        let mut held = None;
         loop {
             let decision = self.desk.decide().await;
+            let known = Instant::now();
             let view = self.cluster.view().await;
-            let mut fault = plan.next();
-            if let Some(aims) = aims {
-                aims.adjust(&mut fault, &view);
-            }
+            let (mut fault, attempts) = held.take().unwrap_or_else(|| (next(&view), 0));
+            self.choose_copies(&mut fault, &view);
             match self.forbids(&fault, &view) {
                 None => {
                     self.desk.strikes(fault);
-                    return (fault, view);
+                    return (fault, view, known);
                 }
                 Some(why) => self.skipped.add(&why),
             }
+            if fault.kind.touches() && attempts < ATTEMPTS {
+                held = Some((fault, attempts + 1));
+            }
             drop(decision);
             sleep(CALM).await;
+        }
+    }
+
+    fn next(plan: &mut Plan, aims: &mut Option<Aims>, view: &View) -> Fault {
+        let mut fault = plan.next();
+        if let Some(aims) = aims {
+            aims.adjust(&mut fault, view);
+        }
+        fault
+    }
+
+    /// Has a restoration strike nodes of which there is an older copy.
+    fn choose_copies(&self, fault: &mut Fault, view: &View) {
+        let Some(directories) = self.cluster.directories().filter(|_| fault.kind == Kind::Restore) else { return };
+        let is_able = |node: &usize| directories.has_older_copy(*node, view.serving.contains(&name(*node)));
+        let able: NodeSet = (0..self.cluster.size()).filter(is_able).collect();
+        let drawn: NodeSet = fault.touched.iter().filter(is_able).collect();
+        fault.touched = if drawn.is_empty() { able.iter().take(1).collect() } else { drawn };
+        if let Some(victim) = fault.touched.iter().next() {
+            fault.victim = victim;
         }
     }
 
@@ -102,21 +171,60 @@ impl Rounds<'_> {
         if needs_process && !self.cluster.nodes.runs(fault.victim) {
             return Some(format!("{} of a node that an order has stopped", fault.kind));
         }
-        let why = view.forbids(fault.kind.taking()?, fault.victim, &self.desk.away())?;
+        if fault.kind.touches() {
+            return self.forbids_to_touch(fault, view).map(str::to_owned);
+        }
+        // What a node with a directory holds is there again when it is.
+        let taking = fault.kind.taking().filter(|_| !self.cluster.is_durable())?;
+        let why = view.forbids(taking, fault.victim, self.desk.away())?;
         Some(why.to_owned())
     }
 
-    /// Applies a fault, and waits for as long as it is to last.
-    async fn suffer(&self, fault: &Fault, view: &View) -> Result<Suffered, Failure> {
+    /// Why directories must not be changed now. An order that takes a node away may make another member the last one.
+    fn forbids_to_touch(&self, fault: &Fault, view: &View) -> Option<&'static str> {
+        if fault.touched.is_empty() {
+            return Some("restore without an older copy");
+        }
+        if !self.desk.takes().is_empty() {
+            return Some("changed directories beside an order that takes a node away");
+        }
+        view.forbids_to_touch(fault.touched, fault.recovers)
+    }
+
+    /// Applies a fault. Of the members that hold all that was acknowledged one that isn't touched must have had its lease
+    /// until all were killed: else the directories are left alone.
+    async fn strike(&self, fault: &Fault, view: &View, known: Instant) -> Result<Option<Ruin<'_>>, Failure> {
         self.cluster.strike(fault).await?;
+        if fault.moves {
+            self.cluster.move_ports(fault.killed());
+        }
+        let in_time = known.elapsed() < view.keeps(fault.touched);
+        let Some(directories) = self.cluster.directories() else { return Ok(None) };
+        // An order may be about to start a node again.
+        let down = fault.killed().without(fault.touched).without(self.desk.takes());
+        let mut down = down.iter().filter(|node| !self.cluster.nodes.runs(*node));
+        down.try_for_each(|node| directories.keep_copy(node))?;
+        if !fault.kind.touches() {
+            return Ok(None);
+        }
+        if !in_time {
+            self.skipped.add("changed directories of nodes that were killed too slowly");
+            return Ok(None);
+        }
+        Ruin::strike(self.cluster, directories, *fault, self.ruins).map(Some)
+    }
+
+    /// Waits for as long as a fault is to last.
+    async fn suffer(&self, fault: &Fault, view: &View) -> Result<Suffered, Failure> {
         let since = Instant::now();
         let end = since + fault.hold;
         let victim = fault.victim;
         let place = view.members.iter().position(|member| *member == name(victim));
-        let mut suffered = Suffered { role: role(place, view.members.len()).to_owned(), isolation: None };
+        let role = role(place, view.members.len()).to_owned();
+        let mut suffered = Suffered { role, isolation: None };
         if fault.kind == Kind::Isolate && place.is_some() {
             let seen = isolation::watch(self.cluster, self.book, victim, since, end).await;
-            if self.desk.has_taken(victim) {
+            if self.desk.taken().contains(victim) {
                 suffered.role += ", stopped by an order";
             } else if seen.is_of_a_stranger() && self.cluster.is_spare(victim).await {
                 // An earlier fault may have cost the victim its place after all: then it knows that, and has no lease

@@ -1,10 +1,17 @@
 //! What the nodes report of the cluster at one moment, and which of them must not be taken away then.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 
-use super::fault::{Kind, name};
+use super::{
+    cluster::LEASE,
+    fault::{Kind, minority, name},
+    set::NodeSet,
+};
 
 /// The reports of the nodes that answer.
 #[derive(Debug, Default)]
@@ -19,6 +26,10 @@ pub(super) struct View {
     pub(super) voters: BTreeSet<String>,
     /// Nodes that report that they are ready.
     pub(super) ready: BTreeSet<String>,
+    /// How long the lease of each serving member lasts, as it reports itself: nothing takes its place away before.
+    pub(super) leases: BTreeMap<String, Duration>,
+    /// The node that decides reports that nothing is about to change.
+    pub(super) settled: bool,
 }
 
 impl View {
@@ -30,19 +41,48 @@ impl View {
         let serves =
             |(node, chain): &(&str, &Value)| chain["role"] != "syncing" && members.iter().any(|member| member == node);
         let serving = same().filter(serves).map(|(node, _)| node.to_owned()).collect();
+        let left = |chain: &Value| Some(Duration::from_millis(chain["lease_ms"].as_u64()?).min(LEASE));
+        let leases = same().filter(serves).filter_map(|(node, chain)| Some((node.to_owned(), left(chain)?))).collect();
+        let settles = |status: &Value| status["log"]["leader"] == status["node"] && status["log"]["settled"] == true;
+        let settled = all.iter().any(settles);
         let log = all.iter().map(|status| &status["log"]).max_by_key(|log| log["applied"].as_u64());
         let leader = log.and_then(|log| Some(log["leader"].as_str()?.to_owned()));
         let voters = log.map(|log| names(&log["voters"]).into_iter().collect()).unwrap_or_default();
         let ready = all.iter().filter(|status| status["ready"] == true);
         let ready = ready.filter_map(|status| Some(status["node"].as_str()?.to_owned())).collect();
-        Self { members, serving, leader, voters, ready }
+        Self { members, serving, leader, voters, ready, leases, settled }
+    }
+
+    /// Why the directories of these nodes must not be changed. A minority of the voters may lose theirs, unless an operator
+    /// `recovers` the cluster, and one of the members that hold all that was acknowledged must keep its own.
+    pub(super) fn forbids_to_touch(&self, touched: NodeSet, recovers: bool) -> Option<&'static str> {
+        let voters = touched.iter().filter(|node| self.voters.contains(&name(*node))).count();
+        if !self.settled {
+            return Some("changed directories while the configuration is about to change");
+        }
+        if voters > minority(self.voters.len()) && !recovers {
+            return Some("changed directories of a majority of the voters");
+        }
+        self.keeps(touched).is_zero().then_some("changed directories of all members that hold a lease")
+    }
+
+    /// For how long, from the moment of this view on, a member certainly serves that is not `touched`. If all nodes end
+    /// within that time, its store is one of those that served last.
+    pub(super) fn keeps(&self, touched: NodeSet) -> Duration {
+        let kept = self.leases.iter().filter(|(member, _)| !touched.iter().any(|node| name(node) == **member));
+        kept.map(|(_, lease)| *lease).max().unwrap_or_default()
+    }
+
+    /// Whether these are all members.
+    pub(super) fn are_all_members(&self, nodes: NodeSet) -> bool {
+        self.members.iter().all(|member| nodes.iter().any(|node| name(node) == *member))
     }
 
     /// Why a node must not be taken away; `away`: the others that are out of reach, or are being taken away.
-    pub(super) fn forbids(&self, taking: Taking, node: usize, away: &BTreeSet<usize>) -> Option<&'static str> {
+    pub(super) fn forbids(&self, taking: Taking, node: usize, away: NodeSet) -> Option<&'static str> {
         let is_last = |of: &BTreeSet<String>| {
             let mut others = of.clone();
-            away.iter().for_each(|away| _ = others.remove(&name(*away)));
+            away.iter().for_each(|away| _ = others.remove(&name(away)));
             let was_there = others.remove(&name(node));
             // If none is known, this node may be the only one.
             others.is_empty() && (was_there || of.is_empty())
@@ -59,8 +99,8 @@ impl View {
     }
 
     /// When one of three voters leaves, a single voter remains: it may be any of the others.
-    fn may_become_only_voter(&self, node: usize, away: &BTreeSet<usize>) -> bool {
-        let leaving = away.iter().filter(|away| self.voters.contains(&name(**away))).count();
+    fn may_become_only_voter(&self, node: usize, away: NodeSet) -> bool {
+        let leaving = away.iter().filter(|away| self.voters.contains(&name(*away))).count();
         self.voters.contains(&name(node)) && leaving > 0 && self.voters.len() - leaving <= 2
     }
 }
@@ -85,11 +125,6 @@ impl Kind {
             _ => None,
         }
     }
-
-    /// Whether the others have to do without the victim, so that the configuration may leave it out.
-    pub(super) fn removes_its_victim(self) -> bool {
-        !matches!(self, Self::Cut | Self::OneWay | Self::Slow)
-    }
 }
 
 #[cfg(test)]
@@ -103,8 +138,9 @@ mod tests {
     }
 
     fn status(node: &str, epoch: u64, role: &str, members: &[&str]) -> Value {
-        json!({"node": node, "ready": role != "syncing", "chains": [{"epoch": epoch, "role": role, "members": members}],
-               "log": {"applied": epoch, "leader": "n3", "voters": ["n1", "n3"]}})
+        let chain = json!({"epoch": epoch, "role": role, "members": members, "lease_ms": 700});
+        json!({"node": node, "ready": role != "syncing", "chains": [chain],
+               "log": {"applied": epoch, "leader": "n3", "voters": ["n1", "n3"], "settled": node == "n3"}})
     }
 
     #[test]
@@ -121,13 +157,31 @@ mod tests {
         assert_eq!(view.voters, set(&["n1", "n3"]));
         assert_eq!(view.leader.as_deref(), Some("n3"));
         assert_eq!(view.ready, set(&["n1", "n3", "n4"]));
+        assert!(view.settled);
+        assert!(!View::of(&all[..2]).settled, "the leader doesn't answer");
+        assert_eq!(view.keeps(NodeSet::of(0)), Duration::from_millis(700));
+        assert_eq!(view.keeps(NodeSet::of(2)), Duration::ZERO, "nodes 1 and 2 don't serve in the newest epoch");
+        assert!(view.are_all_members(NodeSet::all(3)) && !view.are_all_members(NodeSet::all(2)));
         assert!(View::of(&[]).members.is_empty());
+    }
+
+    #[test]
+    fn a_minority_of_the_voters_and_not_all_members_lose_their_directories() {
+        let leases = [("n1".to_owned(), LEASE), ("n2".to_owned(), Duration::ZERO), ("n4".to_owned(), LEASE)].into();
+        let view = View { voters: set(&["n1", "n2", "n3"]), settled: true, leases, ..View::default() };
+        let touch = |nodes: &[usize]| view.forbids_to_touch(nodes.iter().copied().collect(), false);
+        assert_eq!(touch(&[0]), None);
+        assert_eq!(touch(&[0, 4]), None, "node 5 is no voter");
+        assert!(touch(&[0, 1]).is_some_and(|why| why.contains("majority")));
+        assert!(touch(&[0, 3]).is_some_and(|why| why.contains("lease")), "node 2 may have lost its place");
+        let view = View { settled: false, ..view };
+        assert!(view.forbids_to_touch(NodeSet::of(0), true).is_some());
     }
 
     #[test]
     fn the_only_voter_and_the_only_serving_member_are_not_killed() {
         let view = View { serving: set(&["n1", "n2"]), voters: set(&["n1", "n3"]), ..View::default() };
-        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, &away.iter().copied().collect());
+        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, away.iter().copied().collect());
         assert_eq!(kill(0, &[]), None);
         assert_eq!(kill(0, &[2]), Some("kill of the only voter"));
         assert_eq!(kill(0, &[1]), Some("kill of the only serving member"));
@@ -138,20 +192,20 @@ mod tests {
     fn no_voter_is_killed_while_three_become_one() {
         let serving = set(&["n4", "n5"]);
         let view = View { serving, voters: set(&["n1", "n2", "n3"]), ..View::default() };
-        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, &away.iter().copied().collect());
+        let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, away.iter().copied().collect());
         assert_eq!(kill(0, &[]), None);
         assert_eq!(kill(0, &[3]), None, "another node leaves");
         assert_eq!(kill(0, &[1]), Some("kill of what may be the only voter by then"));
         assert_eq!(kill(3, &[1]), None, "no voter");
         let voters = ["n1", "n2", "n3", "n6", "n7"];
         let view = View { voters: set(&voters), ..view };
-        assert_eq!(view.forbids(Taking::Kill, 0, &BTreeSet::from([1])), None, "five become three");
+        assert_eq!(view.forbids(Taking::Kill, 0, NodeSet::of(1)), None, "five become three");
     }
 
     #[test]
     fn the_only_serving_member_is_not_stopped() {
         let view = View { serving: set(&["n1", "n2"]), voters: set(&["n1"]), ..View::default() };
-        let stop = |node, away: &[usize]| view.forbids(Taking::Stop, node, &away.iter().copied().collect());
+        let stop = |node, away: &[usize]| view.forbids(Taking::Stop, node, away.iter().copied().collect());
         assert_eq!(stop(0, &[]), None, "the only voter may leave");
         assert_eq!(stop(0, &[1]), Some("SIGTERM or drain of the only serving member"));
         assert_eq!(stop(2, &[1]), None);
@@ -160,7 +214,7 @@ mod tests {
     #[test]
     fn no_node_is_taken_away_while_none_is_known_to_serve() {
         let view = View::default();
-        assert!(view.forbids(Taking::Stop, 0, &BTreeSet::new()).is_some());
-        assert!(view.forbids(Taking::Kill, 0, &BTreeSet::new()).is_some());
+        assert!(view.forbids(Taking::Stop, 0, NodeSet::default()).is_some());
+        assert!(view.forbids(Taking::Kill, 0, NodeSet::default()).is_some());
     }
 }

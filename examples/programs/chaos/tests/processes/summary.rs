@@ -14,7 +14,7 @@ fn fields(of: &Value) -> BTreeSet<&String> {
 
 /// The summary of a run of so many seconds; `None`: it was skipped.
 async fn summary(seconds: &str, more: &[&str]) -> Option<Value> {
-    let args = ["--json", "--seconds", seconds, "--kinds", "pause,one-way"];
+    let args = ["--json", "--seconds", seconds];
     let done = run(&CHAOS, None, &[&args, more].concat()).await;
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     if done.status.code() == Some(SKIPPED) {
@@ -27,7 +27,7 @@ async fn summary(seconds: &str, more: &[&str]) -> Option<Value> {
 
 #[tokio::test]
 async fn a_short_run_finds_nothing_and_says_so_in_json() {
-    let Some(summary) = summary("1", &[]).await else { return };
+    let Some(summary) = summary("1", &["--kinds", "pause,one-way"]).await else { return };
     let shown = documented("`chaos --json`");
     assert_eq!(fields(&summary), fields(&shown));
     assert_eq!(fields(&summary["rounds"][0]), fields(&shown["rounds"][0]));
@@ -38,10 +38,18 @@ async fn a_short_run_finds_nothing_and_says_so_in_json() {
 
 #[tokio::test]
 async fn orders_and_their_outcomes_are_in_the_json() {
-    let Some(summary) = summary("6", &["--orders"]).await else { return };
+    let Some(summary) = summary("6", &["--kinds", "pause,one-way", "--orders"]).await else { return };
     let (orders, shown) = (&summary["orders"], &documented("`chaos --json`")["orders"]);
     assert_eq!(fields(orders), fields(shown));
     for order in orders["orders"].as_array().unwrap() {
         assert_eq!(fields(order), fields(&shown["orders"][0]));
     }
+}
+
+#[tokio::test]
+async fn what_became_of_directories_is_in_the_json() {
+    let Some(summary) = summary("1", &["--kinds", "wipe", "--data"]).await else { return };
+    let (directories, shown) = (&summary["directories"], &documented("`chaos --json`")["directories"]);
+    assert_eq!(fields(directories), fields(shown));
+    assert_eq!(directories["outcomes"]["wiped"], 1);
 }
