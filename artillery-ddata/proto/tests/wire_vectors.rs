@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use vectors::{check, check_listed};
 
-fn vectors() -> [(&'static str, ChainFrame); 14] {
+fn vectors() -> [(&'static str, ChainFrame); 15] {
     [
         ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
         ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
