@@ -66,7 +66,14 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
             Some(builder) => builder,
             None => settings::builder(&args)?,
         };
-        match builder.start().await {
+        let started = tokio::select! {
+            started = builder.start() => started,
+            () = signals.asked_to_stop() => {
+                tracing::warn!("asked to stop while this node starts: it ends, and has served nothing");
+                return Ok(exit::DONE);
+            }
+        };
+        match started {
             Err(StartError::Data(DataDirError::Damaged { dir, why })) if args.replace_damaged => {
                 let aside = aside::move_aside(&dir).map_err(Failure::failed)?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
