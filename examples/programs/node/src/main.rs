@@ -72,7 +72,15 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
             None => settings::builder(&args)?,
         };
         let loads = shown.clone();
-        match builder.on_loading(move |loading| loads.loads(loading)).start().await {
+        let starting = builder.on_loading(move |loading| loads.loads(loading)).start();
+        let started = tokio::select! {
+            started = starting => started,
+            () = signals.asked_to_stop() => {
+                tracing::warn!("asked to stop while this node starts: it ends, and has served nothing");
+                return Ok(exit::DONE);
+            }
+        };
+        match started {
             Err(StartError::Data(DataDirError::Damaged { dir, why })) if args.replace_damaged => {
                 let aside = aside::move_aside(&dir, "damaged").map_err(Failure::failed)?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");

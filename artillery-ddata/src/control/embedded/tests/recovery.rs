@@ -72,7 +72,7 @@ async fn a_recovered_node_leads_alone_beyond_all_earlier_entries() {
 async fn a_recovered_log_has_newer_terms() {
     let (net, founding, ..) = group(3, &EmbeddedSettings::default()).await;
     let (log, term) = leader(&net).await;
-    let me = founding.members.iter().find(|member| log.leader() == Some(member.id)).unwrap().id;
+    let me = founding.members.iter().find(|member| log.leader() == Some(member.id)).unwrap().clone();
     let seat = LogHandle::new(log.clone());
     let history = History::first(founding.cluster).next(99);
     seat.recover(log.configs().recovered(history, me, Epoch(1), LogIndex(1))).await.unwrap();
