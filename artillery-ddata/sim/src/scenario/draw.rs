@@ -85,7 +85,6 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         founding: None,
         control: None,
         durable: None,
-        checks_disks: true,
         power_cut: None,
         faults: Vec::new(),
         closes: false,

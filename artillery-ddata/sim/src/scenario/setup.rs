@@ -109,8 +109,6 @@ pub struct Setup {
     pub control: Option<ControlSetup>,
     /// The disks of the nodes. `None`: they have none.
     pub durable: Option<DiskSetup>,
-    /// Whether each step is checked for what is on the disks. Without it only what is lost shows that it wasn't there.
-    pub checks_disks: bool,
     /// Where the power is lost, in a run that counts what disks do.
     pub power_cut: Option<PowerCut>,
     /// The planned faults.
