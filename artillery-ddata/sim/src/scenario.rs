@@ -149,7 +149,8 @@ pub enum Scenario {
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
     Crowd,
-    /// A live member holds up its chain: by a dead link, in one or both directions, or since it is a hundred times slower.
+    /// A live member holds up its chain: by a dead link, in one or both directions, or since it, or its disk, is a hundred times
+    /// slower.
     Gray,
     /// A member repeatedly holds up its chain for a moment. Or it stops hearing others, and there is a spare.
     Relapses,

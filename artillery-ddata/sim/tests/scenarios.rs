@@ -14,6 +14,10 @@ fn every_scenario_passes() {
         let work = |seed| run(scenario, seed, None, false);
         Runner::default().each(6, work, |seed, outcome| {
             let name = scenario.name();
+            if outcome.counts.disks.losses > 0 {
+                // Nothing follows a loss that `--sync never` allows.
+                return report.add(seed, outcome);
+            }
             assert!(outcome.counts.operations >= OPERATIONS, "{name} {seed}: {:?}", outcome.counts);
             assert!(outcome.counts.virtual_nanos >= 30 * SECOND, "{name} {seed}: {:?}", outcome.counts);
             assert!(outcome.counts.planned >= FEWEST as u64, "{name} {seed}: {:?}", outcome.counts);

@@ -104,13 +104,14 @@ pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     control.suspect = control.lease / 2;
 }
 
-/// One member holds up its chain: it does not hear another member, or is not heard by it, or is far from all, or slow.
+/// One member holds up its chain: it does not hear another member, or is not heard by it, or is far from all, or slow, or has a slow
+/// disk.
 pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec<Planned>> {
     let gray = setup.gray?;
     let node = rng.index(3);
     let other = (node + 1 + rng.index(2)) % 3;
     let fault = match seed % 4 {
-        _ if setup.durable.is_some() && rng.chance(500) => Fault::SlowDisk(node, SLOWER),
+        _ if setup.durable.is_some() && !(seed / 4).is_multiple_of(2) => Fault::SlowDisk(node, SLOWER),
         0 => Fault::Break(node, other),
         1 => Fault::Cut(node, other),
         2 => Fault::Far(node, 100),
@@ -121,7 +122,7 @@ pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec
     Some(plan)
 }
 
-/// Without a spare one member is far or slow four times, each time after it is back. With a spare the head is deaf from some
+/// Without a spare one member is far or slow four times, or has a slow disk, each time after it is back. With a spare the head is deaf from some
 /// moment until long after the chain should have recovered.
 pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     if setup.members > 3 {
@@ -132,16 +133,16 @@ pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
         return plan;
     }
     let node = rng.index(3);
-    let relapse = |start: u64| {
+    let relapse = |(nth, start): (usize, u64)| {
         let fault = match rng.chance(500) {
-            _ if setup.durable.is_some() && rng.chance(500) => Fault::SlowDisk(node, SLOWER),
+            _ if setup.durable.is_some() && nth % 2 == 1 => Fault::SlowDisk(node, SLOWER),
             true => Fault::Far(node, 100),
             false => Fault::Slow(node, 100 * setup.cost),
         };
         let start = start * SECOND + rng.below(300 * MILLI);
         Planned { fault, start, end: start + 2200 * MILLI }
     };
-    let mut plan: Vec<_> = [2, 8, 17, 32].map(relapse).into();
+    let mut plan: Vec<_> = [2, 8, 17, 32].into_iter().enumerate().map(relapse).collect();
     plan.extend(short_delays(rng, SECOND));
     plan
 }
