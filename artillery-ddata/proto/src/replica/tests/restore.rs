@@ -23,6 +23,7 @@ pub(super) struct Found {
     pub(super) unreplicated: u64,
     sessions: String,
     pub(super) records: Vec<ScanRecord>,
+    pub(super) store: Arc<MemoryStore>,
     pub(super) replica: Replica,
 }
 
@@ -49,7 +50,7 @@ pub(super) fn restored_as(n: u8, entries: &[JournalEntry]) -> Result<Option<Foun
     replica.take_over(chain);
     let sessions = format!("{:?}", replica.sessions);
     let records = store.scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect();
-    Ok(Some(Found { last, watermark, unreplicated, sessions, records, replica }))
+    Ok(Some(Found { last, watermark, unreplicated, sessions, records, store, replica }))
 }
 
 /// A chain of three whose head or tail is moved out now and then, with writes of many kinds. No update is ever acknowledged
