@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::ControlRecord;
 use crate::{
-    disk::{Disk, DiskError, DiskFile},
+    disk::{Disk, DiskError, DiskFile, remove_if_there},
     guards::Guards,
     journal::JournalError,
 };
@@ -29,7 +29,7 @@ use crate::{
 const MAGIC: &[u8; 8] = b"artictrl";
 const FORMAT: u32 = 1;
 const HEADER: usize = 28;
-const NAMES: [&str; 2] = ["control-1", "control-2"];
+pub(super) const NAMES: [&str; 2] = ["control-1", "control-2"];
 /// The name of a copy that isn't complete yet.
 const UNNAMED: &str = "control.new";
 /// A file is that long at least, in bytes, from its beginning on. So a change needs no more room on a full disk.
@@ -90,6 +90,18 @@ struct State {
     _disk: Arc<dyn Disk>,
 }
 
+/// How a copy of the control file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyState {
+    /// There is no such file.
+    Missing,
+    /// It can't be read. A crash has cut its last writing short, or it is damaged: the copies can't tell which. The other copy
+    /// has all that counts.
+    NotWhole,
+    /// It is whole, and has the number of this writing.
+    Whole(u64),
+}
+
 /// A control file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundControl {
@@ -128,10 +140,7 @@ impl ControlFile {
     pub fn begin(disk: Arc<dyn Disk>, found: FoundControl, guards: Guards) -> Result<Self, ControlFileError> {
         let FoundControl { mut number, record } = found;
         for name in NAMES {
-            match disk.remove(UNNAMED) {
-                Ok(()) | Err(DiskError::Missing(_)) => {}
-                Err(error) => return Err(failed(error)),
-            }
+            remove_if_there(&*disk, UNNAMED).map_err(failed)?;
             let mut file = disk.create(UNNAMED).map_err(failed)?;
             number += 1;
             write(&mut *file, number, &record)?;
@@ -223,6 +232,15 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
     file.write_at(0, &bytes).map_err(failed)?;
     // A sync that finds the disk full has failed like any other.
     file.sync().map_err(ControlFileError::Failed)
+}
+
+/// How a copy is.
+pub(super) fn state(disk: &dyn Disk, name: &'static str) -> CopyState {
+    match read(disk, name) {
+        Ok(Some(found)) => CopyState::Whole(found.number),
+        Err(ControlFileError::Failed(DiskError::Missing(_))) => CopyState::Missing,
+        Ok(None) | Err(_) => CopyState::NotWhole,
+    }
 }
 
 /// `None`: it isn't whole.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    Damage, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, decode_entries,
+    Damage, EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, SyncMode, decode_entries,
     group::{BLOCK, Group, GroupClaims},
     segment::{self, SegmentHeader, SegmentWriter},
 };
@@ -25,16 +25,35 @@ pub struct FoundJournal {
     end: GroupNumber,
     /// All groups below this one are known to have been synced.
     proven: GroupNumber,
+    /// Where the next group would begin in the newest segment, in bytes.
+    end_at: u64,
+    /// The length of the newest segment in bytes.
+    newest_len: u64,
+}
+
+/// Bytes behind the last group, which belong to no whole one: a write that a crash cut short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornEnd {
+    /// The file's name.
+    pub file: String,
+    /// Where they begin, in bytes.
+    pub offset: u64,
+    /// How many there are, up to the file's end.
+    pub bytes: u64,
 }
 
 /// A segment, as far as it counts.
 struct SegmentRead {
     end: GroupNumber,
     proven: GroupNumber,
+    /// Where the next group would begin, in bytes.
+    end_at: u64,
+    /// The length of the file in bytes.
+    len: u64,
 }
 
 impl FoundJournal {
-    /// Reads all segments and checks them. Shows each entry with the number of its group, oldest first.
+    /// Reads all segments and checks them. Shows each entry with its place, oldest first.
     ///
     /// # Errors
     /// [`JournalError::Damaged`]: something that was synced isn't there as it was written, or isn't known to this release.
@@ -42,11 +61,11 @@ impl FoundJournal {
     pub fn check(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
-        mut show: impl FnMut(GroupNumber, JournalEntry),
+        mut show: impl FnMut(EntryPlace, JournalEntry),
     ) -> Result<Self, JournalError> {
         let segments = headers(&*disk, settings.store)?;
         let begin = segments.first().map_or(GroupNumber(0), |segment| segment.first);
-        let mut found = Self { disk, settings, segments, end: begin, proven: begin };
+        let mut found = Self { disk, settings, segments, end: begin, proven: begin, end_at: 0, newest_len: 0 };
         found.read(&mut show)?;
         Ok(found)
     }
@@ -58,13 +77,13 @@ impl FoundJournal {
     pub fn replay(
         &self,
         from: GroupNumber,
-        mut show: impl FnMut(GroupNumber, JournalEntry),
+        mut show: impl FnMut(EntryPlace, JournalEntry),
     ) -> Result<(), JournalError> {
         let behind = |at: usize| self.segments.get(at + 1).is_some_and(|next| next.first <= from);
         for at in (0..self.segments.len()).filter(|&at| !behind(at)) {
-            let read = self.read_segment(at, &mut |group, entry| {
-                if group >= from {
-                    show(group, entry);
+            let read = self.read_segment(at, &mut |place, entry| {
+                if place.group >= from {
+                    show(place, entry);
                 }
             })?;
             if at + 1 == self.segments.len() && read.end < self.end {
@@ -80,9 +99,17 @@ impl FoundJournal {
         self.segments.last().map_or(0, |segment| segment.number)
     }
 
-    /// The name of the file of a segment.
-    pub fn file(segment: u64) -> String {
-        segment::name(segment)
+    /// Whether a directory has a journal.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`].
+    pub fn is_there(disk: &dyn Disk) -> Result<bool, JournalError> {
+        Ok(!segment::numbers(disk).map_err(JournalError::Failed)?.is_empty())
+    }
+
+    /// The number of the first group that is kept.
+    pub fn first(&self) -> GroupNumber {
+        self.segments.first().map_or(self.end, |oldest| oldest.first)
     }
 
     /// The number behind the last group.
@@ -90,10 +117,56 @@ impl FoundJournal {
         self.end
     }
 
-    fn read(&mut self, show: &mut impl FnMut(GroupNumber, JournalEntry)) -> Result<(), JournalError> {
+    /// All groups below this one are known to have been synced.
+    pub const fn proven(&self) -> GroupNumber {
+        self.proven
+    }
+
+    /// How the newest segment was made durable; `None`: there is no segment.
+    pub fn mode(&self) -> Option<SyncMode> {
+        self.segments.last().map(|newest| newest.mode)
+    }
+
+    /// The files of the segments that count, oldest first.
+    pub fn files(&self) -> impl Iterator<Item = String> + '_ {
+        self.segments.iter().map(|segment| segment::name(segment.number))
+    }
+
+    /// What stands behind the last group, if anything does.
+    pub fn torn_end(&self) -> Option<TornEnd> {
+        let (offset, bytes) = (self.end_at, self.newest_len.saturating_sub(self.end_at));
+        (bytes > 0).then(|| TornEnd { file: segment::name(self.newest_segment()), offset, bytes })
+    }
+
+    /// The file and the byte at which a group begins; for one behind the last, where the journal ends.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn locate(&self, group: GroupNumber) -> Result<(String, u64), JournalError> {
+        let holds = |segment: &&SegmentHeader| segment.first <= group;
+        let Some(segment) = self.segments.iter().rfind(holds).or(self.segments.first()) else {
+            return Ok((segment::name(1), 0));
+        };
+        let bytes = segment::read(&*self.disk, segment.number).map_err(JournalError::Failed)?;
+        let (mut at, mut number) = (BLOCK, segment.first);
+        while number < group
+            && let Some(found) = self.group_at(&bytes, at, segment)
+        {
+            (at, number) = (at + found.len(self.settings.guards), number.next());
+        }
+        Ok((segment::name(segment.number), at as u64))
+    }
+
+    /// The error that says that the file of a segment isn't there.
+    pub(crate) fn missing(segment: u64) -> JournalError {
+        JournalError::Damaged { file: segment::name(segment), offset: 0, damage: Damage::Missing }
+    }
+
+    fn read(&mut self, show: &mut impl FnMut(EntryPlace, JournalEntry)) -> Result<(), JournalError> {
         for at in 0..self.segments.len() {
-            let SegmentRead { end, proven } = self.read_segment(at, show)?;
-            (self.end, self.proven) = (end, self.proven.max(proven));
+            let read = self.read_segment(at, show)?;
+            (self.end, self.proven) = (read.end, self.proven.max(read.proven));
+            (self.end_at, self.newest_len) = (read.end_at, read.len);
         }
         Ok(())
     }
@@ -102,7 +175,7 @@ impl FoundJournal {
     fn read_segment(
         &self,
         at: usize,
-        show: &mut impl FnMut(GroupNumber, JournalEntry),
+        show: &mut impl FnMut(EntryPlace, JournalEntry),
     ) -> Result<SegmentRead, JournalError> {
         let header = &self.segments[at];
         let until = self.segments.get(at + 1).map(|next| next.first);
@@ -111,7 +184,8 @@ impl FoundJournal {
             let file = segment::name(header.number);
             JournalError::Damaged { file, offset: offset as u64, damage }
         };
-        let mut read = SegmentRead { end: header.first, proven: until.unwrap_or(header.first) };
+        let (end, proven, len) = (header.first, until.unwrap_or(header.first), bytes.len() as u64);
+        let mut read = SegmentRead { end, proven, end_at: 0, len };
         let mut at = BLOCK;
         while Some(read.end) != until {
             let Some(group) = self.group_at(&bytes, at, header).filter(|group| group.number == read.end) else {
@@ -122,8 +196,8 @@ impl FoundJournal {
                 }
                 break;
             };
-            for entry in decode_entries(&group.entries) {
-                show(group.number, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?);
+            for (place, entry) in EntryPlace::all_in(group.number).zip(decode_entries(&group.entries)) {
+                show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?);
             }
             at += group.len(self.settings.guards);
             // A file that goes on behind its beginning has a durable name.
@@ -131,6 +205,7 @@ impl FoundJournal {
             let named = if goes_on { header.synced } else { header.first };
             (read.end, read.proven) = (group.number.next(), read.proven.max(group.synced).max(named));
         }
+        read.end_at = at as u64;
         Ok(read)
     }
 
@@ -252,7 +327,7 @@ fn headers(disk: &dyn Disk, store: u128) -> Result<Vec<SegmentHeader>, JournalEr
         && *number > oldest
     {
         if !numbers.contains(follows) {
-            return Err(JournalError::Damaged { file: segment::name(*follows), offset: 0, damage: Damage::Missing });
+            return Err(FoundJournal::missing(*follows));
         }
         headers.push(SegmentHeader::read(disk, *follows, store)?);
     }
