@@ -1,11 +1,16 @@
-//! What an operator asks of a cluster: commands to one node, and the recovery after nodes are lost for good.
+//! What an operator asks of a cluster: commands to one node, the recovery after nodes are lost for good, and a check of a node's
+//! directory.
 
-pub use artillery_proto::control::{
-    History, NodeInfo,
-    message::{AdminCommand, ArrangeError, ReorderError},
-    recovery::{KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
-    reopening::{NotReopened, Reopened},
-    succession::{NotFounded, found as plan_succession},
+pub use artillery_proto::{
+    control::{
+        History, NodeInfo,
+        message::{AdminCommand, ArrangeError, ReorderError, StoreHolding},
+        recovery::{KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
+        reopening::{NotReopened, Reopened},
+        succession::{NotFounded, found as plan_succession},
+    },
+    data_dir::{ChainReport, CopyState, DamagePlace, StoreReport},
+    journal::TornEnd,
 };
 
-pub use crate::client::recovery::Survey;
+pub use crate::{client::recovery::Survey, node::durable::check_directory};

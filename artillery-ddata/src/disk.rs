@@ -24,7 +24,8 @@ pub(crate) struct FileDisk {
     dir: PathBuf,
     /// The directory, to sync it.
     handle: File,
-    _lock: File,
+    is_read_only: bool,
+    _lock: Option<File>,
 }
 
 /// A directory can't be used.
@@ -44,11 +45,35 @@ impl FileDisk {
         fs::create_dir_all(dir)?;
         sync_path(dir)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => DirectoryError::InUse,
+        lock.try_lock()?;
+        Ok(Self { dir: dir.to_owned(), handle: File::open(dir)?, is_read_only: false, _lock: Some(lock) })
+    }
+
+    /// Opens a directory to read it. No node can use it meanwhile. Nothing is written, so a directory without a file to lock, as
+    /// a backup may be, is read without a lock.
+    pub(crate) fn read_only(dir: &Path) -> Result<Self, DirectoryError> {
+        let handle = File::open(dir)?;
+        let lock = match File::open(dir.join(LOCK)) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
+        Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, _lock: lock })
+    }
+
+    fn may_write(&self, file: &str) -> Result<(), DiskError> {
+        let error = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+        if self.is_read_only { Err(failed(file, &error)) } else { Ok(()) }
+    }
+}
+
+impl From<TryLockError> for DirectoryError {
+    fn from(error: TryLockError) -> Self {
+        match error {
+            TryLockError::WouldBlock => Self::InUse,
             TryLockError::Error(error) => error.into(),
-        })?;
-        Ok(Self { dir: dir.to_owned(), handle: File::open(dir)?, _lock: lock })
+        }
     }
 
     /// The name that was kept last; `None`: there is none, or it can't be one.
@@ -106,21 +131,24 @@ impl Disk for FileDisk {
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
+        self.may_write(name)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(self.dir.join(name));
         Ok(Box::new(OpenFile { file: file.map_err(|error| failed(name, &error))?, name: name.to_owned() }))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let file = OpenOptions::new().read(true).write(true).open(self.dir.join(name));
+        let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.dir.join(name));
         Ok(Box::new(OpenFile { file: file.map_err(|error| failed(name, &error))?, name: name.to_owned() }))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.may_write(from)?;
         fs::rename(self.dir.join(from), self.dir.join(to)).map_err(|error| failed(from, &error))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.may_write(name)?;
         fs::remove_file(self.dir.join(name)).map_err(|error| failed(name, &error))
     }
 
@@ -205,8 +233,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = FileDisk::open(dir.path()).unwrap();
         assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
+        assert!(matches!(FileDisk::read_only(dir.path()), Err(DirectoryError::InUse)));
         drop(first);
         FileDisk::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_read_stays_as_it_is_and_out_of_use() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(FileDisk::read_only(&dir.path().join("none")), Err(DirectoryError::Io(_))));
+        assert!(FileDisk::read_only(dir.path()).is_ok(), "without a file to lock");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        FileDisk::open(dir.path()).unwrap().create("a").unwrap().write_at(0, b"abc").unwrap();
+        let (disk, _second) = (FileDisk::read_only(dir.path()).unwrap(), FileDisk::read_only(dir.path()).unwrap());
+        assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
+        assert_eq!(disk.open("a").unwrap().length(), Ok(3));
+        let writes = [
+            disk.create("b").map(drop),
+            disk.rename("a", "b"),
+            disk.remove("a"),
+            disk.open("a").unwrap().write_at(0, b"d"),
+        ];
+        assert!(writes.iter().all(|write| matches!(write, Err(DiskError::Failed { .. }))), "{writes:?}");
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"abc");
     }
 
     /// The lock is held as long as the control file may be written: another life would not know what this one promises.

@@ -2,7 +2,7 @@
 
 pub(crate) mod builder;
 mod data;
-mod durable;
+pub(crate) mod durable;
 mod following;
 mod founding;
 pub(crate) mod handle;

@@ -11,7 +11,9 @@ use std::{
 
 use artillery_ddata::{
     ChainId, Client, Error, Node, NodeBuilder, Refusal, Session, Version,
-    admin::{NotFounded, NotReopened, Reopened, plan_recovery, plan_succession},
+    admin::{
+        DamagePlace, NotFounded, NotReopened, Reopened, check_directory, plan_recovery, plan_succession,
+    },
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
 };
@@ -292,8 +294,11 @@ async fn a_directory_that_is_damaged_or_in_use_is_named() {
     bytes[4096 + 30] ^= 1;
     std::fs::write(&journal, bytes).unwrap();
     let damaged = started(|| durable.builder(0, 1)).await;
-    let Err(StartError::Data(DataDirError::Damaged { why, .. })) = damaged else { panic!("{damaged:?}") };
+    let Err(StartError::Data(DataDirError::Damaged { why, place, .. })) = damaged else { panic!("{damaged:?}") };
     assert!(why.contains("journal-0000000001 is damaged at byte 4096"), "{why}");
+    assert_eq!(place, DamagePlace { file: "journal-0000000001".to_owned(), offset: 4096, kind: "group" });
+    let checked = check_directory(durable.of(0));
+    assert!(matches!(checked, Err(DataDirError::Damaged { place: same, .. }) if same == place));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

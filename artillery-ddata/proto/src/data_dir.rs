@@ -1,9 +1,11 @@
 //! The directory of a durable node: its control file, and the journal of its chains (docs/adr/0042).
 //!
 //! [`FoundStore`] reads what an earlier start has left, and [`FoundStore::open`] begins another start of the store.
-//! [`JournalWriter`] writes the journal on: one thread of the node runs it. All of it is pure over [`Disk`](crate::disk::Disk).
+//! [`JournalWriter`] writes the journal on: one thread of the node runs it. [`StoreReport`] is what a check finds while no node
+//! uses the directory. All of it is pure over [`Disk`](crate::disk::Disk).
 
 mod ballast;
+mod check;
 mod control_file;
 mod loading;
 mod open;
@@ -13,9 +15,10 @@ mod writer;
 
 use std::collections::BTreeSet;
 
-pub use control_file::{ControlFile, ControlFileError, FoundControl};
+pub use check::{ChainReport, StoreReport};
+pub use control_file::{ControlFile, ControlFileError, CopyState, FoundControl};
 pub use loading::{LoadProgress, LoadStep};
-pub use open::{DataDir, FoundStore, OpenError, OpenSettings};
+pub use open::{DamagePlace, DataDir, FoundStore, OpenError, OpenSettings};
 use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};
 

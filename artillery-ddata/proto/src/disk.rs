@@ -86,6 +86,14 @@ pub trait DiskFile: fmt::Debug + Send {
     fn sync(&mut self) -> Result<(), DiskError>;
 }
 
+/// Removes a file, if there is one with this name.
+pub(crate) fn remove_if_there(disk: &dyn Disk, name: &str) -> Result<(), DiskError> {
+    match disk.remove(name) {
+        Err(DiskError::Missing(_)) => Ok(()),
+        removed => removed,
+    }
+}
+
 /// A disk didn't do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -13,8 +13,8 @@ mod tests;
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-pub use entry::{EntryError, JournalEntry, decode_entries, encode_entries};
-pub use found::{FoundJournal, ReadBytes};
+pub use entry::{EntryError, EntryPlace, JournalEntry, decode_entries, encode_entries};
+pub use found::{FoundJournal, ReadBytes, TornEnd};
 use group::{BLOCK, MAX_GROUP};
 use segment::{SegmentHeader, SegmentWriter};
 
@@ -128,6 +128,20 @@ pub enum Damage {
     /// A group is whole, but one of its entries can't be decoded: another release wrote it.
     #[error("an entry of group {0}: {1}")]
     Entry(GroupNumber, EntryError),
+}
+
+impl Damage {
+    /// The kind of the damage in one word, for scripts.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Header => "header",
+            Self::Format(_) => "format",
+            Self::Foreign => "foreign",
+            Self::Group(_) => "group",
+            Self::Entry(..) => "entry",
+        }
+    }
 }
 
 /// The journal of a node, at its end. One thread writes it.

@@ -64,7 +64,7 @@ use links::{Cursor, PeerLink};
 use ordering::Joining;
 use promote::PromotedTail;
 use reads::{PendingRead, Reads};
-pub use restore::{ChainRestore, EntryPlace, RestoreError, RestoreSurvey, RestoredChain};
+pub use restore::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain};
 pub use resync::ResyncProgress;
 use resync::{Resyncs, SnapshotReceiver, SnapshotSender};
 use snapshot_reads::Snapshots;

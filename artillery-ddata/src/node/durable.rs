@@ -9,7 +9,7 @@ use std::{
 
 use artillery_proto::{
     control::{Bootstrap, message::StoreHolding},
-    data_dir::{self, ControlFile, FoundStore, OpenError, OpenSettings},
+    data_dir::{self, ControlFile, DamagePlace, FoundStore, OpenError, OpenSettings, StoreReport},
     disk::Disk as _,
     guards::Guards,
     journal::JournalError,
@@ -49,7 +49,9 @@ pub enum DataDirError {
     Damaged {
         /// The directory.
         dir: PathBuf,
-        /// The file, the place, and what is wrong there.
+        /// The first place that is damaged.
+        place: DamagePlace,
+        /// The same in words.
         why: String,
     },
     /// It belongs to another node: a directory has one name for good.
@@ -81,9 +83,19 @@ pub enum DataDirError {
 }
 
 impl DataDirError {
+    fn of_directory(dir: &Path, error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::InUse => Self::InUse(dir.to_owned()),
+            DirectoryError::Io(error) => Self::Io { dir: dir.to_owned(), error },
+        }
+    }
+
     fn of(dir: &Path, error: &OpenError) -> Self {
         let (dir, why) = (dir.to_owned(), error.to_string());
-        if error.is_damage() { Self::Damaged { dir, why } } else { Self::Unusable { dir, why } }
+        match error.damage() {
+            Some(place) if !error.is_of_another_release() => Self::Damaged { dir, place, why },
+            _ => Self::Unusable { dir, why },
+        }
     }
 }
 
@@ -101,15 +113,24 @@ impl LockedDir {
     /// Blocks for a moment.
     pub(crate) fn open(dir: &Path) -> Result<Self, DataDirError> {
         let failed = |error| DataDirError::Io { dir: dir.to_owned(), error };
-        let disk = FileDisk::open(dir).map_err(|error| match error {
-            DirectoryError::InUse => DataDirError::InUse(dir.to_owned()),
-            DirectoryError::Io(error) => failed(error),
-        })?;
+        let disk = FileDisk::open(dir).map_err(|error| DataDirError::of_directory(dir, error))?;
         let name = disk.kept_name().map_err(failed)?;
         let names = disk.names().map_err(|error| failed(io::Error::other(error)))?;
         let is_new = !names.iter().any(|name| name.starts_with("control-"));
         Ok(Self { dir: dir.to_owned(), disk, name, is_new })
     }
+}
+
+/// Reads the whole directory of a node that isn't running, and takes its chains in as a start would. Writes nothing. Blocks, and
+/// wants as much memory as the node does. `None`: the directory holds no store.
+///
+/// # Errors
+/// [`DataDirError::InUse`]: a node uses it. [`DataDirError::Damaged`] names the first place that is damaged.
+/// [`DataDirError::Unusable`]: another release wrote it, or the disk has failed.
+pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, DataDirError> {
+    let dir = dir.as_ref();
+    let disk = FileDisk::read_only(dir).map_err(|error| DataDirError::of_directory(dir, error))?;
+    StoreReport::check(Arc::new(disk)).map_err(|error| DataDirError::of(dir, &error))
 }
 
 /// An opened directory.

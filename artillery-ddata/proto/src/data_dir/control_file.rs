@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::{ControlRecord, ballast::Ballast};
 use crate::{
     control::StorePosition,
-    disk::{Disk, DiskError, DiskFile},
+    disk::{Disk, DiskError, DiskFile, remove_if_there},
     guards::Guards,
     journal::JournalError,
 };
@@ -30,7 +30,7 @@ use crate::{
 const MAGIC: &[u8; 8] = b"artictrl";
 const FORMAT: u32 = 1;
 const HEADER: usize = 28;
-const NAMES: [&str; 2] = ["control-1", "control-2"];
+pub(super) const NAMES: [&str; 2] = ["control-1", "control-2"];
 /// The name of a copy that isn't complete yet.
 const UNNAMED: &str = "control.new";
 /// A file is that long at least, in bytes, from its beginning on. So a change needs no more room on a full disk.
@@ -106,6 +106,18 @@ struct Files {
     ballast: Ballast,
     /// The directory, which stays this process's as long as the control file may be written.
     _disk: Arc<dyn Disk>,
+}
+
+/// How a copy of the control file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyState {
+    /// There is no such file.
+    Missing,
+    /// It can't be read. A crash has cut its last writing short, or it is damaged: the copies can't tell which. The other copy
+    /// has all that counts.
+    NotWhole,
+    /// It is whole, and has the number of this writing.
+    Whole(u64),
 }
 
 /// A control file that was read.
@@ -226,10 +238,7 @@ impl Files {
 /// Makes both files anew. Returns the number of the last writing.
 fn write_anew(disk: &dyn Disk, mut number: u64, record: &ControlRecord) -> Result<u64, ControlFileError> {
     for name in NAMES {
-        match disk.remove(UNNAMED) {
-            Ok(()) | Err(DiskError::Missing(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
+        remove_if_there(disk, UNNAMED)?;
         let mut file = disk.create(UNNAMED)?;
         number += 1;
         write(&mut *file, number, record)?;
@@ -262,6 +271,15 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
     file.write_at(0, &bytes)?;
     // A sync that finds the disk full has failed like any other.
     file.sync().map_err(ControlFileError::Failed)
+}
+
+/// How a copy is.
+pub(super) fn state(disk: &dyn Disk, name: &'static str) -> CopyState {
+    match read(disk, name) {
+        Ok(Some(found)) => CopyState::Whole(found.number),
+        Err(ControlFileError::Failed(DiskError::Missing(_))) => CopyState::Missing,
+        Ok(None) | Err(_) => CopyState::NotWhole,
+    }
 }
 
 /// `None`: it isn't whole.

@@ -8,6 +8,7 @@ use std::{
 use super::{
     ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, LoadProgress, LoadStep,
     ballast::Ballast,
+    control_file,
     loading::LoadWatch,
     writer::{JournalBytes, Room},
 };
@@ -17,7 +18,7 @@ use crate::{
     disk::Disk,
     guards::Guards,
     journal::{Damage, FoundJournal, GroupNumber, JournalError, JournalSettings, SyncMode},
-    replica::{ChainRestore, EntryPlace, RestoreError, RestoreSurvey, RestoredChain},
+    replica::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain},
     store::Store,
 };
 
@@ -54,8 +55,15 @@ pub enum OpenError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The journal can be read, and can't be taken in.
-    #[error("the journal is damaged: {0}")]
-    Restore(#[from] RestoreError),
+    #[error("{file} is damaged at byte {offset}: {error}")]
+    Restore {
+        /// The file's name.
+        file: String,
+        /// Where in it the group begins, in bytes.
+        offset: u64,
+        /// What can't be taken in.
+        error: RestoreError,
+    },
     /// The directory belongs to another node.
     #[error("the directory belongs to node {found}")]
     OtherNode {
@@ -63,8 +71,14 @@ pub enum OpenError {
         found: NodeId,
     },
     /// The journal ends before what is known to have been synced.
-    #[error("the journal ends at group {found}: up to {synced} it was synced")]
+    #[error(
+        "{file} is damaged at byte {offset}: the journal ends there, at group {found}, and was synced up to {synced}"
+    )]
     Short {
+        /// The file's name.
+        file: String,
+        /// Where in it the journal ends, in bytes.
+        offset: u64,
         /// The number behind its last group.
         found: GroupNumber,
         /// The number behind the last group that is known to have been synced.
@@ -75,13 +89,44 @@ pub enum OpenError {
 impl OpenError {
     /// Whether the directory is damaged: what it once held for certain is not there as it was.
     pub fn is_damage(&self) -> bool {
+        self.damage().is_some()
+    }
+
+    /// Whether all bytes are as they were written, and another release wrote them, in a way that this one doesn't know.
+    pub fn is_of_another_release(&self) -> bool {
         match self {
-            Self::Control(error) => *error == ControlFileError::Damaged,
-            Self::Journal(error) => matches!(error, JournalError::Damaged { .. }),
-            Self::Restore(_) | Self::Short { .. } => true,
-            Self::OtherNode { .. } => false,
+            Self::Control(error) => matches!(error, ControlFileError::Format { .. } | ControlFileError::Codec(_)),
+            Self::Journal(JournalError::Damaged { damage, .. }) => {
+                matches!(damage, Damage::Format(_) | Damage::Entry(..))
+            }
+            Self::Restore { error, .. } => matches!(error, RestoreError::UnknownKind(_)),
+            Self::Journal(_) | Self::OtherNode { .. } | Self::Short { .. } => false,
         }
     }
+
+    /// Where the directory is damaged, if it is.
+    pub fn damage(&self) -> Option<DamagePlace> {
+        let place = |file: &str, offset, kind| Some(DamagePlace { file: file.to_owned(), offset, kind });
+        match self {
+            Self::Control(ControlFileError::Damaged) => place(control_file::NAMES[0], 0, "control"),
+            Self::Journal(JournalError::Damaged { file, offset, damage }) => place(file, *offset, damage.kind()),
+            Self::Restore { file, offset, .. } => place(file, *offset, "restore"),
+            Self::Short { file, offset, .. } => place(file, *offset, "short"),
+            Self::Control(_) | Self::Journal(_) | Self::OtherNode { .. } => None,
+        }
+    }
+}
+
+/// A place of a directory that is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagePlace {
+    /// The file's name.
+    pub file: String,
+    /// Where in it, in bytes from its beginning.
+    pub offset: u64,
+    /// What is wrong there, in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the journal
+    /// ends before what was synced) or `restore` (its entries can't be taken in).
+    pub kind: &'static str,
 }
 
 /// A store that was read and checked, and isn't written yet. Nothing of it counts before [`open`](Self::open).
@@ -89,9 +134,9 @@ impl OpenError {
 pub struct FoundStore {
     disk: Arc<dyn Disk>,
     settings: OpenSettings,
-    control: FoundControl,
-    journal: FoundJournal,
-    survey: RestoreSurvey,
+    pub(super) control: FoundControl,
+    pub(super) journal: FoundJournal,
+    pub(super) survey: RestoreSurvey,
     bytes: JournalBytes,
 }
 
@@ -129,7 +174,12 @@ impl FoundStore {
         tell: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, OpenError> {
         let new = || FoundControl { number: 0, record: ControlRecord::new(settings.node, draw) };
-        let control = ControlFile::find(&*disk)?.unwrap_or_else(new);
+        let control = match ControlFile::find(&*disk)? {
+            Some(found) => found,
+            // A journal begins behind a control file that is durable.
+            None if FoundJournal::is_there(&*disk)? => return Err(ControlFileError::Damaged.into()),
+            None => new(),
+        };
         let ControlRecord { node, incarnation: Incarnation { store, .. }, segment, synced, .. } = control.record;
         if node != settings.node {
             return Err(OpenError::OtherNode { found: node });
@@ -137,10 +187,10 @@ impl FoundStore {
         let (segment_bytes, mode, guards) = (settings.segment_bytes, settings.mode, settings.guards);
         let of = JournalSettings { store, segment_bytes, mode, guards };
         let mut survey = RestoreSurvey::default();
-        let (mut places, mut bytes) = (Places::default(), JournalBytes::default());
+        let mut bytes = JournalBytes::default();
         let mut watch = LoadWatch::new(LoadStep::Check, tell);
-        let journal = FoundJournal::check_with(disk.clone(), of, |group, entry, read| {
-            survey.note(places.next(group), &entry);
+        let journal = FoundJournal::check_with(disk.clone(), of, |place, entry, read| {
+            survey.note(place, &entry);
             bytes.note(&entry);
             watch.passed(&entry, read);
         })?;
@@ -149,7 +199,8 @@ impl FoundStore {
         }
         let (found, synced) = (journal.end(), GroupNumber(synced));
         if found < synced {
-            return Err(OpenError::Short { found, synced });
+            let (file, offset) = journal.locate(found)?;
+            return Err(OpenError::Short { file, offset, found, synced });
         }
         Ok(Self { disk, settings, control, journal, survey, bytes })
     }
@@ -194,30 +245,20 @@ impl FoundStore {
 impl DataDir {
     /// What the store holds of a chain, for those that ask whether it may open the chain again.
     pub fn holding(&self, chain: ChainId) -> StoreHolding {
-        let restored = self.chains.get(&chain);
-        StoreHolding {
-            chain,
-            whole: !self.lacks.contains(&chain),
-            last: restored.map_or(Version::NONE, RestoredChain::last),
-            watermark: restored.map_or(Sequence::ZERO, RestoredChain::watermark),
-            synced: self.control.look(|record| record.is_synced(chain)),
-        }
+        let (restored, whole) = (self.chains.get(&chain), !self.lacks.contains(&chain));
+        self.control.look(|record| record.holding(chain, restored, whole))
     }
 }
 
-/// Numbers the entries of each group.
-#[derive(Default)]
-struct Places(EntryPlace);
-
-impl Places {
-    fn next(&mut self, group: GroupNumber) -> EntryPlace {
-        let index = if self.0.group == group { self.0.index + 1 } else { 0 };
-        self.0 = EntryPlace { group, index };
-        self.0
+impl ControlRecord {
+    pub(super) fn holding(&self, chain: ChainId, restored: Option<&RestoredChain>, whole: bool) -> StoreHolding {
+        let last = restored.map_or(Version::NONE, RestoredChain::last);
+        let watermark = restored.map_or(Sequence::ZERO, RestoredChain::watermark);
+        StoreHolding { chain, whole, last, watermark, synced: self.is_synced(chain) }
     }
 }
 
-fn restore(
+pub(super) fn restore(
     journal: &FoundJournal,
     survey: &RestoreSurvey,
     store: &Arc<dyn Store>,
@@ -226,30 +267,32 @@ fn restore(
 ) -> Result<BTreeMap<ChainId, RestoredChain>, OpenError> {
     let mut chains = BTreeMap::new();
     for chain in survey.chains() {
-        if let Some(restore) = survey.restore(chain, store.clone(), backlog)? {
+        let restore = survey.restore(chain, store.clone(), backlog);
+        if let Some(restore) = restore.map_err(|error| misfit(journal, journal.first(), error))? {
             chains.insert(chain, restore);
         }
     }
-    let mut failed = Ok(());
-    let mut places = Places::default();
+    let mut failed = None;
     let mut watch = LoadWatch::new(LoadStep::TakeIn, tell);
-    journal.replay_with(survey.floor().unwrap_or(journal.end()), |group, entry, read| {
-        let place = places.next(group);
+    journal.replay_with(survey.floor().unwrap_or(journal.end()), |place, entry, read| {
         watch.passed(&entry, read);
-        if failed.is_ok()
+        if failed.is_none()
             && let Some(chain) = chains.get_mut(&entry.chain())
         {
-            failed = chain.take(place, entry);
+            failed = chain.take(place, entry).err().map(|error| (place.group, error));
         }
     })?;
-    failed?;
+    if let Some((group, error)) = failed {
+        return Err(misfit(journal, group, error));
+    }
     let finished = chains.into_iter().map(|(chain, restore): (ChainId, ChainRestore)| Ok((chain, restore.finish()?)));
-    finished.collect::<Result<_, RestoreError>>().map_err(OpenError::Restore)
+    finished.collect::<Result<_, RestoreError>>().map_err(|error| misfit(journal, journal.end(), error))
 }
 
-impl FoundJournal {
-    /// The newest segment isn't there.
-    fn missing(segment: u64) -> JournalError {
-        JournalError::Damaged { file: Self::file(segment), offset: 0, damage: Damage::Missing }
+/// An entry of this group can't be taken in.
+fn misfit(journal: &FoundJournal, group: GroupNumber, error: RestoreError) -> OpenError {
+    match journal.locate(group) {
+        Ok((file, offset)) => OpenError::Restore { file, offset, error },
+        Err(error) => error.into(),
     }
 }

@@ -1,6 +1,10 @@
 //! A node of a few chains, alone in each, over a disk that loses what a power cut loses.
 
+mod check;
+mod flips;
 mod full;
+mod release;
+mod small;
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 

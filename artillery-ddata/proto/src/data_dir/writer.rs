@@ -13,9 +13,9 @@ use super::{ControlFile, OpenSettings, ballast::Ballast};
 use crate::{
     ChainId,
     guards::Guards,
-    journal::{GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
+    journal::{EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
     message::{ChainMessage, SnapshotContent},
-    replica::{EntryPlace, JournalBatch, RestoreSurvey},
+    replica::{JournalBatch, RestoreSurvey},
     types::update::Update,
 };
 
@@ -131,7 +131,7 @@ impl JournalWriter {
             self.grown += self.journal.bytes().saturating_sub(before);
         }
         batches.iter().for_each(|(chain, batch)| self.bytes.0.entry(*chain).or_default().data = batch.data);
-        for (place, entry) in placed(group, entries()) {
+        for (place, entry) in EntryPlace::all_in(group).zip(entries()) {
             self.survey.note(place, entry);
             self.bytes.note(entry);
             if matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Snapshot(_))) {
@@ -316,12 +316,4 @@ impl ChainBytes {
             content => self.begun = self.begun.map(|begun| begun + content.bytes() as u64),
         }
     }
-}
-
-/// The entries of a group with their places.
-fn placed<'a>(
-    group: GroupNumber,
-    entries: impl Iterator<Item = &'a JournalEntry>,
-) -> impl Iterator<Item = (EntryPlace, &'a JournalEntry)> {
-    (0..).map(move |index| EntryPlace { group, index }).zip(entries)
 }

@@ -17,11 +17,28 @@ use artillery_core::{
 use bytes::{Buf, Bytes};
 use serde::Serialize;
 
+use super::GroupNumber;
 use crate::{
     ChainId, Sequence, Version,
     message::ChainFrame,
     wire::chain::{self, DecodeError, EncodeError},
 };
+
+/// Where an entry stands in a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct EntryPlace {
+    /// The number of its group.
+    pub group: GroupNumber,
+    /// How many entries stand before it in the group.
+    pub index: u32,
+}
+
+impl EntryPlace {
+    /// The places of the entries of a group, in order.
+    pub fn all_in(group: GroupNumber) -> impl Iterator<Item = Self> {
+        (0..).map(move |index| Self { group, index })
+    }
+}
 
 /// Something that a chain has to find again after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]

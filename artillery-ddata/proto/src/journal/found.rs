@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    Damage, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, decode_entries,
+    Damage, EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, SyncMode, decode_entries,
     group::{BLOCK, Group, GroupClaims},
     segment::{self, SegmentHeader, SegmentWriter},
 };
@@ -25,6 +25,21 @@ pub struct FoundJournal {
     end: GroupNumber,
     /// All groups below this one are known to have been synced.
     proven: GroupNumber,
+    /// Where the next group would begin in the newest segment, in bytes.
+    end_at: u64,
+    /// The length of the newest segment in bytes.
+    newest_len: u64,
+}
+
+/// Bytes behind the last group, which belong to no whole one: a write that a crash cut short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornEnd {
+    /// The file's name.
+    pub file: String,
+    /// Where they begin, in bytes.
+    pub offset: u64,
+    /// How many there are, up to the file's end.
+    pub bytes: u64,
 }
 
 /// How far a journal is read.
@@ -40,10 +55,14 @@ pub struct ReadBytes {
 struct SegmentRead {
     end: GroupNumber,
     proven: GroupNumber,
+    /// Where the next group would begin, in bytes.
+    end_at: u64,
+    /// The length of the file in bytes.
+    len: u64,
 }
 
 impl FoundJournal {
-    /// Reads all segments and checks them. Shows each entry with the number of its group, oldest first.
+    /// Reads all segments and checks them. Shows each entry with its place, oldest first.
     ///
     /// # Errors
     /// [`JournalError::Damaged`]: something that was synced isn't there as it was written, or isn't known to this release.
@@ -51,9 +70,9 @@ impl FoundJournal {
     pub fn check(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
-        mut show: impl FnMut(GroupNumber, JournalEntry),
+        mut show: impl FnMut(EntryPlace, JournalEntry),
     ) -> Result<Self, JournalError> {
-        Self::check_with(disk, settings, |group, entry, _| show(group, entry))
+        Self::check_with(disk, settings, |place, entry, _| show(place, entry))
     }
 
     /// The same. It tells with each entry how far the journal is read.
@@ -63,11 +82,11 @@ impl FoundJournal {
     pub fn check_with(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
-        mut show: impl FnMut(GroupNumber, JournalEntry, ReadBytes),
+        mut show: impl FnMut(EntryPlace, JournalEntry, ReadBytes),
     ) -> Result<Self, JournalError> {
         let segments = headers(&*disk, settings.store)?;
         let begin = segments.first().map_or(GroupNumber(0), |segment| segment.first);
-        let mut found = Self { disk, settings, segments, end: begin, proven: begin };
+        let mut found = Self { disk, settings, segments, end: begin, proven: begin, end_at: 0, newest_len: 0 };
         found.read(&mut show)?;
         Ok(found)
     }
@@ -79,9 +98,9 @@ impl FoundJournal {
     pub fn replay(
         &self,
         from: GroupNumber,
-        mut show: impl FnMut(GroupNumber, JournalEntry),
+        mut show: impl FnMut(EntryPlace, JournalEntry),
     ) -> Result<(), JournalError> {
-        self.replay_with(from, |group, entry, _| show(group, entry))
+        self.replay_with(from, |place, entry, _| show(place, entry))
     }
 
     /// The same. It tells with each entry how far the journal is read.
@@ -91,15 +110,15 @@ impl FoundJournal {
     pub fn replay_with(
         &self,
         from: GroupNumber,
-        mut show: impl FnMut(GroupNumber, JournalEntry, ReadBytes),
+        mut show: impl FnMut(EntryPlace, JournalEntry, ReadBytes),
     ) -> Result<(), JournalError> {
         let behind = |at: usize| self.segments.get(at + 1).is_some_and(|next| next.first <= from);
         let first = (0..self.segments.len()).find(|&at| !behind(at)).unwrap_or(self.segments.len());
         let mut passed = ReadBytes { done: 0, total: self.length(first)? };
         for at in first..self.segments.len() {
-            let read = self.read_segment(at, &mut passed, &mut |group, entry, passed| {
-                if group >= from {
-                    show(group, entry, passed);
+            let read = self.read_segment(at, &mut passed, &mut |place: EntryPlace, entry, passed| {
+                if place.group >= from {
+                    show(place, entry, passed);
                 }
             })?;
             if at + 1 == self.segments.len() && read.end < self.end {
@@ -115,14 +134,67 @@ impl FoundJournal {
         self.segments.last().map_or(0, |segment| segment.number)
     }
 
-    /// The name of the file of a segment.
-    pub fn file(segment: u64) -> String {
-        segment::name(segment)
+    /// Whether a directory has a journal.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`].
+    pub fn is_there(disk: &dyn Disk) -> Result<bool, JournalError> {
+        Ok(!segment::numbers(disk).map_err(JournalError::Failed)?.is_empty())
+    }
+
+    /// The number of the first group that is kept.
+    pub fn first(&self) -> GroupNumber {
+        self.segments.first().map_or(self.end, |oldest| oldest.first)
     }
 
     /// The number behind the last group.
     pub const fn end(&self) -> GroupNumber {
         self.end
+    }
+
+    /// All groups below this one are known to have been synced.
+    pub const fn proven(&self) -> GroupNumber {
+        self.proven
+    }
+
+    /// How the newest segment was made durable; `None`: there is no segment.
+    pub fn mode(&self) -> Option<SyncMode> {
+        self.segments.last().map(|newest| newest.mode)
+    }
+
+    /// The files of the segments that count, oldest first.
+    pub fn files(&self) -> impl Iterator<Item = String> + '_ {
+        self.segments.iter().map(|segment| segment::name(segment.number))
+    }
+
+    /// What stands behind the last group, if anything does.
+    pub fn torn_end(&self) -> Option<TornEnd> {
+        let (offset, bytes) = (self.end_at, self.newest_len.saturating_sub(self.end_at));
+        (bytes > 0).then(|| TornEnd { file: segment::name(self.newest_segment()), offset, bytes })
+    }
+
+    /// The file and the byte at which a group begins; for one behind the last, where the journal ends.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn locate(&self, group: GroupNumber) -> Result<(String, u64), JournalError> {
+        let holds = |segment: &&SegmentHeader| segment.first <= group;
+        let Some(segment) = self.segments.iter().rfind(holds).or(self.segments.first()) else {
+            return Ok((segment::name(1), 0));
+        };
+        let bytes = segment::read(&*self.disk, segment.number).map_err(JournalError::Failed)?;
+        let (mut at, mut number) = (BLOCK, segment.first);
+        while number < group
+            && let Some(found) = self.group_at(&bytes, at, segment)
+        {
+            (at, number) = (at + found.len(self.settings.guards), number.next());
+        }
+        Ok((segment::name(segment.number), at as u64))
+    }
+
+    /// The error that says that the file of a segment isn't there.
+    pub(crate) fn missing(segment: u64) -> JournalError {
+        JournalError::Damaged { file: segment::name(segment), offset: 0, damage: Damage::Missing }
     }
 
     /// Bytes of the segments from this one on.
@@ -131,11 +203,12 @@ impl FoundJournal {
         lengths.sum::<Result<u64, _>>().map_err(JournalError::Failed)
     }
 
-    fn read(&mut self, show: &mut impl FnMut(GroupNumber, JournalEntry, ReadBytes)) -> Result<(), JournalError> {
+    fn read(&mut self, show: &mut impl FnMut(EntryPlace, JournalEntry, ReadBytes)) -> Result<(), JournalError> {
         let mut passed = ReadBytes { done: 0, total: self.length(0)? };
         for at in 0..self.segments.len() {
-            let SegmentRead { end, proven } = self.read_segment(at, &mut passed, show)?;
-            (self.end, self.proven) = (end, self.proven.max(proven));
+            let read = self.read_segment(at, &mut passed, show)?;
+            (self.end, self.proven) = (read.end, self.proven.max(read.proven));
+            (self.end_at, self.newest_len) = (read.end_at, read.len);
         }
         Ok(())
     }
@@ -145,7 +218,7 @@ impl FoundJournal {
         &self,
         at: usize,
         passed: &mut ReadBytes,
-        show: &mut impl FnMut(GroupNumber, JournalEntry, ReadBytes),
+        show: &mut impl FnMut(EntryPlace, JournalEntry, ReadBytes),
     ) -> Result<SegmentRead, JournalError> {
         let header = &self.segments[at];
         let until = self.segments.get(at + 1).map(|next| next.first);
@@ -154,7 +227,8 @@ impl FoundJournal {
             let file = segment::name(header.number);
             JournalError::Damaged { file, offset: offset as u64, damage }
         };
-        let mut read = SegmentRead { end: header.first, proven: until.unwrap_or(header.first) };
+        let (end, proven, len) = (header.first, until.unwrap_or(header.first), bytes.len() as u64);
+        let mut read = SegmentRead { end, proven, end_at: 0, len };
         let (before, mut at) = (passed.done, BLOCK);
         while Some(read.end) != until {
             let Some(group) = self.group_at(&bytes, at, header).filter(|group| group.number == read.end) else {
@@ -167,8 +241,8 @@ impl FoundJournal {
             };
             let next = at + group.len(self.settings.guards);
             passed.done = before + next as u64;
-            for entry in decode_entries(&group.entries) {
-                show(group.number, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
+            for (place, entry) in EntryPlace::all_in(group.number).zip(decode_entries(&group.entries)) {
+                show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
             at = next;
             // A file that goes on behind its beginning has a durable name.
@@ -176,6 +250,7 @@ impl FoundJournal {
             let named = if goes_on { header.synced } else { header.first };
             (read.end, read.proven) = (group.number.next(), read.proven.max(group.synced).max(named));
         }
+        read.end_at = at as u64;
         passed.done = before + bytes.len() as u64;
         Ok(read)
     }
@@ -294,7 +369,7 @@ fn headers(disk: &dyn Disk, store: u128) -> Result<Vec<SegmentHeader>, JournalEr
         && *number > oldest
     {
         if !numbers.contains(follows) {
-            return Err(JournalError::Damaged { file: segment::name(*follows), offset: 0, damage: Damage::Missing });
+            return Err(FoundJournal::missing(*follows));
         }
         headers.push(SegmentHeader::read(disk, *follows, store)?);
     }

@@ -25,7 +25,7 @@ use super::{
     group::{self, BLOCK},
 };
 use crate::{
-    disk::{Disk, DiskError, DiskFile},
+    disk::{Disk, DiskError, DiskFile, remove_if_there},
     guards::Guards,
 };
 
@@ -164,14 +164,6 @@ pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>) -> Result<()
     disk.sync_names()
 }
 
-/// Removes what is left of a segment that was never completed.
-pub(super) fn remove_unnamed(disk: &dyn Disk) -> Result<(), DiskError> {
-    match disk.remove(UNNAMED) {
-        Ok(()) | Err(DiskError::Missing(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// The segment that is being written.
 #[derive(Debug)]
 pub(super) struct SegmentWriter {
@@ -190,10 +182,10 @@ impl SegmentWriter {
         groups: &[u8],
         guards: Guards,
     ) -> Result<Self, DiskError> {
-        remove_unnamed(disk)?;
+        remove_if_there(disk, UNNAMED)?;
         let made = Self::make(disk, header, &groups[BLOCK..], guards);
         if made == Err(DiskError::Full) {
-            remove_unnamed(disk)?;
+            remove_if_there(disk, UNNAMED)?;
         }
         made?;
         let file = disk.open(&name(header.number))?;

@@ -52,11 +52,11 @@ fn opened_with(
 ) -> Result<(Journal, Vec<(GroupNumber, JournalEntry)>), JournalError> {
     let mut entries = Vec::new();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let found = FoundJournal::check(disk, settings(guards), |group, entry| entries.push((group, entry)))?;
+    let found = FoundJournal::check(disk, settings(guards), |place, entry| entries.push((place.group, entry)))?;
     between();
     let mut again = Vec::new();
     if !allows!(guards, ReadOnce) {
-        found.replay(GroupNumber(0), |group, entry| again.push((group, entry)))?;
+        found.replay(GroupNumber(0), |place, entry| again.push((place.group, entry)))?;
         assert_eq!(entries, again, "a replay shows what the check showed");
     }
     Ok((found.open(start, u128::from(start) << 64)?, entries))

@@ -15,20 +15,11 @@ use smallvec::SmallVec;
 use super::{Replica, UnreplicatedRecords, UpdateHistory, client_sessions::Sessions};
 use crate::{
     ChainId, Sequence, Version,
-    journal::{GroupNumber, JournalEntry},
+    journal::{EntryPlace, GroupNumber, JournalEntry},
     message::{ChainMessage, SnapshotContent, SnapshotHeader, SnapshotPart},
     store::{Held, ScanRecord, Store, StoreBatch, StoreError, StoreOp},
     types::update::Update,
 };
-
-/// Where an entry stands in a journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct EntryPlace {
-    /// The number of its group.
-    pub group: GroupNumber,
-    /// How many entries stand before it in the group.
-    pub index: u32,
-}
 
 /// A journal that can't be taken in, though each of its entries can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +61,8 @@ struct ChainSurvey {
     whole: Option<EntryPlace>,
     /// A resync has begun, and no checkpoint since then has an end.
     lacks: bool,
+    /// How many updates the journal has.
+    updates: u64,
 }
 
 impl ChainSurvey {
@@ -84,7 +77,9 @@ impl RestoreSurvey {
     pub fn note(&mut self, place: EntryPlace, entry: &JournalEntry) {
         let chain = self.chains.entry(entry.chain()).or_default();
         match entry {
-            JournalEntry::NotWhole { .. } => *chain = ChainSurvey { lacks: true, ..ChainSurvey::default() },
+            JournalEntry::NotWhole { .. } => {
+                *chain = ChainSurvey { lacks: true, updates: chain.updates, ..ChainSurvey::default() };
+            }
             JournalEntry::Sent(frame) => match &frame.message {
                 ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(_), .. }) => {
                     chain.begun = Some(place);
@@ -93,6 +88,7 @@ impl RestoreSurvey {
                     let begun = chain.begun.take();
                     (chain.whole, chain.lacks) = (begun.or(chain.whole), chain.lacks && begun.is_none());
                 }
+                ChainMessage::Updates(updates) => chain.updates += updates.updates.len() as u64,
                 _ => {}
             },
             _ => {}
@@ -118,6 +114,11 @@ impl RestoreSurvey {
     /// Whether the store of this chain isn't whole: a resync has begun.
     pub fn lacks(&self, chain: ChainId) -> bool {
         self.chains.get(&chain).is_some_and(|chain| chain.lacks)
+    }
+
+    /// How many updates of this chain the journal has. One that was written again for a checkpoint counts twice.
+    pub fn updates(&self, chain: ChainId) -> u64 {
+        self.chains.get(&chain).map_or(0, |chain| chain.updates)
     }
 
     /// Begins to restore a chain over an empty part of `store`. `None`: its store isn't whole, so it begins empty.

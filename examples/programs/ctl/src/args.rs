@@ -1,6 +1,6 @@
 //! The command line of `ctl`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
 use artillery_programs::args::{Bytes, LogArgs, cluster_id};
@@ -138,6 +138,11 @@ pub(super) enum Command {
         /// The id of the cluster that is given up, as `status` shows it: all that it held is lost
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
+    },
+    /// Read the whole directory of a node that isn't running, and say what it holds; 1: damaged, with the file and the place
+    Check {
+        /// The directory, as `node --data` has it; nothing in it is written
+        dir: PathBuf,
     },
     /// Drive the cluster, and measure
     Load(LoadArgs),

@@ -1,7 +1,8 @@
-//! `ctl`: looks at a cluster and works with its data, from outside.
+//! `ctl`: looks at a cluster and works with its data, from outside; and at the directory of a node that isn't running.
 
 mod args;
 mod change;
+mod check;
 mod drain;
 mod find;
 mod found;
@@ -62,6 +63,12 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
         // It ends by itself when asked to, and says what it has seen so far.
         return load::run(load, args, output, &mut signals).await;
     }
+    if let Command::Check { dir } = &args.command {
+        return tokio::select! {
+            done = check::run(dir, output) => done,
+            () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
+        };
+    }
     let work = async {
         let is_operator = matches!(
             args.command,
@@ -106,6 +113,6 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Reopen { accept_loss } => reopen::run(client, *accept_loss, timeout, output).await,
         Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
-        Command::Found { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
+        Command::Found { .. } | Command::Check { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use artillery_ddata::kv::Committed;
 use artillery_programs::exit::Failure;
+use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
 #[cfg(target_os = "linux")]
 use tokio::{io::Interest, net::unix::pipe::Sender};
@@ -45,6 +46,16 @@ pub(super) async fn reader_gone() {
         return;
     }
     std::future::pending().await
+}
+
+/// A table without lines.
+pub(super) fn plain_table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    if !heads.is_empty() {
+        table.set_header(heads);
+    }
+    table
 }
 
 /// What `--json` says of a committed write.

@@ -81,7 +81,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
             }
         };
         match started {
-            Err(StartError::Data(DataDirError::Damaged { dir, why })) if args.replace_damaged => {
+            Err(StartError::Data(DataDirError::Damaged { dir, why, .. })) if args.replace_damaged => {
                 let aside = aside::move_aside(&dir, "damaged").map_err(Failure::failed)?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
             }

@@ -11,7 +11,7 @@ use crate::{
     Version,
     api::Write,
     guards::Mutant,
-    journal::{GroupNumber, JournalEntry},
+    journal::{EntryPlace, GroupNumber, JournalEntry},
     store::{MemoryStore, ScanRecord},
     types::update::RequestKey,
 };

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Table, presets::NOTHING};
+use comfy_table::Table;
 
 use super::{
     gather::{ChainSeat, ClusterReport},
     snapshot::{KINDS, kinds},
 };
+use crate::output::plain_table;
 
 pub(super) fn text(whole: &ClusterReport) -> String {
     let mut text = format!("cluster {}\n", whole.routing.cluster);
@@ -16,7 +17,7 @@ pub(super) fn text(whole: &ClusterReport) -> String {
         // Writing to a string can't fail.
         let _ = write!(text, "\nchain {number}, epoch {epoch}, {copies} copies of each committed update\n");
         let mut table =
-            table(&["node", "role", "epoch", "last", "watermark", "lag", "dirty", "in flight", "lease", ""]);
+            plain_table(&["node", "role", "epoch", "last", "watermark", "lag", "dirty", "in flight", "lease", ""]);
         for seat in whole.seats(chain) {
             table.add_row(seat_row(&seat));
         }
@@ -25,12 +26,6 @@ pub(super) fn text(whole: &ClusterReport) -> String {
     let _ = writeln!(text, "\nreads\n{}", reads(whole));
     let _ = write!(text, "\nmembers\n{}", members(whole));
     text
-}
-
-fn table(heads: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(heads);
-    table
 }
 
 fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
@@ -58,7 +53,7 @@ fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
 }
 
 fn reads(whole: &ClusterReport) -> Table {
-    let mut table = table(&[&["node"], &KINDS[..], &[""]].concat());
+    let mut table = plain_table(&[&["node"], &KINDS[..], &[""]].concat());
     for told in whole.nodes.values() {
         let mut row = vec![told.name.clone()];
         match &told.status {
@@ -76,7 +71,7 @@ fn reads(whole: &ClusterReport) -> Table {
 }
 
 fn members(whole: &ClusterReport) -> Table {
-    let mut table = table(&["node", "addr", "state", "role"]);
+    let mut table = plain_table(&["node", "addr", "state", "role"]);
     for member in whole.members() {
         table.add_row([member.node, member.addr, member.state, &whole.role(member.node)]);
     }

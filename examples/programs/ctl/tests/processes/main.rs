@@ -1,6 +1,7 @@
 //! The program as people and scripts run it: real processes, real sockets, mDNS on loopback.
 
 mod answers;
+mod check;
 mod live;
 mod load;
 mod moving;

@@ -15,6 +15,9 @@ async fn bad_arguments_are_named() {
             (&["no-such-command"], "no-such-command"),
             (&["--no-mdns", "status"], "--seed"),
             (&["cas", "key", "1", "value"], "EPOCH.SEQUENCE"),
+            (&["check"], "<DIR>"),
+            (&["check", "/no/such/directory"], "/no/such/directory"),
+            (&["check", env!("CARGO_MANIFEST_DIR")], "no store"),
         ],
     )
     .await;

@@ -1,0 +1,128 @@
+//! A check of a whole store while no node uses it: all of it is read as a start would read it, and nothing is written.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    ControlFile, FoundStore, OpenError, OpenSettings,
+    control_file::{self, CopyState},
+    open,
+};
+use crate::{
+    ChainId, ClusterId, Incarnation, NodeId,
+    control::{History, message::StoreHolding},
+    disk::{Disk, DiskError},
+    guards::Guards,
+    journal::{GroupNumber, JournalError, SyncMode, TornEnd},
+    store::{MemoryStore, Store},
+};
+
+/// A whole store, as a check has found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreReport {
+    /// The node that the store belongs to.
+    pub node: NodeId,
+    /// The store, and the number of its last start.
+    pub incarnation: Incarnation,
+    /// The cluster that the node belongs to, once it does.
+    pub cluster: Option<ClusterId>,
+    /// The history that the node belongs to, once it does.
+    pub history: Option<History>,
+    /// The copies of the control file, by name. A start needs one that is whole.
+    pub control: [(&'static str, CopyState); 2],
+    /// How the last start has made the journal durable; `None`: there is no journal.
+    pub mode: Option<SyncMode>,
+    /// The store was once started without syncing each batch.
+    pub weak: bool,
+    /// The files of the journal, oldest first.
+    pub segments: Vec<String>,
+    /// The length of these files in bytes.
+    pub bytes: u64,
+    /// The number of the journal's first group.
+    pub first: GroupNumber,
+    /// All groups below this one are known to have been synced.
+    pub proven: GroupNumber,
+    /// The number behind the last group.
+    pub end: GroupNumber,
+    /// Bytes behind the last group. A crash leaves such bytes; a start drops them.
+    pub torn: Option<TornEnd>,
+    /// Files that don't count. A start removes those that are its own.
+    pub unused: Vec<String>,
+    /// The chains of which the journal holds anything.
+    pub chains: Vec<ChainReport>,
+}
+
+/// A chain of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainReport {
+    /// How far it has come.
+    pub holding: StoreHolding,
+    /// Keys that have a value, those of updates above the watermark included. 0 if the chain isn't whole.
+    pub records: u64,
+    /// Updates that the journal has. One that was written again for a checkpoint counts twice.
+    pub updates: u64,
+    /// Updates above the watermark. The chain may have committed them.
+    pub unreplicated: u64,
+}
+
+impl StoreReport {
+    /// Reads a whole directory, and takes its chains in as a start would, into a store in memory. Writes nothing, and takes no
+    /// new start. `None`: there is no store.
+    ///
+    /// # Errors
+    /// [`OpenError`]. [`OpenError::damage`] names the first place that is damaged.
+    pub fn check(disk: Arc<dyn Disk>) -> Result<Option<Self>, OpenError> {
+        let names = disk.names().map_err(JournalError::Failed)?;
+        let control = control_file::NAMES.map(|name| (name, control_file::state(&*disk, name)));
+        let node = ControlFile::find(&*disk)?.map_or(NodeId::from_bytes([0; 16]), |found| found.record.node);
+        let settings = OpenSettings {
+            node,
+            mode: SyncMode::Batch,
+            segment_bytes: u64::MAX,
+            room: u64::MAX,
+            backlog: 0,
+            guards: Guards::ALL,
+        };
+        let found = FoundStore::check(disk.clone(), settings, 0)?;
+        if control.iter().all(|(_, state)| *state == CopyState::Missing) {
+            return Ok(None);
+        }
+        let segments: Vec<_> = found.journal.files().collect();
+        let length = |file: &String| disk.open(file).and_then(|file| file.length());
+        let bytes: Result<u64, DiskError> = segments.iter().map(length).sum();
+        let used: BTreeSet<_> = segments.iter().map(String::as_str).chain(control_file::NAMES).collect();
+        let unused = names.iter().filter(|name| !used.contains(name.as_str())).cloned().collect();
+        let (record, journal) = (&found.control.record, &found.journal);
+        Ok(Some(Self {
+            node,
+            incarnation: record.incarnation,
+            cluster: record.founding.as_ref().map(|founding| founding.cluster),
+            history: record.history,
+            control,
+            mode: journal.mode(),
+            weak: record.weak,
+            bytes: bytes.map_err(JournalError::Failed)?,
+            first: journal.first(),
+            proven: journal.proven(),
+            end: journal.end(),
+            torn: journal.torn_end(),
+            unused,
+            chains: chains(&found)?,
+            segments,
+        }))
+    }
+}
+
+fn chains(found: &FoundStore) -> Result<Vec<ChainReport>, OpenError> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(0));
+    let restored = open::restore(&found.journal, &found.survey, &store, 0)?;
+    let report = |chain: ChainId| {
+        let (held, whole) = (restored.get(&chain), !found.survey.lacks(chain));
+        ChainReport {
+            holding: found.control.record.holding(chain, held, whole),
+            records: store.size(chain).keys,
+            updates: found.survey.updates(chain),
+            unreplicated: held.map_or(0, |held| held.unreplicated()),
+        }
+    };
+    Ok(found.survey.chains().map(report).collect())
+}
