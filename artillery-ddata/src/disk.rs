@@ -62,20 +62,6 @@ impl FileDisk {
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, _lock: lock })
     }
 
-    fn may_write(&self, file: &str) -> Result<(), DiskError> {
-        let error = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
-        if self.is_read_only { Err(failed(file, &error)) } else { Ok(()) }
-    }
-}
-
-impl From<TryLockError> for DirectoryError {
-    fn from(error: TryLockError) -> Self {
-        match error {
-            TryLockError::WouldBlock => Self::InUse,
-            TryLockError::Error(error) => error.into(),
-        }
-    }
-
     /// The name that was kept last; `None`: there is none, or it can't be one.
     pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
         let file = match File::open(self.dir.join(NAME)) {
@@ -97,6 +83,20 @@ impl From<TryLockError> for DirectoryError {
         file.sync_all()?;
         fs::rename(self.dir.join(NEW_NAME), self.dir.join(NAME))?;
         self.handle.sync_all()
+    }
+
+    fn may_write(&self, file: &str) -> Result<(), DiskError> {
+        let error = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+        if self.is_read_only { Err(failed(file, &error)) } else { Ok(()) }
+    }
+}
+
+impl From<TryLockError> for DirectoryError {
+    fn from(error: TryLockError) -> Self {
+        match error {
+            TryLockError::WouldBlock => Self::InUse,
+            TryLockError::Error(error) => error.into(),
+        }
     }
 }
 

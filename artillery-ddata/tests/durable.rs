@@ -11,9 +11,7 @@ use std::{
 
 use artillery_ddata::{
     ChainId, Client, Error, Node, NodeBuilder, Refusal, Session, Version,
-    admin::{
-        DamagePlace, NotFounded, NotReopened, Reopened, check_directory, plan_recovery, plan_succession,
-    },
+    admin::{DamagePlace, NotFounded, NotReopened, Reopened, check_directory, plan_recovery, plan_succession},
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
 };

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskError};
 
-const NAME: &str = "ballast";
+/// The name of the file.
+pub(super) const NAME: &str = "ballast";
 /// It is written in pieces of so many bytes.
 const PIECE: u64 = 1 << 20;
 
@@ -26,7 +27,7 @@ struct State {
 impl Ballast {
     /// `bytes` of ballast. An earlier start may have left the file.
     pub(super) fn new(disk: Arc<dyn Disk>, bytes: u64) -> Self {
-        let is_held = disk.open(NAME).and_then(|file| file.length()).is_ok_and(|length| length >= bytes);
+        let is_held = bytes == 0 || disk.open(NAME).and_then(|file| file.length()).is_ok_and(|length| length >= bytes);
         Self(Arc::new(Mutex::new(State { disk, bytes, is_held })))
     }
 

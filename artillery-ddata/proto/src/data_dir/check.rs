@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    ControlFile, FoundStore, OpenError, OpenSettings,
+    ControlFile, FoundStore, OpenError, OpenSettings, ballast,
     control_file::{self, CopyState},
     open,
 };
@@ -79,6 +79,8 @@ impl StoreReport {
             mode: SyncMode::Batch,
             segment_bytes: u64::MAX,
             room: u64::MAX,
+            reserve: 0,
+            most: u64::MAX,
             backlog: 0,
             guards: Guards::ALL,
         };
@@ -89,7 +91,8 @@ impl StoreReport {
         let segments: Vec<_> = found.journal.files().collect();
         let length = |file: &String| disk.open(file).and_then(|file| file.length());
         let bytes: Result<u64, DiskError> = segments.iter().map(length).sum();
-        let used: BTreeSet<_> = segments.iter().map(String::as_str).chain(control_file::NAMES).collect();
+        let used: BTreeSet<_> =
+            segments.iter().map(String::as_str).chain(control_file::NAMES).chain([ballast::NAME]).collect();
         let unused = names.iter().filter(|name| !used.contains(name.as_str())).cloned().collect();
         let (record, journal) = (&found.control.record, &found.journal);
         Ok(Some(Self {
@@ -114,7 +117,7 @@ impl StoreReport {
 
 fn chains(found: &FoundStore) -> Result<Vec<ChainReport>, OpenError> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(0));
-    let restored = open::restore(&found.journal, &found.survey, &store, 0)?;
+    let restored = open::restore(&found.journal, &found.survey, &store, 0, &mut |_| {})?;
     let report = |chain: ChainId| {
         let (held, whole) = (restored.get(&chain), !found.survey.lacks(chain));
         ChainReport {

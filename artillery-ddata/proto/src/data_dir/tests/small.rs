@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::super::*;
 use crate::{
     ClusterId, Epoch, Sequence, Version,
-    control::{StorePosition, message::StoreHolding},
+    control::{StorePosition, StoreStart, StoreStarts, message::StoreHolding},
     disk::{
         Disk,
         simulated::{CutSettings, SimulatedDisk},
@@ -40,7 +40,23 @@ const LARGE: usize = 3000;
 
 pub(super) fn settings(mode: SyncMode) -> OpenSettings {
     let node = fixtures::id(1).node;
-    OpenSettings { node, mode, segment_bytes: 20 << 10, room: 1 << 30, backlog: 1 << 20, guards: Guards::ALL }
+    OpenSettings {
+        node,
+        mode,
+        segment_bytes: 20 << 10,
+        room: 1 << 30,
+        reserve: 0,
+        most: u64::MAX,
+        backlog: 1 << 20,
+        guards: Guards::ALL,
+    }
+}
+
+/// How far another store was when this one heard it.
+fn position() -> StorePosition {
+    let mut starts = StoreStarts::default();
+    starts.begin(StoreStart { number: 1, id: 77, control: 3, groups: 300 });
+    StorePosition { control: 12, groups: 345, starts }
 }
 
 /// A value that names its key, and has no long row of zeros.
@@ -120,7 +136,7 @@ impl Writer {
         let mut chains: BTreeMap<_, Vec<_>> = BTreeMap::new();
         entries.into_iter().for_each(|entry| chains.entry(entry.chain()).or_default().push(entry));
         self.upto += 1;
-        let batch = |(chain, entries)| (chain, JournalBatch { upto: self.upto, entries, bytes: 0 });
+        let batch = |(chain, entries)| (chain, JournalBatch { upto: self.upto, entries, bytes: 0, data: 0 });
         let batches: Vec<_> = chains.into_iter().map(batch).collect();
         self.journal.write(&batches).expect("there is room");
         self.journal.sync().expect("the disk works");
@@ -209,11 +225,10 @@ impl Writer {
         let mut bootstrap = Bootstrap::new(CLUSTER, "small", vec![fixtures::founder(1), fixtures::founder(2)]);
         bootstrap.settings.chains = 3;
         let (me, of) = (fixtures::incarnation(1, STORE), Configs::of(&bootstrap));
-        let position = StorePosition { start: 77, control: 12, groups: 345 };
         let promised = self.control.change(|record| {
             record.keep_founding(me, &bootstrap);
             record.keep(me, &of, SyncMode::Batch);
-            record.heard.note(fixtures::id(2), position);
+            record.heard.hear(fixtures::id(2), position()).expect("nothing was heard before");
             record.log = b"a vote in term 7".to_vec();
         });
         promised.expect("the disk works");
@@ -312,6 +327,6 @@ pub(super) fn assert_all_there(opened: &Opened) {
     assert_eq!(founding.as_ref().map(|founding| (founding.cluster, founding.members.len())), Some((CLUSTER, 2)));
     assert_eq!(configs.as_ref().map(|configs| configs.iter().count()), Some(3));
     assert_eq!((*weak, strong), (true, &BTreeSet::from([ZERO])));
-    assert_eq!(heard.position(fixtures::id(2)), Some(StorePosition { start: 77, control: 12, groups: 345 }));
+    assert!(heard.covers(fixtures::id(2), position()));
     assert_eq!(log, b"a vote in term 7");
 }
