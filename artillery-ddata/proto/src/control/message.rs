@@ -31,7 +31,7 @@ pub struct Renewal {
     /// What the sender's store holds of each chain in which an earlier life of that store serves by the newest configuration.
     pub holds: Vec<StoreHolding>,
     /// How far the sender's store has come; `None`: it has no disk.
-    pub position: Option<StorePosition>,
+    pub position: Option<Box<StorePosition>>,
 }
 
 /// What a store holds of a chain in which an earlier life of it served, as it was found at the start.
@@ -259,7 +259,7 @@ pub struct Renewed {
     /// Chains that the asking node heads and is to close; repeated with each answer.
     pub close: Vec<Close>,
     /// How far the answering node's store has come; `None`: it has no disk.
-    pub position: Option<StorePosition>,
+    pub position: Option<Box<StorePosition>>,
 }
 
 #[cfg(test)]
