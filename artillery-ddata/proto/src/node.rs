@@ -180,7 +180,7 @@ impl NodeMachine {
             NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
             NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
             NodeInput::Renewal { from, renewal } => {
-                if !self.is_of_a_true_store(now, from, renewal.position) {
+                if !self.is_of_a_true_store(now, from, renewal.position.as_deref()) {
                     self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
                     return;
                 }
@@ -195,7 +195,9 @@ impl NodeMachine {
                     self.renewals = self.renewals.saturating_sub(1);
                 }
                 // A leader that has forgotten what it promised grants nothing. It is told so when it renews here.
-                if let Some(renewed) = renewed.filter(|renewed| self.is_of_a_true_store(now, from, renewed.position)) {
+                if let Some(renewed) =
+                    renewed.filter(|renewed| self.is_of_a_true_store(now, from, renewed.position.as_deref()))
+                {
                     self.hear_company(now, from);
                     if let Some(sent) = self.holder.sent(renewed.number) {
                         self.hear_answer(from, sent, renewed.leader == Some(from));
@@ -284,7 +286,7 @@ impl NodeMachine {
         let chains = self.holder.configs().iter().map(|config| config.chain);
         renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
         renewal.holds = self.holds(progress);
-        renewal.position = self.kept.as_ref().and_then(|kept| kept.position);
+        renewal.position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
         self.look_at_chains(&renewal.reports);
     }
 
@@ -412,7 +414,7 @@ impl NodeMachine {
                     continue;
                 }
                 coordinator::CoordinatorOutput::Answer { to, renewed } => {
-                    let position = self.kept.as_ref().and_then(|kept| kept.position);
+                    let position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
                     NodeOutput::Answer { to, renewed: Renewed { position, ..renewed } }
                 }
                 coordinator::CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },

@@ -217,7 +217,7 @@ impl ControlTask {
             Ok(Done::Input(input)) => {
                 let mut input = *input;
                 if let NodeInput::Renewed { from, renewed } = &mut input
-                    && renewed.as_ref().is_some_and(|said| !self.is_of_a_true_store(*from, said.position))
+                    && renewed.as_ref().is_some_and(|said| !self.is_of_a_true_store(*from, said.position.as_deref()))
                 {
                     tracing::error!(node = %from, "the directory of a node is an older copy, or a second one: its answers don't count");
                     *renewed = None;
@@ -255,7 +255,7 @@ impl ControlTask {
                 if self.waiting.len() < MAX_PENDING_RENEWALS {
                     self.waiting.insert((from, renewal.number), answer);
                     // The log's group may know more of the store than the node does.
-                    if self.is_of_a_true_store(from, renewal.position) {
+                    if self.is_of_a_true_store(from, renewal.position.as_deref()) {
                         self.handle(NodeInput::Renewal { from, renewal });
                     } else {
                         self.act(NodeOutput::RolledBack { to: from, number: renewal.number });
@@ -285,9 +285,9 @@ impl ControlTask {
         }
     }
 
-    fn is_of_a_true_store(&self, from: MemberId, position: Option<StorePosition>) -> bool {
+    fn is_of_a_true_store(&self, from: MemberId, position: Option<&StorePosition>) -> bool {
         let said = self.parts.kept.as_ref().zip(position);
-        said.is_none_or(|((place, _), position)| place.hear(from, position).is_ok())
+        said.is_none_or(|((place, _), &position)| place.hear(from, position).is_ok())
     }
 
     /// Sends the node's renewals and executes its outputs.

@@ -32,7 +32,7 @@ pub struct Renewal {
     /// configuration, and whole copies of others.
     pub holds: Vec<StoreHolding>,
     /// How far the sender's store has come; `None`: it has no disk.
-    pub position: Option<StorePosition>,
+    pub position: Option<Box<StorePosition>>,
 }
 
 /// What a node holds of a chain that it doesn't serve. If an earlier life of its store served, as it was found at the start.
@@ -274,7 +274,7 @@ pub struct Renewed {
     /// Chains that the asking node heads and is to close; repeated with each answer.
     pub close: Vec<Close>,
     /// How far the answering node's store has come; `None`: it has no disk.
-    pub position: Option<StorePosition>,
+    pub position: Option<Box<StorePosition>>,
 }
 
 #[cfg(test)]

@@ -130,7 +130,9 @@ impl HeardStores {
 
     /// Whether this start of a store, and as many changes of its control file, were heard before.
     pub fn covers(&self, id: MemberId, position: StorePosition) -> bool {
-        let is_known = |heard: &Heard| heard.start == position.starts.newest().id && heard.control >= position.control;
+        let (start, starts) = (position.starts.newest().id, id.incarnation.starts);
+        let is_known =
+            |heard: &Heard| (heard.starts, heard.start) == (starts, start) && heard.control >= position.control;
         self.of(id).is_some_and(is_known)
     }
 

@@ -73,9 +73,9 @@ impl NodeMachine {
         &mut self,
         now: Timestamp,
         from: MemberId,
-        position: Option<StorePosition>,
+        position: Option<&StorePosition>,
     ) -> bool {
-        let (Some(kept), Some(position)) = (&mut self.kept, position) else { return true };
+        let (Some(kept), Some(&position)) = (&mut self.kept, position) else { return true };
         let heard = kept.heard.hear(from, position);
         if heard.is_err() && !allows!(self.guards, TakeCopies) {
             return false;

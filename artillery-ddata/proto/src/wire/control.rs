@@ -233,7 +233,7 @@ mod tests {
             promotions: vec![promotion],
             reports: vec![report()],
             holds: vec![holding()],
-            position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }),
+            position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }.into()),
         }
     }
 
@@ -276,7 +276,7 @@ mod tests {
             leave: Some(Leave { number: 4, stage: LeaveStage::Asks, returns: false }),
             farewell: Some(Farewell::HandsOver),
             close: vec![Close { chain: ChainId(0), epoch: Epoch(1) }],
-            position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }),
+            position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }.into()),
         }
     }
 

@@ -51,7 +51,7 @@ fn a_node_tells_what_its_store_holds_where_an_earlier_life_of_it_serves() {
     rig.node.stands_at(at(1, 2, 3));
     let renewal = rig.renewals().pop().unwrap();
     assert_eq!(renewal.holds.iter().map(|held| held.chain).collect::<Vec<_>>(), [ChainId(0)]);
-    assert_eq!(renewal.position, Some(at(1, 2, 3)));
+    assert_eq!(renewal.position, Some(Box::new(at(1, 2, 3))));
 }
 
 /// The position of a store in its start `number`, which found so much and has written nothing.
@@ -67,7 +67,7 @@ fn hears_a_copy(mutant: Option<Mutant>) -> bool {
     let renew = |rig: &mut Rig, starts: u64, position: StorePosition| {
         let mut renewal = fixtures::renewal(1, starts, LogIndex(1));
         renewal.me.id.incarnation.starts = starts;
-        renewal.position = Some(position);
+        renewal.position = Some(position.into());
         rig.handle(NodeInput::Renewal { from: renewal.me.id, renewal });
         rig.outputs()
     };
@@ -83,14 +83,15 @@ fn takes_a_lease_of_a_copy(mutant: Option<Mutant>) -> bool {
     rig.hear(rig.configs.clone());
     rig.acts_by(rig.configs.applied());
     let mut renewal = fixtures::renewal(1, 1, LogIndex(1));
-    renewal.position = Some(at(1, 20, 90));
+    renewal.position = Some(at(1, 20, 90).into());
     rig.handle(NodeInput::Renewal { from: renewal.me.id, renewal: renewal.clone() });
     rig.outputs();
     let mut copy = renewal.me.id;
     copy.incarnation.starts = 2;
     rig.node.stands_at(at(1, 2, 3));
     let number = rig.renewals().pop().unwrap().number;
-    let renewed = Renewed { lease: Some(LEASE), position: Some(at(2, 15, 90)), ..Renewed::bare(number, Some(copy)) };
+    let renewed =
+        Renewed { lease: Some(LEASE), position: Some(at(2, 15, 90).into()), ..Renewed::bare(number, Some(copy)) };
     rig.handle(NodeInput::Renewed { from: copy, renewed: Some(renewed) });
     rig.outputs().iter().any(|output| matches!(output, NodeOutput::Lease(_)))
 }
