@@ -1,10 +1,8 @@
 //! The progress of a node that loads its directory, as it is reported.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
+use artillery_core::{Timestamp, internal::clock};
 use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
 /// Between two reports.
@@ -36,16 +34,16 @@ pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
 /// Reports the progress from time to time.
 pub(crate) struct Reporter {
     report: Option<Report>,
-    began: Instant,
+    began: Timestamp,
     /// The reading under way, and when it began.
-    step: (LoadStep, Instant),
-    next: Instant,
+    step: (LoadStep, Timestamp),
+    next: Timestamp,
     last: LoadProgress,
 }
 
 impl Reporter {
     pub(crate) fn new(report: Option<Report>) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         Self {
             report,
             began: now,
@@ -59,7 +57,7 @@ impl Reporter {
         if self.report.is_none() {
             return;
         }
-        let now = Instant::now();
+        let now = clock::now();
         if progress.step != self.step.0 {
             self.step = (progress.step, now);
         }
@@ -73,11 +71,11 @@ impl Reporter {
     /// The directory is loaded. The last report says so, unless there was nothing to load.
     pub(crate) fn finish(self) {
         if self.last.read.total > 0 {
-            self.report(Instant::now(), Some(Duration::ZERO));
+            self.report(clock::now(), Some(Duration::ZERO));
         }
     }
 
-    fn report(&self, now: Instant, left: Option<Duration>) {
+    fn report(&self, now: Timestamp, left: Option<Duration>) {
         let Some(report) = &self.report else { return };
         let (progress, in_step) = (self.last, now - self.step.1);
         report(Loading {
