@@ -148,11 +148,6 @@ impl EveryWriteReport {
             }
         }
     }
-
-    /// The failures that are shown in full.
-    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
-        self.shown.iter().map(|(.., failure)| failure)
-    }
 }
 
 impl fmt::Display for EveryWriteReport {
