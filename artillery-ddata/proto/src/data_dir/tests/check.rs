@@ -15,6 +15,7 @@ use crate::{
         simulated::{CutSettings, SimulatedDisk},
     },
     fixtures,
+    guards::Guards,
     journal::{GroupNumber, TornEnd},
 };
 
@@ -95,6 +96,10 @@ fn one_copy_of_the_control_file_is_enough_and_none_is_damage() {
 fn a_journal_that_is_too_short_says_where_it_ends() {
     let disk = small_store(true);
     let newest = disk.names().unwrap().pop().unwrap();
+    // The control file knows that all of it was synced.
+    let mut found = ControlFile::find(&disk).unwrap().unwrap();
+    found.record.synced = checked(&disk).unwrap().unwrap().end.0;
+    ControlFile::begin(Arc::new(disk.clone()), found, Guards::ALL).unwrap();
     let all = bytes(&disk, &newest);
     disk.remove(&newest).unwrap();
     disk.create(&newest).unwrap().write_at(0, &all[..4096]).unwrap();

@@ -287,7 +287,7 @@ pub(super) fn opened_by(disk: &SimulatedDisk, guards: Guards) -> Result<Opened, 
         records.map(move |record| (chain, record.expect("a store in memory works"))).collect::<Vec<_>>()
     });
     Ok(Opened {
-        record: ControlRecord { segment: 0, synced: 0, ..dir.control.record() },
+        record: ControlRecord { segment: 0, synced: 0, starts: StoreStarts::default(), ..dir.control.record() },
         records: records.collect(),
         holdings: all.map(|chain| dir.holding(chain)).into(),
         chains: dir.chains.into_iter().map(|(chain, restored)| (chain, format!("{restored:?}"))).collect(),
