@@ -120,7 +120,10 @@ impl World {
     pub(super) fn check_reopenings(&mut self) -> Result<(), Failure> {
         for [before, after] in self.take_changes() {
             let lives_on = |id| before.serving().any(|other| other == id);
-            if !after.serving().any(lives_on) {
+            // An operator may have accepted the loss of all stores.
+            let loss = self.control.as_ref().and_then(|control| control.configs().loss(after.chain));
+            let is_accepted = loss.is_some_and(|loss| loss.epoch == after.epoch);
+            if !is_accepted && !after.serving().any(lives_on) {
                 self.check_reopening(&before, &after)?;
             }
         }

@@ -46,9 +46,10 @@ impl View<'_> {
         self.nodes.get(&id).is_some_and(|seen| seen.leaver.returns())
     }
 
-    /// Whether a node is on its way out. A node that returns is out once it is gone and has no place in a chain any more.
+    /// Whether a node is on its way out. A node that returns is out once it is gone and has no place in a chain any more. This
+    /// leader isn't gone, though it may have nothing to renew any more.
     pub(super) fn is_leaving(&self, configs: &Configs, id: MemberId) -> bool {
-        let is_out = self.returns(id) && self.is_gone(id) && !configs.names(id);
+        let is_out = self.returns(id) && id != self.me && self.is_gone(id) && !configs.names(id);
         self.asks_to_leave(id) && !is_out
     }
 

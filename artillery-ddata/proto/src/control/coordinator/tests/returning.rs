@@ -106,6 +106,18 @@ fn a_leader_that_returns_ends_once_the_members_act_without_it() {
     assert_eq!(wanted(&mut world), None);
 }
 
+#[test]
+fn nothing_is_settled_while_the_leader_is_about_to_end() {
+    let mut world = three();
+    withdraw(&mut world, 0);
+    world.pass(PROOF, &[0, 1, 2]);
+    withdraw(&mut world, 0);
+    // It has no chain any more for which it would renew.
+    world.pass(5_000, &[1, 2]);
+    assert!(!world.configs.names(id(0)));
+    assert_eq!(world.said(1).settled, Err(Unsettled::Leaves { member: id(0) }));
+}
+
 /// Before the rule, the last of them alone could open the chain again after a stop of all nodes.
 #[test]
 fn members_that_all_return_keep_their_places() {
