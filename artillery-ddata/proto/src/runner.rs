@@ -60,6 +60,10 @@ pub struct ChainRunner<C> {
     callers: Slab<(C, Option<ClusterId>)>,
     /// The history of the configuration entered last.
     history: Option<ClusterId>,
+    /// The store was restored from a disk, and may belong to any history until this member enters an epoch.
+    is_restored: bool,
+    /// The store was filled in another history than that of the present epoch, or in one that isn't known.
+    is_foreign: bool,
     /// The newest lease that was offered.
     offered: Lease,
     /// Only leases of this stretch count; `None`: the node has resigned.
@@ -103,6 +107,8 @@ impl<C> ChainRunner<C> {
             replica: Replica::new(me, chain, settings, store, gate),
             callers: Slab::new(),
             history: None,
+            is_restored: false,
+            is_foreign: false,
             offered: Lease::default(),
             stretch: Some(0),
             successor: None,
@@ -122,6 +128,7 @@ impl<C> ChainRunner<C> {
     #[must_use]
     pub fn restored(mut self, restored: RestoredChain) -> Self {
         self.replica.take_over(restored);
+        self.is_restored = true;
         self
     }
 
@@ -232,6 +239,7 @@ impl<C> ChainRunner<C> {
     fn order(&mut self, now: Timestamp, order: ChainOrder) {
         match order {
             ChainOrder::Enter { config, history, upto } => {
+                self.is_foreign |= self.history.map_or(self.is_restored, |mine| mine != history);
                 self.history = Some(history);
                 self.replica.handle(now, ReplicaInput::Enter(config));
                 self.words.push_back(Word::ActsBy(upto));
@@ -287,7 +295,11 @@ impl<C> ChainRunner<C> {
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
         let is_over = self.successor.map(|by| Refusal::Succeeded { by });
-        is_over.or_else(|| self.is_another(history).then_some(Refusal::OtherHistory))
+        // What a joiner holds may have been given up by an operator, until it is found in the chain's history.
+        let is_unproven = self.is_foreign && self.replica.joins_unproven();
+        let is_unknown = history.is_some() && (is_unproven || self.is_restored && self.history.is_none());
+        let is_another = || self.is_another(history).then_some(Refusal::OtherHistory);
+        is_over.or_else(is_another).or_else(|| is_unknown.then_some(Refusal::NoChain))
     }
 
     /// Whether a request belongs to another history than this chain. A floor or a position of one history means nothing

@@ -267,11 +267,8 @@ impl ControlTask {
                 self.reorders.insert(self.token, answer);
                 self.handle(NodeInput::Reorder { token: self.token, chain, order });
             }
-            ControlCommand::AcceptLoss { chain, answer } => {
-                self.token += 1;
-                self.reopenings.insert(self.token, answer);
-                self.handle(NodeInput::AcceptLoss { token: self.token, chain });
-            }
+            // Not before the simulator finds nothing against it (docs/ROADMAP.md).
+            ControlCommand::AcceptLoss { answer, .. } => drop(answer.send(Err(NotReopened::NotYet))),
             ControlCommand::Leave { until, done } => {
                 self.leaving.retain(|done| !done.is_closed());
                 self.leaving.push(done);

@@ -408,6 +408,27 @@ fn configurations_of_a_history_that_is_over_are_not_kept() {
     assert!(!record.refused, "this store decides what its history is");
 }
 
+/// An operator may have given up what a store holds while its node was away.
+#[test]
+fn a_restored_store_serves_no_history_before_its_node_acts_by_one() {
+    let mut run = ended(SyncMode::Batch, Guards::ALL);
+    let mut start = run.open().unwrap();
+    let mut read = |start: &mut Start| {
+        let runner = &mut start.chains[0];
+        let (query, deadline) = (crate::api::Query::Key(vec![0].into()), Timestamp::from_nanos(u64::MAX / 2));
+        let mode = crate::api::ReadMode::Eventual;
+        let read = ReadRequest { query, mode, floor: None, history: Some(ClusterId(1)), deadline, caller: 0 };
+        take(runner, &mut Received { reads: vec![read], ..Received::default() });
+        std::iter::from_fn(|| runner.poll_output()).find_map(|output| match output {
+            RunnerOutput::Reply(_, reply) => Some(reply),
+            RunnerOutput::Event(_) => None,
+        })
+    };
+    assert_eq!(read(&mut start), Some(Reply::Refused(crate::api::Refusal::NoChain)));
+    run.enter(&mut start);
+    assert!(matches!(read(&mut start), Some(Reply::Read(_))));
+}
+
 #[test]
 fn a_directory_belongs_to_one_node() {
     let run = ended(SyncMode::Batch, Guards::ALL);

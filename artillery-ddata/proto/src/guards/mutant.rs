@@ -289,6 +289,8 @@ mutants! {
     TakeCopies = "take-copies", trap 84;
     /// A joiner takes in updates however many wait for its disk.
     QueueAll = "queue-all", trap 85;
+    /// A serving member commits up to the watermark that a joiner tells.
+    LearnFromJoiners = "learn-from-joiners", trap 87;
     /// A head adds values though a member's disk is full.
     FillFullDisks = "fill-full-disks", trap 86;
     /// A store that isn't whole opens a chain.

@@ -4,7 +4,7 @@ use super::{Replica, incoming::Incoming};
 use smallvec::SmallVec;
 
 use crate::{
-    Epoch, MemberId, Sequence, Timestamp, Version,
+    Epoch, MemberId, Role, Sequence, Timestamp, Version,
     message::{ChainFrame, ChainMessage, Control, Partial, Truncate, VersionAnswer},
 };
 
@@ -119,6 +119,11 @@ impl PeerLink {
 }
 
 impl Replica {
+    /// Whether this is a joiner whose history isn't known yet to be a prefix of the chain's.
+    pub(crate) fn joins_unproven(&self) -> bool {
+        self.place.role == Some(Role::Syncing) && !self.is_prefix
+    }
+
     pub(super) fn due_for(&mut self, peer: Option<MemberId>) {
         if let Some(peer) = peer.and_then(|id| self.peers.get_mut(&id)) {
             peer.due = true;
@@ -267,10 +272,15 @@ impl Replica {
         }
     }
 
+    /// A peer tells its watermark. That of a joiner counts for nothing: its store may have committed what an operator has given up
+    /// (trap 87).
     pub(super) fn learn_from(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.watermark = peer.watermark.max(watermark);
-        self.advance_commit(now, watermark);
+        let role = self.config.as_ref().and_then(|config| config.role(from));
+        if role == Some(Role::Serving) || allows!(self.settings.guards, LearnFromJoiners) {
+            self.advance_commit(now, watermark);
+        }
     }
 
     /// The successor tells where its history stands.

@@ -13,6 +13,8 @@ impl<C: Clone> ChainRunner<C> {
             replica: self.replica.fork(store, gate),
             callers: self.callers.clone(),
             history: self.history,
+            is_restored: self.is_restored,
+            is_foreign: self.is_foreign,
             offered: self.offered,
             stretch: self.stretch,
             successor: self.successor,
@@ -41,6 +43,8 @@ impl<C: fmt::Debug> ChainRunner<C> {
             replica,
             callers,
             history,
+            is_restored,
+            is_foreign,
             offered,
             stretch,
             successor,
@@ -57,6 +61,10 @@ impl<C: fmt::Debug> ChainRunner<C> {
         } = self;
         replica.describe(out)?;
         callers.iter().try_for_each(|caller| write!(out, "{caller:?}"))?;
-        write!(out, "{:?}", (history, offered, stretch, successor, words, refused, behind_since, kept))
+        write!(
+            out,
+            "{:?}",
+            (history, is_restored, is_foreign, offered, stretch, successor, words, refused, behind_since, kept)
+        )
     }
 }

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 54] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -59,7 +59,6 @@ impl Scenario {
         Self::Recovery,
         Self::Dawn,
         Self::Power,
-        Self::Losses,
     ];
 
     /// Its name on the command line.

@@ -43,7 +43,11 @@ impl World {
             Reply::Committed(committed) => self.is_lost(origin.asked.chain, committed.version),
             _ => self.has_lost(origin.asked.chain),
         });
-        if is_forgotten {
+        // A store that isn't the chain's any more serves eventual reads until its node joins again.
+        let shows_lost = matches!(&reply, Reply::Read(ReadReply { held: Some(held), .. })
+            if self.is_lost(origin.asked.chain, held.version));
+        let is_eventual = matches!(origin.asked.ask, Ask::Read(_, ReadMode::Eventual));
+        if is_forgotten || shows_lost && is_eventual {
             return;
         }
         let checked = checked(oracle, &self.setup.keys, origin, reply);

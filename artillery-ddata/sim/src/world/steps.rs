@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use artillery_proto::{
     MemberId, Timestamp,
     message::{ChainFrame, ChainMessage},
-    replica::ReplicaEvent,
+    replica::{Halt, ReplicaEvent},
     runner::{ChainRunner, LinkChange, RunnerOutput},
     types::update::Update,
 };
@@ -235,6 +235,9 @@ impl World {
         }
         if self.control.is_some() {
             self.note_loss(index, slot);
+            if self.is_of_lost_past(index, slot, &status) {
+                return Ok(());
+            }
             let replica = self.nodes[index].slots[slot].runner.replica();
             self.oracles[slot].observe_life(index, self.ids[index], &status, replica.history())?;
         } else if let Some(place) = self.place(index, slot) {
@@ -261,6 +264,11 @@ impl World {
         match event {
             ReplicaEvent::Halted(_) if self.nodes[index].fails => {
                 self.halts += 1;
+                Ok(())
+            }
+            // A store that has committed what was lost drops nothing by itself: its operator takes it away.
+            ReplicaEvent::Halted(Halt::DropCommitted { .. }) if self.has_lost(slot) => {
+                self.rolled_back(index);
                 Ok(())
             }
             ReplicaEvent::Halted(halt) => {

@@ -1,7 +1,13 @@
 //! Durable members: nothing is committed before it is on every serving member's disk.
 
 use super::{super::*, rig::*};
-use crate::{Version, api::ReadMode, guards::Mutant, journal::JournalEntry, message::ChainMessage};
+use crate::{
+    Version,
+    api::ReadMode,
+    guards::Mutant,
+    journal::JournalEntry,
+    message::{ChainMessage, Control},
+};
 
 fn durable(mutant: Option<Mutant>) -> ReplicaSettings {
     ReplicaSettings { durable: true, ..without(mutant) }
@@ -404,4 +410,31 @@ fn a_joiner_whose_disk_takes_nothing_keeps_a_bounded_queue() {
 #[test]
 fn a_joiner_that_queues_all_has_no_bound() {
     assert!(clogged(Some(Mutant::QueueAll)).1 > 10 * WINDOW);
+}
+
+/// Whether a member halts when a joiner comes with a watermark of updates that an operator has given up.
+fn believes_a_joiner(mutant: Option<Mutant>) -> bool {
+    let mut rig = chain(&[1, 2, 3], mutant);
+    rig.enter_all(&joining(2, &[1, 2], 3));
+    rig.settle();
+    let config = rig.status(3).config.unwrap();
+    let control = Control { watermark: Sequence(445), ..Control::default() };
+    let frame = ChainFrame {
+        chain: ChainId(0),
+        epoch: config.epoch,
+        index: config.index,
+        message: ChainMessage::Control(control),
+    };
+    rig.receive(3, 2, Some(frame));
+    rig.status(2).halted.is_some()
+}
+
+#[test]
+fn a_joiner_is_not_believed_what_is_committed() {
+    assert!(!believes_a_joiner(None));
+}
+
+#[test]
+fn a_joiner_that_is_believed_halts_a_member() {
+    assert!(believes_a_joiner(Some(Mutant::LearnFromJoiners)));
 }

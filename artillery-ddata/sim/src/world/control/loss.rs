@@ -4,12 +4,13 @@
 use std::fmt::Write as _;
 
 use artillery_proto::{
-    ChainId, Epoch, MemberId,
+    ChainId, Epoch, MemberId, Sequence,
     control::{
         log::ConfigChange,
         reopening::{NotReopened, Reopened},
     },
     node::NodeInput,
+    replica::Status,
 };
 
 use super::{Event, World};
@@ -77,6 +78,18 @@ impl World {
             return;
         }
         self.queue.push(self.now + pause, super::super::Event::Control(Event::WantReopening));
+        // An operator who says that a store never comes back is right.
+        let is_alive =
+            |id: MemberId| self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive());
+        let comes_back = |id: MemberId| !is_alive(id) && !self.lacking.has_lost_disk(id);
+        if self
+            .control
+            .as_ref()
+            .and_then(|control| control.configs().get(CHAIN))
+            .is_none_or(|of| of.serving().any(comes_back))
+        {
+            return;
+        }
         let leads = |at: &usize| self.nodes[*at].is_alive() && !self.nodes[*at].paused && self.is_deciding(*at);
         let Some(node) = (0..self.nodes.len()).find(leads) else { return };
         self.hand_in(node, NodeInput::AcceptLoss { token: 0, chain: CHAIN });
@@ -95,21 +108,27 @@ impl World {
         else {
             return;
         };
-        let there = before.serving().find(|id| heard.iter().any(|life| life.shares_store(*id)));
+        // One that has lost what it hadn't synced lacks something for certain.
+        let may_lack_nothing = |id: &MemberId| !self.lacking.has_lost_power(*id);
+        let is_heard = |id: &MemberId| heard.iter().any(|life| life.shares_store(*id));
+        let there = before.serving().find(|id| may_lack_nothing(id) && is_heard(id));
         if let Some(there) = there {
             let what = format!("n{leader} accepts a loss, though it has heard of the store of {there}");
             self.claim(Failure::new(Oracle::Lost, what));
         }
     }
 
-    /// The first member enters the epoch that an accepted loss has made. What was committed and isn't there is lost, and clients
+    /// The first serving member enters the epoch that an accepted loss has made. What was committed and isn't there is lost, and clients
     /// may see that from now on. Nothing else may be lost.
     pub(in super::super) fn note_loss(&mut self, index: usize, slot: usize) {
         let Some(loss) = self.control.as_ref().and_then(|control| control.configs().loss(ChainId(slot as u32))) else {
             return;
         };
         let replica = self.nodes[index].slots[slot].runner.replica();
-        let entered = replica.status().config.is_some_and(|config| config.epoch >= loss.epoch);
+        // A joiner may enter it before the member that has what is left.
+        let serves = |id: MemberId| id == self.ids[index];
+        let entered =
+            replica.status().config.is_some_and(|config| config.epoch >= loss.epoch && config.serving().any(serves));
         if !entered || self.loss.as_ref().is_some_and(|known| known.epoch >= loss.epoch) {
             return;
         }
@@ -128,6 +147,24 @@ impl World {
         };
         loss.before = before;
         self.loss = Some(loss);
+    }
+
+    /// Whether an operator has accepted a loss of a chain, and no serving member has entered an epoch since.
+    pub(in super::super) fn has_unseen_loss(&self, chain: ChainId) -> bool {
+        let accepted = self.control.as_ref().and_then(|control| control.configs().loss(chain));
+        accepted.is_some_and(|loss| self.loss.as_ref().is_none_or(|seen| seen.epoch < loss.epoch))
+    }
+
+    /// Whether a member has committed what was lost by an accepted loss: what it holds isn't the chain's.
+    pub(in super::super) fn is_of_lost_past(&self, index: usize, slot: usize, status: &Status) -> bool {
+        let Some(loss) = self.loss.as_ref().filter(|_| slot == CHAIN.0 as usize) else { return false };
+        let Some(config) = status.config.as_ref().filter(|config| config.epoch >= loss.epoch) else { return true };
+        if config.serving().any(|id| id == self.ids[index]) {
+            return false;
+        }
+        let history = self.nodes[index].slots[slot].runner.replica().history();
+        let committed = history.rev().map(|update| update.version).find(|version| version.sequence <= status.watermark);
+        status.watermark > Sequence::ZERO && self.is_lost(slot, committed.unwrap_or(status.last))
     }
 
     /// Whether an operation that was called then spans the loss: it ends after it.
