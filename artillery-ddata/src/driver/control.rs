@@ -268,7 +268,11 @@ impl ControlTask {
                 self.handle(NodeInput::Reorder { token: self.token, chain, order });
             }
             // Not before the simulator finds nothing against it (docs/ROADMAP.md).
-            ControlCommand::AcceptLoss { answer, .. } => drop(answer.send(Err(NotReopened::NotYet))),
+            ControlCommand::AcceptLoss { chain, answer } => {
+                tracing::warn!(chain = chain.0, "an operator accepts the loss of a chain: not yet");
+                // The asker may have gone.
+                drop(answer.send(Err(NotReopened::NotYet)));
+            }
             ControlCommand::Leave { until, done } => {
                 self.leaving.retain(|done| !done.is_closed());
                 self.leaving.push(done);

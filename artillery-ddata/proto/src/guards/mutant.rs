@@ -300,7 +300,7 @@ mutants! {
     /// A store opens a chain that may have lost what wasn't synced.
     ReopenWeak = "reopen-weak", trap 83;
     /// An operator's order opens a chain though a store is back that may lack nothing.
-    LoseWhole = "lose-whole", trap 86;
+    LoseWhole = "lose-whole", trap 88;
     /// A group that was refused for lack of room counts when it looks whole later.
     CountRefused = "count-refused", trap 74;
     /// A group begins in the sector in which a synced one ends.

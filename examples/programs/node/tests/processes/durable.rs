@@ -30,7 +30,7 @@ impl Durable {
     /// Starts a node. It is told its name only when it has no directory yet.
     fn start(&mut self, n: usize, seed: Option<&str>, more: &[&str]) -> &mut Node {
         let (name, dir) = (format!("node-{n}"), self.dir(n));
-        let mut flags = vec!["--no-mdns", "--data", dir.to_str().unwrap()];
+        let mut flags = vec!["--no-mdns", "--log", "info", "--data", dir.to_str().unwrap()];
         if !dir.exists() {
             flags.extend(["--name", &name]);
         }
