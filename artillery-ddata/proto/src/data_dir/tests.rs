@@ -413,7 +413,7 @@ fn configurations_of_a_history_that_is_over_are_not_kept() {
 fn a_restored_store_serves_no_history_before_its_node_acts_by_one() {
     let mut run = ended(SyncMode::Batch, Guards::ALL);
     let mut start = run.open().unwrap();
-    let mut read = |start: &mut Start| {
+    let read = |start: &mut Start| {
         let runner = &mut start.chains[0];
         let (query, deadline) = (crate::api::Query::Key(vec![0].into()), Timestamp::from_nanos(u64::MAX / 2));
         let mode = crate::api::ReadMode::Eventual;
