@@ -10,7 +10,7 @@ use std::{
 };
 
 use artillery_ddata::{
-    ChainId, Client, Error, Node, NodeBuilder, Refusal, Session, Version,
+    ChainId, Client, Error, Node, NodeBuilder, Refusal,
     admin::{DamagePlace, NotFounded, NotReopened, Survey, check_directory, plan_recovery, plan_succession},
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
