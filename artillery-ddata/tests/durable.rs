@@ -156,7 +156,7 @@ async fn check_and_write(node: &Node, count: u32) {
         let read = node.kv().get(&key(n)).await.unwrap();
         assert_eq!(read.value().map(|value| value.to_vec()), Some(key(n).into_bytes()));
     }
-    node.kv().put(&key(count), key(count)).await.unwrap();
+    node.kv().put(key(count), key(count)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
