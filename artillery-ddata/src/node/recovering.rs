@@ -119,8 +119,18 @@ impl Data {
         let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
         let is_synced =
             |chain| self.durable.get().is_none_or(|durable| durable.control.look(|record| record.is_synced(chain)));
-        let chains = standing.chains.into_iter();
-        let chains = chains.map(|chain| ChainStanding { synced: is_synced(chain.config.chain), ..chain }).collect();
+        // A store of which the chain has entered no epoch holds what it held at the start.
+        let at_start = |config: &ChainConfig| {
+            let holds = self.durable.get().filter(|_| of_chain(config).is_none()).map(|durable| &durable.holds);
+            holds.into_iter().flatten().find(|held| held.chain == config.chain).copied()
+        };
+        let chain = |chain: ChainStanding| match at_start(&chain.config) {
+            Some(artillery_proto::control::message::StoreHolding { whole, last, watermark, synced, .. }) => {
+                ChainStanding { whole, last, watermark, synced, ..chain }
+            }
+            None => ChainStanding { synced: is_synced(chain.config.chain), ..chain },
+        };
+        let chains = standing.chains.into_iter().map(chain).collect();
         Some(Standing { leads, log: log.end(), voters: log.voter_sets(), chains, ..standing })
     }
 
