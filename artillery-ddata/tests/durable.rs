@@ -345,7 +345,7 @@ impl Durable {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recovery_is_planned_by_what_the_disk_of_a_node_holds_that_serves_nothing() {
+async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothing() {
     let mut durable = Durable::new();
     durable.start(0..3, 3).await;
     for n in 0..50u32 {
@@ -372,8 +372,23 @@ async fn a_recovery_is_planned_by_what_the_disk_of_a_node_holds_that_serves_noth
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO);
     let plan = plan.unwrap_or_else(|error| panic!("{error}: {survey:#?}"));
     assert_eq!((plan.by.id, plan.chains[0].gone_on_to, plan.chains[0].synced), (third.id(), None, true));
+    let recovered = client.recover(&plan.by, cluster, plan.history, PATIENCE).await.unwrap().unwrap();
     client.close().await;
-    third.shutdown().await;
+    assert_eq!(recovered.plan.chains[0].last, plan.chains[0].last);
+    durable.nodes.push(third);
+    // The others begin with empty directories, and all restart once more.
+    durable.start(0..2, 3).await;
+    let read = async |durable: &Durable| {
+        for n in 0..50u32 {
+            let read = durable.nodes[0].kv().get(&format!("key-{n}")).await.unwrap();
+            assert_eq!(read.value().map(|value| value.to_vec()), Some(format!("{n}").into_bytes()));
+        }
+    };
+    read(&durable).await;
+    durable.stop().await;
+    durable.start(0..3, 3).await;
+    read(&durable).await;
+    durable.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -77,21 +77,21 @@ impl Client {
 
     /// Makes a node continue alone with what it holds, under a new history. Writes that other nodes acknowledged since
     /// it lost contact with them are lost. The node itself checks that the others can't continue, and that no node that
-    /// answers has a better history.
+    /// answers has a better history. It is asked at the addresses in `by`: the log may know it only by those of an earlier life.
     ///
     /// # Errors
     /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
     /// error says why the node refuses.
     pub async fn recover(
         &self,
-        node: NodeId,
+        by: &NodeInfo,
         cluster: ClusterId,
         history: History,
         timeout: Duration,
     ) -> Result<Result<Recovered, NotRecovered>, Error> {
-        match self.router.ask_node(node, AdminOperation::Recover { cluster, history }, timeout).await? {
+        match self.ask_at(&by.addrs, Some(by.id), AdminOperation::Recover { cluster, history }, timeout).await? {
             ResponseAnswer::Recovered(outcome) => Ok(outcome.map(|recovered| *recovered)),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),
         }
     }
 

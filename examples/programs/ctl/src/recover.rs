@@ -22,7 +22,7 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
     eprintln!("{} has the best history that survives: it goes on, if the others stay silent", plan.by.name);
-    let told = client.recover(plan.by.id.node, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
+    let told = client.recover(&plan.by, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
     let recovered = told.map_err(Failure::failed)?;
     match output.json {
         true => output.object(&object(cluster, &survey, &recovered)),
