@@ -267,11 +267,10 @@ impl ControlTask {
                 self.reorders.insert(self.token, answer);
                 self.handle(NodeInput::Reorder { token: self.token, chain, order });
             }
-            // Not before the simulator finds nothing against it (docs/ROADMAP.md).
             ControlCommand::AcceptLoss { chain, answer } => {
-                tracing::warn!(chain = chain.0, "an operator accepts the loss of a chain: not yet");
-                // The asker may have gone.
-                drop(answer.send(Err(NotReopened::NotYet)));
+                self.token += 1;
+                self.reopenings.insert(self.token, answer);
+                self.handle(NodeInput::AcceptLoss { token: self.token, chain });
             }
             ControlCommand::Leave { until, done } => {
                 self.leaving.retain(|done| !done.is_closed());

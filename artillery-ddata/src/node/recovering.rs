@@ -20,6 +20,7 @@ use crate::{
     control::{
         ConfigLog, Configs, History, NodeInfo,
         embedded::Histories,
+        message::StoreHolding,
         recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
         reopening::{NotReopened, Reopened},
         succession::NotFounded,
@@ -125,7 +126,7 @@ impl Data {
             holds.into_iter().flatten().find(|held| held.chain == config.chain).copied()
         };
         let chain = |chain: ChainStanding| match at_start(&chain.config) {
-            Some(artillery_proto::control::message::StoreHolding { whole, last, watermark, synced, .. }) => {
+            Some(StoreHolding { whole, last, watermark, synced, .. }) => {
                 ChainStanding { whole, last, watermark, synced, ..chain }
             }
             None => ChainStanding { synced: is_synced(chain.config.chain), ..chain },

@@ -75,10 +75,9 @@ pub enum NotFounded {
 /// The node that founds the cluster that succeeds the named one: of the nodes that answer, the one with the lowest id.
 ///
 /// An incarnation that has served may hold acknowledged updates, and so may a store on a disk, so the cluster isn't given up
-/// while one answers any node. A
-/// node that never served hears each reachable member every two leases at least. So a message heard less than [`ALIVE_LEASES`] leases
-/// ago counts, and every one since the order was given, `waited` ago. If `founds`, no node may know of a cluster that
-/// succeeds this one already.
+/// while one of them answers any node. A node that never served hears each reachable member every two leases at least. So a message
+/// that was heard less than [`ALIVE_LEASES`] leases ago counts, and every one since the order was given, `waited` ago. If `founds`,
+/// no node may know of a cluster that succeeds this one already.
 ///
 /// # Errors
 /// [`NotFounded`].

@@ -185,11 +185,6 @@ impl ControlFile {
         look(&self.written().record)
     }
 
-    /// How often it was written. The number never falls, unless the files are replaced by older ones.
-    pub fn number(&self) -> u64 {
-        self.written().number
-    }
-
     /// How far the store has come, with so many synced groups in its journal. The last writing doesn't count: damage of its copy
     /// loses nothing, as the copy that was written before holds the same.
     pub fn position(&self, groups: u64) -> StorePosition {

@@ -3,6 +3,7 @@
 mod acks;
 mod answers;
 mod chain;
+mod chance;
 mod checkpoint;
 mod clearing;
 mod cuts;

@@ -82,7 +82,7 @@ impl Given {
 /// All orders of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tally {
-    /// The orders that must be given: half of them beside a fault, and half of them done.
+    /// The orders that must be given: half of so many beside a fault, and half of so many done.
     pub(super) needed: u64,
     pub(super) given: u64,
     pub(super) beside: u64,
@@ -123,9 +123,9 @@ impl Tally {
     /// The kind of orders that there were too few of.
     pub(super) fn lacks(&self) -> Option<String> {
         let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
-        let fine = self.given >= self.needed && self.beside * 2 >= self.given && done * 2 >= self.needed;
         let (Self { needed, given, beside, .. }, half) = (self, self.needed.div_ceil(2));
-        let wanted = format!("at least {needed}, half of them beside a fault and {half} done were to be");
+        let fine = given >= needed && *beside >= half && done >= half;
+        let wanted = format!("at least {needed}, {half} of them beside a fault and {half} done were to be");
         (*needed > 0 && !fine).then(|| format!("{given} orders, {beside} beside a fault, {done} done; {wanted}"))
     }
 }
@@ -160,6 +160,7 @@ mod tests {
         assert!(tally(600, &[[beside; 14], [alone; 14]].concat()).lacks().is_some());
         assert!(tally(600, &[&[beside; 14][..], &[alone; 16]].concat()).lacks().is_some());
         assert!(tally(600, &[&[beside; 14][..], &[(true, Refused); 16]].concat()).lacks().is_some());
+        assert_eq!(tally(45, &[&[beside; 2][..], &[alone; 3]].concat()).lacks(), None, "more of them do no harm");
         assert_eq!(tally(600, &[[(true, Refused); 15], [beside; 15]].concat()).lacks(), None);
         assert_eq!(tally(19, &[]).lacks(), None, "too short for any");
     }

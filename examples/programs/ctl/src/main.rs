@@ -7,6 +7,7 @@ mod drain;
 mod find;
 mod found;
 mod get;
+mod leader;
 mod load;
 mod outcome;
 mod output;

@@ -7,12 +7,12 @@ use artillery_ddata::{
     admin::{AdminCommand, ArrangeError, ReorderError},
 };
 use artillery_programs::exit::{self, Failure};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::output::Output;
-
-/// Until the next question for the leader of the configuration.
-const PAUSE: Duration = Duration::from_millis(100);
+use super::{
+    leader::{self, Said},
+    output::Output,
+};
 
 pub(super) async fn run(
     client: &Client,
@@ -25,34 +25,19 @@ pub(super) async fn run(
     let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
     let chain = ChainId(chain);
     let order: Vec<MemberId> = nodes.iter().map(|name| member(&routing, chain, name)).collect::<Result<_, _>>()?;
-    let mut asked: Vec<NodeId> = routing.nodes.keys().copied().collect();
-    while let Some(node) = asked.pop() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
+    let epoch = leader::ask(&routing, deadline, async |node, left| {
         let wish = AdminCommand::Reorder { chain, order: order.clone() };
         match client.arrange(node, wish, left).await {
-            Ok(Ok(epoch)) => {
-                let epoch = epoch.map_or(0, |epoch| epoch.0);
-                if output.json {
-                    output.object(&serde_json::json!({ "chain": chain.0, "epoch": epoch }));
-                }
-                return Ok(exit::DONE);
-            }
-            Ok(Err(ArrangeError::Reorder(ReorderError::NotLeading { leader }))) => {
-                asked.extend(leader.map(|leader| leader.node).filter(|&leader| leader != node));
-            }
-            Ok(Err(error)) => return Err(Failure::failed(error)),
-            // Another node may know the leader.
-            Err(_) => {}
+            Ok(Err(ArrangeError::Reorder(ReorderError::NotLeading { leader }))) => Said::Elsewhere(leader),
+            Ok(result) => Said::Done(result.map_err(Failure::failed)),
+            Err(_) => Said::Nothing,
         }
-        if asked.is_empty() {
-            asked.extend(routing.nodes.keys());
-            sleep(PAUSE).await;
-        }
+    })
+    .await?;
+    if output.json {
+        output.object(&serde_json::json!({ "chain": chain.0, "epoch": epoch.map_or(0, |epoch| epoch.0) }));
     }
-    Err(Failure::failed("no node that decides was reached in time"))
+    Ok(exit::DONE)
 }
 
 fn member(routing: &Routing, chain: ChainId, name: &str) -> Result<MemberId, Failure> {

@@ -72,35 +72,10 @@ impl Company {
         self.rig.request(self.order[0], Some(request), write);
     }
 
-    /// Some frames are delivered, and some disks sync.
-    fn pass(&mut self) {
-        for n in [1, 2, 3] {
-            let syncs = self.rng.random_range(0..3) > 0;
-            self.rig.disk(n, syncs);
-            if self.rng.random_range(0..3) == 0 {
-                self.rig.unwritten.insert(n);
-            } else {
-                self.rig.unwritten.remove(&n);
-            }
-        }
-        self.rig.room = self.rng.random_range(30..2000);
-        self.rig.transmit();
-        let links: Vec<_> = self.rig.wire.keys().copied().collect();
-        for (from, to) in links {
-            for _ in 0..self.rng.random_range(0..4) {
-                self.rig.deliver(from, to);
-            }
-        }
-    }
-
     /// Another epoch: the head and its successor may change places, and the third member comes, is promoted, or goes.
     fn change(&mut self) {
         let promoted = self.rig.promotions.iter().any(|&(_, epoch, member)| (epoch.0, member) == (self.epoch, 3));
-        self.rig.lose_frames();
-        for (a, b) in [(1, 2), (1, 3), (2, 3)] {
-            self.rig.cut_link(a, b);
-            self.rig.join_link(a, b);
-        }
+        self.rig.reconnect();
         self.epoch += 1;
         if self.rng.random() && self.third != Third::Serves {
             self.order.rotate_left(1);
@@ -126,12 +101,12 @@ impl Company {
         match self.rng.random_range(0..24) {
             0..8 => self.write(),
             8 => self.change(),
-            9 => {
-                let n = self.rng.random_range(1..4);
-                self.rig.replicas.get_mut(&n).unwrap().begin_checkpoint();
-            }
+            9 => self.rig.begin_a_checkpoint(&mut self.rng),
             10 | 11 => self.rig.heartbeat(),
-            _ => self.pass(),
+            _ => {
+                self.rig.room = self.rng.random_range(30..2000);
+                self.rig.pass(&mut self.rng);
+            }
         }
     }
 

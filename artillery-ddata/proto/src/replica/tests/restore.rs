@@ -89,33 +89,9 @@ impl Unrest {
         self.rig.request(head, Some(request), write);
     }
 
-    /// Some frames are delivered, and some disks sync.
-    fn pass(&mut self) {
-        for n in [1, 2, 3] {
-            let syncs = self.rng.random_range(0..3) > 0;
-            self.rig.disk(n, syncs);
-            if self.rng.random_range(0..3) == 0 {
-                self.rig.unwritten.insert(n);
-            } else {
-                self.rig.unwritten.remove(&n);
-            }
-        }
-        self.rig.transmit();
-        let links: Vec<_> = self.rig.wire.keys().copied().collect();
-        for (from, to) in links {
-            for _ in 0..self.rng.random_range(0..4) {
-                self.rig.deliver(from, to);
-            }
-        }
-    }
-
     /// All members enter an epoch in which the order differs: what wasn't committed may be cut.
     fn reorder(&mut self) {
-        self.rig.lose_frames();
-        for (a, b) in [(1, 2), (1, 3), (2, 3)] {
-            self.rig.cut_link(a, b);
-            self.rig.join_link(a, b);
-        }
+        self.rig.reconnect();
         self.epoch += 1;
         let by = self.rng.random_range(1..3);
         self.order.rotate_left(by);
@@ -126,12 +102,9 @@ impl Unrest {
         match self.rng.random_range(0..20) {
             0..8 => self.write(),
             8 => self.reorder(),
-            9 => {
-                let n = self.rng.random_range(1..4);
-                self.rig.replicas.get_mut(&n).unwrap().begin_checkpoint();
-            }
+            9 => self.rig.begin_a_checkpoint(&mut self.rng),
             10 => self.rig.heartbeat(),
-            _ => self.pass(),
+            _ => self.rig.pass(&mut self.rng),
         }
     }
 

@@ -78,7 +78,7 @@ impl World {
             return;
         }
         self.queue.push(self.now + pause, super::super::Event::Control(Event::WantReopening));
-        // An operator who says that a store never comes back is right.
+        // An operator gives the order only when no store of these members can come back: each of them lives, or has lost its disk.
         let is_alive =
             |id: MemberId| self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive());
         let comes_back = |id: MemberId| !is_alive(id) && !self.lacking.has_lost_disk(id);
