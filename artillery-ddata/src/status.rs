@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Place;
+use crate::{Place, node::Loading};
 
 /// The status of one node, as that node sees itself and its cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,44 @@ pub struct NodeStatus {
     /// The configuration log. `None`: the node keeps to a fixed configuration, or belongs to no cluster yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
+    /// How far its directory is loaded. `None`: it has none, or that is loaded.
+    #[serde(default)]
+    pub loading: Option<LoadingStatus>,
+}
+
+/// How far a node has loaded its directory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LoadingStatus {
+    /// `check` while the journal is checked, and then `take_in`.
+    pub step: String,
+    /// Records that this step has found so far, those that are written more than once included.
+    pub records: u64,
+    /// Records a second, in this step.
+    pub records_per_second: u64,
+    /// Bytes of the journal that were read so far, in this step.
+    pub read_bytes: u64,
+    /// Bytes that this step reads.
+    pub total_bytes: u64,
+    /// Since the loading began.
+    pub elapsed_ms: u64,
+    /// About how long it will take yet. `None`: that isn't known before the second step.
+    pub left_ms: Option<u64>,
+}
+
+impl From<Loading> for LoadingStatus {
+    fn from(loading: Loading) -> Self {
+        let Loading { checks, records, records_per_second, read_bytes, total_bytes, elapsed, left } = loading;
+        Self {
+            step: if checks { "check" } else { "take_in" }.to_owned(),
+            records,
+            records_per_second,
+            read_bytes,
+            total_bytes,
+            elapsed_ms: elapsed.as_millis() as u64,
+            left_ms: left.map(|left| left.as_millis() as u64),
+        }
+    }
 }
 
 /// The configuration log, as this node knows it.

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 pub use check::{ChainReport, StoreReport};
 pub use control_file::{ControlFile, ControlFileError, CopyState, FoundControl};
 pub use loading::{LoadProgress, LoadStep};
-pub use open::{DamagePlace, DataDir, FoundStore, OpenError, OpenSettings};
+pub use open::{BegunStore, DamagePlace, DataDir, FoundStore, OpenError, OpenSettings};
 use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};
 

@@ -51,7 +51,18 @@ pub(crate) fn update(version: Version, changes: impl IntoIterator<Item = KeyChan
 /// A renewal in which node `n` has nothing to tell but where it stands.
 pub(crate) fn renewal(n: u8, number: u64, applied: LogIndex) -> Renewal {
     let (leave, promotions, reports) = (Leave::default(), vec![], vec![]);
-    Renewal { number, answered: 0, me: founder(n), applied, leave, promotions, reports, holds: vec![], position: None }
+    Renewal {
+        number,
+        answered: 0,
+        me: founder(n),
+        applied,
+        leave,
+        promotions,
+        reports,
+        holds: vec![],
+        position: None,
+        loads: false,
+    }
 }
 
 /// A node of this cluster that has served nothing, heard of no other node, and keeps no log.

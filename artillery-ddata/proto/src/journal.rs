@@ -264,6 +264,12 @@ impl Journal {
         self.lengths.iter().sum::<u64>() + self.writer.at()
     }
 
+    /// All that was written so far, for those that read it. Nothing may be released meanwhile.
+    pub fn found(&self) -> FoundJournal {
+        let segments = self.segments.iter().cloned().collect();
+        FoundJournal::kept(self.disk.clone(), self.settings, segments, self.next)
+    }
+
     /// The first group that is kept.
     pub fn first(&self) -> GroupNumber {
         self.segments.front().map_or(self.next, |segment| segment.first)

@@ -85,12 +85,12 @@ impl NodeMachine {
     }
 
     /// The same, for a node with a disk, which holds `holds` of the chains in which its store served, and what it has heard of
-    /// other stores. It keeps `configs` already. Before the chains are told other ones, the disk has to keep those ([`NodeOutput::Keep`]).
+    /// other stores. Without `holds` the chains wait for [`NodeInput::Loaded`]. It keeps `configs` already. Before the chains are told other ones, the disk has to keep those ([`NodeOutput::Keep`]).
     pub fn durable(
         me: NodeInfo,
         configs: Arc<Configs>,
         settings: CoordinatorSettings,
-        holds: Vec<StoreHolding>,
+        holds: Option<Vec<StoreHolding>>,
         heard: HeardStores,
     ) -> Self {
         let kept = Kept {
@@ -222,6 +222,7 @@ impl NodeMachine {
             NodeInput::Withdraw => self.withdraw(now),
             NodeInput::Succeeded { by } => self.succeeded(now, by),
             NodeInput::Kept => self.has_kept(),
+            NodeInput::Loaded { holds } => self.loaded(holds),
             NodeInput::Tick => self.tick(now),
         }
         self.flush(now);
@@ -235,7 +236,7 @@ impl NodeMachine {
     /// When [`NodeInput::Tick`] is wanted; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
-        let asks = self.holder.ask_at().filter(|_| self.acted.is_some() && self.may_ask());
+        let asks = self.holder.ask_at().filter(|_| self.may_speak() && self.may_ask());
         [renewal, asks, self.tick, self.leaves_at(), self.company_at(), self.tells_at()].into_iter().flatten().min()
     }
 
@@ -248,9 +249,14 @@ impl NodeMachine {
         self.tell_all(now);
     }
 
-    /// Whether a renewal may be sent. None is sent before the chains act by the first configurations.
+    /// Whether other nodes may hear of this one. None does before the chains act by the first configurations, unless the
+    /// directory is still being loaded: that may take long.
+    fn may_speak(&self) -> bool {
+        self.acted.is_some() || self.loads()
+    }
+
     fn may_renew(&self) -> bool {
-        self.acted.is_some() && self.renewals < MAX_PENDING_RENEWALS
+        self.may_speak() && self.renewals < MAX_PENDING_RENEWALS
     }
 
     /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of a chain
@@ -272,7 +278,7 @@ impl NodeMachine {
             self.renewals += 1;
             return Some((to, self.addrs(to), renewal));
         }
-        if self.acted.is_none() || !self.may_ask() {
+        if !self.may_speak() || !self.may_ask() {
             return None;
         }
         let (to, mut renewal) = self.holder.next_ask(now)?;
@@ -283,9 +289,12 @@ impl NodeMachine {
 
     /// Adds a report on each chain of this node.
     fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
-        let chains = self.holder.configs().iter().map(|config| config.chain);
-        renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
-        renewal.holds = self.holds(progress);
+        renewal.loads = self.loads();
+        if !renewal.loads {
+            let chains = self.holder.configs().iter().map(|config| config.chain);
+            renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
+            renewal.holds = self.holds(progress);
+        }
         renewal.position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
         self.look_at_chains(&renewal.reports);
     }
@@ -383,7 +392,7 @@ impl NodeMachine {
             self.hear_word(now, number, released, farewell);
         }
         if resigns {
-            self.resign();
+            self.resign(now);
         }
         if serves_again {
             self.outputs.push_back(NodeOutput::Event(NodeEvent::ServesAgain));
@@ -399,6 +408,9 @@ impl NodeMachine {
 
     /// Closes the heads of these chains for one lease. The leader repeats the order with each answer.
     fn close(&mut self, now: Timestamp, close: &[Close]) {
+        if self.loads() {
+            return;
+        }
         let until = now + self.holder.configs().timing().lease;
         let orders =
             close.iter().map(|close| NodeOutput::Order(close.chain, ChainOrder::Close { epoch: close.epoch, until }));

@@ -38,7 +38,7 @@ use crate::{
     control::{
         ConfigLog, Configs, StorePosition, StoreRolledBack,
         embedded::{LogHandle, StorePlace},
-        message::{Renewal, Renewed, ReorderError},
+        message::{Renewal, Renewed, ReorderError, StoreHolding},
         reopening::{NotReopened, Reopened},
     },
     driver::phase::NodePhase,
@@ -74,6 +74,8 @@ pub(crate) enum ControlCommand {
     Withdraw { done: oneshot::Sender<()> },
     /// A node was met whose cluster succeeds this one.
     Succeeded { by: ClusterId },
+    /// The directory is loaded, and its chains are there.
+    Loaded { holds: Vec<StoreHolding> },
 }
 
 /// Everything that the task needs.
@@ -282,6 +284,7 @@ impl ControlTask {
                 self.handle(NodeInput::Withdraw);
             }
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
+            ControlCommand::Loaded { holds } => self.handle(NodeInput::Loaded { holds }),
         }
     }
 

@@ -67,13 +67,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(writer: &JournalWriter) -> Self {
+    fn new(synced: Arc<AtomicU64>) -> Self {
         Self {
             exchange: Mutex::default(),
             filled: Condvar::new(),
             #[cfg(feature = "testing")]
             filled_for_task: Notify::new(),
-            synced: Arc::new(AtomicU64::new(writer.synced().0)),
+            synced,
         }
     }
 
@@ -111,12 +111,14 @@ pub(crate) struct JournalNews {
 }
 
 impl JournalHandle {
-    /// Starts the thread. `failed` is called if the disk fails: the process has to end then.
+    /// Starts the thread, which keeps the number of synced groups in `synced`. `failed` is called if the disk fails: the process
+    /// has to end then.
     pub(crate) fn start(
         writer: JournalWriter,
+        synced: Arc<AtomicU64>,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(&writer));
+        let shared = Arc::new(Shared::new(synced));
         let of_thread = shared.clone();
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
         thread.spawn(move || {
@@ -128,11 +130,6 @@ impl JournalHandle {
             }
         })?;
         Ok(Self(shared))
-    }
-
-    /// The number of groups that are synced.
-    pub(crate) fn synced(&self) -> Arc<AtomicU64> {
-        self.0.synced.clone()
     }
 
     /// The way of a chain to the journal. `wake` is notified of news.

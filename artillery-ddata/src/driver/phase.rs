@@ -1,5 +1,7 @@
 //! The phases of a node's life cycle.
 
+use std::path::PathBuf;
+
 use artillery_core::{ClusterId, SeedState, SeedStatus};
 
 use crate::Place;
@@ -84,6 +86,16 @@ pub enum NeverReady {
     /// Another cluster succeeds the node's own, of which it held nothing.
     #[error("{SUCCEEDED}")]
     Succeeded,
+    /// The node's directory was checked, and can't be taken in.
+    #[error("{why}")]
+    NotLoaded {
+        /// The directory.
+        dir: PathBuf,
+        /// Whether it is damaged.
+        is_damaged: bool,
+        /// Why, in words.
+        why: String,
+    },
     /// A replica of the node stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),

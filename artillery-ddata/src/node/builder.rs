@@ -176,8 +176,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Tells this function about once a second how far the node's directory is loaded, while [`start`](Self::start) does that, and
-    /// once it is. It is called by the thread that loads, so it had better be short.
+    /// Tells this function about once a second how far the node's directory is loaded, and once it is. It is called by the thread
+    /// that loads, so it had better be short.
     pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
         self.report = Some(Arc::new(report));
         self
@@ -218,7 +218,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Checks the settings, binds the sockets and starts to look for other nodes. Call it within a tokio runtime.
+    /// Checks the settings and the directory, binds the sockets and starts to look for other nodes. A node that belongs to a
+    /// cluster already takes in what its directory holds after that: it renews its place in the cluster meanwhile. Call it within a
+    /// tokio runtime.
     ///
     /// # Errors
     /// [`StartError`].
@@ -242,14 +244,15 @@ impl NodeBuilder {
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
-        let dir = open(locked, &self.config, identity.name(), &store, self.report).await?;
+        let dir = open(locked, &self.config, identity.name(), self.report).await?;
         if let (Some(dir), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
         let incarnation = dir.as_ref().map_or(new, DataDir::incarnation);
         let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
-        if let Some(dir) = dir {
-            data.keep_in(dir).map_err(StartError::Threads)?;
+        if let Some(dir) = dir.and_then(|dir| data.keep_in(dir)) {
+            let data = data.clone();
+            blocking(move || data.load(dir)).await?;
         }
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
@@ -282,17 +285,16 @@ async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
     blocking(move || LockedDir::open(&dir)).await.map(Some)
 }
 
-/// Opens the directory of a durable node: that may take long.
+/// Checks the directory of a durable node: that takes as long as it takes to read it.
 async fn open(
     locked: Option<LockedDir>,
     config: &Config,
     name: &str,
-    store: &Arc<dyn Store>,
     report: Option<Report>,
 ) -> Result<Option<DataDir>, StartError> {
     let (Some(locked), Some(data)) = (locked, config.data.clone()) else { return Ok(None) };
-    let (config, name, store) = (config.clone(), name.to_owned(), store.clone());
-    blocking(move || DataDir::open(locked, &data, &config, &name, &store, Reporter::new(report))).await.map(Some)
+    let (config, name) = (config.clone(), name.to_owned());
+    blocking(move || DataDir::open(locked, &data, &config, &name, Reporter::new(report))).await.map(Some)
 }
 
 /// Works on a directory beside the tasks of this runtime.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
@@ -15,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    durable::{DataDir, Durable},
+    durable::{DataDir, DataDirError, Durable},
     recovery_access::RecoveryAccess,
     service::DataService,
 };
@@ -75,6 +74,8 @@ pub(crate) struct Data {
     store: Arc<dyn Store>,
     /// The node's directory; unset if it has none.
     pub(super) durable: OnceLock<Durable>,
+    /// The directory, if it is to be loaded once the node follows its cluster.
+    pub(super) unloaded: Mutex<Option<DataDir>>,
     /// The runtimes of chain tasks, used in turn; at least one.
     chain_threads: Vec<Handle>,
     phase: watch::Sender<NodePhase>,
@@ -111,6 +112,7 @@ impl Data {
             standings: OnceLock::new(),
             store,
             durable: OnceLock::new(),
+            unloaded: Mutex::default(),
             chain_threads,
             phase: watch::Sender::new(NodePhase::Seeking),
             formation: Mutex::new(Some(formation)),
@@ -274,20 +276,31 @@ impl Data {
         self.advance(NodePhase::Failed(why));
     }
 
-    /// Uses this directory from now on. Call it before the node starts.
-    ///
-    /// # Errors
-    /// The journal's thread can't be started.
-    pub(crate) fn keep_in(self: &Arc<Self>, dir: DataDir) -> io::Result<()> {
+    /// Uses this directory from now on. Call it before the node starts. Returns the directory if it is to be loaded first: a node
+    /// that follows its cluster's configurations loads beside that, since they go on without it meanwhile.
+    pub(crate) fn keep_in(&self, dir: DataDir) -> Option<DataDir> {
+        let durable = Durable::new(&dir);
+        let waits = self.config.failover && durable.founding().is_some();
+        // Set once, here.
+        let _ = self.durable.set(durable);
+        let (kept, first) = if waits { (Some(dir), None) } else { (None, Some(dir)) };
+        *self.unloaded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        first
+    }
+
+    /// Takes in what the directory holds. Blocks for as long as that takes.
+    pub(crate) fn load(self: &Arc<Self>, dir: DataDir) -> Result<(), DataDirError> {
+        let Some(durable) = self.durable.get() else { return Ok(()) };
         let data = Arc::downgrade(self);
-        let durable = Durable::start(dir, move |error| {
+        durable.load(dir, &self.store, move |error| {
             tracing::error!(%error, "the disk of this node has failed: the node stops");
             if let Some(data) = data.upgrade() {
                 data.stop(Stopped::DiskFailed);
             }
         })?;
-        // Set once, here.
-        let _ = self.durable.set(durable);
+        if self.phases().borrow().is_final() {
+            durable.stop();
+        }
         Ok(())
     }
 
@@ -309,7 +322,7 @@ impl Data {
             hub.close();
         }
         if let Some(durable) = self.durable.get() {
-            durable.journal.stop();
+            durable.stop();
         }
     }
 
@@ -359,9 +372,9 @@ impl Data {
                 let chain = config.chain;
                 let (config, lanes) = (Arc::new(config.clone()), self.lanes(founding, config, hub));
                 let rule = Rule::Fixed { config, history: configs.sessions_id(), lanes };
-                let (handle, standing) = self.serve(chain, rule);
-                standings.push(standing);
-                handle
+                let (standing, shown) = watch::channel(ChainReadiness::default());
+                standings.push(shown);
+                self.serve(chain, rule, standing)
             });
             here.push(handle);
         }
@@ -378,8 +391,8 @@ impl Data {
         others.map(|other| (other.id, hub.lanes(other.id.node, &other.addrs))).collect()
     }
 
-    /// Starts to serve a chain.
-    pub(super) fn serve(&self, chain: ChainId, rule: Rule) -> (ChainHandle, watch::Receiver<ChainReadiness>) {
+    /// Starts to serve a chain, whose readiness it shows.
+    pub(super) fn serve(&self, chain: ChainId, rule: Rule, standing: watch::Sender<ChainReadiness>) -> ChainHandle {
         let settings = replica::ReplicaSettings {
             window: self.config.limits.window_bytes,
             max_value: self.config.limits.max_value_bytes,
@@ -392,14 +405,13 @@ impl Data {
             durable: self.durable.get().is_some(),
             ..replica::ReplicaSettings::default()
         };
-        let (standing, shown) = watch::channel(ChainReadiness::default());
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);
-        let journal = self.durable.get().map(|durable| (durable.journal.clone(), durable.restored(chain)));
+        let journal = self.durable.get().and_then(|durable| durable.chain(chain));
         let parts = chain::ChainParts { me: self.id(), chain, rule, settings, store, queue_bytes, journal, standing };
         let thread = &self.chain_threads[chain.0 as usize % self.chain_threads.len()];
         let (handle, inlets) = chain::spawn(parts, thread);
         self.chains.add(chain, inlets);
-        (handle, shown)
+        handle
     }
 
     pub(super) fn routing(&self) -> Option<Arc<Routing>> {

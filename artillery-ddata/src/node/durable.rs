@@ -4,25 +4,28 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
 };
 
 use artillery_proto::{
     control::{Bootstrap, message::StoreHolding},
-    data_dir::{self, ControlFile, DamagePlace, FoundStore, OpenError, OpenSettings, StoreReport},
+    data_dir::{self, BegunStore, ControlFile, DamagePlace, FoundStore, OpenError, OpenSettings, StoreReport},
     disk::Disk as _,
     guards::Guards,
     journal::JournalError,
     replica::RestoredChain,
 };
 
-use super::{loading::Reporter, random};
+use super::{
+    loading::{Loading, Reporter, SharedLoading},
+    random,
+};
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,
     config::{Config, DataConfig, SyncMode},
     control::embedded::StorePlace,
     disk::{DirectoryError, FileDisk},
-    driver::journal::JournalHandle,
+    driver::{journal::JournalHandle, phase::NeverReady},
     store::Store,
 };
 
@@ -99,6 +102,21 @@ impl DataDirError {
     }
 }
 
+impl From<DataDirError> for NeverReady {
+    fn from(error: DataDirError) -> Self {
+        let why = error.to_string();
+        let is_damaged = matches!(error, DataDirError::Damaged { .. });
+        match error {
+            DataDirError::InUse(dir)
+            | DataDirError::Io { dir, .. }
+            | DataDirError::Damaged { dir, .. }
+            | DataDirError::OtherNode { dir, .. }
+            | DataDirError::GivenUp { dir, .. }
+            | DataDirError::Unusable { dir, .. } => Self::NotLoaded { dir, is_damaged, why },
+        }
+    }
+}
+
 /// A directory that this process uses, and that isn't read yet.
 pub(crate) struct LockedDir {
     dir: PathBuf,
@@ -133,21 +151,21 @@ pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, Dat
     StoreReport::check(Arc::new(disk)).map_err(|error| DataDirError::of(dir, &error))
 }
 
-/// An opened directory.
+/// A directory in a new start of its store, whose chains are still to be taken in.
 pub(crate) struct DataDir {
     dir: PathBuf,
-    opened: data_dir::DataDir,
+    begun: BegunStore,
     mode: SyncMode,
+    reporter: Reporter,
 }
 
 impl DataDir {
-    /// Opens the directory of the node `name` and takes in what it holds, into `store`. Blocks for as long as that takes.
+    /// Checks the directory of the node `name`, and begins a start. Blocks for as long as that takes.
     pub(crate) fn open(
         locked: LockedDir,
         data: &DataConfig,
         config: &Config,
         name: &str,
-        store: &Arc<dyn Store>,
         mut reporter: Reporter,
     ) -> Result<Self, DataDirError> {
         let LockedDir { dir, disk, name: kept, .. } = locked;
@@ -170,15 +188,13 @@ impl DataDir {
         })?;
         // Kept before the store counts: each store has a name.
         disk.keep_name(name).map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
-        let opened = found.open_with(store, random::wide(), &mut tell);
-        let opened = opened.map_err(|error| DataDirError::of(&dir, &error))?;
-        reporter.finish();
-        Ok(Self { dir, opened, mode: data.sync })
+        let begun = found.begin(random::wide()).map_err(|error| DataDirError::of(&dir, &error))?;
+        Ok(Self { dir, begun, mode: data.sync, reporter })
     }
 
     /// Checks that the directory holds nothing of a cluster that was given up.
     pub(crate) fn may_follow(&self, lineage: &[ClusterId]) -> Result<(), DataDirError> {
-        let founding = self.opened.control.look(|record| record.founding.as_ref().map(|known| known.cluster));
+        let founding = self.begun.control().look(|record| record.founding.as_ref().map(|known| known.cluster));
         match founding.filter(|cluster| lineage.contains(cluster)) {
             Some(cluster) => Err(DataDirError::GivenUp { dir: self.dir.clone(), cluster }),
             None => Ok(()),
@@ -186,7 +202,7 @@ impl DataDir {
     }
 
     pub(crate) fn incarnation(&self) -> artillery_core::Incarnation {
-        self.opened.incarnation
+        self.begun.incarnation()
     }
 }
 
@@ -195,30 +211,56 @@ pub(crate) struct Durable {
     pub(crate) place: StorePlace,
     pub(crate) control: ControlFile,
     pub(crate) mode: SyncMode,
-    pub(crate) journal: JournalHandle,
+    synced: Arc<AtomicU64>,
+    loading: SharedLoading,
+    loaded: OnceLock<Loaded>,
+}
+
+/// What a directory holds, once it is loaded.
+struct Loaded {
+    journal: JournalHandle,
     /// What the store held of each chain at the start.
-    pub(crate) holds: Vec<StoreHolding>,
+    holds: Vec<StoreHolding>,
     restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 
 impl Drop for Durable {
     /// The journal's thread ends, also if the node never started.
     fn drop(&mut self) {
-        self.journal.stop();
+        self.stop();
     }
 }
 
 impl Durable {
-    /// Starts the journal. `failed` is called if the disk fails.
-    pub(crate) fn start(dir: DataDir, failed: impl FnOnce(JournalError) + Send + 'static) -> io::Result<Self> {
-        let DataDir { opened, mode, .. } = dir;
-        let chains = opened.control.look(|record| record.founding.as_ref().map_or(0, |known| known.settings.chains));
+    pub(crate) fn new(dir: &DataDir) -> Self {
+        let DataDir { begun, mode, reporter, .. } = dir;
+        let control = begun.control().clone();
+        let me = MemberId { node: control.look(|record| record.node), incarnation: begun.incarnation() };
+        let synced = Arc::new(AtomicU64::new(begun.synced().0));
+        let place = StorePlace::new(me, control.clone(), synced.clone());
+        Self { place, control, mode: *mode, synced, loading: reporter.shared(), loaded: OnceLock::new() }
+    }
+
+    /// Takes the chains in, into `store`, and starts the journal. `failed` is called if the disk fails. Blocks for as long as it
+    /// takes.
+    pub(crate) fn load(
+        &self,
+        dir: DataDir,
+        store: &Arc<dyn Store>,
+        failed: impl FnOnce(JournalError) + Send + 'static,
+    ) -> Result<(), DataDirError> {
+        let DataDir { dir, begun, mut reporter, .. } = dir;
+        let opened = begun.load(store, &mut |progress| reporter.tell(progress));
+        let opened = opened.map_err(|error| DataDirError::of(&dir, &error))?;
+        reporter.finish();
+        let chains = self.founding().map_or(0, |known| known.settings.chains);
         let holds = (0..chains).map(|chain| opened.holding(ChainId(chain))).collect();
-        let data_dir::DataDir { incarnation, control, journal, chains, .. } = opened;
-        let me = MemberId { node: control.look(|record| record.node), incarnation };
-        let journal = JournalHandle::start(journal, failed)?;
-        let place = StorePlace::new(me, control.clone(), journal.synced());
-        Ok(Self { place, control, mode, journal, holds, restored: Mutex::new(chains) })
+        let data_dir::DataDir { journal, chains, .. } = opened;
+        let journal = JournalHandle::start(journal, self.synced.clone(), failed);
+        let journal = journal.map_err(|error| DataDirError::Io { dir, error })?;
+        // Set once, here.
+        let _ = self.loaded.set(Loaded { journal, holds, restored: Mutex::new(chains) });
+        Ok(())
     }
 
     /// The cluster that the node belongs to since an earlier start.
@@ -226,8 +268,27 @@ impl Durable {
         self.control.look(|record| record.founding.clone())
     }
 
-    /// What the disk held of a chain. It is handed out once.
-    pub(crate) fn restored(&self, chain: ChainId) -> Option<RestoredChain> {
-        self.restored.lock().unwrap_or_else(PoisonError::into_inner).remove(&chain)
+    /// How far the directory is loaded; `None`: it is loaded, or that isn't known.
+    pub(crate) fn loading(&self) -> Option<Loading> {
+        if self.loaded.get().is_some() { None } else { self.loading.get() }
+    }
+
+    /// What the store held of each chain at the start; `None`: that is still being loaded.
+    pub(crate) fn holds(&self) -> Option<&[StoreHolding]> {
+        self.loaded.get().map(|loaded| &*loaded.holds)
+    }
+
+    /// The journal, and what the disk held of a chain, which is handed out once; `None`: it is still being loaded.
+    pub(crate) fn chain(&self, chain: ChainId) -> Option<(JournalHandle, Option<RestoredChain>)> {
+        let loaded = self.loaded.get()?;
+        let restored = loaded.restored.lock().unwrap_or_else(PoisonError::into_inner).remove(&chain);
+        Some((loaded.journal.clone(), restored))
+    }
+
+    /// Ends the journal's thread once it has written what it was handed.
+    pub(crate) fn stop(&self) {
+        if let Some(loaded) = self.loaded.get() {
+            loaded.journal.stop();
+        }
     }
 }

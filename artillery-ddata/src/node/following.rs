@@ -3,8 +3,9 @@
 use std::{
     collections::BTreeMap,
     future::{Future, poll_fn},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     task::Poll,
+    thread,
 };
 
 use artillery_core::{Cluster, internal::clock};
@@ -15,7 +16,11 @@ use artillery_proto::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{data::Data, recovery_access::RecoveryAccess};
+use super::{
+    data::Data,
+    durable::{DataDir, Durable},
+    recovery_access::RecoveryAccess,
+};
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Routing,
     control::{
@@ -45,6 +50,8 @@ struct ControlStart {
     me: NodeInfo,
     founding: Arc<Bootstrap>,
     configs: Arc<Configs>,
+    /// The chains are not there yet: [`ControlCommand::Loaded`] will say so.
+    loads: bool,
     calls: Arc<ControlCalls>,
     hub: Arc<Hub>,
     commands: mpsc::Sender<ControlCommand>,
@@ -56,6 +63,19 @@ struct ControlStart {
     standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
 }
 
+/// What the chains are started with.
+struct ChainsStart {
+    cluster: ClusterId,
+    configs: Arc<Configs>,
+    leases: watch::Receiver<Lease>,
+    words: mpsc::Sender<(ChainId, Word)>,
+    /// Where each of them shows its readiness.
+    shows: Vec<watch::Sender<ChainReadiness>>,
+    state: watch::Receiver<NodeState>,
+    /// Notified once the node is ready.
+    ready: oneshot::Receiver<()>,
+}
+
 impl Data {
     /// Serves by the configuration log, beginning with the founding's configuration.
     pub(super) fn follow_log(self: &Arc<Self>, founding: &Arc<Bootstrap>, cluster: &Cluster, hub: &Arc<Hub>) {
@@ -64,28 +84,35 @@ impl Data {
         let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
         let (say, words) = mpsc::channel(COMMAND_QUEUE);
         let leases = watch::Sender::new(Lease::default());
-        let mut standings = Vec::new();
-        let handles = configs.iter().map(|config| {
-            let rule = Rule::Log { leases: leases.subscribe(), words: say.clone() };
-            let (handle, standing) = self.serve(config.chain, rule);
-            standings.push(standing);
-            Some(handle)
-        });
-        let handles = handles.collect();
+        let of_chains = configs.iter().map(|config| (config.chain, watch::channel(ChainReadiness::default())));
+        let (shows, standings): (Vec<_>, Vec<_>) = of_chains.map(|(chain, (show, seen))| (show, (chain, seen))).unzip();
         // Set once, here or in `serve_for_good`.
-        let _ = self.standings.set(standings.clone());
-        self.local.form(Routing::of(founding.cluster, &configs), handles);
-        let numbered = configs.iter().map(|config| config.chain).zip(standings.iter().cloned()).collect();
+        let _ = self.standings.set(standings.iter().map(|(_, standing)| standing.clone()).collect());
         let (state, shown) = watch::channel(NodeState::default());
         let (ready, is_ready) = oneshot::channel();
         // Set once, here: a node belongs to one cluster.
         let _ = self.state.set(shown.clone());
-        self.advance(NodePhase::Formed);
+        let chains = ChainsStart {
+            cluster: founding.cluster,
+            configs: configs.clone(),
+            leases: leases.subscribe(),
+            words: say,
+            shows,
+            state: shown,
+            ready: is_ready,
+        };
+        let unloaded = self.unloaded.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let loads = unloaded.is_some();
+        match unloaded {
+            None => self.begin_chains(chains),
+            Some(dir) => drop(tokio::spawn(self.clone().load_beside(dir, chains, commands.clone()))),
+        }
         let addrs = vec![cluster.endpoint().advertised_addr()];
         let beginning = ControlStart {
             me: NodeInfo { id: self.id(), name: self.name().to_owned(), addrs },
             founding: founding.clone(),
             configs,
+            loads,
             calls: ControlCalls::new(cluster.endpoint().clone()),
             hub: hub.clone(),
             commands,
@@ -94,15 +121,67 @@ impl Data {
             leases,
             state,
             ready,
-            standings: numbered,
+            standings: standings.into_iter().collect(),
         };
         tokio::spawn(self.clone().keep_configuration(beginning, cluster.clone()));
-        tokio::spawn(self.clone().become_member(founding.cluster, shown, standings, is_ready));
+    }
+
+    /// Starts the chains. They do nothing before the configuration's task tells them to.
+    fn begin_chains(self: &Arc<Self>, chains: ChainsStart) {
+        let ChainsStart { cluster, configs, leases, words, shows, state, ready } = chains;
+        let handles = configs.iter().zip(shows).map(|(config, show)| {
+            let rule = Rule::Log { leases: leases.clone(), words: words.clone() };
+            Some(self.serve(config.chain, rule, show))
+        });
+        self.local.form(Routing::of(cluster, &configs), handles.collect());
+        self.advance(NodePhase::Formed);
+        let standings = self.standings.get().cloned().unwrap_or_default();
+        tokio::spawn(self.clone().become_member(cluster, state, standings, ready));
+        // A node that has stopped while it loaded has ended all tasks that were there.
+        if self.phases().borrow().is_final() {
+            self.chains.close();
+        }
+    }
+
+    /// Loads the directory while the configuration's task runs, and then starts the chains.
+    async fn load_beside(self: Arc<Self>, dir: DataDir, chains: ChainsStart, commands: mpsc::Sender<ControlCommand>) {
+        let (done, loaded) = oneshot::channel();
+        let data = self.clone();
+        // Not a thread of the runtime: that would wait for it, though a node that stops needs nothing of this.
+        let thread = thread::Builder::new().name("artillery-load".to_owned());
+        let spawned = thread.spawn(move || drop(done.send(data.load(dir))));
+        let failed = match (spawned, loaded.await) {
+            (Ok(_), Ok(Ok(()))) => None,
+            (Ok(_), Ok(Err(error))) => Some(error.into()),
+            (Ok(_), Err(_)) => Some(NeverReady::Halted("the thread that loads the directory panicked".to_owned())),
+            (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
+        };
+        if let Some(why) = failed {
+            tracing::error!(%why, "the directory of this node can't be loaded");
+            return self.fail(why);
+        }
+        let holds = self.durable.get().and_then(Durable::holds).unwrap_or_default().to_vec();
+        self.begin_chains(chains);
+        // The task has ended if the node has stopped.
+        let _ = commands.send(ControlCommand::Loaded { holds }).await;
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: ControlStart, cluster: Cluster) {
-        let ControlStart { me, founding, configs, calls, hub, commands, queue, words, leases, state, ready, standings } =
-            beginning;
+        let ControlStart {
+            me,
+            founding,
+            configs,
+            loads,
+            calls,
+            hub,
+            commands,
+            queue,
+            words,
+            leases,
+            state,
+            ready,
+            standings,
+        } = beginning;
         if let Err(error) = self.keep_founding(me.id, &founding).await {
             calls.close();
             tracing::error!(%error, "the disk of this node has failed: the node stops");
@@ -133,7 +212,7 @@ impl Data {
         let control = ControlTask::new(ControlParts {
             cluster: founding.cluster,
             me: me.id,
-            node: self.machine(me.clone(), configs, &founding),
+            node: self.machine(me.clone(), configs, &founding, loads),
             kept: self.durable.get().map(|durable| (durable.place.clone(), durable.mode)),
             log: Arc::new(log.clone()),
             seat: log.clone(),
@@ -192,12 +271,13 @@ impl Data {
         tokio::task::spawn_blocking(keep).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    fn machine(&self, me: NodeInfo, configs: Arc<Configs>, founding: &Bootstrap) -> NodeMachine {
+    fn machine(&self, me: NodeInfo, configs: Arc<Configs>, founding: &Bootstrap, loads: bool) -> NodeMachine {
         let settings = self.node_settings(founding);
         match self.durable.get() {
             Some(durable) => {
                 let heard = durable.control.look(|record| record.heard.clone());
-                NodeMachine::durable(me, configs, settings, durable.holds.clone(), heard)
+                let holds = durable.holds().filter(|_| !loads).map(<[_]>::to_vec);
+                NodeMachine::durable(me, configs, settings, holds, heard)
             }
             None => NodeMachine::new(me, configs, settings),
         }

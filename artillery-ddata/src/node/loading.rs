@@ -1,9 +1,15 @@
 //! The progress of a node that loads its directory, as it is reported.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use artillery_core::{Timestamp, internal::clock};
 use artillery_proto::data_dir::{LoadProgress, LoadStep};
+
+/// So many entries are taken in between two looks at the clock.
+const ENTRIES: u64 = 1024;
 
 /// Between two reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -31,9 +37,25 @@ pub struct Loading {
 /// A function that is told of the progress.
 pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
 
+/// The newest report. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct SharedLoading(Arc<Mutex<Option<Loading>>>);
+
+impl SharedLoading {
+    pub(crate) fn get(&self) -> Option<Loading> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, loading: Loading) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(loading);
+    }
+}
+
 /// Reports the progress from time to time.
 pub(crate) struct Reporter {
     report: Option<Report>,
+    shared: SharedLoading,
+    entries: u64,
     began: Timestamp,
     /// The reading under way, and when it began.
     step: (LoadStep, Timestamp),
@@ -46,6 +68,8 @@ impl Reporter {
         let now = clock::now();
         Self {
             report,
+            shared: SharedLoading::default(),
+            entries: 0,
             began: now,
             step: (LoadStep::Check, now),
             next: now + REPORT_PERIOD,
@@ -54,18 +78,24 @@ impl Reporter {
     }
 
     pub(crate) fn tell(&mut self, progress: LoadProgress) {
-        if self.report.is_none() {
+        self.last = progress;
+        self.entries += 1;
+        if progress.step == self.step.0 && !self.entries.is_multiple_of(ENTRIES) {
             return;
         }
         let now = clock::now();
         if progress.step != self.step.0 {
             self.step = (progress.step, now);
         }
-        self.last = progress;
         if now >= self.next {
             self.next = now + REPORT_PERIOD;
             self.report(now, progress.left(now - self.step.1));
         }
+    }
+
+    /// The newest report.
+    pub(crate) fn shared(&self) -> SharedLoading {
+        self.shared.clone()
     }
 
     /// The directory is loaded. The last report says so, unless there was nothing to load.
@@ -76,9 +106,8 @@ impl Reporter {
     }
 
     fn report(&self, now: Timestamp, left: Option<Duration>) {
-        let Some(report) = &self.report else { return };
         let (progress, in_step) = (self.last, now - self.step.1);
-        report(Loading {
+        let loading = Loading {
             checks: progress.step == LoadStep::Check,
             records: progress.records,
             records_per_second: progress.records_per_second(in_step),
@@ -86,6 +115,10 @@ impl Reporter {
             total_bytes: progress.read.total,
             elapsed: now - self.began,
             left,
-        });
+        };
+        self.shared.set(loading);
+        if let Some(report) = &self.report {
+            report(loading);
+        }
     }
 }

@@ -102,7 +102,12 @@ impl Data {
     }
 
     /// What this node holds; `None` if it belongs to no cluster with a changeable configuration.
+    /// A node that loads its directory doesn't know yet what it holds, and says nothing.
     async fn standing(&self) -> Option<Standing> {
+        let at_start = match self.durable.get() {
+            Some(durable) => durable.holds()?,
+            None => &[],
+        };
         let (access, state) = (self.recovery.get()?, self.state.get()?);
         let log = access.seat.log();
         let leads = match log.leads() {
@@ -122,8 +127,8 @@ impl Data {
             |chain| self.durable.get().is_none_or(|durable| durable.control.look(|record| record.is_synced(chain)));
         // A store of which the chain has entered no epoch holds what it held at the start.
         let at_start = |config: &ChainConfig| {
-            let holds = self.durable.get().filter(|_| of_chain(config).is_none()).map(|durable| &durable.holds);
-            holds.into_iter().flatten().find(|held| held.chain == config.chain).copied()
+            let mut holds = at_start.iter().filter(|_| of_chain(config).is_none());
+            holds.find(|held| held.chain == config.chain).copied()
         };
         let chain = |chain: ChainStanding| match at_start(&chain.config) {
             Some(StoreHolding { whole, last, watermark, synced, .. }) => {

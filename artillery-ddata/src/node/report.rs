@@ -3,7 +3,7 @@
 use artillery_core::{Cluster, Member, MemberId, MemberState, Timestamp, internal::clock, transport::Endpoint};
 use artillery_proto::node::{Successor, Unready};
 
-use super::data::Data;
+use super::{data::Data, durable::Durable};
 use crate::{
     Mode, NodeId, Routing,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
@@ -73,6 +73,7 @@ impl Data {
                 refused: counters.refused,
             },
             log: self.log(),
+            loading: self.durable.get().and_then(Durable::loading).map(Into::into),
         }
     }
 

@@ -255,6 +255,7 @@ impl LeaseClient {
             reports: Vec::new(),
             holds: Vec::new(),
             position: None,
+            loads: false,
         }
     }
 

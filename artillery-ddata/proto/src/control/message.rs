@@ -33,6 +33,8 @@ pub struct Renewal {
     pub holds: Vec<StoreHolding>,
     /// How far the sender's store has come; `None`: it has no disk.
     pub position: Option<Box<StorePosition>>,
+    /// The sender is still loading its directory: it lives, and has a part in no chain yet.
+    pub loads: bool,
 }
 
 /// What a node holds of a chain that it doesn't serve. If an earlier life of its store served, as it was found at the start.

@@ -140,6 +140,17 @@ pub struct FoundStore {
     bytes: JournalBytes,
 }
 
+/// A store in a new start: it may be spoken of, and its chains are still to be taken in.
+#[derive(Debug)]
+pub struct BegunStore {
+    incarnation: Incarnation,
+    control: ControlFile,
+    journal: JournalWriter,
+    found: FoundJournal,
+    survey: RestoreSurvey,
+    backlog: usize,
+}
+
 /// A store in a new start.
 #[derive(Debug)]
 pub struct DataDir {
@@ -205,39 +216,61 @@ impl FoundStore {
         Ok(Self { disk, settings, control, journal, survey, bytes })
     }
 
-    /// Takes in what was found, into empty parts of `store`, and begins a start. `seed` is to be drawn anew for each call.
+    /// Begins a start, and takes in what was found, into empty parts of `store`. `seed` is to be drawn anew for each call.
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<DataDir, OpenError> {
-        self.open_with(store, seed, &mut |_| {})
+        self.begin(seed)?.load(store, &mut |_| {})
     }
 
-    /// The same. It tells with each entry of the journal how far it has come.
+    /// Begins a start. `seed` is to be drawn anew for each call.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open_with(
-        self,
-        store: &Arc<dyn Store>,
-        seed: u128,
-        tell: &mut dyn FnMut(LoadProgress),
-    ) -> Result<DataDir, OpenError> {
-        let Self { disk, settings, mut control, journal, survey, bytes } = self;
-        let chains = restore(&journal, &survey, store, settings.backlog, tell)?;
-        let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
+    pub fn begin(self, seed: u128) -> Result<BegunStore, OpenError> {
+        let Self { disk, settings, mut control, journal: found, survey, bytes } = self;
         let record = &mut control.record;
-        record.begin(seed as u64, control.number, journal.end().0);
+        record.begin(seed as u64, control.number, found.end().0);
         if settings.mode == SyncMode::Never && !allows!(settings.guards, ForgetWeak) {
             (record.weak, record.strong) = (true, BTreeSet::new());
         }
         let incarnation = record.incarnation;
         let ballast = Ballast::new(disk.clone(), settings.reserve / 4);
         let control = ControlFile::begin_with(disk, control, settings.guards, ballast.clone())?;
-        let journal = ballast.spend(|| journal.open(incarnation.starts, seed))?;
+        let journal = ballast.spend(|| found.open(incarnation.starts, seed))?;
+        let found = journal.found();
         let room = Room::new(ballast, &settings);
-        let journal =
-            JournalWriter::new(journal, control.clone(), (survey, bytes), room, (settings.mode, settings.guards))?;
+        let of_writer = (survey.clone(), bytes);
+        let journal = JournalWriter::new(journal, control.clone(), of_writer, room, (settings.mode, settings.guards))?;
+        Ok(BegunStore { incarnation, control, journal, found, survey, backlog: settings.backlog })
+    }
+}
+
+impl BegunStore {
+    /// The store and the number of this start.
+    pub const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The control file.
+    pub const fn control(&self) -> &ControlFile {
+        &self.control
+    }
+
+    /// The number of groups of the journal that are synced.
+    pub fn synced(&self) -> GroupNumber {
+        self.journal.synced()
+    }
+
+    /// Takes in what the journal holds, into empty parts of `store`. It tells with each entry how far it has come.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn load(self, store: &Arc<dyn Store>, tell: &mut dyn FnMut(LoadProgress)) -> Result<DataDir, OpenError> {
+        let Self { incarnation, control, journal, found, survey, backlog } = self;
+        let chains = restore(&found, &survey, store, backlog, tell)?;
+        let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
         Ok(DataDir { incarnation, control, journal, chains, lacks })
     }
 }

@@ -448,7 +448,7 @@ fn the_start_of_a_store_tells_how_far_it_has_come() {
             .unwrap();
     let checked = told.len();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-    found.open_with(&store, 2, &mut |so_far| told.push(so_far)).unwrap();
+    found.begin(2).unwrap().load(&store, &mut |so_far| told.push(so_far)).unwrap();
     for (step, told) in [(LoadStep::Check, &told[..checked]), (LoadStep::TakeIn, &told[checked..])] {
         let rise = told.is_sorted_by_key(|so_far| (so_far.records, so_far.read.done));
         let ReadBytes { done, total } = told.last().unwrap().read;

@@ -304,6 +304,16 @@ impl FoundJournal {
         })
     }
 
+    /// What a start has kept of the journal, for those that read it.
+    pub(super) fn kept(
+        disk: Arc<dyn Disk>,
+        settings: JournalSettings,
+        segments: Vec<SegmentHeader>,
+        end: GroupNumber,
+    ) -> Self {
+        Self { disk, settings, segments, end, proven: end, end_at: 0, newest_len: 0 }
+    }
+
     fn group_at(&self, segment: &Bytes, at: usize, header: &SegmentHeader) -> Option<Group> {
         Group::at(segment, at, header.salt, self.settings.guards)
     }

@@ -18,8 +18,9 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Kept {
     /// The configurations up to here.
     pub(super) upto: LogIndex,
-    /// The chains in which an earlier life of its store served, as they were found at the start.
-    pub(super) holds: Vec<StoreHolding>,
+    /// The chains in which an earlier life of its store served, as they were found at the start; `None`: they are still being
+    /// loaded.
+    pub(super) holds: Option<Vec<StoreHolding>>,
     /// The configurations that are being written.
     pub(super) keeping: Option<Arc<Configs>>,
     /// How far the store has come; `None`: the driver hasn't said it yet.
@@ -44,7 +45,7 @@ impl NodeMachine {
     /// Tells the chains the newest configurations, once they act by the ones that they were told before.
     pub(super) fn act(&mut self) {
         let configs = self.holder.configs().clone();
-        if self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
+        if self.loads() || self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
             return;
         }
         match &mut self.kept {
@@ -55,6 +56,21 @@ impl NodeMachine {
                 }
             }
             _ => self.tell_chains(configs),
+        }
+    }
+
+    /// Whether the directory is still being loaded. The node renews and keeps the log meanwhile, and its chains do nothing.
+    pub fn loads(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.holds.is_none())
+    }
+
+    /// The directory is loaded: the chains are told for the first time.
+    pub(super) fn loaded(&mut self, holds: Vec<StoreHolding>) {
+        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.holds.is_none()) {
+            kept.holds = Some(holds);
+            self.see_whether_serves();
+            self.catch_up();
+            self.act();
         }
     }
 
@@ -109,10 +125,11 @@ impl NodeMachine {
     /// What this node holds of chains that it doesn't serve. Of those in which an earlier life of its store serves, that is what
     /// the disk held at the start: this life has had no part in them. `progress` gives the state of a chain here.
     pub(super) fn holds(&self, progress: impl Fn(ChainId) -> Option<ChainProgress>) -> Vec<StoreHolding> {
-        let (configs, kept) = (self.holder.configs(), self.kept.as_ref());
+        let configs = self.holder.configs();
+        let held = self.kept.as_ref().and_then(|kept| kept.holds.as_ref());
         let earlier = |id: MemberId| id != self.me && id.shares_store(self.me);
         let of_chain = |config: &ChainConfig| {
-            let at_start = kept.and_then(|kept| kept.holds.iter().find(|held| held.chain == config.chain)).copied();
+            let at_start = held.and_then(|held| held.iter().find(|held| held.chain == config.chain)).copied();
             if config.serving().any(earlier) {
                 return at_start;
             }

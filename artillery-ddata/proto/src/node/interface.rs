@@ -8,7 +8,7 @@ use crate::{
     control::{
         Configs, HeardStores, Term,
         log::{ConfigChange, LogIndex},
-        message::{Renewal, Renewed, ReorderError, Unsettled},
+        message::{Renewal, Renewed, ReorderError, StoreHolding, Unsettled},
         reopening::{NotReopened, Reopened},
     },
     runner::{ChainOrder, Lease, Word},
@@ -105,6 +105,11 @@ pub enum NodeInput {
     },
     /// The disk keeps what [`NodeOutput::Keep`] named.
     Kept,
+    /// The directory of a node that began without it is loaded, and holds this of the chains in which its store served.
+    Loaded {
+        /// What it holds.
+        holds: Vec<StoreHolding>,
+    },
     /// Time has passed.
     Tick,
 }
@@ -260,6 +265,9 @@ pub struct NodeState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unready {
+    /// The node's directory is still being loaded.
+    #[error("this node loads its directory")]
+    Loads,
     /// The node joins a chain, and doesn't serve yet.
     #[error("this node joins chain {}", chain.0)]
     Joins {

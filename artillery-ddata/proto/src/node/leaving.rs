@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{NodeEvent, NodeMachine, NodeOutput};
+use super::{NodeEvent, NodeMachine, NodeOutput, Successor};
 use crate::{
     ChainConfig, ChainId, Timestamp,
     control::message::Farewell,
@@ -287,7 +287,11 @@ impl NodeMachine {
     }
 
     /// Gives the lease up, so that this node can be removed without waiting for it. Its chains resign first.
-    pub(super) fn resign(&mut self) {
+    pub(super) fn resign(&mut self, now: Timestamp) {
+        if self.loads() {
+            // Its chains act by no lease yet.
+            return self.has_resigned(now);
+        }
         if self.leaving.resigning.is_none() {
             self.leaving.resigning = Some(self.order_all(&ChainOrder::Resign));
         }
@@ -298,9 +302,13 @@ impl NodeMachine {
         waits.remove(&chain);
         if waits.is_empty() {
             self.leaving.resigning = None;
-            self.holder.resign(now);
-            self.see_whether_left();
+            self.has_resigned(now);
         }
+    }
+
+    fn has_resigned(&mut self, now: Timestamp) {
+        self.holder.resign(now);
+        self.see_whether_left();
     }
 
     /// Makes the chains act by leases again: only by leases granted from now on, never by one from before they resigned.
@@ -311,10 +319,22 @@ impl NodeMachine {
         self.order_all(&ChainOrder::Resume { stretch });
     }
 
-    /// Gives all chains the same order, and returns the chains.
+    /// The directory is loaded: the chains learn what they could not be told before.
+    pub(super) fn catch_up(&mut self) {
+        if self.stretch > 0 {
+            self.order_all(&ChainOrder::Resume { stretch: self.stretch });
+        }
+        if let Some(Successor { by, yields: true }) = self.state.successor {
+            self.order_all(&ChainOrder::Yield { by });
+        }
+    }
+
+    /// Gives all chains the same order, and returns the chains. While the directory is being loaded, none can take an order.
     pub(super) fn order_all(&mut self, order: &ChainOrder) -> BTreeSet<ChainId> {
         let chains: BTreeSet<_> = self.holder.configs().iter().map(|config| config.chain).collect();
-        self.outputs.extend(chains.iter().map(|&chain| NodeOutput::Order(chain, order.clone())));
+        if !self.loads() {
+            self.outputs.extend(chains.iter().map(|&chain| NodeOutput::Order(chain, order.clone())));
+        }
         chains
     }
 }

@@ -34,6 +34,9 @@ impl NodeMachine {
         if self.state.orphaned {
             return Err(Unready::Orphaned);
         }
+        if self.loads() {
+            return Err(Unready::Loads);
+        }
         for config in self.state.configs.iter() {
             let chain = config.chain;
             match config.role(self.me) {

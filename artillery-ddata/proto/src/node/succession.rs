@@ -186,7 +186,7 @@ impl NodeMachine {
 
     /// When [`look_for_company`](Self::look_for_company) is due.
     pub(super) fn company_at(&self) -> Option<Timestamp> {
-        let looks = self.company.look_at.filter(|_| !self.state.served);
+        let looks = self.company.look_at.filter(|_| !self.has_served());
         [looks, self.decides_at()].into_iter().flatten().min()
     }
 
@@ -199,7 +199,7 @@ impl NodeMachine {
         if self.decides_at().is_some_and(|at| at <= now) {
             self.decide_on_successor(now);
         }
-        if !self.state.served && self.company.look_at.is_some_and(|at| at <= now) {
+        if !self.has_served() && self.company.look_at.is_some_and(|at| at <= now) {
             self.look_for_members(now);
         }
     }
@@ -244,7 +244,7 @@ impl NodeMachine {
     fn decide_on_successor(&mut self, now: Timestamp) {
         let Some(Succession { by, look_at, rounds, waits, .. }) = self.company.succession.clone() else { return };
         // A pause spoils one round at most. A node that never served can't come back from ending, so it asks once more.
-        let rounds_wanted = if self.state.served { 2 } else { 3 };
+        let rounds_wanted = if self.has_served() { 2 } else { 3 };
         if self.yields() || self.is_late(now, Some(look_at)) || (waits.is_empty() && rounds < rounds_wanted) {
             self.ask_own(now);
         } else if !waits.is_empty() {
@@ -259,9 +259,9 @@ impl NodeMachine {
     /// its own cluster. A node that never served holds no data: it may end, and join the successor. But if its cluster has a
     /// part for it, only an operator may send it there: it may just be cut off, and wouldn't come back.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
-        if allows!(self.guards, NeverYield) || (!self.state.served && self.has_part(self.me)) {
+        if allows!(self.guards, NeverYield) || (!self.has_served() && self.has_part(self.me)) {
             self.company.succession = None;
-        } else if self.state.served {
+        } else if self.has_served() {
             self.state.successor = Some(Successor { by, yields: true });
             self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });
@@ -274,12 +274,17 @@ impl NodeMachine {
         }
     }
 
+    /// Whether this node may hold what others need. Until its directory is loaded, it may.
+    pub(super) fn has_served(&self) -> bool {
+        self.state.served || self.loads()
+    }
+
     /// Notes that this incarnation serves, if the log says so: from then on it counts as one that has served.
     pub(super) fn see_whether_serves(&mut self) {
         let serves = |config: &ChainConfig| config.serving().any(|id| id.shares_store(self.me));
         // The copy of a former member may be the best one that is left, too.
         let holds = |held: &StoreHolding| held.whole && !held.last.is_none();
-        let store_holds = self.kept.as_ref().is_some_and(|kept| kept.holds.iter().any(holds));
+        let store_holds = self.kept.as_ref().is_some_and(|kept| kept.holds.iter().flatten().any(holds));
         self.state.served |= store_holds || self.holder.configs().iter().any(serves);
         self.state.orphaned &= !self.state.served;
     }

@@ -2,6 +2,7 @@
 
 mod durable;
 mod leaving;
+mod loading;
 mod returning;
 
 use std::time::Duration;

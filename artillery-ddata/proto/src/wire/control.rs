@@ -234,6 +234,7 @@ mod tests {
             reports: vec![report()],
             holds: vec![holding()],
             position: Some(StorePosition { control: 6, groups: 7, starts: StoreStarts::default() }.into()),
+            loads: true,
         }
     }
 

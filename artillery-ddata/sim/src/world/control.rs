@@ -147,11 +147,12 @@ impl Control {
             // Nothing fails before the world begins.
             let _ = opened.control.change(|record| record.keep_founding(node.id, &new.founding));
         }
-        new.nodes = nodes.iter().enumerate().map(|(index, node)| new.half(index, node)).collect();
+        new.nodes = nodes.iter().enumerate().map(|(index, node)| new.half(index, node, false)).collect();
         new
     }
 
-    fn half(&self, index: usize, node: &Node) -> Half {
+    /// With `loads` the node has yet to load its directory.
+    fn half(&self, index: usize, node: &Node, loads: bool) -> Half {
         let (me, times) = (Founders::founder(index, node.id), self.own_times(index));
         let founded = || Arc::new(Configs::of(&self.founding));
         let kept = node.opened.as_ref().map(|opened| (opened.control.record(), opened.holds.clone()));
@@ -160,6 +161,7 @@ impl Control {
             Some((record, holds)) => {
                 let configs = record.configs.map_or_else(founded, Arc::new);
                 let history = record.history.or_else(|| World::first_history(&self.founding, node.id));
+                let holds = (!loads).then_some(holds);
                 (Decider::durable(me, configs, times, holds, record.heard), history)
             }
         };
@@ -277,6 +279,7 @@ impl World {
             Event::Greeted { node, id, by } if lives(node, id) => self.greeted(node, by),
             // Its chains get the orders with which it has begun.
             Event::Begin { node, id } if lives(node, id) => self.obey(node),
+            Event::Loaded { node, id } if lives(node, id) => self.has_loaded(node),
             Event::Log { node, id } if lives(node, id) => self.hear_of_log(node, id),
             Event::Tick { node, id, number } if lives(node, id) => self.look_at_clock(node, number),
             Event::Order { node, id, slot, order } if lives(node, id) => {

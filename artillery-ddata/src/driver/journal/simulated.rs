@@ -1,7 +1,10 @@
 //! The journal of a node of a test: a task on virtual time does what the thread does elsewhere.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,8 @@ impl JournalHandle {
     /// Starts the task in this runtime. Each sync takes as long as `pause` says. The task ends when the disk fails, as
     /// it does when the power is lost or the node's process ends.
     pub(crate) fn simulated(writer: JournalWriter, pause: impl FnMut() -> Duration + Send + 'static) -> Self {
-        let shared = Arc::new(Shared::new(&writer));
+        let synced = Arc::new(AtomicU64::new(writer.synced().0));
+        let shared = Arc::new(Shared::new(synced));
         tokio::spawn(run(writer, shared.clone(), pause));
         Self(shared)
     }

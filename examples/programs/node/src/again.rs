@@ -1,5 +1,5 @@
-//! A node whose cluster was given up starts again in the same process: with the flags that it was started with, and one
-//! that says which clusters are over.
+//! A node starts again in the same process, with the flags that it was started with: one whose cluster was given up, with one more
+//! flag that says which clusters are over, and one whose damaged directory was moved aside.
 
 use std::{
     env,
@@ -16,15 +16,18 @@ pub(super) enum Again {
     Founds,
     /// It joins the successor.
     Joins,
+    /// It begins with an empty directory.
+    Anew,
 }
 
 const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
 
 impl Again {
-    fn flag(self) -> &'static str {
+    fn flag(self) -> Option<&'static str> {
         match self {
-            Self::Founds => FLAGS[0],
-            Self::Joins => FLAGS[1],
+            Self::Founds => Some(FLAGS[0]),
+            Self::Joins => Some(FLAGS[1]),
+            Self::Anew => None,
         }
     }
 
@@ -33,11 +36,13 @@ impl Again {
         let named = lineage.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let args = self.args(env::args_os().skip(1), &named);
         let error = replace(&args);
-        Failure::failed(format!("start the node again with {} {named}: {error}", self.flag()))
+        let with = self.flag().map_or_else(String::new, |flag| format!(" with {flag} {named}"));
+        Failure::failed(format!("start the node again{with}: {error}"))
     }
 
-    /// The flags of this process, without those that an earlier start has added.
+    /// The flags of this process, without those that an earlier start has added, if another one takes their place.
     fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
+        let Some(flag) = self.flag() else { return args.collect() };
         let mut kept = Vec::new();
         let mut args = args;
         while let Some(arg) = args.next() {
@@ -49,7 +54,7 @@ impl Again {
                 kept.push(arg);
             }
         }
-        kept.extend([self.flag().into(), named.into()]);
+        kept.extend([flag.into(), named.into()]);
         kept
     }
 }
@@ -86,5 +91,6 @@ mod tests {
         assert_eq!(args(Again::Founds, &["--name", "a"]), ["--name", "a", "--found-after", "7,8"]);
         let before = ["--join-after", "7", "--name", "a", "--found-after=6", "--no-mdns"];
         assert_eq!(args(Again::Joins, &before), ["--name", "a", "--no-mdns", "--join-after", "7,8"]);
+        assert_eq!(args(Again::Anew, &before), before);
     }
 }

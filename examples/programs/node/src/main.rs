@@ -98,7 +98,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
     tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {
-        served = serve(&node, resp, http) => served,
+        served = serve(&node, args.replace_damaged, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
     // In memory, the last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays
@@ -140,11 +140,21 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
 
 /// Prints the ready line as soon as the node is ready. Ends only when the node does; returns how the process starts
 /// again, if it is to.
-async fn serve(node: &Node, resp: Option<String>, http: Option<String>) -> Result<Option<Again>, Failure> {
+async fn serve(
+    node: &Node,
+    replaces_damaged: bool,
+    resp: Option<String>,
+    http: Option<String>,
+) -> Result<Option<Again>, Failure> {
     let ready = match node.ready().await {
         Ok(ready) => ready,
         Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
         Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
+        Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if replaces_damaged => {
+            let aside = aside::move_aside(&dir, "damaged").map_err(Failure::failed)?;
+            tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
+            return Ok(Some(Again::Anew));
+        }
         Err(why) => return Err(never(why)),
     };
     let line = ReadyLine {

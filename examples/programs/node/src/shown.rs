@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use artillery_ddata::{Node, node::Loading};
+use artillery_ddata::{Node, node::Loading, status::LoadingStatus};
 use serde::Serialize;
 
 /// The node, once it has started. Clones share it.
@@ -19,18 +19,7 @@ struct ShownNode {
 #[derive(Debug, Serialize)]
 pub(super) struct LoadingLine {
     ready: bool,
-    loading: LoadingReport,
-}
-
-#[derive(Debug, Serialize)]
-struct LoadingReport {
-    step: &'static str,
-    records: u64,
-    records_per_second: u64,
-    read_bytes: u64,
-    total_bytes: u64,
-    elapsed_ms: u64,
-    left_ms: Option<u64>,
+    loading: LoadingStatus,
 }
 
 impl Shown {
@@ -48,15 +37,15 @@ impl Shown {
     /// The directory is loaded up to here.
     pub(super) fn loads(&self, loading: Loading) {
         *self.0.loading.lock().unwrap_or_else(PoisonError::into_inner) = Some(loading);
-        let Loading { records, records_per_second, read_bytes, total_bytes, elapsed, left, .. } = loading;
+        let LoadingStatus { step, records, records_per_second, read_bytes, total_bytes, .. } = loading.into();
         tracing::info!(
-            step = step(&loading),
+            step,
             records,
             records_per_second,
             read_bytes,
             total_bytes,
-            seconds = elapsed.as_secs(),
-            seconds_left = left.map(|left| left.as_secs()),
+            seconds = loading.elapsed.as_secs(),
+            seconds_left = loading.left.map(|left| left.as_secs()),
             "loading the directory"
         );
     }
@@ -64,21 +53,6 @@ impl Shown {
     /// How far the directory is loaded; `None`: that isn't known.
     pub(super) fn loading(&self) -> Option<LoadingLine> {
         let loading = (*self.0.loading.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(LoadingLine {
-            ready: false,
-            loading: LoadingReport {
-                step: step(&loading),
-                records: loading.records,
-                records_per_second: loading.records_per_second,
-                read_bytes: loading.read_bytes,
-                total_bytes: loading.total_bytes,
-                elapsed_ms: loading.elapsed.as_millis() as u64,
-                left_ms: loading.left.map(|left| left.as_millis() as u64),
-            },
-        })
+        Some(LoadingLine { ready: false, loading: loading.into() })
     }
-}
-
-fn step(loading: &Loading) -> &'static str {
-    if loading.checks { "check" } else { "take_in" }
 }

@@ -189,7 +189,7 @@ impl View<'_> {
 
     /// The node at which the chain begins empty. A joiner has begun to fill its store, so it isn't one.
     fn empty_node(&self, configs: &Configs, config: &ChainConfig) -> Option<MemberId> {
-        let may_serve = |&id: &MemberId| self.is_there(id) && self.hears(id) && !self.has_halted(config.chain, id);
+        let may_serve = |&id: &MemberId| self.may_take_part(config.chain, id);
         let free = configs.nodes().map(|node| node.id).filter(|&id| config.role(id).is_none());
         rank(self.settings.cluster, config.chain, free.filter(may_serve)).into_iter().next()
     }

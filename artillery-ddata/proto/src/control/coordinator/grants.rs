@@ -43,7 +43,7 @@ const MAX_PENDING_GRANTS: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let Renewal { number, answered, me, applied, leave, promotions, reports, holds, position: _ } = renewal;
+        let Renewal { number, answered, me, applied, leave, promotions, reports, holds, position: _, loads } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
             // The log names an elected node as leader before that node has committed anything. Until then no quorum is known
             // to follow it, so it doesn't name itself.
@@ -58,6 +58,9 @@ impl Coordinator {
         seen.leaver.on_renewal(now, leave, is_fresh, self.settings.guards);
         seen.reports(now, reports);
         seen.holds = holds.into_iter().map(|held| (held.chain, held)).collect();
+        if std::mem::replace(&mut seen.loads, loads) {
+            seen.first = now;
+        }
         // An answer given before this term shows nothing of what this leader asked for (trap 55).
         seen.shown = if is_fresh { answered } else { 0 };
         if allows!(self.settings.guards, PromoteInAnyEpoch) {

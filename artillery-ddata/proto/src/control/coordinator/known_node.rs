@@ -19,6 +19,7 @@ const REMEMBERED_ANSWERS: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct KnownNode {
     pub(super) founder: NodeInfo,
+    /// When it was first heard in this term, or had loaded its directory.
     pub(super) first: Timestamp,
     pub(super) heard: Timestamp,
     /// The last entry of the log that it has said to act by.
@@ -30,6 +31,8 @@ pub(super) struct KnownNode {
     pub(super) told: BTreeMap<ChainId, LastReport>,
     /// What its store held at its start, of chains in which an earlier life of it serves.
     pub(super) holds: BTreeMap<ChainId, StoreHolding>,
+    /// It is still loading its directory.
+    pub(super) loads: bool,
     /// The answer of this leader that the last report shows; 0: none.
     pub(super) shown: u64,
     /// The highest of the node's renewals that was answered.
@@ -54,6 +57,7 @@ impl KnownNode {
             promotions: Vec::new(),
             told: BTreeMap::new(),
             holds: BTreeMap::new(),
+            loads: false,
             shown: 0,
             newest: 0,
             answered: VecDeque::new(),

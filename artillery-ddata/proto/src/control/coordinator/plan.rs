@@ -11,7 +11,7 @@ use super::{
     view::View,
 };
 use crate::{
-    ChainConfig, ChainMember, MemberId, NodeId, Role,
+    ChainConfig, ChainId, ChainMember, MemberId, NodeId, Role,
     control::{
         NodeInfo,
         log::{ChainChange, ConfigChange, Configs},
@@ -180,12 +180,17 @@ impl View<'_> {
     pub(super) fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);
-        let may_join = |id: &MemberId| self.is_there(*id) && self.hears(*id) && !self.has_halted(config.chain, *id);
-        let free = free.filter(|id| !named.contains(&id.node) && may_join(id));
+        let free = free.filter(|&id| !named.contains(&id.node) && self.may_take_part(config.chain, id));
         let free = free.filter(|id| self.outside.get(&id.node).is_none_or(|known| known.may_return(self.now, tail)));
         let mut ranked = rank(self.settings.cluster, config.chain, free);
         ranked.sort_by_key(|id| self.outside.contains_key(&id.node));
         ranked.into_iter().next()
+    }
+
+    /// Whether the node is there, hears this leader, and has a store of the chain that works.
+    pub(super) fn may_take_part(&self, chain: ChainId, id: MemberId) -> bool {
+        let loads = self.nodes.get(&id).is_some_and(|node| node.loads);
+        self.is_there(id) && self.hears(id) && !loads && !self.has_halted(chain, id)
     }
 
     /// Incarnations that the log doesn't know yet, or knows at another address. While the known incarnation of a node is

@@ -12,7 +12,7 @@ fn durable(mutant: Option<Mutant>) -> Rig {
     let hold =
         |chain| StoreHolding { chain: ChainId(chain), whole: true, last, watermark: last.sequence, synced: true };
     let settings = CoordinatorSettings { guards: mutant.into(), ..CoordinatorSettings::default() };
-    let holds = vec![hold(0), hold(9)];
+    let holds = Some(vec![hold(0), hold(9)]);
     rig.node = NodeMachine::durable(me, rig.configs.clone(), settings, holds, HeardStores::default());
     rig
 }

@@ -10,7 +10,8 @@ use crate::control::HeardStores;
 fn withdraws() -> Rig {
     let mut rig = Rig::new();
     let settings = CoordinatorSettings::default();
-    rig.node = NodeMachine::durable(founder(3), rig.configs.clone(), settings, Vec::new(), HeardStores::default());
+    rig.node =
+        NodeMachine::durable(founder(3), rig.configs.clone(), settings, Some(Vec::new()), HeardStores::default());
     rig.hear(rig.configs.clone());
     rig.acts_by(rig.configs.applied());
     // All others are told how far the store has come, for a start.

@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Look,
     /// An incarnation begins with the state of the founding.
     Begin { node: usize, id: MemberId },
+    /// A node has loaded its directory.
+    Loaded { node: usize, id: MemberId },
     /// A node that keeps the log learns its news.
     Log { node: usize, id: MemberId },
     /// A node reads the clock, and may have a renewal to send.
@@ -85,6 +87,7 @@ impl Event {
     pub(crate) fn waits_for(&self) -> Option<usize> {
         match self {
             Self::Begin { node, .. }
+            | Self::Loaded { node, .. }
             | Self::Log { node, .. }
             | Self::Tick { node, .. }
             | Self::Order { node, .. }

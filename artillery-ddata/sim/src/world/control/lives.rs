@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_proto::{ChainConfig, ChainId, MemberId, NodeId, allows, control::log::Configs};
+use artillery_proto::{ChainConfig, ChainId, MemberId, NodeId, allows, control::log::Configs, node::NodeInput};
 
 use super::{Event, World};
-use crate::oracle::Failure;
+use crate::{
+    oracle::Failure,
+    scenario::{HEALED, SECOND},
+};
 
 impl World {
     /// Stops an incarnation, unless the chains or the log could not go on without it.
@@ -115,13 +118,31 @@ impl World {
             return Ok(());
         }
         let Some(control) = &mut self.control else { return Ok(()) };
-        control.nodes[index] = control.half(index, &self.nodes[index]);
+        let has_disk = self.nodes[index].opened.is_some();
+        let loads = has_disk && control.rng.chance(500);
+        control.nodes[index] = control.half(index, &self.nodes[index], loads);
         self.counts.disks.starts += u64::from(before.shares_store(id));
         control.group.begins(before, id, allows!(self.setup.guards, LeadAgain));
         self.trace.line(self.now, |out| write!(out, "n{index} starts another life"));
         self.reconnect(index);
         self.begin_half(index);
+        if loads {
+            self.load(index, id);
+        }
         Ok(())
+    }
+
+    /// A node loads its directory, which takes a moment, or long.
+    fn load(&mut self, node: usize, id: MemberId) {
+        let Some(control) = &mut self.control else { return };
+        let longest = if self.now + 4 * SECOND < HEALED && control.rng.chance(400) { 3 * SECOND } else { SECOND / 10 };
+        let at = self.now + control.rng.below(longest);
+        self.queue.push(at, super::super::Event::Control(Event::Loaded { node, id }));
+    }
+
+    pub(super) fn has_loaded(&mut self, node: usize) {
+        let holds = self.nodes[node].opened.as_ref().map(|opened| opened.holds.clone()).unwrap_or_default();
+        self.hand_in(node, NodeInput::Loaded { holds });
     }
 
     /// Pauses a node, or lets it go on.

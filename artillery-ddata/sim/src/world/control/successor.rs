@@ -86,10 +86,13 @@ impl World {
         found(cluster, &standings, Duration::from_nanos(since), lease, founds).ok().map(|by| by.id)
     }
 
-    /// What a node reports of itself.
+    /// What a node reports of itself; nothing, while it loads its directory.
     pub(super) fn standing(&self, at: usize) -> Option<Standing> {
         let control = self.control.as_ref()?;
         let (id, decider, group) = (self.ids[at], &control.nodes[at].decider, &control.group);
+        if decider.loads() {
+            return None;
+        }
         let statuses: Vec<_> = self.nodes[at].slots.iter().map(|slot| slot.runner.replica().status()).collect();
         let of_chain = |config: &ChainConfig| statuses.get(config.chain.0 as usize);
         let me = (Founders::founder(at, id), control.founding.cluster);

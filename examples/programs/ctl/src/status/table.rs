@@ -25,6 +25,12 @@ pub(super) fn text(whole: &ClusterReport) -> String {
     }
     let _ = writeln!(text, "\nreads\n{}", reads(whole));
     let _ = write!(text, "\nmembers\n{}", members(whole));
+    for told in whole.nodes.values() {
+        let Some(loading) = told.status.as_ref().ok().and_then(|status| status.loading.as_ref()) else { continue };
+        let left = loading.left_ms.map_or_else(String::new, |left| format!(", {} s left", left.div_ceil(1000)));
+        let (records, rate) = (loading.records, loading.records_per_second);
+        let _ = write!(text, "\n\n{} loads its directory: {records} records, {rate} a second{left}", told.name);
+    }
     text
 }
 

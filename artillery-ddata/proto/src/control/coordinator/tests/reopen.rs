@@ -73,6 +73,22 @@ fn one_store_is_enough_once_the_others_have_had_their_time() {
 }
 
 #[test]
+fn the_wait_for_other_stores_begins_when_one_is_loaded() {
+    let mut world = all_ended(None);
+    for _ in 0..16 {
+        world.pass(250, &[0]);
+        let renewal = Renewal { me: again(3), loads: true, answered: 0, ..world.renewal(3) };
+        world.handle(CoordinatorInput::Renewal { from: again(3).id, renewal });
+    }
+    assert!(world.configs.node(again(3).id).is_some(), "it counts as alive");
+    assert_eq!(world.config().syncing(), None, "it can't join yet");
+    back(&mut world, &[(3, holding(7))], 1500);
+    assert_eq!(reopened(&world), [0u8; 0], "the others may come");
+    back(&mut world, &[(3, holding(7))], 1000);
+    assert_eq!(reopened(&world), [3]);
+}
+
+#[test]
 fn no_store_opens_a_chain_of_which_a_member_lives() {
     let mut world = all_ended(None);
     for _ in 0..40 {
