@@ -207,7 +207,9 @@ impl Node {
         let store = Arc::new(store.with_guards(setup.guards));
         let failing = Arc::new(FailingStore::new(store.clone()));
         let store_of_chains: Arc<dyn Store> = failing.clone();
-        let open = |disk| Opened::open(disk, node, (new.store, u128::from(life) << 64 | 7), setup, &store_of_chains);
+        // Each half differs with the life: starts of copies of one directory are told apart by the lower one.
+        let drawn = u128::from(life) << 64 | u128::from(life);
+        let open = |disk| Opened::open(disk, node, (new.store, drawn), setup, &store_of_chains);
         let (incarnation, opened, mut restored) = match disk.map(open).transpose()? {
             Some((incarnation, opened, restored)) => (incarnation, Some(opened), Some(restored)),
             None => (new, None, None),
