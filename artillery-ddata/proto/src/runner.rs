@@ -58,9 +58,10 @@ pub struct ChainRunner<C> {
     replica: Replica,
     /// The callers that wait for a reply, each with the history in which its request is valid.
     callers: Slab<(C, Option<ClusterId>)>,
-    /// The history of the configuration entered last.
+    /// The history of the newest configuration that is known here, also of one that doesn't name this member: or it would refuse
+    /// requests of that history as of another one, and their clients would give their sessions up.
     history: Option<ClusterId>,
-    /// The store was restored from a disk, and may belong to any history until this member enters an epoch.
+    /// The store was restored from a disk, and may belong to any history until a configuration is known here.
     is_restored: bool,
     /// The store was filled in another history than that of the present epoch, or in one that isn't known.
     is_foreign: bool,
@@ -239,12 +240,12 @@ impl<C> ChainRunner<C> {
     fn order(&mut self, now: Timestamp, order: ChainOrder) {
         match order {
             ChainOrder::Enter { config, history, upto } => {
-                self.is_foreign |= self.history.map_or(self.is_restored, |mine| mine != history);
-                self.history = Some(history);
+                self.goes_by(history);
                 self.replica.handle(now, ReplicaInput::Enter(config));
                 self.words.push_back(Word::ActsBy(upto));
             }
-            ChainOrder::Expelled { epoch, upto } => {
+            ChainOrder::Expelled { epoch, history, upto } => {
+                self.goes_by(history);
                 self.replica.handle(now, ReplicaInput::Expelled(epoch));
                 self.words.push_back(Word::ActsBy(upto));
             }
@@ -268,6 +269,11 @@ impl<C> ChainRunner<C> {
                 self.take_lease(now);
             }
         }
+    }
+
+    fn goes_by(&mut self, history: ClusterId) {
+        self.is_foreign |= self.history.map_or(self.is_restored, |mine| mine != history);
+        self.history = Some(history);
     }
 
     fn read(&mut self, now: Timestamp, request: ReadRequest<C>) {
@@ -295,8 +301,8 @@ impl<C> ChainRunner<C> {
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
         let is_over = self.successor.map(|by| Refusal::Succeeded { by });
-        // What a joiner holds may have been given up by an operator, until it is found in the chain's history.
-        let is_unproven = self.is_foreign && self.replica.joins_unproven();
+        // What is held here may have been given up by an operator, until it is found in the chain's history.
+        let is_unproven = self.is_foreign && self.replica.is_unproven();
         let is_unknown = history.is_some() && (is_unproven || self.is_restored && self.history.is_none());
         let is_another = || self.is_another(history).then_some(Refusal::OtherHistory);
         is_over.or_else(is_another).or_else(|| is_unknown.then_some(Refusal::NoChain))

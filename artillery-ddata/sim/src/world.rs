@@ -138,6 +138,8 @@ pub struct World {
     replaced: Vec<DiskCounts>,
     /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
+    /// The nodes that run on a backup of their directory.
+    restored: BTreeSet<usize>,
     /// Which lives may lack on their disks what they held.
     lacking: Lacking,
     trace: Trace,
@@ -205,6 +207,7 @@ impl World {
             service: Service::default(),
             control: None,
             copies: vec![None; disks.len()],
+            restored: BTreeSet::new(),
             lacking: Lacking::default(),
             replaced: vec![DiskCounts::default(); disks.len()],
             disks,

@@ -154,13 +154,10 @@ impl NodeMachine {
     }
 
     fn order(&self, configs: &Configs, config: &ChainConfig) -> ChainOrder {
-        let upto = configs.applied();
+        let (history, upto) = (configs.sessions_id(), configs.applied());
         match config.role(self.me) {
-            Some(_) => {
-                let history = configs.sessions_id();
-                ChainOrder::Enter { config: Arc::new(config.clone()), history, upto }
-            }
-            None => ChainOrder::Expelled { epoch: config.epoch, upto },
+            Some(_) => ChainOrder::Enter { config: Arc::new(config.clone()), history, upto },
+            None => ChainOrder::Expelled { epoch: config.epoch, history, upto },
         }
     }
 

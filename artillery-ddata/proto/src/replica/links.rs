@@ -119,9 +119,9 @@ impl PeerLink {
 }
 
 impl Replica {
-    /// Whether this is a joiner whose history isn't known yet to be a prefix of the chain's.
-    pub(crate) fn joins_unproven(&self) -> bool {
-        self.place.role == Some(Role::Syncing) && !self.is_prefix
+    /// Whether this is no member, or a joiner whose history isn't known yet to be a prefix of the chain's.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.place.role != Some(Role::Serving) && !self.is_prefix
     }
 
     pub(super) fn due_for(&mut self, peer: Option<MemberId>) {

@@ -256,6 +256,28 @@ fn a_session_of_another_history_reads_nothing() {
     }
 }
 
+#[test]
+fn a_member_that_was_removed_in_another_history_knows_that_history() {
+    let mut rig = Rig::new();
+    rig.put(0, None);
+    rig.take(5);
+    rig.replies.clear();
+    let upto = LogIndex(2);
+    rig.turn.orders.push(ChainOrder::Expelled { epoch: Epoch(2), history: RECOVERED, upto });
+    rig.take(6);
+    for mode in [ReadMode::Strong, ReadMode::Eventual] {
+        for (history, refusal) in [(FIRST, Refusal::OtherHistory), (RECOVERED, Refusal::NoChain)] {
+            rig.ask(1, Some(history));
+            rig.turn.reads.last_mut().unwrap().mode = mode;
+            rig.take(7);
+            assert_eq!(rig.reply(), Reply::Refused(refusal), "{mode:?} {history:?}");
+        }
+    }
+    rig.put(1, Some(RECOVERED));
+    rig.take(8);
+    assert_eq!(rig.reply(), Reply::Refused(Refusal::NoChain), "the session goes on at the members");
+}
+
 /// The reply to a watch that waits behind the third change of one history, of which the next history has only the
 /// first.
 fn heard_of_the_fourth_change(mut rig: Rig) -> Reply {

@@ -38,6 +38,8 @@ pub enum ChainOrder {
     Expelled {
         /// The epoch.
         epoch: Epoch,
+        /// The history that it belongs to.
+        history: ClusterId,
         /// The index of the configuration log at which that configuration is the newest.
         upto: LogIndex,
     },

@@ -14,7 +14,7 @@ use artillery_proto::{
 use super::{DiskEvents, Event, World, control, founding};
 use crate::{
     disk::{ROOM, new_disk},
-    faults::Fault,
+    faults::{Fault, Planned},
     node::{Input, Work},
     oracle::{Failure, Oracle},
     rng::Rng,
@@ -212,6 +212,7 @@ impl World {
             return;
         }
         self.lacking.loses_disk(self.ids[index]);
+        self.restored.remove(&index);
         // The old one is gone, with what it has counted.
         let of = self.disks[index].counts();
         self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });
@@ -280,6 +281,7 @@ impl World {
             self.trace.line(self.now, |out| write!(out, "n{index} gets a backup of its directory"));
             if let Some((_, copy)) = self.copies[index].take() {
                 self.counts.disks.restored += 1;
+                self.restored.insert(index);
                 self.disks[index] = copy;
                 self.oracles.iter_mut().for_each(|oracle| oracle.forget_life(index));
             }
@@ -323,6 +325,11 @@ impl World {
 
     pub(super) fn power_is_back(&mut self) {
         self.disks.iter().for_each(|disk| disk.set_room(ROOM));
+        let is_over = |planned: &Planned| !matches!(planned.fault, Fault::Outage(_)) || planned.end <= self.now;
+        if self.setup.faults.iter().all(is_over) {
+            // The disk of a spare is written so seldom that its cut would come long after healing.
+            self.disks.iter().for_each(|disk| disk.cut_power_after(u64::MAX));
+        }
         (0..self.nodes.len()).for_each(|index| self.start_soon(index));
     }
 

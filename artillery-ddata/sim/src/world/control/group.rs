@@ -179,11 +179,16 @@ impl World {
         self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive())
     }
 
-    /// Whether a majority of the nodes that keep the log can talk to this node now.
+    /// Whether a majority of the nodes that keep the log can talk to this node now. A store with less than it had has no vote, and
+    /// gets none: each message of the log's group says how far its store has come.
     fn reaches_majority(&self, id: MemberId) -> bool {
         let (Some(control), Some(me)) = (&self.control, self.index_of(id)) else { return false };
+        let votes = |voter| self.index_of(voter).filter(|at| !self.restored.contains(at));
+        if votes(id).is_none() {
+            return false;
+        }
         let joined = |voter| {
-            self.index_of(voter).is_some_and(|at| {
+            votes(voter).is_some_and(|at| {
                 at == me || (!self.nodes[at].paused && !self.nodes[me].paused && self.network.joins(me, at))
             })
         };

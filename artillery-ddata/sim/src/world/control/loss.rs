@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use artillery_proto::{
-    ChainId, Epoch, MemberId, Sequence,
+    ChainConfig, ChainId, Epoch, MemberId, Sequence,
     control::{
         log::ConfigChange,
         reopening::{NotReopened, Reopened},
@@ -20,7 +20,7 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// How long before healing stores may be lost, or an order be given.
+/// How long before healing stores may be lost.
 const LAST: u64 = 10 * SECOND;
 const CHAIN: ChainId = ChainId(0);
 
@@ -74,7 +74,9 @@ impl World {
     pub(super) fn want_reopening(&mut self) {
         let Some(control) = &mut self.control else { return };
         let pause = control.operator.between(SECOND / 10, SECOND);
-        if self.now > HEALED - LAST / 2 {
+        let is_lost = |of: &ChainConfig| of.serving().all(|id| self.lacking.has_lost_disk(id));
+        // Leaders that change, and joiners that come and go, end an order: then it is given again.
+        if self.now > HEALED - LAST / 2 && !control.configs().get(CHAIN).is_some_and(is_lost) {
             return;
         }
         self.queue.push(self.now + pause, super::super::Event::Control(Event::WantReopening));
@@ -211,7 +213,8 @@ impl World {
 
 impl Loss {
     /// What is known of an earlier operation: a write counts if it was kept. One that wasn't may be applied again, by a late copy
-    /// of its request. A read shows nothing of what is kept.
+    /// of its request. So may one whose record said that it had changed nothing, or that it was barred: that record may be lost,
+    /// and what is left may even hold an attempt that the chain had dropped. A read shows nothing of what is kept.
     fn known_after(
         &self,
         operation: &Operation,
@@ -219,8 +222,7 @@ impl Loss {
     ) -> Option<Operation> {
         let answer = match operation.answer {
             Answer::Written(version) | Answer::Took { version, .. } if is_kept(version) => operation.answer,
-            Answer::Written(_) | Answer::Took { .. } | Answer::Unknown => Answer::Unknown,
-            Answer::Conflict(_) | Answer::Failed(_) | Answer::Found(_) | Answer::Refused => return None,
+            _ => Answer::Unknown,
         };
         (operation.call != Call::Read).then_some(Operation { answer, ..*operation })
     }
@@ -232,8 +234,7 @@ impl Loss {
     ) -> Option<SeriesOperation> {
         let answer = match &operation.answer {
             SeriesAnswer::Counted { version, .. } if is_kept(*version) => operation.answer.clone(),
-            SeriesAnswer::Counted { .. } | SeriesAnswer::Unknown => SeriesAnswer::Unknown,
-            SeriesAnswer::List(..) | SeriesAnswer::Number(..) | SeriesAnswer::Refused => return None,
+            _ => SeriesAnswer::Unknown,
         };
         (operation.call != SeriesCall::Read).then(|| SeriesOperation { answer, ..operation.clone() })
     }
