@@ -1,6 +1,7 @@
 //! Shared parts of the benches: loads, chains, and the raw limits beside them.
 
 mod bare;
+pub mod durable;
 pub mod graphs;
 mod load;
 pub mod long_link;

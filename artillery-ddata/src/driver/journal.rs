@@ -20,7 +20,8 @@ use artillery_core::internal::clock;
 use artillery_proto::{
     data_dir::{DurableBatch, JournalWriter},
     disk::DiskError,
-    journal::JournalError,
+    journal::{JournalEntry, JournalError},
+    message::{ChainMessage, SnapshotContent},
     replica::JournalBatch,
 };
 use tokio::sync::Notify;
@@ -210,11 +211,25 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
         result => result.map(|()| true),
     };
     while !until_room(writer.write(batches))? {}
+    log_checkpoints(batches);
     let mut durable = Vec::new();
     while !until_room(writer.sync().map(|synced| durable = synced))? {}
     shared.synced.store(writer.synced().0, Ordering::Release);
     tell(shared, &durable, &[]);
     tidy(writer, shared)
+}
+
+/// Says when a checkpoint begins and ends: writes take longer meanwhile.
+fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
+    for (chain, entry) in batches.iter().flat_map(|(chain, batch)| batch.entries.iter().map(|entry| (chain.0, entry))) {
+        let JournalEntry::Sent(frame) = entry else { continue };
+        let ChainMessage::Snapshot(part) = &frame.message else { continue };
+        match part.content {
+            SnapshotContent::Begin(_) => tracing::info!(chain, "a checkpoint begins"),
+            SnapshotContent::End => tracing::info!(chain, "a checkpoint has ended"),
+            _ => {}
+        }
+    }
 }
 
 /// Makes the journal shorter, and finds out how much room is left.

@@ -6,16 +6,18 @@ use std::{
     io::{self, BufRead, BufReader},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
     time::Duration,
 };
 
+use artillery_core::{Timestamp, internal::clock};
 use artillery_processes::token;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::{Failed, quota::Share};
@@ -24,11 +26,14 @@ use super::{Failed, quota::Share};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Processes and folders that are to go with this process.
-static STARTED: Mutex<Started> = Mutex::new(Started { children: BTreeMap::new(), folders: Vec::new(), is_over: false });
+static STARTED: Mutex<Started> =
+    Mutex::new(Started { children: BTreeMap::new(), folders: Vec::new(), trees: Vec::new(), is_over: false });
 
 struct Started {
     children: BTreeMap<u32, Child>,
     folders: Vec<PathBuf>,
+    /// Folders that are removed with all that is in them.
+    trees: Vec<PathBuf>,
     is_over: bool,
 }
 
@@ -36,12 +41,18 @@ fn started() -> MutexGuard<'static, Started> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends every process that was started and removes the folders of their shares. From then on none can be started.
+/// Ends every process that was started and removes the folders of their shares and of their data. From then on none can be
+/// started.
 pub fn end_all() {
     let mut started = started();
     started.is_over = true;
     std::mem::take(&mut started.children).into_values().for_each(end);
     started.folders.drain(..).for_each(|folder| remove(&folder));
+    started.trees.drain(..).for_each(|tree| {
+        if let Err(error) = fs::remove_dir_all(&tree) {
+            eprintln!("{} is left behind: {error}", tree.display());
+        }
+    });
 }
 
 fn end(mut child: Child) {
@@ -64,6 +75,20 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a folder that is to go, with all that will be in it, when the run ends.
+///
+/// # Errors
+/// An error of the system.
+pub fn make_tree(folder: &Path) -> io::Result<()> {
+    let mut started = started();
+    if started.is_over {
+        return Err(io::Error::other("the run is over"));
+    }
+    fs::create_dir_all(folder)?;
+    started.trees.push(folder.to_owned());
+    Ok(())
+}
+
 /// Removes a folder that [`make_folder`] made.
 pub(super) fn remove_folder(folder: &Path) {
     let mut started = started();
@@ -79,11 +104,16 @@ fn remove(folder: &Path) {
     }
 }
 
+/// The lines of a process on its standard error, each with the time when it came.
+pub type Log = Arc<Mutex<Vec<(Timestamp, String)>>>;
+
 /// A server process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
+    /// Its first line. Disconnected once its standard output has ended.
     said: Receiver<io::Result<String>>,
+    log: Log,
     _stdin: Option<ChildStdin>,
 }
 
@@ -100,12 +130,17 @@ impl Process {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let program = command.get_program().to_string_lossy();
         let mut child = child.map_err(|error| io::Error::other(format!("{program}: {error}")))?;
-        let (pid, stdin, stdout) = (child.id(), child.stdin.take(), child.stdout.take());
+        let (pid, stdin, stdout, stderr) = (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take());
         started.children.insert(pid, child);
         drop(started);
         let (says, said) = sync_channel(1);
-        thread::Builder::new().spawn(move || says.send(first_line(stdout)))?;
-        Ok(Self { pid, said, _stdin: stdin })
+        thread::Builder::new().spawn(move || listen(stdout, &says))?;
+        let log = Log::default();
+        if let Some(stderr) = stderr {
+            let log = log.clone();
+            thread::Builder::new().spawn(move || keep(stderr, &log))?;
+        }
+        Ok(Self { pid, said, log, _stdin: stdin })
     }
 
     /// The id of the process.
@@ -113,23 +148,77 @@ impl Process {
         self.pid
     }
 
+    /// What it has said on its standard error, if that was piped.
+    pub fn log(&self) -> Vec<(Timestamp, String)> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The first line that the process prints.
     ///
     /// # Errors
     /// There is no line, or none in time.
     pub fn said(&self) -> Result<String, Failed> {
-        let said = self.said.recv_timeout(PATIENCE);
-        let line = said.map_err(|_| format!("process {} isn't ready after {PATIENCE:?}", self.pid))??;
+        self.said_within(PATIENCE)
+    }
+
+    /// The same, with another time.
+    ///
+    /// # Errors
+    /// There is no line, or none in time.
+    pub fn said_within(&self, patience: Duration) -> Result<String, Failed> {
+        let said = self.said.recv_timeout(patience);
+        let line = said.map_err(|_| format!("process {} isn't ready after {patience:?}", self.pid))??;
         if line.is_empty() { Err(format!("process {} ended before it was ready", self.pid).into()) } else { Ok(line) }
+    }
+
+    /// Whether the process hasn't ended.
+    pub fn is_running(&self) -> bool {
+        started().children.get_mut(&self.pid).is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        Ok(kill_process(pid.ok_or_else(|| io::Error::other("no such process"))?, signal)?)
+    }
+
+    /// Waits until the process, which was told to stop, has ended.
+    ///
+    /// # Errors
+    /// It ends otherwise than by itself, with 0 and in time.
+    pub fn ended(self, patience: Duration) -> Result<(), Failed> {
+        loop {
+            match self.said.recv_timeout(patience) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(format!("process {} hasn't ended after {patience:?}", self.pid).into());
+                }
+            }
+        }
+        let Some(mut child) = started().children.remove(&self.pid) else { return Ok(()) };
+        let status = child.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("process {}: {status}", self.pid).into()) }
     }
 }
 
-fn first_line(stdout: Option<ChildStdout>) -> io::Result<String> {
-    let mut line = String::new();
-    if let Some(stdout) = stdout {
-        BufReader::new(stdout).read_line(&mut line)?;
+/// Passes the first line on, and returns when the process has closed its standard output.
+fn listen(stdout: Option<ChildStdout>, says: &SyncSender<io::Result<String>>) {
+    let Some(stdout) = stdout else { return };
+    let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
+    let read = stdout.read_line(&mut line).map(|_| line);
+    // Nobody may want to know.
+    let _ = says.send(read);
+    let _ = io::copy(&mut stdout, &mut io::sink());
+}
+
+fn keep(stderr: ChildStderr, log: &Log) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        log.lock().unwrap_or_else(PoisonError::into_inner).push((clock::now(), line));
     }
-    Ok(line)
 }
 
 impl Drop for Process {

@@ -1,0 +1,10 @@
+//! Nodes with directories: how fast they are back after all of them were killed, and what their syncs cost a write.
+
+pub mod bare;
+pub mod cold;
+pub mod commit;
+pub mod http;
+pub mod records;
+pub mod site;
+pub mod syncs;
+pub mod writers;

@@ -1,0 +1,167 @@
+//! The limit of a cold start: a bare read of the same files, and a bare insert of as many records into the same store. Each node
+//! has its own process for that, as it has for itself.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use artillery_core::internal::clock;
+use artillery_ddata::{ChainId, Sequence, Version};
+use artillery_proto::{
+    Epoch,
+    store::{Held, MemoryStore, Store, StoreBatch, StoreOp},
+};
+use bytes::{Bytes, BytesMut};
+use clap::ValueEnum;
+use rustix::fs::{Advice, fadvise};
+use serde::{Deserialize, Serialize};
+
+use super::records::{KEY_BYTES, VALUE_BYTES, key};
+use crate::throughput::{Failed, processes::Process};
+
+/// Records that are inserted at once.
+const BATCH: usize = 1000;
+/// More than any bare part takes.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// The order of a bare insert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// By key, as a checkpoint has its records: the fastest order.
+    Keys,
+    /// As the records were written: in no order of their keys.
+    Written,
+}
+
+/// What a bare part has taken, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bare {
+    /// The read.
+    pub read: f64,
+    /// The insert.
+    pub insert: f64,
+}
+
+impl Bare {
+    /// Both, one after the other.
+    pub fn sum(&self) -> f64 {
+        self.read + self.insert
+    }
+}
+
+/// The files of a journal.
+fn journal(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("journal-") {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The length of a journal in bytes.
+///
+/// # Errors
+/// An error of the system.
+pub fn journal_bytes(dir: &Path) -> io::Result<u64> {
+    journal(dir)?.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
+}
+
+/// Makes the system forget what it has of a journal in memory, so that it is read from the disk.
+///
+/// # Errors
+/// An error of the system.
+pub fn forget(dir: &Path) -> io::Result<()> {
+    for file in journal(dir)? {
+        let file = File::open(file)?;
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+/// Reads a journal, and inserts `records` records into an empty store.
+///
+/// # Errors
+/// An error of the system or of the store.
+pub fn measure(dir: &Path, records: u64, order: Order) -> Result<Bare, Failed> {
+    let began = clock::now();
+    let mut buffer = vec![0; 1 << 20];
+    for file in journal(dir)? {
+        let mut file = File::open(file)?;
+        while file.read(&mut buffer)? > 0 {}
+    }
+    let read = clock::now() - began;
+    let mut numbers: Vec<u64> = (0..records).collect();
+    if order == Order::Keys {
+        numbers.sort_unstable_by_key(|&n| key(n));
+    }
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(clock::now().as_nanos()));
+    let began = clock::now();
+    for numbers in numbers.chunks(BATCH) {
+        insert(&*store, numbers)?;
+    }
+    let insert = clock::now() - began;
+    if store.size(ChainId(0)).keys != records {
+        return Err("the store hasn't taken all records".into());
+    }
+    Ok(Bare { read: read.as_secs_f64(), insert: insert.as_secs_f64() })
+}
+
+/// Keys and values are slices of one buffer, as they are of a file that was read.
+fn insert(store: &dyn Store, numbers: &[u64]) -> Result<(), Failed> {
+    let mut buffer = BytesMut::with_capacity(numbers.len() * (KEY_BYTES + VALUE_BYTES));
+    for &n in numbers {
+        buffer.extend_from_slice(&key(n));
+        let at = buffer.len();
+        buffer.resize(at + VALUE_BYTES, n as u8);
+        buffer[at..at + 8].copy_from_slice(&n.to_le_bytes());
+    }
+    let buffer: Bytes = buffer.freeze();
+    let put = |(at, &n): (usize, &u64)| {
+        let key = at * (KEY_BYTES + VALUE_BYTES)..at * (KEY_BYTES + VALUE_BYTES) + KEY_BYTES;
+        let value = buffer.slice(key.end..key.end + VALUE_BYTES);
+        let held = Held { version: Version { epoch: Epoch(1), sequence: Sequence(n + 1) }, value: Some(value) };
+        StoreOp::Put { key: buffer.slice(key), held }
+    };
+    let ops = numbers.iter().enumerate().map(put).collect();
+    store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence::ZERO, ops })?;
+    Ok(())
+}
+
+/// Measures the bare parts of all directories at once, in processes that this program starts of itself.
+///
+/// # Errors
+/// A process fails.
+pub fn measure_apart(program: &Path, dirs: &[PathBuf], records: u64, order: Order) -> Result<Vec<Bare>, Failed> {
+    let order = if order == Order::Keys { "keys" } else { "written" };
+    let start = |dir: &PathBuf| {
+        let mut command = Command::new(program);
+        command.arg("--bare").arg(dir).args(["--records", &records.to_string(), "--order", order]);
+        Process::start(command.stderr(Stdio::inherit()))
+    };
+    let started = dirs.iter().map(start).collect::<io::Result<Vec<_>>>()?;
+    started.iter().map(|process| Ok(serde_json::from_str(&process.said_within(PATIENCE)?)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::records::first_value, *};
+
+    #[test]
+    fn a_bare_insert_holds_what_a_node_would() {
+        let store = MemoryStore::with_seed(1);
+        insert(&store, &[5, 3]).unwrap();
+        let held = store.read(ChainId(0), &key(3), Sequence::MAX).unwrap().unwrap();
+        assert_eq!(held.value, Some(first_value(3)));
+        assert_eq!(store.size(ChainId(0)).keys, 2);
+    }
+}

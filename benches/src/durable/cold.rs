@@ -1,0 +1,257 @@
+//! All nodes are killed, and started again: how soon they answer, beside a bare read and a bare insert; what they find that isn't
+//! known to be committed, and how soon it is settled.
+
+use std::{
+    path::{Path, PathBuf},
+    process,
+    time::Duration,
+};
+
+use artillery_core::{Timestamp, internal::clock};
+use artillery_ddata::Client;
+use artillery_processes::resident;
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::sleep,
+};
+
+use super::{
+    bare::{self, Bare, Order},
+    http::{self, Settled},
+    records,
+    site::{self, Back, Keeps, Site},
+    writers::{CLIENTS, IN_FLIGHT, Ledger, WRITERS, Writers, read_all},
+};
+use crate::throughput::Failed;
+
+/// Clients that fill the store.
+const FILLING: usize = 4;
+/// Records that are read back after the cold start, about.
+const SAMPLED: u64 = 10_000;
+
+/// How the run is made.
+#[derive(Debug)]
+pub struct Plan {
+    /// The program `node`.
+    pub node: PathBuf,
+    /// This program, which measures the bare parts in processes of its own.
+    pub own: PathBuf,
+    /// Where the directories are made.
+    pub folder: PathBuf,
+    /// Records of each node.
+    pub records: u64,
+    /// How long writers write before the nodes are killed.
+    pub writing: Duration,
+}
+
+/// What one start of all nodes has come to. Times are in seconds since the first process was started.
+struct Started {
+    /// The first strong read was answered.
+    first_read: f64,
+    /// The slowest node had loaded its directory.
+    loaded: f64,
+    /// No record was unreplicated any more at any node.
+    settled: f64,
+    nodes: Vec<Settled>,
+}
+
+impl Started {
+    fn sum(&self, of: fn(&Settled) -> u64) -> u64 {
+        self.nodes.iter().map(of).sum()
+    }
+
+    fn most(&self) -> u64 {
+        self.nodes.iter().map(Settled::found).max().unwrap_or_default()
+    }
+
+    fn longest(&self) -> f64 {
+        self.nodes.iter().map(|node| node.seconds).fold(0.0, f64::max)
+    }
+}
+
+/// The whole run.
+///
+/// # Errors
+/// Anything that isn't as it was written, and any error of a node or of the system.
+pub fn run(plan: &Plan) -> Result<(), Failed> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut site = Site::new(&plan.node, &plan.folder, Keeps::Batch, &[])?;
+    fill(plan, &runtime, &mut site)?;
+    let (by_key, as_written) = bare_parts(plan, &site)?;
+    after_a_kill(plan, &runtime, &mut site, (by_key, as_written))?;
+    under_writers(plan, &runtime, &mut site)?;
+    after_a_stop(&runtime, &mut site)
+}
+
+fn fill(plan: &Plan, runtime: &Runtime, site: &mut Site) -> Result<(), Failed> {
+    site.start()?;
+    site.ready()?;
+    let began = clock::now();
+    runtime.block_on(async {
+        let clients = site.contact().connect_all(FILLING).await;
+        records::fill(&clients, plan.records, 3).await?;
+        close(clients).await;
+        Ok::<_, Failed>(())
+    })?;
+    let (seconds, rate) = rate(began, plan.records);
+    println!("filled: {} records in {seconds:.1} s, {rate:.0} a second", plan.records);
+    site.kill()
+}
+
+fn rate(began: Timestamp, records: u64) -> (f64, f64) {
+    let seconds = (clock::now() - began).as_secs_f64();
+    (seconds, records as f64 / seconds)
+}
+
+async fn close(clients: Vec<Client>) {
+    for client in clients {
+        client.close().await;
+    }
+}
+
+/// The slowest of the three, in both orders.
+fn bare_parts(plan: &Plan, site: &Site) -> Result<(Bare, Bare), Failed> {
+    let dirs = site.dirs();
+    let bytes = dirs.iter().map(|dir| bare::journal_bytes(dir)).sum::<std::io::Result<u64>>()?;
+    println!("three journals: {} MiB, each read from the disk, not from the page cache", bytes >> 20);
+    let measured = |order| {
+        dirs.iter().try_for_each(|dir| bare::forget(dir))?;
+        let found = bare::measure_apart(&plan.own, &dirs, plan.records, order)?;
+        found.into_iter().max_by(|one, other| one.sum().total_cmp(&other.sum())).ok_or_else(|| Failed::from("no node"))
+    };
+    let (by_key, as_written) = (measured(Order::Keys)?, measured(Order::Written)?);
+    for (name, Bare { read, insert }) in [("by key", by_key), ("as written", as_written)] {
+        println!("bare, three at once: read {read:.2} s, insert {name} {insert:.2} s");
+    }
+    Ok((by_key, as_written))
+}
+
+/// Starts all nodes, and waits until all are as they were. `reads` goes on meanwhile, and has to end too.
+async fn start(site: &mut Site, reads: impl Future<Output = Result<(), Failed>>) -> Result<Started, Failed> {
+    let began = clock::now();
+    site.start()?;
+    let pages = site.pages();
+    let came_back = async {
+        let (one, two, three) = tokio::join!(site::back(pages[0]), site::back(pages[1]), site::back(pages[2]));
+        [one, two, three]
+    };
+    let first = async {
+        let client = site.contact().connect().await;
+        while client.kv().get(&records::key(0)).await.is_err() {}
+        let at = clock::now();
+        client.close().await;
+        at
+    };
+    let all = async {
+        let (backs, first, read) = tokio::join!(came_back, first, reads);
+        read.map(|()| (backs, first))
+    };
+    let (backs, first) = tokio::select! {
+        all = all => all?,
+        ended = an_end(site) => return Err(ended),
+    };
+    let mut nodes = Vec::new();
+    for &page in &pages {
+        nodes.push(http::settled(page).await?);
+    }
+    let last = |of: fn(&Back) -> Timestamp| backs.iter().map(of).max().unwrap_or(began);
+    let since = |at: Timestamp| (at - began).as_secs_f64();
+    let (loaded, settled) = (since(last(|back| back.loaded)), since(last(|back| back.settled)));
+    Ok(Started { first_read: since(first), loaded, settled, nodes })
+}
+
+/// Returns when a node has ended.
+async fn an_end(site: &Site) -> Failed {
+    while site.is_running() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let logs = site.logs();
+    let last = logs.iter().filter_map(|log| log.last()).map(|(_, line)| line.as_str()).collect::<Vec<_>>();
+    format!("a node has ended; the nodes said last: {last:#?}").into()
+}
+
+fn after_a_kill(
+    plan: &Plan,
+    runtime: &Runtime,
+    site: &mut Site,
+    (by_key, as_written): (Bare, Bare),
+) -> Result<(), Failed> {
+    site.dirs().iter().try_for_each(|dir| bare::forget(dir))?;
+    let started = runtime.block_on(start(site, async { Ok(()) }))?;
+    check(plan.records, runtime, site)?;
+    let resident = site.pids().into_iter().map(resident).max().unwrap_or_default();
+    let Started { first_read, loaded, settled, .. } = started;
+    println!("\nkilled at the end of the fill, and started again; at most {} MiB resident", resident >> 20);
+    println!("| | s | by bare read + insert by key | by bare read + insert as written |\n|---|--:|--:|--:|");
+    for (what, seconds) in [
+        ("all have loaded", loaded),
+        ("the first strong read is answered", first_read),
+        ("no record is unreplicated (goal: 1.3)", settled),
+    ] {
+        let ratios = [by_key, as_written].map(|bare| seconds / bare.sum());
+        println!("| {what} | {seconds:.2} | {:.2} | {:.2} |", ratios[0], ratios[1]);
+    }
+    Ok(())
+}
+
+/// All records are at all nodes, and some hold what was written.
+fn check(expected: u64, runtime: &Runtime, site: &Site) -> Result<(), Failed> {
+    runtime.block_on(async {
+        for page in site.pages() {
+            let status = http::status(page).await.ok_or("a node doesn't answer")?;
+            let keys: u64 = status.chains.iter().map(|chain| chain.keys).sum();
+            if keys != expected {
+                return Err(Failed::from(format!("{} has {keys} of {expected} records", status.node)));
+            }
+        }
+        let client = site.contact().connect().await;
+        records::verify(&client, expected, (expected / SAMPLED).max(1)).await?;
+        client.close().await;
+        Ok(())
+    })
+}
+
+fn under_writers(plan: &Plan, runtime: &Runtime, site: &mut Site) -> Result<(), Failed> {
+    let ledger = Ledger::new();
+    let (clients, writers) = runtime.block_on(async {
+        let clients = site.contact().connect_all(CLIENTS).await;
+        let writers = Writers::start(&clients, &ledger);
+        sleep(plan.writing).await;
+        (clients, writers)
+    });
+    site.kill()?;
+    runtime.block_on(async {
+        writers.end().await?;
+        close(clients).await;
+        Ok::<_, Failed>(())
+    })?;
+    let reads = read_all(site.contact(), ledger.clone());
+    let started = runtime.block_on(start(site, reads))?;
+    println!(
+        "\nkilled under {WRITERS} writers with {IN_FLIGHT} writes in flight each, after {} acknowledged writes, all of which are there",
+        ledger.acknowledged()
+    );
+    println!("| | | goal |\n|---|--:|--:|");
+    println!("| unreplicated records found, all nodes | {} | |", started.sum(Settled::found));
+    println!("| the same, most of a node | {} | 500 |", started.most());
+    println!("| settled by the start of the epoch | {} | |", started.sum(|node| node.by_start));
+    println!("| settled, and met by a strong read before | {} | |", started.sum(|node| node.by_read));
+    println!("| from the first epoch until none was left, s | {:.3} | 1 |", started.longest());
+    println!("| start of the processes to the first strong read, s | {:.2} | |", started.first_read);
+    Ok(())
+}
+
+fn after_a_stop(runtime: &Runtime, site: &mut Site) -> Result<(), Failed> {
+    site.stop()?;
+    let started = runtime.block_on(start(site, async { Ok(()) }))?;
+    println!("\ntold to stop, all at once, and started again");
+    println!("| | | goal |\n|---|--:|--:|");
+    println!("| unreplicated records found, all nodes | {} | 0 |", started.sum(Settled::found));
+    println!("| start of the processes to the first strong read, s | {:.2} | |", started.first_read);
+    site.kill()
+}
+
+/// A folder for the directories of this run.
+pub fn folder(into: &Path, name: &str) -> PathBuf {
+    into.join(format!("{name}-{}", process::id()))
+}

@@ -1,0 +1,65 @@
+//! The records of a store: 16 bytes of key, 32 of value, in no order.
+
+use artillery_ddata::Client;
+use artillery_proto::store::position;
+use bytes::Bytes;
+
+use crate::{
+    load::{holds, value},
+    throughput::{Failed, crew::spread},
+};
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 16;
+/// Bytes of a value.
+pub const VALUE_BYTES: usize = 32;
+
+/// Writes in flight of one client that fills a store.
+const FILLERS: usize = 1024;
+
+/// The key with this number. Keys with numbers that follow each other are far apart.
+pub fn key(n: u64) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&position(&n.to_le_bytes()).to_be_bytes());
+    key[8..].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+/// The first value of the key with this number.
+pub fn first_value(n: u64) -> Bytes {
+    value(n, VALUE_BYTES)
+}
+
+/// Writes all records, through several clients with many writes in flight each.
+///
+/// # Errors
+/// The first write that failed, or that isn't on `copies` members.
+pub async fn fill(clients: &[Client], records: u64, copies: u32) -> Result<(), Failed> {
+    let kvs: Vec<_> = clients.iter().map(Client::kv).collect();
+    let callers = FILLERS * kvs.len();
+    let put = move |n: usize| {
+        let kv = kvs[n % kvs.len()].clone();
+        async move {
+            let done = kv.put(key(n as u64), first_value(n as u64)).await?;
+            if done.copies == copies { Ok(()) } else { Err(format!("a write is on {} members", done.copies).into()) }
+        }
+    };
+    spread(0..callers, callers, records as usize, put).await
+}
+
+/// Reads every `step`th record, which must have its first value.
+///
+/// # Errors
+/// A read failed, or found something else.
+pub async fn verify(client: &Client, records: u64, step: u64) -> Result<(), Failed> {
+    let kv = client.kv();
+    let read = move |n: usize| {
+        let (kv, number) = (kv.clone(), n as u64 * step);
+        async move {
+            let read = kv.get(&key(number)).await?;
+            let is_there = read.value().is_some_and(|value| holds(value, number, VALUE_BYTES));
+            if is_there { Ok(()) } else { Err(format!("record {number} isn't what was written").into()) }
+        }
+    };
+    spread(0..64, 64, (records / step.max(1)) as usize, read).await
+}
