@@ -177,6 +177,7 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("response-refused-results", refused(Refusal::ResultsTooLarge { len: 1 << 40, limit: 64 << 20 })),
         ("response-refused-update", refused(Refusal::UpdateTooLarge { len: 1 << 40, limit: 64 << 20 })),
         ("response-refused-disk", refused(Refusal::DiskFull { member: member() })),
+        ("response-refused-memory", refused(Refusal::MemoryFull { member: member() })),
         ("response-conflict", conflict(0, Version::new(1, 9), Some("4"))),
         ("response-conflict-absent", conflict(3, Version::NONE, None)),
         (

@@ -72,7 +72,7 @@ pub(crate) struct Data {
     pub(super) state: OnceLock<watch::Receiver<control::NodeState>>,
     /// The readiness of each chain served here; set once there are any.
     pub(super) standings: OnceLock<Vec<watch::Receiver<ChainReadiness>>>,
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     /// The node's directory; unset if it has none.
     pub(super) durable: OnceLock<Durable>,
     /// The runtimes of chain tasks, used in turn; at least one.
@@ -390,6 +390,7 @@ impl Data {
             // makes at most a window and a backlog, for any joiner.
             joiner_buffer: self.config.limits.window_bytes / 2,
             durable: self.durable.get().is_some(),
+            max_memory: self.config.limits.max_memory_bytes,
             ..replica::ReplicaSettings::default()
         };
         let (standing, shown) = watch::channel(ChainReadiness::default());

@@ -6,6 +6,7 @@ use artillery_proto::node::{Successor, Unready};
 use super::data::Data;
 use crate::{
     Mode, NodeId, Routing,
+    message::Fullness,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
     replica::{READERS_PER_QUERY, REREPLICATION_MILLIS, Rereplication, SettledRecords, Status},
     status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, SuccessorStatus, TrafficStatus},
@@ -72,6 +73,8 @@ impl Data {
                 frames_received: counters.frames_received,
                 refused: counters.refused,
             },
+            memory_bytes: self.store.bytes(),
+            max_memory_bytes: self.config.limits.max_memory_bytes,
             log: self.log(),
         }
     }
@@ -116,6 +119,7 @@ impl Data {
             resyncs_partial: state.resyncs_partial,
             keys: state.size.keys,
             store_bytes: state.size.bytes,
+            full: full(state.full).map(str::to_owned),
         })
     }
 
@@ -193,6 +197,14 @@ fn readers_per_query(states: &[Status]) -> Histogram {
         bounds: READERS_PER_QUERY.iter().map(|&bound| bound as f64).collect(),
         sum: (others + counts.iter().sum::<u64>()) as f64,
         counts,
+    }
+}
+
+const fn full(what: Fullness) -> Option<&'static str> {
+    match what {
+        Fullness::Nothing => None,
+        Fullness::Disk => Some("disk"),
+        Fullness::Memory => Some("memory"),
     }
 }
 

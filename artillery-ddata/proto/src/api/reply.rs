@@ -281,4 +281,10 @@ pub enum Refusal {
         /// That member.
         member: MemberId,
     },
+    /// A member holds as many bytes of keys and values as it may. Nothing is added until it holds fewer; deletes and reads go on.
+    #[error("node {} holds as many bytes as its memory may", member.node)]
+    MemoryFull {
+        /// That member.
+        member: MemberId,
+    },
 }

@@ -177,6 +177,7 @@ const fn says(refusal: Refusal) -> Says {
         // A value can be too large by itself, or after an append; only the latter leaves a record.
         Refusal::TooFewMembers { .. }
         | Refusal::DiskFull { .. }
+        | Refusal::MemoryFull { .. }
         | Refusal::KeyTooLong { .. }
         | Refusal::ValueTooLarge { .. }
         | Refusal::BatchSize { .. }
@@ -219,10 +220,11 @@ mod tests {
         Refusal::Succeeded { by: crate::ClusterId(2) },
         Refusal::SessionFull,
     ];
-    const FINAL: [Refusal; 9] = [
+    const FINAL: [Refusal; 10] = [
         Refusal::StoreFailed,
         Refusal::TooFewMembers { have: 1, need: 2 },
         Refusal::DiskFull { member: MEMBER },
+        Refusal::MemoryFull { member: MEMBER },
         Refusal::KeyTooLong { len: 2, limit: 1 },
         Refusal::ValueTooLarge { len: 2, limit: 1 },
         Refusal::BatchSize { len: 2, limit: 1 },

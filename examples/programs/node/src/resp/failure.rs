@@ -12,6 +12,7 @@ use super::reply::Reply;
 pub(super) const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
 pub(super) const OVERFLOW: &str = "increment or decrement would overflow";
 pub(super) const SYNTAX: &str = "syntax error";
+const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
 /// Converts an error of the library to the answer that a client gets.
@@ -58,6 +59,7 @@ fn refused(reason: &Refusal) -> Reply {
         Refusal::NoChain | Refusal::NotHead(_) | Refusal::NotTail(_) | Refusal::TooFewMembers { .. } => "NOCHAIN",
         Refusal::Busy | Refusal::SessionFull => "BUSY",
         Refusal::DiskFull { .. } => "MISCONF",
+        Refusal::MemoryFull { .. } => return Reply::Error(format!("{OUT_OF_MEMORY} {reason}").into()),
         Refusal::ManyChains => return Reply::Error(CROSS_SLOT.into()),
         Refusal::NotANumber => return Reply::error(NOT_AN_INTEGER),
         Refusal::Overflow => return Reply::error(OVERFLOW),
@@ -90,6 +92,7 @@ mod tests {
             ("NOCHAIN", vec![Refusal::TooFewMembers { have: 1, need: 2 }]),
             ("BUSY", vec![Refusal::Busy, Refusal::SessionFull]),
             ("MISCONF", vec![Refusal::DiskFull { member }]),
+            (OUT_OF_MEMORY, vec![Refusal::MemoryFull { member }]),
             ("CROSSSLOT", vec![Refusal::ManyChains]),
             ("ERR", vec![Refusal::KeyTooLong { len, limit }, Refusal::ValueTooLarge { len, limit }]),
             ("ERR", vec![Refusal::BatchSize { len, limit }, Refusal::Compacted { first: 1 }]),
