@@ -71,6 +71,10 @@ pub struct LogStatus {
     /// An operator can make the nodes that are left form a new cluster by `ctl found`.
     #[serde(default)]
     pub orphaned: bool,
+    /// Another history of this cluster, in which it goes on elsewhere though commits may be missing there: an operator must
+    /// decide which one stays. `None`: none was met.
+    #[serde(default)]
+    pub parted: Option<String>,
     /// The cluster that an operator founded in the place of this one. `None`: none is known.
     #[serde(default)]
     pub successor: Option<SuccessorStatus>,

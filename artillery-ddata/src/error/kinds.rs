@@ -171,7 +171,8 @@ impl Error {
                 Refusal::StoreFailed
                 | Refusal::TooFewMembers { .. }
                 | Refusal::DiskFull { .. }
-                | Refusal::MemoryFull { .. } => Advice::Repair,
+                | Refusal::MemoryFull { .. }
+                | Refusal::Parted { .. } => Advice::Repair,
                 _ => Advice::Retry,
             },
             Self::NotApplied { reason } => match reason {

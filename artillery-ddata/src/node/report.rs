@@ -6,6 +6,7 @@ use artillery_proto::node::{Successor, Unready};
 use super::data::Data;
 use crate::{
     Mode, NodeId, Routing,
+    control::History,
     message::Fullness,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
     replica::{READERS_PER_QUERY, REREPLICATION_MILLIS, Rereplication, SettledRecords, Status},
@@ -135,6 +136,7 @@ impl Data {
             settled: state.unready.is_none(),
             unready: state.unready.map(|why| self.explained(why)),
             orphaned: state.orphaned,
+            parted: self.parted(state.parted).map(|by| by.to_string()),
             successor: state
                 .successor
                 .map(|Successor { by, yields }| SuccessorStatus { cluster_id: by.to_string(), yields }),
@@ -151,6 +153,11 @@ impl Data {
             }
             _ => why.to_string(),
         }
+    }
+
+    /// The history from which this node's has parted: a newer one, to which it gives way, or another one of the same generation.
+    fn parted(&self, newer: Option<History>) -> Option<History> {
+        newer.or_else(|| self.recovery.get()?.seat.histories().parted())
     }
 
     fn succeeds(&self) -> Vec<String> {

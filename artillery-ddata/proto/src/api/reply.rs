@@ -287,4 +287,11 @@ pub enum Refusal {
         /// That member.
         member: MemberId,
     },
+    /// The cluster goes on in a newer history, and this node's store may hold commits that it lacks. The node keeps what it holds
+    /// and serves nothing, until an operator has decided.
+    #[error("the histories of this cluster have parted: it goes on as {by}, and this node waits for an operator")]
+    Parted {
+        /// The newer history.
+        by: crate::control::History,
+    },
 }

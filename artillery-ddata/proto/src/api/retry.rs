@@ -167,6 +167,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::NoLease
         | Refusal::Busy
         | Refusal::Succeeded { .. }
+        | Refusal::Parted { .. }
         | Refusal::SessionFull => Says::NotNow,
         Refusal::StoreFailed => Says::NotHere,
         Refusal::Barred
@@ -211,13 +212,14 @@ mod tests {
         Refusal::ResultsTooLarge { len: 2, limit: 1 },
         Refusal::UpdateTooLarge { len: 2, limit: 1 },
     ];
-    const PASSING: [Refusal; 7] = [
+    const PASSING: [Refusal; 8] = [
         Refusal::NoChain,
         Refusal::NotHead(None),
         Refusal::NotTail(None),
         Refusal::NoLease,
         Refusal::Busy,
         Refusal::Succeeded { by: crate::ClusterId(2) },
+        Refusal::Parted { by: crate::control::History { generation: 1, id: 2 } },
         Refusal::SessionFull,
     ];
     const FINAL: [Refusal; 10] = [

@@ -7,12 +7,16 @@ use comfy_table::Table;
 
 use super::{
     gather::{ChainSeat, ClusterReport},
+    histories,
     snapshot::{KINDS, kinds},
 };
 use crate::output::plain_table;
 
 pub(super) fn text(whole: &ClusterReport) -> String {
     let mut text = format!("cluster {}\n", whole.routing.cluster);
+    if let Some(parted) = histories::text(whole.routing.cluster, &whole.standings) {
+        let _ = write!(text, "\n{parted}");
+    }
     for chain in &whole.routing.chains {
         let (number, epoch, copies) = (chain.chain.0, chain.epoch, chain.serving().count());
         // Writing to a string can't fail.

@@ -56,7 +56,11 @@ fn not_applied(reason: &NotApplied) -> Reply {
 fn refused(reason: &Refusal) -> Reply {
     let kind = match reason {
         Refusal::NoLease => "NOLEASE",
-        Refusal::NoChain | Refusal::NotHead(_) | Refusal::NotTail(_) | Refusal::TooFewMembers { .. } => "NOCHAIN",
+        Refusal::NoChain
+        | Refusal::NotHead(_)
+        | Refusal::NotTail(_)
+        | Refusal::TooFewMembers { .. }
+        | Refusal::Parted { .. } => "NOCHAIN",
         Refusal::Busy | Refusal::SessionFull => "BUSY",
         Refusal::DiskFull { .. } => "MISCONF",
         Refusal::MemoryFull { .. } => return Reply::Error(format!("{OUT_OF_MEMORY} {reason}").into()),
@@ -91,6 +95,7 @@ mod tests {
             ("NOCHAIN", vec![Refusal::NoChain, Refusal::NotHead(None), Refusal::NotTail(None)]),
             ("NOCHAIN", vec![Refusal::TooFewMembers { have: 1, need: 2 }]),
             ("BUSY", vec![Refusal::Busy, Refusal::SessionFull]),
+            ("NOCHAIN", vec![Refusal::Parted { by: artillery_ddata::admin::History { generation: 1, id: 2 } }]),
             ("MISCONF", vec![Refusal::DiskFull { member }]),
             (OUT_OF_MEMORY, vec![Refusal::MemoryFull { member }]),
             ("CROSSSLOT", vec![Refusal::ManyChains]),
