@@ -4,8 +4,9 @@
 pub use artillery_proto::{
     control::{
         History, NodeInfo,
+        branch::{Branch, ChainBranch},
         message::{AdminCommand, ArrangeError, ReorderError, StoreHolding},
-        recovery::{KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
+        recovery::{ChainStanding, KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
         reopening::{NotReopened, Reopened},
         succession::{NotFounded, found as plan_succession},
     },

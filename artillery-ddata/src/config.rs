@@ -171,6 +171,11 @@ pub struct Limits {
     /// recently used session is evicted, and its retries are told so. One session may have a quarter. Must be the same
     /// at all nodes of a cluster.
     pub sessions_bytes: usize,
+    /// Keys and values of all chains that the node holds (no bound). At that many bytes its chains add no values until some
+    /// are deleted ([`MemoryFull`](crate::Refusal::MemoryFull)). What is under way then is still taken in, a window of each
+    /// chain at most; and a node that joins, or starts again with its directory, takes in all that there is. Nodes may
+    /// differ: the first one that is full counts.
+    pub max_memory_bytes: Option<u64>,
 }
 
 impl Default for Config {
@@ -189,6 +194,7 @@ impl Default for Config {
                 max_value_bytes: 64 << 20,
                 queue_bytes: 64 << 20,
                 sessions_bytes: 16 << 20,
+                max_memory_bytes: None,
             },
             threads: Threads::default(),
             timeout: Duration::from_secs(5),

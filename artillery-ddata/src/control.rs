@@ -4,6 +4,6 @@
 pub(crate) mod embedded;
 
 pub(crate) use artillery_proto::control::{
-    Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, StorePosition, StoreRolledBack, Timing, chain_of, formation,
-    log, message, recovery, reopening, succession,
+    Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, StorePosition, StoreRolledBack, Timing, branch, chain_of,
+    formation, log, message, recovery, reopening, succession,
 };

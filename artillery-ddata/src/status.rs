@@ -34,6 +34,12 @@ pub struct NodeStatus {
     pub reads: ReadsStatus,
     /// Traffic over its sockets.
     pub traffic: TrafficStatus,
+    /// Bytes of keys and values that it holds, those of all chains and old versions included.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// At so many its chains add no values. `None`: there is no bound.
+    #[serde(default)]
+    pub max_memory_bytes: Option<u64>,
     /// The configuration log. `None`: the node keeps to a fixed configuration, or belongs to no cluster yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
@@ -103,6 +109,10 @@ pub struct LogStatus {
     /// An operator can make the nodes that are left form a new cluster by `ctl found`.
     #[serde(default)]
     pub orphaned: bool,
+    /// Another history of this cluster, in which it goes on elsewhere though commits may be missing there: an operator must
+    /// decide which one stays. `None`: none was met.
+    #[serde(default)]
+    pub parted: Option<String>,
     /// The cluster that an operator founded in the place of this one. `None`: none is known.
     #[serde(default)]
     pub successor: Option<SuccessorStatus>,
@@ -194,6 +204,9 @@ pub struct ChainStatus {
     /// Bytes of the chain's keys and values at this member, old versions included.
     #[serde(default)]
     pub store_bytes: u64,
+    /// What this member has no room in, `disk` or `memory`: its chain adds no values meanwhile. `None`: it has room.
+    #[serde(default)]
+    pub full: Option<String>,
 }
 
 /// Linearizable reads that a node served, by path.

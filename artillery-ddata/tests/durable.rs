@@ -15,7 +15,7 @@ use artillery_ddata::{
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
 };
-use support::{PATIENCE, SECRET, random_name};
+use support::{Cuts, PATIENCE, SECRET, random_name};
 
 struct Durable {
     name: String,
@@ -393,6 +393,98 @@ async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothi
     durable.stop().await;
     durable.start(0..3, 3).await;
     read(&durable).await;
+    durable.stop().await;
+}
+
+impl Durable {
+    /// Starts three nodes that a test can cut off from each other.
+    async fn start_with_cuts(&mut self) -> Vec<Cuts> {
+        let cuts: Vec<_> = (0..3).map(|_| Cuts::default()).collect();
+        for (n, cuts) in (0..).zip(cuts.clone()) {
+            let node = self.builder(n, 3).link_filter(Arc::new(move |addr| cuts.passes(addr)));
+            self.nodes.push(node.start().await.unwrap());
+        }
+        self.start([], 3).await;
+        cuts
+    }
+
+    /// Has the first node go on alone.
+    async fn recover_first(&self) {
+        let client = self.client(&self.nodes[0]).await;
+        let survey = client.survey(Duration::from_secs(2)).await;
+        let mine = survey.standings.iter().find(|standing| standing.me.id == self.nodes[0].id()).unwrap();
+        let recovered = client.recover(&mine.me, mine.cluster, mine.history, PATIENCE).await.unwrap();
+        recovered.unwrap_or_else(|why| panic!("{why}: {survey:#?}"));
+        client.close().await;
+    }
+}
+
+async fn parted(node: &Node) -> Option<String> {
+    node.status().await.log.and_then(|log| log.parted)
+}
+
+/// Two nodes go on and acknowledge writes, out of reach of the third, which an operator has go on alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parted_histories_are_both_kept_until_an_operator_decides() {
+    let mut durable = Durable::new();
+    let cuts = durable.start_with_cuts().await;
+    durable.nodes[0].kv().put("key", "both").await.unwrap();
+    let addrs: Vec<_> = durable.nodes.iter().map(Node::addr).collect();
+    for other in [1, 2] {
+        cuts[0].cut(addrs[other]);
+        cuts[other].cut(addrs[0]);
+    }
+    support::until(async || durable.nodes[1].kv().put("theirs", "1").await.is_ok()).await;
+    durable.recover_first().await;
+    durable.nodes[0].kv().put("ours", "1").await.unwrap();
+    cuts.iter().for_each(Cuts::heal);
+    let newer = durable.nodes[0].status().await.log.unwrap().history;
+    support::until(async || {
+        parted(&durable.nodes[1]).await.as_ref() == Some(&newer)
+            && parted(&durable.nodes[2]).await.as_ref() == Some(&newer)
+    })
+    .await;
+    // One of those that wait starts again, and waits again.
+    durable.nodes.remove(1).shutdown().await;
+    let again = started(|| durable.builder(1, 3)).await.unwrap();
+    support::until(async || parted(&again).await.as_ref() == Some(&newer)).await;
+    durable.nodes.insert(1, again);
+    for waiting in &durable.nodes[1..] {
+        assert!(!waiting.status().await.ready);
+        assert!(waiting.kv().get_local(b"theirs").is_err());
+    }
+    let client = durable.client(&durable.nodes[0]).await;
+    let standings = client.survey_at(durable.nodes.iter().map(Node::addr), PATIENCE).await;
+    let of = |n: usize| standings.iter().find(|standing| standing.me.id == durable.nodes[n].id()).unwrap();
+    assert_eq!((of(0).yields, of(1).yields, of(2).yields), (false, true, true));
+    assert_eq!((of(0).history.to_string(), of(0).branches[0].from), (newer, of(1).history));
+    assert!(of(2).chains[0].last > of(0).branches[0].chains[0].last);
+    client.close().await;
+    // The operator keeps the older history.
+    durable.stop().await;
+    durable.start(1..3, 3).await;
+    let kv = durable.nodes[0].kv();
+    assert_eq!(kv.get("theirs").await.unwrap().value().map(|value| &value[..]), Some(&b"1"[..]));
+    assert_eq!(kv.get("ours").await.unwrap().value(), None);
+    durable.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_holds_nothing_beyond_the_branch_is_left_behind_and_stays_on_the_disk() {
+    let mut durable = Durable::new();
+    let cuts = durable.start_with_cuts().await;
+    durable.nodes[0].kv().put("key", "value").await.unwrap();
+    let addrs: Vec<_> = durable.nodes.iter().map(Node::addr).collect();
+    for (n, cuts) in cuts.iter().enumerate() {
+        addrs.iter().enumerate().filter(|(other, _)| *other != n).for_each(|(_, &addr)| cuts.cut(addr));
+    }
+    durable.recover_first().await;
+    cuts.iter().for_each(Cuts::heal);
+    for node in &durable.nodes[1..] {
+        let stopped = tokio::time::timeout(PATIENCE, node.stopped()).await.expect("it hears of the recovery in time");
+        assert_eq!(stopped, Stopped::LeftBehind);
+    }
+    assert!(durable.of(1).join("control-1").exists());
     durable.stop().await;
 }
 

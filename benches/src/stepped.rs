@@ -96,10 +96,10 @@ impl Pair {
         let joiner = joiner.map(|n| ChainMember { id: id(n), role: Role::Syncing });
         let config = config(epoch, serving.chain(joiner));
         for (n, member) in self.members.iter_mut().enumerate() {
-            let upto = LogIndex(epoch);
+            let (history, upto) = (ClusterId(1), LogIndex(epoch));
             let order = match config.role(id(n)) {
-                Some(_) => ChainOrder::Enter { config: config.clone(), history: ClusterId(1), upto },
-                None => ChainOrder::Expelled { epoch: config.epoch, upto },
+                Some(_) => ChainOrder::Enter { config: config.clone(), history, upto },
+                None => ChainOrder::Expelled { epoch: config.epoch, history, upto },
             };
             take(member, &mut Received { orders: vec![order], ..Received::default() });
         }

@@ -5,6 +5,7 @@
 //! lease client asks for leases; [`message`] has the messages between the two. Both are parts of
 //! [`Node`](crate::node::NodeMachine).
 
+pub mod branch;
 pub mod conformance;
 pub(crate) mod coordinator;
 pub mod formation;

@@ -81,6 +81,7 @@ pub(crate) fn standing(me: NodeInfo, cluster: ClusterId) -> Standing {
         member_heard: None,
         successor: None,
         yields: false,
+        branches: vec![],
         chains: vec![],
     }
 }

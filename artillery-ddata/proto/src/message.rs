@@ -10,7 +10,7 @@ mod snapshot;
 pub(crate) use self::outline::BodyReader;
 pub use self::{
     chain::{
-        ChainFrame, ChainMessage, Chunk, ChunkPart, Control, MAX_CHUNK, Partial, Position, Truncate, Updates,
+        ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, MAX_CHUNK, Partial, Position, Truncate, Updates,
         VersionAnswer,
     },
     outline::{Lengths, Outline},

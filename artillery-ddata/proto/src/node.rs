@@ -221,6 +221,7 @@ impl NodeMachine {
             NodeInput::Leave { until } => self.leave(now, until),
             NodeInput::Withdraw => self.withdraw(now),
             NodeInput::Succeeded { by } => self.succeeded(now, by),
+            NodeInput::Parted { by } => self.parted(by),
             NodeInput::Kept => self.has_kept(),
             NodeInput::Loaded { holds } => self.loaded(holds),
             NodeInput::Tick => self.tick(now),

@@ -14,7 +14,7 @@ mod commit;
 mod durable;
 #[cfg(feature = "mutants")]
 mod fork;
-mod full_disks;
+mod full_members;
 mod gate;
 mod hashed_pages;
 mod history;
@@ -147,6 +147,8 @@ pub struct Replica {
     halted: Option<Halt>,
     /// `None`: the member keeps no journal.
     journal: Option<Box<JournalState>>,
+    /// Until then a word of a peer that it has no room may count.
+    full_until: Timestamp,
     /// `None`: no restart has found anything in a journal.
     unreplicated: Option<Box<UnreplicatedRecords>>,
 }
@@ -214,6 +216,7 @@ impl Replica {
             next_heartbeat: Timestamp::ZERO,
             halted: None,
             journal,
+            full_until: Timestamp::ZERO,
             unreplicated: None,
         };
         // A chain is born with an empty checkpoint.
@@ -304,6 +307,7 @@ impl Replica {
             durable: self.held_here(),
             rereplication: self.rereplication(),
             size: self.store.size(self.chain),
+            full: self.fullness(),
         }
     }
 

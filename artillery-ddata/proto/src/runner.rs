@@ -69,8 +69,8 @@ pub struct ChainRunner<C> {
     offered: Lease,
     /// Only leases of this stretch count; `None`: the node has resigned.
     stretch: Option<u64>,
-    /// The cluster that succeeds this one. While it is set, no request is served.
-    successor: Option<ClusterId>,
+    /// Why this node gives way. While it is set, no request is served.
+    yields: Option<Refusal>,
     /// Words for the node, which leave after the replica's outputs.
     words: VecDeque<Word>,
     /// Callers whose requests were refused before they reached the replica.
@@ -112,7 +112,7 @@ impl<C> ChainRunner<C> {
             is_foreign: false,
             offered: Lease::default(),
             stretch: Some(0),
-            successor: None,
+            yields: None,
             words: VecDeque::new(),
             refused: VecDeque::new(),
             open: None,
@@ -231,7 +231,7 @@ impl<C> ChainRunner<C> {
     fn take_lease(&mut self, now: Timestamp) {
         let Lease { until, asked, stretch } = self.offered;
         let counts = |mine| mine == stretch || allows!(self.guards, TakeAnyStretch);
-        if self.stretch.is_some_and(counts) && self.successor.is_none() {
+        if self.stretch.is_some_and(counts) && self.yields.is_none() {
             self.replica.handle(now, ReplicaInput::Lease(until));
             self.replica.handle(now, ReplicaInput::Served(asked));
         }
@@ -260,12 +260,12 @@ impl<C> ChainRunner<C> {
                 // A lease of this stretch may have come before.
                 self.take_lease(now);
             }
-            ChainOrder::Yield { by } => {
-                self.successor = Some(by);
+            ChainOrder::Yield { refusal } => {
+                self.yields = Some(refusal);
                 self.replica.handle(now, ReplicaInput::Lease(Timestamp::ZERO));
             }
             ChainOrder::Proceed => {
-                self.successor = None;
+                self.yields = None;
                 self.take_lease(now);
             }
         }
@@ -300,12 +300,11 @@ impl<C> ChainRunner<C> {
     }
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
-        let is_over = self.successor.map(|by| Refusal::Succeeded { by });
         // What is held here may have been given up by an operator, until it is found in the chain's history.
         let is_unproven = self.is_foreign && self.replica.is_unproven();
         let is_unknown = history.is_some() && (is_unproven || self.is_restored && self.history.is_none());
         let is_another = || self.is_another(history).then_some(Refusal::OtherHistory);
-        is_over.or_else(is_another).or_else(|| is_unknown.then_some(Refusal::NoChain))
+        self.yields.or_else(is_another).or_else(|| is_unknown.then_some(Refusal::NoChain))
     }
 
     /// Whether a request belongs to another history than this chain. A floor or a position of one history means nothing

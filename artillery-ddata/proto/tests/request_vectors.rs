@@ -13,6 +13,7 @@ use artillery_proto::{
         Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome,
         WatchQuery, WatchReply, Write, WriteReply,
     },
+    control::History,
     message::request::{AdminOperation, Operation, Request, Response, ResponseAnswer},
     store::{Held, ScanRecord},
     types::update::{RequestFailure, RequestKey},
@@ -177,6 +178,8 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("response-refused-results", refused(Refusal::ResultsTooLarge { len: 1 << 40, limit: 64 << 20 })),
         ("response-refused-update", refused(Refusal::UpdateTooLarge { len: 1 << 40, limit: 64 << 20 })),
         ("response-refused-disk", refused(Refusal::DiskFull { member: member() })),
+        ("response-refused-memory", refused(Refusal::MemoryFull { member: member() })),
+        ("response-refused-parted", refused(Refusal::Parted { by: History { generation: 1, id: 7 } })),
         ("response-conflict", conflict(0, Version::new(1, 9), Some("4"))),
         ("response-conflict-absent", conflict(3, Version::NONE, None)),
         (

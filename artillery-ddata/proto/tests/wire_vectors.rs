@@ -7,9 +7,9 @@ mod vectors;
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
     message::{
-        ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Lengths, Outline, Partial, Position, RecordPiece,
-        SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress, Truncate,
-        Updates, VersionAnswer,
+        ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, Lengths, Outline, Partial, Position,
+        RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress,
+        Truncate, Updates, VersionAnswer,
     },
     store::{Held, ScanRecord},
     types::update::{KeyChange, RequestFailure, RequestKey, RequestOutcome, Update, UpdateKind},
@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use vectors::{check, check_listed};
 
-fn vectors() -> [(&'static str, ChainFrame); 15] {
+fn vectors() -> [(&'static str, ChainFrame); 16] {
     [
         ("chain-control-empty", control(ChainId(0), Epoch(1), 1, Control::default())),
         ("chain-control-full", control(ChainId(250), Epoch(251), 70_000, full_control())),
@@ -35,7 +35,8 @@ fn vectors() -> [(&'static str, ChainFrame); 15] {
         ("chain-snapshot-piece", snapshot(mark(65_536), SnapshotContent::Piece(piece()))),
         ("chain-snapshot-end", snapshot(mark(0), SnapshotContent::End)),
         ("chain-durable", durable(Version::new(251, 65_536))),
-        ("chain-disk-full", disk_full()),
+        ("chain-disk-full", full(Fullness::Disk)),
+        ("chain-memory-full", full(Fullness::Memory)),
     ]
 }
 
@@ -47,8 +48,8 @@ fn durable(version: Version) -> ChainFrame {
     ChainFrame { chain: ChainId(3), epoch: Epoch(251), index: 6, message: ChainMessage::Durable(version) }
 }
 
-fn disk_full() -> ChainFrame {
-    ChainFrame { chain: ChainId(3), epoch: Epoch(251), index: 6, message: ChainMessage::DiskFull(true) }
+fn full(what: Fullness) -> ChainFrame {
+    ChainFrame { chain: ChainId(3), epoch: Epoch(251), index: 6, message: ChainMessage::Full(what) }
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {

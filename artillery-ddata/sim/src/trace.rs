@@ -50,7 +50,7 @@ impl fmt::Display for Brief<'_> {
             }
             ChainMessage::Control(control) => write!(f, "{control:?}"),
             ChainMessage::Durable(version) => write!(f, "durable up to {version}"),
-            ChainMessage::DiskFull(is_full) => write!(f, "disk full: {is_full}"),
+            ChainMessage::Full(what) => write!(f, "full: {what:?}"),
             ChainMessage::Snapshot(part) => write!(f, "snapshot {} at {:?}", part.id, part.at),
             ChainMessage::Chunk(Chunk { watermark, after, version, part, bytes }) => {
                 write!(f, "piece w={watermark} after {after} {version} {part:?} {} bytes", bytes.len())

@@ -13,7 +13,7 @@ use artillery_sim::mutants::HUNTED;
 /// of that test.
 const TESTED: [(Mutant, &str, &str); 64] = [
     (Mutant::LearnFromJoiners, DURABLE, "a_joiner_that_is_believed_halts_a_member"),
-    (Mutant::FillFullDisks, "proto/src/replica/tests/full_disks.rs", "a_head_that_ignores_full_disks_adds"),
+    (Mutant::FillFullDisks, "proto/src/replica/tests/full_members.rs", "a_head_that_ignores_full_members_adds"),
     (Mutant::LoseWhole, REOPEN, "an_order_that_takes_any_store_for_lost_loses_a_whole_one"),
     (Mutant::ReopenTorn, REOPEN, "a_torn_store_that_may_open_a_chain_does"),
     (Mutant::ReopenWeak, REOPEN, "a_weak_store_that_may_open_a_chain_does"),

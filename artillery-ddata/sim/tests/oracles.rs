@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainId, Sequence, Version,
+    message::Fullness,
     replica::{Halt, Rereplication, Status},
     store::{Held, MemoryStore, ScanRecord, Size, Store, StoreBatch, StoreOp},
     types::update::{KeyChange, RequestKey, RequestOutcome, Update, UpdateKind},
@@ -56,6 +57,7 @@ fn status(last: u64, watermark: u64) -> Status {
         sending: None,
         halted: None,
         size: Size::default(),
+        full: Fullness::Nothing,
     }
 }
 

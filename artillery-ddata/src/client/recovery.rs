@@ -53,13 +53,7 @@ impl Client {
         // configuration.
         for addr in self.candidates.all() {
             let client = self.clone();
-            asked.spawn(async move {
-                let answer = client.ask_at(&[addr], None, AdminOperation::Survey, timeout).await;
-                match answer {
-                    Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
-                    _ => Err(None),
-                }
-            });
+            asked.spawn(async move { client.standing_at(addr, timeout).await.ok_or(None) });
         }
         let mut survey = Survey::default();
         for answer in asked.join_all().await {
@@ -73,6 +67,24 @@ impl Client {
         survey.silent.retain(|name| !heard(name));
         survey.silent.sort();
         survey
+    }
+
+    /// Asks the nodes at these addresses what they hold. A node of another history may be known by gossip alone, which
+    /// [`NodeStatus::members`](crate::status::NodeStatus::members) tells.
+    pub async fn survey_at(&self, addrs: impl IntoIterator<Item = SocketAddr>, timeout: Duration) -> Vec<Standing> {
+        let mut asked = JoinSet::new();
+        for addr in addrs {
+            let client = self.clone();
+            asked.spawn(async move { client.standing_at(addr, timeout).await });
+        }
+        asked.join_all().await.into_iter().flatten().collect()
+    }
+
+    async fn standing_at(&self, addr: SocketAddr, timeout: Duration) -> Option<Standing> {
+        match self.ask_at(&[addr], None, AdminOperation::Survey, timeout).await {
+            Ok(ResponseAnswer::Survey(Some(standing))) => Some(*standing),
+            _ => None,
+        }
     }
 
     /// Makes a node continue alone with what it holds, under a new history. Writes that other nodes acknowledged since

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     ChainConfig, ChainId, ClusterId, Epoch, Routing,
     control::{
-        ConfigLog, Configs, StorePosition, StoreRolledBack,
+        ConfigLog, Configs, History, StorePosition, StoreRolledBack,
         embedded::{LogHandle, StorePlace},
         message::{Renewal, Renewed, ReorderError, StoreHolding},
         reopening::{NotReopened, Reopened},
@@ -72,6 +72,8 @@ pub(crate) enum ControlCommand {
     /// Leave the chains, and stay a node and a voter: the disk keeps what this node holds. `done` is notified once the node may
     /// end, which takes at most three leases.
     Withdraw { done: oneshot::Sender<()> },
+    /// The cluster goes on in a newer history, which may lack commits that this node's store holds.
+    Parted { by: History },
     /// A node was met whose cluster succeeds this one.
     Succeeded { by: ClusterId },
     /// The directory is loaded, and its chains are there.
@@ -283,6 +285,7 @@ impl ControlTask {
                 self.leaving.push(done);
                 self.handle(NodeInput::Withdraw);
             }
+            ControlCommand::Parted { by } => self.handle(NodeInput::Parted { by }),
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
             ControlCommand::Loaded { holds } => self.handle(NodeInput::Loaded { holds }),
         }
@@ -300,7 +303,7 @@ impl ControlTask {
             self.act(output);
         }
         let stands = self.parts.node.state();
-        self.parts.local.set_yields(stands.successor.is_some_and(|successor| successor.yields));
+        self.parts.local.set_yields(stands.yields());
         self.parts.state.send_if_modified(|state| {
             // The time of the leader's last message alone wakes no receiver.
             let seen = |state: &NodeState| {

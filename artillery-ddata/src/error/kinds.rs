@@ -168,7 +168,11 @@ impl Error {
                 | Refusal::Overflow
                 | Refusal::Barred
                 | Refusal::SnapshotGone => Advice::Change,
-                Refusal::StoreFailed | Refusal::TooFewMembers { .. } | Refusal::DiskFull { .. } => Advice::Repair,
+                Refusal::StoreFailed
+                | Refusal::TooFewMembers { .. }
+                | Refusal::DiskFull { .. }
+                | Refusal::MemoryFull { .. }
+                | Refusal::Parted { .. } => Advice::Repair,
                 _ => Advice::Retry,
             },
             Self::NotApplied { reason } => match reason {

@@ -71,7 +71,7 @@ pub(crate) struct Data {
     pub(super) state: OnceLock<watch::Receiver<control::NodeState>>,
     /// The readiness of each chain served here; set once there are any.
     pub(super) standings: OnceLock<Vec<watch::Receiver<ChainReadiness>>>,
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     /// The node's directory; unset if it has none.
     pub(super) durable: OnceLock<Durable>,
     /// The directory, if it is to be loaded once the node follows its cluster.
@@ -403,6 +403,7 @@ impl Data {
             // makes at most a window and a backlog, for any joiner.
             joiner_buffer: self.config.limits.window_bytes / 2,
             durable: self.durable.get().is_some(),
+            max_memory: self.config.limits.max_memory_bytes,
             ..replica::ReplicaSettings::default()
         };
         let (store, queue_bytes) = (self.store.clone(), self.config.limits.queue_bytes);

@@ -18,7 +18,7 @@ use super::{data::Data, random, recovery_access::RecoveryAccess};
 use crate::{
     ChainConfig, ChainId, ClusterId, MemberId, Timestamp,
     control::{
-        ConfigLog, Configs, History, NodeInfo,
+        ConfigLog, Configs, History, NodeInfo, branch,
         embedded::Histories,
         message::StoreHolding,
         recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
@@ -27,7 +27,7 @@ use crate::{
     },
     driver::BoxFuture,
     driver::control::ControlCommand,
-    driver::phase::{NodePhase, Stopped},
+    driver::phase::Stopped,
     driver::serve::Recovery,
     message::control,
     replica::Status,
@@ -87,17 +87,39 @@ impl Data {
         Box::new(move || data.standing())
     }
 
-    /// Stops when the cluster turns out to have been recovered without this node: writes acknowledged here since may be
+    /// Stops when the cluster turns out to have been recovered without this node, unless its store may hold commits that are
     /// missing there.
     pub(super) async fn notice_recoveries(self: Arc<Self>, histories: Histories) {
-        let mut phases = self.phases();
-        tokio::select! {
-            biased;
-            _ = phases.wait_for(NodePhase::is_final) => {}
-            newer = histories.left_behind() => {
-                tracing::error!(mine = ?histories.mine(), %newer, "the cluster was recovered without this node, which stops");
-                self.stop(Stopped::LeftBehind);
+        let noticed = async {
+            let mut known = None;
+            loop {
+                let newer = histories.left_behind(known).await;
+                let mine = histories.mine();
+                if !self.has_parted(newer).await {
+                    tracing::error!(?mine, %newer, "the cluster was recovered without this node, which stops");
+                    return self.stop(Stopped::LeftBehind);
+                }
+                tracing::error!(?mine, %newer, "the histories have parted: this node waits for an operator");
+                known = Some(newer);
             }
+        };
+        self.unless_stopped(noticed).await;
+    }
+
+    /// Whether this node's store may hold commits that the newer history lacks. From the first moment on the node serves nothing.
+    async fn has_parted(&self, newer: History) -> bool {
+        let (Some(_), Some(door), Some(access)) = (self.durable.get(), self.door.get(), self.recovery.get()) else {
+            return false;
+        };
+        // Without room the node has stopped.
+        if door.commands.send(ControlCommand::Parted { by: newer }).await.is_err() {
+            return false;
+        }
+        loop {
+            if let Some(parted) = branch::has_parted(self.id(), &self.survey(access).await) {
+                return parted;
+            }
+            sleep(self.lease()).await;
         }
     }
 
@@ -157,7 +179,8 @@ impl Data {
         let plan = self.plan(access, cluster, history, begun).await?;
         let configs = access.configs(&state.borrow().configs);
         let next = plan.history.next(random::wide());
-        let configs = configs.recovered(next, self.as_founder(&configs), plan.newest, plan.upto);
+        let configs =
+            configs.recovered(next, self.as_founder(&configs), plan.newest, plan.upto).branched(plan.branch());
         let applied = configs.applied();
         access.seat.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = state.clone();

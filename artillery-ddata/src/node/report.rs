@@ -6,6 +6,8 @@ use artillery_proto::node::{Successor, Unready};
 use super::{data::Data, durable::Durable};
 use crate::{
     Mode, NodeId, Routing,
+    control::History,
+    message::Fullness,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
     replica::{READERS_PER_QUERY, REREPLICATION_MILLIS, Rereplication, SettledRecords, Status},
     status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, SuccessorStatus, TrafficStatus},
@@ -72,6 +74,8 @@ impl Data {
                 frames_received: counters.frames_received,
                 refused: counters.refused,
             },
+            memory_bytes: self.store.bytes(),
+            max_memory_bytes: self.config.limits.max_memory_bytes,
             log: self.log(),
             loading: self.durable.get().and_then(Durable::loading).map(Into::into),
         }
@@ -117,6 +121,7 @@ impl Data {
             resyncs_partial: state.resyncs_partial,
             keys: state.size.keys,
             store_bytes: state.size.bytes,
+            full: full(state.full).map(str::to_owned),
         })
     }
 
@@ -132,6 +137,7 @@ impl Data {
             settled: state.unready.is_none(),
             unready: state.unready.map(|why| self.explained(why)),
             orphaned: state.orphaned,
+            parted: self.parted(state.parted).map(|by| by.to_string()),
             successor: state
                 .successor
                 .map(|Successor { by, yields }| SuccessorStatus { cluster_id: by.to_string(), yields }),
@@ -148,6 +154,11 @@ impl Data {
             }
             _ => why.to_string(),
         }
+    }
+
+    /// The history from which this node's has parted: a newer one, to which it gives way, or another one of the same generation.
+    fn parted(&self, newer: Option<History>) -> Option<History> {
+        newer.or_else(|| self.recovery.get()?.seat.histories().parted())
     }
 
     fn succeeds(&self) -> Vec<String> {
@@ -194,6 +205,14 @@ fn readers_per_query(states: &[Status]) -> Histogram {
         bounds: READERS_PER_QUERY.iter().map(|&bound| bound as f64).collect(),
         sum: (others + counts.iter().sum::<u64>()) as f64,
         counts,
+    }
+}
+
+const fn full(what: Fullness) -> Option<&'static str> {
+    match what {
+        Fullness::Nothing => None,
+        Fullness::Disk => Some("disk"),
+        Fullness::Memory => Some("memory"),
     }
 }
 

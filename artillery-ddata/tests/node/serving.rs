@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use artillery_ddata::{Error, Place, ReadMode, Version, client::Spread, kv::ReadState};
+use artillery_ddata::{Error, Place, ReadMode, Refusal, Version, client::Spread, kv::ReadState};
 
 use super::{
     SHORT,
@@ -42,6 +42,36 @@ async fn each_operation_has_its_documented_effect() {
     within(kv.delete("k")).await.unwrap();
     assert_eq!(within(kv.get("k")).await.unwrap().value(), None);
     until(async || kv.get("k").mode(ReadMode::Eventual).await.unwrap().value().is_none()).await;
+}
+
+/// Values are refused once one node holds as much as it may. Deletes make room, and nothing is evicted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_memory_refuses_values_until_deletes_made_room() {
+    let most = |config: &mut artillery_ddata::config::Config| config.limits.max_memory_bytes = Some(1 << 20);
+    let mut cluster = TestCluster::start_with(2, |builder| builder).await;
+    let bounded = cluster.add(|builder| builder.configure(most)).await;
+    within(bounded.ready()).await.unwrap();
+    until(async || cluster.nodes[0].status().await.chains[0].copies == 3).await;
+    let kv = cluster.nodes[0].kv();
+    let put = async |n: u32| kv.put(format!("key-{n}"), vec![n as u8; 100_000]).await;
+    let is_full = |error: &Error| matches!(error, Error::Refused { reason: Refusal::MemoryFull { member }, .. } if *member == bounded.id());
+    let mut count = 0;
+    let refused = loop {
+        match within(put(count)).await {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+        assert!(count < 50, "1 MiB holds so many values");
+    };
+    assert!(is_full(&refused) && count >= 10, "{count}: {refused}");
+    let status = bounded.status().await;
+    assert_eq!((status.max_memory_bytes, status.chains[0].full.as_deref()), (Some(1 << 20), Some("memory")));
+    assert!(status.memory_bytes >= 1 << 20, "{}", status.memory_bytes);
+    for n in 0..count {
+        assert_eq!(within(kv.get(&format!("key-{n}"))).await.unwrap().value().map(|value| value.len()), Some(100_000));
+    }
+    within(kv.delete("key-0")).await.unwrap();
+    until(async || put(0).await.map_err(|error| assert!(is_full(&error), "{error}")).is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -37,7 +37,7 @@ impl Cuts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn passes(&self, addr: SocketAddr) -> bool {
+    pub fn passes(&self, addr: SocketAddr) -> bool {
         !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&addr)
     }
 }

@@ -281,4 +281,17 @@ pub enum Refusal {
         /// That member.
         member: MemberId,
     },
+    /// A member holds as many bytes of keys and values as it may. Nothing is added until it holds fewer; deletes and reads go on.
+    #[error("node {} holds as many bytes as its memory may", member.node)]
+    MemoryFull {
+        /// That member.
+        member: MemberId,
+    },
+    /// The cluster goes on in a newer history, and this node's store may hold commits that it lacks. The node keeps what it holds
+    /// and serves nothing, until an operator has decided.
+    #[error("the histories of this cluster have parted: it goes on as {by}, and this node waits for an operator")]
+    Parted {
+        /// The newer history.
+        by: crate::control::History,
+    },
 }

@@ -167,6 +167,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::NoLease
         | Refusal::Busy
         | Refusal::Succeeded { .. }
+        | Refusal::Parted { .. }
         | Refusal::SessionFull => Says::NotNow,
         Refusal::StoreFailed => Says::NotHere,
         Refusal::Barred
@@ -177,6 +178,7 @@ const fn says(refusal: Refusal) -> Says {
         // A value can be too large by itself, or after an append; only the latter leaves a record.
         Refusal::TooFewMembers { .. }
         | Refusal::DiskFull { .. }
+        | Refusal::MemoryFull { .. }
         | Refusal::KeyTooLong { .. }
         | Refusal::ValueTooLarge { .. }
         | Refusal::BatchSize { .. }
@@ -210,19 +212,21 @@ mod tests {
         Refusal::ResultsTooLarge { len: 2, limit: 1 },
         Refusal::UpdateTooLarge { len: 2, limit: 1 },
     ];
-    const PASSING: [Refusal; 7] = [
+    const PASSING: [Refusal; 8] = [
         Refusal::NoChain,
         Refusal::NotHead(None),
         Refusal::NotTail(None),
         Refusal::NoLease,
         Refusal::Busy,
         Refusal::Succeeded { by: crate::ClusterId(2) },
+        Refusal::Parted { by: crate::control::History { generation: 1, id: 2 } },
         Refusal::SessionFull,
     ];
-    const FINAL: [Refusal; 9] = [
+    const FINAL: [Refusal; 10] = [
         Refusal::StoreFailed,
         Refusal::TooFewMembers { have: 1, need: 2 },
         Refusal::DiskFull { member: MEMBER },
+        Refusal::MemoryFull { member: MEMBER },
         Refusal::KeyTooLong { len: 2, limit: 1 },
         Refusal::ValueTooLarge { len: 2, limit: 1 },
         Refusal::BatchSize { len: 2, limit: 1 },

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{History, NodeInfo, Relation, Term, log::LogIndex};
+use super::{History, NodeInfo, Relation, Term, branch::Branch, log::LogIndex};
 use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
 /// A node's answer to the question what it has.
@@ -34,8 +34,11 @@ pub struct Standing {
     pub served: bool,
     /// The cluster that succeeds this one, if one is known.
     pub successor: Option<ClusterId>,
-    /// The node serves nothing, since another cluster succeeds its own. It counts neither as a leader nor as in touch with one.
+    /// The node serves nothing, since another cluster succeeds its own, or its store may hold commits that a newer history lacks.
+    /// It counts neither as a leader nor as in touch with one.
     pub yields: bool,
+    /// Where the node's history, and those that it came from, left the ones before.
+    pub branches: Vec<Branch>,
     /// How long ago another incarnation that serves a chain, as far as this node knows, was heard last.
     pub member_heard: Option<Duration>,
     /// Each chain, as this node knows it.

@@ -41,8 +41,20 @@ pub enum ChainMessage {
     /// How far the sender is durable. To the successor: all members from the head to the sender hold everything up to this
     /// version on their disks. To the predecessor: the sender does. Members in memory never send it.
     Durable(Version),
-    /// To the head: whether the sender's disk counts as full. It counts for some heartbeats. Members in memory never send it.
-    DiskFull(bool),
+    /// To the head: what the sender has no room in. It counts for some heartbeats.
+    Full(Fullness),
+}
+
+/// What a member has no room in. Then its chain adds no values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Fullness {
+    /// It has room.
+    #[default]
+    Nothing,
+    /// Its disk counts as full.
+    Disk,
+    /// Its node holds as many bytes as it may.
+    Memory,
 }
 
 /// Consecutive updates. The sender's watermark travels with them.

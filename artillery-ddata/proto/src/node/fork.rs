@@ -47,6 +47,9 @@ impl NodeMachine {
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, state.successor))?;
         }
+        if let Some(parted) = state.parted {
+            write!(out, "{parted}")?;
+        }
         leaving.describe(company, out)?;
         write!(out, "{:?}", (tick, outputs))
     }

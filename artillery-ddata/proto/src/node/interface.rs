@@ -6,7 +6,7 @@ use super::{ChangeReason, ProposalFate};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     control::{
-        Configs, HeardStores, Term,
+        Configs, HeardStores, History, Term,
         log::{ConfigChange, LogIndex},
         message::{Renewal, Renewed, ReorderError, StoreHolding, Unsettled},
         reopening::{NotReopened, Reopened},
@@ -102,6 +102,11 @@ pub enum NodeInput {
     Succeeded {
         /// The other cluster.
         by: ClusterId,
+    },
+    /// The cluster goes on in a newer history. This node's store may hold commits which that lacks.
+    Parted {
+        /// The newer history.
+        by: History,
     },
     /// The disk keeps what [`NodeOutput::Keep`] named.
     Kept,
@@ -259,6 +264,8 @@ pub struct NodeState {
     pub orphaned: bool,
     /// The cluster that succeeds this one, if one does.
     pub successor: Option<Successor>,
+    /// The newer history in which the cluster goes on, if that may lack commits that this node's store holds.
+    pub parted: Option<History>,
 }
 
 /// Why a node isn't ready.
@@ -291,6 +298,14 @@ pub enum Unready {
     Yields {
         /// The other cluster.
         by: ClusterId,
+    },
+    /// The cluster goes on in a newer history, which may lack commits that this node's store holds.
+    #[error(
+        "the cluster goes on without this node as history {by}, and this node's store may hold what that lacks: it waits for an operator"
+    )]
+    Parted {
+        /// The newer history.
+        by: History,
     },
     /// By the leader's newest answer no other node should be stopped.
     #[error(transparent)]

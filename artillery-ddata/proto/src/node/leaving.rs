@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{NodeEvent, NodeMachine, NodeOutput, Successor};
+use super::{NodeEvent, NodeMachine, NodeOutput};
 use crate::{
     ChainConfig, ChainId, Timestamp,
     control::message::Farewell,
@@ -324,8 +324,8 @@ impl NodeMachine {
         if self.stretch > 0 {
             self.order_all(&ChainOrder::Resume { stretch: self.stretch });
         }
-        if let Some(Successor { by, yields: true }) = self.state.successor {
-            self.order_all(&ChainOrder::Yield { by });
+        if let Some(refusal) = self.gives_way() {
+            self.order_all(&ChainOrder::Yield { refusal });
         }
     }
 

@@ -28,6 +28,9 @@ impl NodeMachine {
     }
 
     fn unready(&self, now: Timestamp, settled: Result<(), Unsettled>) -> Result<(), Unready> {
+        if let Some(by) = self.state.parted {
+            return Err(Unready::Parted { by });
+        }
         if let Some(Successor { by, .. }) = self.state.successor.filter(|successor| successor.yields) {
             return Err(Unready::Yields { by });
         }

@@ -11,6 +11,11 @@ use crate::{
 };
 
 impl NodeState {
+    /// Whether the node serves nothing, since another cluster succeeds its own, or its history has parted from a newer one.
+    pub fn yields(&self) -> bool {
+        self.parted.is_some() || self.successor.is_some_and(|Successor { yields, .. }| yields)
+    }
+
     /// The standing of a node with these configurations. The caller adds what the log knows: whether the node leads, where its
     /// copy of the log ends, and the voters. `chains` gives the status of a chain here.
     pub fn standing<'a>(
@@ -34,7 +39,8 @@ impl NodeState {
             heard: since(self.heard),
             served: self.served,
             successor: self.successor.map(|Successor { by, .. }| by),
-            yields: self.successor.is_some_and(|Successor { yields, .. }| yields),
+            yields: self.yields(),
+            branches: configs.branches().to_vec(),
             member_heard: since(self.member_heard),
             chains: configs.iter().map(chain).collect(),
             me,

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
-    control::{MAX_LINEAGE, message::StoreHolding},
+    api::Refusal,
+    control::{History, MAX_LINEAGE, message::StoreHolding},
     runner::ChainOrder,
 };
 
@@ -77,7 +78,24 @@ impl NodeMachine {
 
     /// Whether this node serves nothing, since another cluster succeeds its own.
     pub(super) fn yields(&self) -> bool {
-        self.state.successor.is_some_and(|successor| successor.yields)
+        self.state.yields()
+    }
+
+    /// What callers are told, if this node gives way.
+    pub(super) fn gives_way(&self) -> Option<Refusal> {
+        let parted = self.state.parted.map(|by| Refusal::Parted { by });
+        let succeeded = self.state.successor.filter(|successor| successor.yields);
+        parted.or(succeeded.map(|Successor { by, .. }| Refusal::Succeeded { by }))
+    }
+
+    /// The cluster goes on in a newer history, which may lack commits that this node's store holds. Neither a process nor a disk
+    /// can say which of the two is to stay: the node keeps what it holds, and serves nothing, until an operator has decided.
+    pub(super) fn parted(&mut self, by: History) {
+        if self.state.parted.replace(by).is_none() {
+            self.leaving.take_back_word();
+            self.order_all(&ChainOrder::Yield { refusal: Refusal::Parted { by } });
+        }
+        self.state.unready = Some(Unready::Parted { by });
     }
 
     /// Whether another node has a part in the present configuration: it serves, joins, or is a voter.
@@ -161,10 +179,10 @@ impl NodeMachine {
             self.company.refused.pop_first();
         }
         self.company.refused.insert(by);
-        let yielded = self.yields();
+        let yielded = self.state.successor.is_some_and(|successor| successor.yields);
         self.state.successor = Some(Successor { by, yields: false });
         self.outputs.push_back(NodeOutput::Event(NodeEvent::Refuses { by }));
-        if yielded {
+        if yielded && self.state.parted.is_none() {
             self.order_all(&ChainOrder::Proceed);
             self.outputs.push_back(NodeOutput::Event(NodeEvent::GoesOn { by }));
         }
@@ -173,6 +191,9 @@ impl NodeMachine {
     /// An operator has this node go on under a new history: the operator knows more than the node, and wants its data.
     pub(super) fn begin_history(&mut self) {
         self.leaving.goes_on_alone();
+        if self.state.parted.take().is_some() {
+            self.order_all(&ChainOrder::Proceed);
+        }
         if let Some(Successor { by, .. }) = self.state.successor {
             self.refuse(by);
         }
@@ -265,7 +286,7 @@ impl NodeMachine {
             self.state.successor = Some(Successor { by, yields: true });
             self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });
-            self.order_all(&ChainOrder::Yield { by });
+            self.order_all(&ChainOrder::Yield { refusal: Refusal::Succeeded { by } });
             self.outputs.push_back(NodeOutput::Event(NodeEvent::Yields { by }));
             self.ask_own(now);
         } else {

@@ -50,6 +50,7 @@ impl Replica {
             joiner_heard: self.joiner_heard,
             acks: self.acks,
             journal: self.journal.clone(),
+            full_until: self.full_until,
             unreplicated: self.unreplicated.clone(),
         }
     }
@@ -105,6 +106,8 @@ impl Replica {
             joiner_heard: _,
             acks,
             journal,
+            // The words of the peers say more.
+            full_until: _,
             // Only reports show it.
             unreplicated: _,
         } = self;

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Epoch, MemberId, Role, Sequence, Timestamp, Version,
-    message::{ChainFrame, ChainMessage, Control, Partial, Truncate, VersionAnswer},
+    message::{ChainFrame, ChainMessage, Control, Fullness, Partial, Truncate, VersionAnswer},
 };
 
 /// Another member of the configuration, as this one knows it.
@@ -46,10 +46,10 @@ pub(super) struct PeerLink {
     pub(super) held: Sequence,
     /// How far this member is, as the peer was told.
     pub(super) mark_said: Version,
-    /// The peer's disk counts as full until then.
-    pub(super) full_until: Timestamp,
-    /// Whether this member's disk is full, as the peer was told last.
-    pub(super) full_said: bool,
+    /// What the peer has no room in, and until when that counts.
+    pub(super) full: (Fullness, Timestamp),
+    /// What this member has no room in, as the peer was told last.
+    pub(super) full_said: Fullness,
 }
 
 /// Where sending goes on.
@@ -103,8 +103,8 @@ impl PeerLink {
             mark: Sequence::ZERO,
             held: Sequence::ZERO,
             mark_said: Version::NONE,
-            full_until: Timestamp::ZERO,
-            full_said: false,
+            full: (Fullness::Nothing, Timestamp::ZERO),
+            full_said: Fullness::Nothing,
         }
     }
 
@@ -138,7 +138,7 @@ impl Replica {
             peer.due = true;
             (peer.cursor, peer.heard) = (None, None);
             peer.echo = Sequence::ZERO;
-            (peer.mark_said, peer.full_said) = (Version::NONE, false);
+            (peer.mark_said, peer.full_said) = (Version::NONE, Fullness::Nothing);
         }
         self.snapshot_link_changed(id);
     }
@@ -227,7 +227,7 @@ impl Replica {
             ChainMessage::Chunk(chunk) => self.receive_chunk(now, from, chunk),
             ChainMessage::Snapshot(part) => self.receive_snapshot(now, from, part),
             ChainMessage::Durable(version) => self.hear_mark(now, from, version),
-            ChainMessage::DiskFull(is_full) => self.hear_full(now, from, is_full),
+            ChainMessage::Full(what) => self.hear_full(now, from, what),
         }
     }
 
@@ -381,7 +381,7 @@ impl Replica {
                 || self.may_promote()
                 || self.promotion.is_some()
                 || self.has_unwritten_watermark()
-                || self.has_full_disk()
+                || self.fullness() != Fullness::Nothing
                 || !self.unsure_peers().is_empty())
     }
 

@@ -76,7 +76,7 @@ impl Replica {
             Ok(newest.filter(|held| held.value.is_some()))
         })
         .map_err(Halt::from)?;
-        self.check_disks(now, &resolved.changes)?;
+        self.check_room(now, &resolved.changes)?;
         // The request that opens a session belongs to none.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;

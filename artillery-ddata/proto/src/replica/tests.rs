@@ -11,7 +11,7 @@ mod durable;
 mod expelled;
 mod extremes;
 mod filling;
-mod full_disks;
+mod full_members;
 mod guards;
 mod hashed;
 mod joining;

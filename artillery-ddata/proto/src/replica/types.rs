@@ -7,7 +7,7 @@ use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
     api::{Query, ReadMode, Reply, Write},
     guards::Guards,
-    message::{ChainFrame, MAX_CHUNK},
+    message::{ChainFrame, Fullness, MAX_CHUNK},
     store::{Size, StoreError},
     types::update::RequestKey,
 };
@@ -64,6 +64,9 @@ pub struct ReplicaSettings {
     /// The member keeps a journal, and an update is committed once it is durable at every serving member. All members of a
     /// chain have the same here.
     pub durable: bool,
+    /// A serving member counts as full when its store holds so many bytes of keys and values, those of other chains included.
+    /// `None`: it never does.
+    pub max_memory: Option<u64>,
     /// The guards that stand.
     pub guards: Guards,
 }
@@ -100,6 +103,7 @@ impl Default for ReplicaSettings {
             heartbeat: Duration::from_millis(100),
             resend: None,
             durable: false,
+            max_memory: None,
             guards: Guards::default(),
         }
     }
@@ -322,6 +326,8 @@ pub struct Status {
     pub rereplication: Rereplication,
     /// What the store holds of the chain.
     pub size: Size,
+    /// What this member has no room in.
+    pub full: Fullness,
 }
 
 /// Reads served by a replica, by their path. Its gate counts the local clean ones.

@@ -165,6 +165,11 @@ impl WriteBehindStore {
     pub(super) fn size(&self, chain: ChainId) -> Size {
         self.store.size(chain)
     }
+
+    /// The bytes of all chains without what is put off.
+    pub(super) fn bytes(&self) -> u64 {
+        self.store.bytes()
+    }
 }
 
 #[cfg(test)]

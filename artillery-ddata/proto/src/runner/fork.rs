@@ -17,7 +17,7 @@ impl<C: Clone> ChainRunner<C> {
             is_foreign: self.is_foreign,
             offered: self.offered,
             stretch: self.stretch,
-            successor: self.successor,
+            yields: self.yields,
             words: self.words.clone(),
             refused: self.refused.clone(),
             open: self.open,
@@ -47,7 +47,7 @@ impl<C: fmt::Debug> ChainRunner<C> {
             is_foreign,
             offered,
             stretch,
-            successor,
+            yields,
             words,
             refused,
             // They follow from the replica's events.
@@ -64,7 +64,7 @@ impl<C: fmt::Debug> ChainRunner<C> {
         write!(
             out,
             "{:?}",
-            (history, is_restored, is_foreign, offered, stretch, successor, words, refused, behind_since, kept)
+            (history, is_restored, is_foreign, offered, stretch, yields, words, refused, behind_since, kept)
         )
     }
 }

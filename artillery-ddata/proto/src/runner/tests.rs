@@ -167,13 +167,13 @@ fn a_lease_that_came_before_the_resume_counts_from_it_on() {
 
 #[test]
 fn a_chain_that_yields_refuses_and_keeps_its_data_until_it_proceeds() {
-    let by = ClusterId(9);
+    let refusal = Refusal::Succeeded { by: ClusterId(9) };
     let mut rig = Rig::new();
     rig.lease(1_000, 0);
     rig.put(0, None);
     rig.take(5);
     rig.replies.clear();
-    rig.turn.orders.push(ChainOrder::Yield { by });
+    rig.turn.orders.push(ChainOrder::Yield { refusal });
     rig.take(6);
     rig.lease(2_000, 0);
     for caller in 1..=3 {
@@ -185,7 +185,7 @@ fn a_chain_that_yields_refuses_and_keeps_its_data_until_it_proceeds() {
             rig.turn.reads.last_mut().unwrap().mode = ReadMode::Eventual;
         }
         rig.take(7);
-        assert_eq!(rig.reply(), Reply::Refused(Refusal::Succeeded { by }));
+        assert_eq!(rig.reply(), Reply::Refused(refusal));
     }
     assert_eq!(rig.runner.replica().status().last.sequence, Sequence(1), "nothing was ordered, and nothing went");
     rig.turn.orders.push(ChainOrder::Proceed);

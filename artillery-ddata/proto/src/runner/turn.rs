@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     ChainConfig, ClusterId, Epoch, MemberId, Sequence, Timestamp,
-    api::{Query, ReadMode, Write},
+    api::{Query, ReadMode, Refusal, Write},
     control::log::LogIndex,
     message::ChainFrame,
     types::update::RequestKey,
@@ -57,10 +57,10 @@ pub enum ChainOrder {
         /// The stretch.
         stretch: u64,
     },
-    /// Another cluster succeeds this one: refuse requests, serve by no lease, and keep all data.
+    /// Another cluster, or a newer history of this one, goes on instead: refuse requests, serve by no lease, and keep all data.
     Yield {
-        /// The succeeding cluster.
-        by: ClusterId,
+        /// What callers are told.
+        refusal: Refusal,
     },
     /// Serve again after [`ChainOrder::Yield`].
     Proceed,

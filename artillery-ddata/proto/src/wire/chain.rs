@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     ChainId, Epoch, Sequence, Version,
-    message::{BodyReader, ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Lengths, MAX_CHUNK, Updates},
+    message::{BodyReader, ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, Lengths, MAX_CHUNK, Updates},
     types::update::{KeyChange, MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
@@ -157,7 +157,7 @@ enum EncodedMessage<'a> {
     Chunk(ChunkHeader<&'a ChunkPart>),
     Snapshot(SaidSnapshot<'a>),
     Durable(Version),
-    DiskFull(bool),
+    Full(Fullness),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,7 +167,7 @@ enum DecodedMessage {
     Chunk(ChunkHeader<ChunkPart>),
     Snapshot(HeardSnapshot),
     Durable(Version),
-    DiskFull(bool),
+    Full(Fullness),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -223,7 +223,7 @@ pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
             (EncodedMessage::Snapshot(header), body)
         }
         ChainMessage::Durable(version) => (EncodedMessage::Durable(*version), EncodedBody::new()),
-        ChainMessage::DiskFull(is_full) => (EncodedMessage::DiskFull(*is_full), EncodedBody::new()),
+        ChainMessage::Full(what) => (EncodedMessage::Full(*what), EncodedBody::new()),
     };
     let header = Header { chain: message.chain, epoch: message.epoch, index: message.index, message: said };
     let mut out = EncodedHeader::new();
@@ -353,9 +353,9 @@ pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
             check_body(0, &frame.body)?;
             ChainMessage::Durable(version)
         }
-        DecodedMessage::DiskFull(is_full) => {
+        DecodedMessage::Full(what) => {
             check_body(0, &frame.body)?;
-            ChainMessage::DiskFull(is_full)
+            ChainMessage::Full(what)
         }
     };
     Ok(ChainFrame { chain: header.chain, epoch: header.epoch, index: header.index, message })

@@ -77,7 +77,7 @@ impl World {
             ChainMessage::Snapshot(_) => counts.parts += 1,
             ChainMessage::Updates(_) | ChainMessage::Chunk(_) => counts.updates += 1,
             ChainMessage::Control(_) if from == joiner => counts.acknowledgements += 1,
-            ChainMessage::Control(_) | ChainMessage::Durable(_) | ChainMessage::DiskFull(_) => counts.controls += 1,
+            ChainMessage::Control(_) | ChainMessage::Durable(_) | ChainMessage::Full(_) => counts.controls += 1,
         }
         self.end_resync(source, joiner);
     }

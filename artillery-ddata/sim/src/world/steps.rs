@@ -354,10 +354,9 @@ impl World {
         let bytes = match &frame.message {
             ChainMessage::Updates(updates) => FRAME + updates.updates.iter().map(Update::cost).sum::<usize>(),
             ChainMessage::Chunk(chunk) => FRAME + chunk.bytes.len(),
-            ChainMessage::Snapshot(_)
-            | ChainMessage::Control(_)
-            | ChainMessage::Durable(_)
-            | ChainMessage::DiskFull(_) => FRAME,
+            ChainMessage::Snapshot(_) | ChainMessage::Control(_) | ChainMessage::Durable(_) | ChainMessage::Full(_) => {
+                FRAME
+            }
         };
         self.note_frame(from, to, &frame.message);
         let generation = self.nodes[from].peers[to].generation;

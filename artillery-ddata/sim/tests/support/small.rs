@@ -43,9 +43,8 @@ pub(crate) fn size(frame: &ChainFrame) -> usize {
         + match &frame.message {
             ChainMessage::Updates(updates) => updates.updates.iter().map(Update::cost).sum(),
             ChainMessage::Chunk(chunk) => chunk.bytes.len(),
-            ChainMessage::Snapshot(_)
-            | ChainMessage::Control(_)
-            | ChainMessage::Durable(_)
-            | ChainMessage::DiskFull(_) => 0,
+            ChainMessage::Snapshot(_) | ChainMessage::Control(_) | ChainMessage::Durable(_) | ChainMessage::Full(_) => {
+                0
+            }
         }
 }

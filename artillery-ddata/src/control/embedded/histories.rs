@@ -12,16 +12,17 @@ use crate::control::{History, Met};
 pub(crate) struct Histories {
     mine: Arc<Mutex<Option<History>>>,
     newer: watch::Sender<Option<History>>,
+    parted: watch::Sender<Option<History>>,
 }
 
 impl Histories {
     pub(crate) fn new(mine: Option<History>) -> Self {
-        Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None) }
+        Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None), parted: watch::Sender::new(None) }
     }
 
     /// The history for a node that has recovered `next`. Messages still sent for the former history stay apart.
     pub(crate) fn followed_by(&self, next: History) -> Self {
-        Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone() }
+        Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone(), parted: watch::Sender::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<History>> {
@@ -47,17 +48,24 @@ impl Histories {
                 Err(None)
             }
             Met::Parted => {
-                let mine = self.mine();
-                tracing::error!(?mine, %theirs, "the cluster was recovered twice: stop the nodes of one of the two histories");
+                if self.parted.send_if_modified(|parted| parted.replace(theirs) != Some(theirs)) {
+                    let mine = self.mine();
+                    tracing::error!(?mine, %theirs, "the cluster was recovered twice: stop the nodes of one of the two histories");
+                }
                 Err(None)
             }
         }
     }
 
-    /// Waits until this node learns that the cluster was recovered without it.
-    pub(crate) async fn left_behind(&self) -> History {
+    /// The last history of the same cluster that was met, and to which neither gives way.
+    pub(crate) fn parted(&self) -> Option<History> {
+        *self.parted.borrow()
+    }
+
+    /// Waits until this node learns that the cluster was recovered without it, in another history than the one that is known.
+    pub(crate) async fn left_behind(&self, known: Option<History>) -> History {
         let mut newer = self.newer.subscribe();
-        match newer.wait_for(Option::is_some).await.map(|newer| *newer) {
+        match newer.wait_for(|newer| newer.is_some() && *newer != known).await.map(|newer| *newer) {
             Ok(Some(newer)) => newer,
             // The sender is a part of `self`.
             _ => std::future::pending().await,

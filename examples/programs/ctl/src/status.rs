@@ -2,6 +2,7 @@
 
 mod events;
 mod gather;
+mod histories;
 mod live;
 mod picture;
 #[cfg(test)]
@@ -24,11 +25,11 @@ pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watc
         (true, true) => objects(client, timeout, output).await,
         (true, false) => live::run(client, timeout, output).await,
         (false, true) => {
-            output.object(&gather::object(&gather::gather(client, timeout).await?));
+            output.object(&gather::object(&gather::gather_all(client, timeout).await?));
             Ok(exit::DONE)
         }
         (false, false) => {
-            output.bytes(table::text(&gather::gather(client, timeout).await?).as_bytes());
+            output.bytes(table::text(&gather::gather_all(client, timeout).await?).as_bytes());
             Ok(exit::DONE)
         }
     }
@@ -39,7 +40,7 @@ async fn objects(client: &Client, timeout: Duration, output: Output) -> Result<u
     let mut ticks = tokio::time::interval(PERIOD);
     loop {
         ticks.tick().await;
-        match gather::gather(client, timeout).await {
+        match gather::gather_all(client, timeout).await {
             Ok(whole) if !output.object(&gather::object(&whole)) => return Ok(exit::DONE),
             Ok(_) => {}
             Err(failure) => eprintln!("{failure}"),

@@ -81,6 +81,9 @@ pub(super) struct NodeArgs {
     /// The largest value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,
+    /// The most bytes of keys and values: at so many this node's chains only delete (default: no bound)
+    #[arg(long, value_name = "BYTES")]
+    pub(super) max_memory_bytes: Option<Bytes>,
     /// Keep the data in this directory, too, where the next start finds it (default: in memory alone)
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,

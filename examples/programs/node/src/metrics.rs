@@ -105,6 +105,9 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
     show("artillery_chain_lease_seconds", "For how long the lease still runs; +Inf: it never ends.", |chain| {
         chain.lease_ms.map_or(f64::INFINITY, |left| left as f64 / 1e3)
     });
+    show("artillery_chain_full", "1: this member has no room, and its chain adds nothing.", |chain| {
+        f64::from(chain.full.is_some())
+    });
     show("artillery_chain_parked_reads", "Reads that wait for an answer.", |chain| chain.parked_reads as f64);
     show("artillery_chain_waiting_writes", "Writes that wait for their commit.", |chain| chain.waiting_writes as f64);
     show("artillery_chain_window_bytes", "Updates above the watermark.", |chain| chain.in_flight_bytes as f64);
@@ -116,6 +119,9 @@ fn sequence(chain: &ChainStatus) -> u64 {
 }
 
 fn room(page: &mut Page, metrics: &NodeMetrics) {
+    page.gauge("artillery_memory_bytes", "Keys and values that are held.").sample(&[], metrics.status.memory_bytes);
+    page.gauge("artillery_memory_limit_bytes", "At how many of them nothing is added; +Inf: there is no bound.")
+        .sample(&[], metrics.status.max_memory_bytes.map_or(f64::INFINITY, |most| most as f64));
     page.gauge("artillery_window_limit_bytes", "How large the window of a chain may get before writers wait.")
         .sample(&[], metrics.window_limit_bytes);
     page.gauge("artillery_backlog_limit_bytes", "How much a chain keeps for resends.")

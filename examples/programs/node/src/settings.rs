@@ -81,6 +81,7 @@ fn config(args: &NodeArgs) -> Config {
     config.limits.backlog_bytes = args.backlog_bytes.0;
     config.limits.queue_bytes = args.queue_bytes.0;
     config.limits.max_value_bytes = args.max_value_bytes.0;
+    config.limits.max_memory_bytes = args.max_memory_bytes.map(|bytes| bytes.0 as u64);
     config.threads = match usize::from(args.threads) {
         1 => Threads::Shared,
         more => Threads::Own { chains: more.saturating_sub(2) },
@@ -119,6 +120,8 @@ mod tests {
         let data = ["--data", "d", "--sync", "never", "--reopen-ms", "70", "--max-disk-bytes", "1GiB"];
         let data = super::config(&parse(&data)).data.unwrap();
         assert_eq!(data.max_disk_bytes, Some(1 << 30));
+        let bounded = super::config(&parse(&["--max-memory-bytes", "2GiB"]));
+        assert_eq!(bounded.limits.max_memory_bytes, Some(2 << 30));
         assert_eq!((data.dir.to_str(), data.sync), (Some("d"), artillery_ddata::config::SyncMode::Never));
         assert_eq!(data.reopen, Duration::from_millis(70));
         let refused = builder(&parse(&["--data", "d", "--reopen-ms", "3600001"])).map(|_| ()).unwrap_err();
@@ -138,6 +141,7 @@ mod tests {
         assert_eq!(ours.limits.backlog_bytes, theirs.limits.backlog_bytes);
         assert_eq!(ours.limits.queue_bytes, theirs.limits.queue_bytes);
         assert_eq!(ours.limits.max_value_bytes, theirs.limits.max_value_bytes);
+        assert_eq!(ours.limits.max_memory_bytes, theirs.limits.max_memory_bytes);
         assert_eq!(ours.transport, theirs.transport);
         assert_eq!((ours.lease.duration, ours.suspect), (theirs.lease.duration, theirs.suspect));
         assert_eq!(ours.lease.drift_ppm, theirs.lease.drift_ppm);

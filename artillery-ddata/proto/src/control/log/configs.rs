@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ChainChange, ConfigChange, LogEntry, LogIndex};
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role,
-    control::{Bootstrap, History, NodeInfo, Timing, first_configs},
+    control::{Bootstrap, History, MAX_LINEAGE, NodeInfo, Timing, branch::Branch, first_configs},
 };
 
 /// How far beyond the old group's numbers a recovered history begins: further than that group will ever get.
@@ -23,6 +23,7 @@ pub struct Configs {
     since: BTreeMap<MemberId, LogIndex>,
     timing: Timing,
     losses: BTreeMap<ChainId, AcceptedLoss>,
+    branches: Vec<Branch>,
 }
 
 /// The last loss of a chain that an operator has accepted in this history.
@@ -70,7 +71,21 @@ impl Configs {
             since: BTreeMap::from([(id, applied)]),
             timing: self.timing,
             losses: BTreeMap::new(),
+            branches: self.branches.clone(),
         }
+    }
+
+    /// The same state, which knows where its history left the one before. The newest branches are kept.
+    #[must_use]
+    pub fn branched(mut self, branch: Branch) -> Self {
+        self.branches.push(branch);
+        self.branches.drain(..self.branches.len().saturating_sub(MAX_LINEAGE));
+        self
+    }
+
+    /// Where this history, and those that it came from, left the ones before, the oldest first.
+    pub fn branches(&self) -> &[Branch] {
+        &self.branches
     }
 
     /// The history that the configurations belong to.

@@ -7,7 +7,7 @@ use std::{
 use super::*;
 use crate::{
     ChainId, ChainMember, ClusterId, Incarnation, MemberId, Role,
-    control::{Bootstrap, ChainSettings, NodeInfo, Timing, conformance},
+    control::{Bootstrap, ChainSettings, NodeInfo, Timing, branch::Branch, conformance},
     fixtures::{founder, id as member, serving},
 };
 
@@ -260,4 +260,16 @@ fn an_accepted_loss_gives_sessions_another_id() {
     assert_eq!(configs.history(), other.history(), "the history of the log is the same");
     let recovered = configs.recovered(configs.history().next(9), founder(1), Epoch(2), LogIndex(2));
     assert_eq!(recovered.last_loss(), LogIndex(0));
+}
+
+#[test]
+fn a_recovery_knows_the_branches_of_those_before_it() {
+    let mut configs = Configs::of(&founding(1));
+    for round in 0..20 {
+        let branch = Branch { from: configs.history(), chains: vec![] };
+        let next = configs.history().next(round);
+        configs = configs.recovered(next, founder(1), Epoch(2), LogIndex(2)).branched(branch);
+    }
+    let from: Vec<_> = configs.branches().iter().map(|branch| branch.from.generation).collect();
+    assert_eq!(from, (4..20).collect::<Vec<_>>(), "of the last ones");
 }

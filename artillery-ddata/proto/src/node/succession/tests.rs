@@ -113,7 +113,7 @@ impl Rig {
     }
 
     fn yields(&self) -> usize {
-        self.orders(&ChainOrder::Yield { by: BY })
+        self.orders(&ChainOrder::Yield { refusal: Refusal::Succeeded { by: BY } })
     }
 
     fn orders(&self, order: &ChainOrder) -> usize {
@@ -251,4 +251,37 @@ mod without {
         rig.succeeded_for(20);
         assert_eq!((rig.yields(), rig.orders(&ChainOrder::Proceed)), (1, 0));
     }
+}
+
+const NEWER: History = History { generation: 1, id: 9 };
+
+#[test]
+fn a_node_whose_history_has_parted_serves_nothing_until_an_operator_has_it_go_on() {
+    let mut rig = Rig::new(1, [1, 2, 3], &[2, 3]);
+    for _ in 0..2 {
+        rig.node.handle(rig.now, NodeInput::Parted { by: NEWER });
+        rig.pass(LEASE * 5);
+    }
+    let parted = ChainOrder::Yield { refusal: Refusal::Parted { by: NEWER } };
+    assert_eq!((rig.orders(&parted), rig.orders(&ChainOrder::Proceed)), (1, 0), "though its fellows answer");
+    assert!(rig.node.state().yields());
+    assert_eq!(rig.node.state().unready, Some(Unready::Parted { by: NEWER }));
+    let configs =
+        rig.node.configs().recovered(NEWER.next(3), founder(1), crate::Epoch(9), rig.node.configs().applied());
+    let voters = BTreeSet::from([id(1)]);
+    rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: None, configs: Arc::new(configs), voters });
+    rig.pass(LEASE);
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().yields()), (1, false));
+}
+
+#[test]
+fn a_node_whose_history_has_parted_does_not_go_on_because_it_refuses_another_cluster() {
+    let mut rig = Rig::new(1, [1, 2, 3], &[]);
+    rig.succeeded_for(6);
+    assert_eq!(rig.yields(), 1);
+    rig.node.handle(rig.now, NodeInput::Parted { by: NEWER });
+    rig.answer.extend([id(2), id(3)]);
+    rig.pass(LEASE * 6);
+    assert_eq!(rig.events(NodeEvent::Refuses { by: BY }), 1);
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().yields()), (0, true));
 }

@@ -1,7 +1,10 @@
 //! A node that is still loading its directory.
 
 use super::*;
-use crate::control::{HeardStores, message::StoreHolding};
+use crate::{
+    api::Refusal,
+    control::{HeardStores, message::StoreHolding},
+};
 
 /// Node 3 in the second life of its store. Its directory is not loaded yet.
 fn loading() -> Rig {
@@ -30,7 +33,7 @@ fn a_node_that_loads_renews_and_its_chains_wait() {
     rig.handle(NodeInput::Loaded { holds: vec![holding()] });
     assert_eq!(rig.orders().len(), 2, "each chain is told of the configurations");
     rig.acts_by(rig.configs.applied());
-    rig.now += LEASE;
+    rig.now = rig.now + LEASE;
     let renewal = rig.renewals().pop().unwrap();
     assert!(!renewal.loads);
     assert_eq!(renewal.holds, [holding()]);
@@ -71,5 +74,9 @@ fn a_node_that_loads_keeps_what_it_has_when_its_cluster_was_given_up() {
     assert!(!rig.outputs().iter().any(|output| matches!(output, NodeOutput::Succeeded { .. } | NodeOutput::Order(..))));
     rig.handle(NodeInput::Loaded { holds: vec![holding()] });
     let orders = rig.orders();
-    assert_eq!(orders.iter().filter(|(_, order)| *order == ChainOrder::Yield { by }).count(), 2, "{orders:?}");
+    assert_eq!(
+        orders.iter().filter(|(_, order)| *order == ChainOrder::Yield { refusal: Refusal::Succeeded { by } }).count(),
+        2,
+        "{orders:?}"
+    );
 }

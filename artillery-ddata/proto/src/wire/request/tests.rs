@@ -193,6 +193,9 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ResultsTooLarge { len, limit }),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::UpdateTooLarge { len, limit }),
         member().prop_map(|member| Refusal::DiskFull { member }),
+        member().prop_map(|member| Refusal::MemoryFull { member }),
+        any::<(u64, u128)>()
+            .prop_map(|(generation, id)| Refusal::Parted { by: crate::control::History { generation, id } }),
         prop::sample::select(vec![
             Refusal::ManyChains,
             Refusal::OtherRequest,

@@ -6,12 +6,16 @@ use artillery_proto::{
     ChainConfig, MemberId, Role,
     control::{
         Bootstrap, History, Met,
+        branch::holds_more,
         recovery::{NotRecovered, Plan, plan},
     },
 };
 
 use super::{Event, World};
-use crate::scenario::{HEALED, SECOND};
+use crate::{
+    oracle::{Failure, Oracle},
+    scenario::{HEALED, SECOND},
+};
 
 /// How long before healing the last disaster may come.
 const LAST: u64 = 8 * SECOND;
@@ -115,7 +119,7 @@ impl World {
         let Some(control) = &mut self.control else { return };
         let next = plan.history.next(u128::from(control.operator.below(u64::MAX)));
         let known = control.nodes[node].decider.configs();
-        let configs = Arc::new(known.recovered(next, plan.by.clone(), plan.newest, plan.upto));
+        let configs = Arc::new(known.recovered(next, plan.by.clone(), plan.newest, plan.upto).branched(plan.branch()));
         self.trace.line(self.now, |out| write!(out, "n{node} goes on alone as {next}"));
         if !self.keep_recovery(node, &configs) {
             return;
@@ -150,6 +154,7 @@ impl World {
     }
 
     pub(super) fn leave_behind(&mut self, node: usize) {
+        self.check_nothing_parts(node);
         let Some(control) = &mut self.control else { return };
         let after = control.operator.between(SECOND / 10, SECOND);
         self.trace.line(self.now, |out| write!(out, "n{node} was left behind"));
@@ -157,6 +162,16 @@ impl World {
         // Its operator gives it an empty directory.
         self.drop_disk(node);
         self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
+    }
+
+    /// A recovery keeps all that was committed here ([`has_all`](Self::has_all)), so no store may be said to hold more.
+    fn check_nothing_parts(&mut self, node: usize) {
+        let branches = self.control.as_ref().map(|control| control.configs().branches().to_vec());
+        let holds = self.standing(node).zip(branches).is_some_and(|(mine, branches)| holds_more(&mine, &branches));
+        if holds {
+            let what = format!("n{node} was left behind, and is said to hold commits that the newer history lacks");
+            self.claim(Failure::new(Oracle::Claims, what));
+        }
     }
 
     /// Whether most of those that keep the log may be lost, and no node has gone on alone yet.

@@ -288,7 +288,7 @@ async fn a_new_durable_node_joins_a_recovered_cluster() {
         net.world().living.insert(me.id.node, (me.clone(), late.clone()));
         let (term, at) = (seat.leads().unwrap(), seat.configs().applied().next());
         seat.append(term, at, ConfigChange::Nodes { add: vec![me], remove: vec![] }).await.unwrap();
-        let left = tokio::time::timeout(Duration::from_secs(30), late.histories().left_behind()).await;
+        let left = tokio::time::timeout(Duration::from_secs(30), late.histories().left_behind(None)).await;
         assert!(left.is_err(), "durable: {durable}: the new node says that it was left behind by {left:?}, and stops");
         assert_eq!(late.configs().applied(), at, "durable: {durable}");
     }

@@ -90,10 +90,10 @@ async fn a_returning_majority_learns_that_it_was_left_behind() {
     net.heal();
     for other in &founding.members[1..] {
         let histories = net.log(other.id).unwrap().histories().clone();
-        assert_eq!(timeout(MINUTE, histories.left_behind()).await, Ok(history), "{}", other.name);
+        assert_eq!(timeout(MINUTE, histories.left_behind(None)).await, Ok(history), "{}", other.name);
     }
     let here = seat.histories();
-    assert!(timeout(MINUTE, here.left_behind()).await.is_err());
+    assert!(timeout(MINUTE, here.left_behind(None)).await.is_err());
     assert!(seat.leads().is_some(), "the recovered node isn't disturbed");
 }
 

@@ -4,10 +4,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_ddata::{
     ChainConfig, Client, MemberId, NodeId, Routing,
+    admin::Standing,
     status::{ChainStatus, NodeStatus},
 };
 use artillery_programs::exit::Failure;
 use serde_json::{Value, json};
+
+use super::histories;
+use crate::recover::SURVEY_TIMEOUT;
 
 /// What a node said of itself, or why it said nothing.
 pub(super) struct NodeReport {
@@ -20,6 +24,8 @@ pub(super) struct NodeReport {
 pub(super) struct ClusterReport {
     pub(super) routing: Arc<Routing>,
     pub(super) nodes: BTreeMap<NodeId, NodeReport>,
+    /// What nodes of any history hold; empty where nobody asked.
+    pub(super) standings: Vec<Standing>,
 }
 
 /// A member that some node has heard of.
@@ -63,7 +69,20 @@ pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<Cluster
         let (id, told) = task.await.map_err(Failure::failed)?;
         nodes.insert(id, told);
     }
-    Ok(ClusterReport { routing, nodes })
+    Ok(ClusterReport { routing, nodes, standings: Vec::new() })
+}
+
+/// The same, with the nodes of other histories of the cluster.
+pub(super) async fn gather_all(client: &Client, timeout: Duration) -> Result<ClusterReport, Failure> {
+    let patience = timeout.min(SURVEY_TIMEOUT);
+    let (whole, survey) = tokio::join!(gather(client, timeout), client.survey(patience));
+    let (whole, mut standings) = (whole?, survey.standings);
+    // The configurations of one history don't tell where a node of another one listens since its last start.
+    let is_new = |member: &KnownMember<'_>| standings.iter().all(|standing| standing.me.id.to_string() != member.id);
+    let met: Vec<_> = whole.members().into_iter().filter(|member| member.state == "alive" && is_new(member)).collect();
+    let addrs = met.iter().filter_map(|member| member.addr.parse().ok());
+    standings.extend(client.survey_at(addrs, patience).await);
+    Ok(ClusterReport { standings, ..whole })
 }
 
 impl ClusterReport {
@@ -128,7 +147,7 @@ pub(super) fn object(whole: &ClusterReport) -> Value {
     let cluster = whole.nodes.values().find_map(|told| told.status.as_ref().ok()).map(|status| &status.cluster);
     json!({
         "cluster": cluster, "cluster_id": whole.routing.cluster.to_string(),
-        "chains": chains, "members": members, "nodes": nodes,
+        "chains": chains, "members": members, "nodes": nodes, "histories": histories::objects(whole.routing.cluster, &whole.standings),
     })
 }
 

@@ -2,16 +2,21 @@
 
 use std::fmt::Write;
 
+use artillery_ddata::status::ChainStatus;
 use comfy_table::Table;
 
 use super::{
     gather::{ChainSeat, ClusterReport},
+    histories,
     snapshot::{KINDS, kinds},
 };
 use crate::output::plain_table;
 
 pub(super) fn text(whole: &ClusterReport) -> String {
     let mut text = format!("cluster {}\n", whole.routing.cluster);
+    if let Some(parted) = histories::text(whole.routing.cluster, &whole.standings) {
+        let _ = write!(text, "\n{parted}");
+    }
     for chain in &whole.routing.chains {
         let (number, epoch, copies) = (chain.chain.0, chain.epoch, chain.serving().count());
         // Writing to a string can't fail.
@@ -39,16 +44,9 @@ fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
     match seat.view {
         Ok(view) => {
             let lease = view.lease_ms.map_or_else(|| "endless".to_owned(), |left| format!("{left} ms"));
-            let note = match (&view.halted, view.open, view.unreplicated_records) {
-                (Some(why), ..) => format!("halted: {why}"),
-                (None, false, 0) => "not open".to_owned(),
-                (None, false, left) => format!("not open, {left} unreplicated records"),
-                (None, true, 0) => String::new(),
-                (None, true, left) => format!("{left} unreplicated records"),
-            };
             row.extend([view.epoch.to_string(), view.last.clone(), view.watermark.to_string()]);
             row.push(seat.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));
-            row.extend([view.dirty_updates.to_string(), format!("{} bytes", view.in_flight_bytes), lease, note]);
+            row.extend([view.dirty_updates.to_string(), format!("{} bytes", view.in_flight_bytes), lease, note(view)]);
         }
         Err(why) => {
             row.extend(["?"; 7].map(str::to_owned));
@@ -56,6 +54,19 @@ fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
         }
     }
     row
+}
+
+fn note(view: &ChainStatus) -> String {
+    if let Some(why) = &view.halted {
+        return format!("halted: {why}");
+    }
+    let left = view.unreplicated_records;
+    let notes = [
+        (!view.open).then(|| "not open".to_owned()),
+        (left > 0).then(|| format!("{left} unreplicated records")),
+        view.full.as_ref().map(|what| format!("{what} full")),
+    ];
+    notes.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn reads(whole: &ClusterReport) -> Table {

@@ -12,6 +12,7 @@ use super::reply::Reply;
 pub(super) const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
 pub(super) const OVERFLOW: &str = "increment or decrement would overflow";
 pub(super) const SYNTAX: &str = "syntax error";
+const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
 /// Converts an error of the library to the answer that a client gets.
@@ -55,9 +56,14 @@ fn not_applied(reason: &NotApplied) -> Reply {
 fn refused(reason: &Refusal) -> Reply {
     let kind = match reason {
         Refusal::NoLease => "NOLEASE",
-        Refusal::NoChain | Refusal::NotHead(_) | Refusal::NotTail(_) | Refusal::TooFewMembers { .. } => "NOCHAIN",
+        Refusal::NoChain
+        | Refusal::NotHead(_)
+        | Refusal::NotTail(_)
+        | Refusal::TooFewMembers { .. }
+        | Refusal::Parted { .. } => "NOCHAIN",
         Refusal::Busy | Refusal::SessionFull => "BUSY",
         Refusal::DiskFull { .. } => "MISCONF",
+        Refusal::MemoryFull { .. } => return Reply::Error(format!("{OUT_OF_MEMORY} {reason}").into()),
         Refusal::ManyChains => return Reply::Error(CROSS_SLOT.into()),
         Refusal::NotANumber => return Reply::error(NOT_AN_INTEGER),
         Refusal::Overflow => return Reply::error(OVERFLOW),
@@ -89,7 +95,9 @@ mod tests {
             ("NOCHAIN", vec![Refusal::NoChain, Refusal::NotHead(None), Refusal::NotTail(None)]),
             ("NOCHAIN", vec![Refusal::TooFewMembers { have: 1, need: 2 }]),
             ("BUSY", vec![Refusal::Busy, Refusal::SessionFull]),
+            ("NOCHAIN", vec![Refusal::Parted { by: artillery_ddata::admin::History { generation: 1, id: 2 } }]),
             ("MISCONF", vec![Refusal::DiskFull { member }]),
+            (OUT_OF_MEMORY, vec![Refusal::MemoryFull { member }]),
             ("CROSSSLOT", vec![Refusal::ManyChains]),
             ("ERR", vec![Refusal::KeyTooLong { len, limit }, Refusal::ValueTooLarge { len, limit }]),
             ("ERR", vec![Refusal::BatchSize { len, limit }, Refusal::Compacted { first: 1 }]),

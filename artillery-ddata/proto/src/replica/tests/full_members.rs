@@ -1,10 +1,14 @@
-//! Members whose disks are full.
+//! Members that have no room on their disks, or in their memory.
 
 use super::{super::*, rig::*};
 use crate::{
     api::{ReadMode, Step, Write},
     guards::Mutant,
+    message::Fullness,
 };
+
+/// The bytes of keys and values that members may hold, where memory is bounded.
+const MOST: u64 = 20;
 
 fn chain(mutant: Option<Mutant>) -> Rig {
     let mut rig = Rig::open(&[1, 2, 3], &ReplicaSettings { durable: true, ..without(mutant) });
@@ -15,6 +19,14 @@ fn chain(mutant: Option<Mutant>) -> Rig {
 fn fill(rig: &mut Rig, n: u8, is_full: bool) {
     rig.replicas.get_mut(&n).unwrap().disk_is_full(is_full);
     rig.settle();
+}
+
+/// A chain in memory, of which this member may hold [`MOST`] bytes.
+fn bounded(n: u8, mutant: Option<Mutant>) -> Rig {
+    let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
+    rig.replicas.get_mut(&n).unwrap().settings.max_memory = Some(MOST);
+    rig.commit(1, "k", "1");
+    rig
 }
 
 /// The reply to a put while this member's disk is full.
@@ -34,8 +46,43 @@ fn a_full_disk_refuses_what_adds() {
 }
 
 #[test]
-fn a_head_that_ignores_full_disks_adds() {
+fn a_head_that_ignores_full_members_adds() {
     assert!(matches!(put_while_full(3, Some(Mutant::FillFullDisks)), Reply::Committed(_)));
+    let mut rig = bounded(3, Some(Mutant::FillFullDisks));
+    rig.commit(1, "more", "0123456789abcdef");
+    rig.commit(1, "another", "0123456789abcdef");
+}
+
+#[test]
+fn full_memory_refuses_what_adds_until_deletes_made_room() {
+    for n in [1, 2, 3] {
+        let mut rig = bounded(n, None);
+        rig.commit(1, "more", "0123456789abcdef");
+        assert_eq!(rig.replicas[&n].status().full, Fullness::Memory);
+        let put = rig.put(1, "k", "2");
+        let batch = rig.write(1, Write::Batch(vec![Step::Delete { key: "k".into() }, put_step("b")]));
+        let read = rig.read(n, "more", ReadMode::Strong);
+        rig.settle();
+        for token in [put, batch] {
+            assert_eq!(rig.replies[&token], Reply::Refused(Refusal::MemoryFull { member: member(n) }));
+        }
+        assert!(matches!(rig.replies[&read], Reply::Read(_)), "{:?}", rig.replies[&read]);
+        let delete = rig.write(1, Write::Delete { key: "more".into() });
+        rig.settle();
+        rig.committed(delete);
+        rig.settle();
+        assert_eq!(rig.replicas[&n].status().full, Fullness::Nothing);
+        rig.commit(1, "k", "3");
+    }
+}
+
+#[test]
+fn a_member_without_a_bound_says_nothing_of_its_memory() {
+    let mut rig = Rig::open(&[1, 2, 3], &without(None));
+    rig.commit(1, "more", "0123456789abcdef");
+    for n in [2, 3] {
+        assert_eq!(rig.replicas.get_mut(&n).unwrap().poll_full(member(1)), None);
+    }
 }
 
 #[test]
@@ -44,13 +91,16 @@ fn deletes_and_reads_go_on() {
     fill(&mut rig, 2, true);
     let read = rig.read(3, "k", ReadMode::Strong);
     let delete = rig.write(1, Write::Delete { key: "k".into() });
-    let steps = vec![Step::Delete { key: "a".into() }, Step::Put { key: "b".into(), value: "2".into() }];
-    let batch = rig.write(1, Write::Batch(steps));
+    let batch = rig.write(1, Write::Batch(vec![Step::Delete { key: "a".into() }, put_step("b")]));
     rig.settle();
     assert!(matches!(rig.replies[&read], Reply::Read(_)), "{:?}", rig.replies[&read]);
     rig.committed(delete);
     assert_eq!(rig.replies[&batch], Reply::Refused(Refusal::DiskFull { member: member(2) }), "a batch that adds");
     assert_eq!(rig.last(3), rig.last(1), "nothing of what was refused is there");
+}
+
+fn put_step(key: &'static str) -> Step {
+    Step::Put { key: key.into(), value: "2".into() }
 }
 
 #[test]
@@ -62,6 +112,16 @@ fn a_full_disk_is_told_again_until_it_has_room() {
     assert_eq!(rig.replies[&put], Reply::Refused(Refusal::DiskFull { member: member(3) }));
     fill(&mut rig, 3, false);
     rig.commit(1, "k", "3");
+}
+
+#[test]
+fn of_two_full_members_the_other_one_counts_still() {
+    let mut rig = chain(None);
+    fill(&mut rig, 3, true);
+    fill(&mut rig, 2, true);
+    fill(&mut rig, 2, false);
+    let put = rig.put(1, "k", "2");
+    assert_eq!(rig.replies[&put], Reply::Refused(Refusal::DiskFull { member: member(3) }));
 }
 
 #[test]

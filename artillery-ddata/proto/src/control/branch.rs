@@ -1,0 +1,150 @@
+//! Where a history left the one before it, and what a store may hold beyond that point (docs/adr/0030).
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    History, Relation,
+    recovery::{ChainStanding, Plan, Standing},
+};
+use crate::{ChainId, Epoch, MemberId, Version};
+
+/// Where a recovery left the history before: what was kept of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Branch {
+    /// The history that was left.
+    pub from: History,
+    /// What was kept of each chain.
+    pub chains: Vec<ChainBranch>,
+}
+
+/// What was kept of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainBranch {
+    /// Which chain.
+    pub chain: ChainId,
+    /// The epoch in which the store that was kept had served last.
+    pub epoch: Epoch,
+    /// Its newest version.
+    pub last: Version,
+    /// Whether its disk has certainly kept all that was committed while it served; so too without a disk.
+    pub synced: bool,
+}
+
+impl Plan {
+    /// Where the history that this recovery begins leaves the one before.
+    pub fn branch(&self) -> Branch {
+        let chains = self.chains.iter();
+        let chains = chains.map(|kept| ChainBranch {
+            chain: kept.chain,
+            epoch: kept.epoch,
+            last: kept.last,
+            synced: kept.synced,
+        });
+        Branch { from: self.history, chains: chains.collect() }
+    }
+}
+
+/// Whether the store of the node `me` may hold commits that the newest history lacks of which these nodes say that it is newer.
+/// `None`: none of them says so.
+pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
+    let mine = standings.iter().find(|standing| standing.me.id == me)?;
+    let newer = standings.iter().filter(|standing| standing.history.relation(mine.history) == Relation::Newer);
+    let newest = newer.max_by_key(|standing| standing.history.generation)?;
+    Some(holds_more(mine, &newest.branches))
+}
+
+/// Whether the store of a node may hold commits that a later history lacks, which came by these branches. A branch that isn't
+/// among them may lack anything.
+pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
+    let branch = branches.iter().find(|branch| branch.from == mine.history);
+    let kept = |chain: ChainId| branch.and_then(|branch| branch.chains.iter().find(|kept| kept.chain == chain));
+    mine.chains.iter().any(|held| goes_beyond(mine.me.id, held, kept(held.config.chain)))
+}
+
+/// A serving member holds what was committed in its epoch and before, and nothing is committed in its epoch without it. So only
+/// an epoch behind that of the branch can have committed what is missing there, unless the disk at the branch may have lost
+/// some. Equal versions mean equal histories.
+fn goes_beyond(me: MemberId, held: &ChainStanding, kept: Option<&ChainBranch>) -> bool {
+    let Some(served) = held.served(me).filter(|_| !held.last.is_none()) else { return false };
+    kept.is_none_or(|kept| (served > kept.epoch || !kept.synced) && held.last != kept.last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ClusterId, Sequence,
+        fixtures::{self, founder, serving},
+    };
+
+    const FIRST: History = History { generation: 0, id: 7 };
+
+    /// The standing of node 2, which serves in this epoch and ends there.
+    fn held(epoch: u64, last: Version) -> Standing {
+        let config = serving(epoch, &[2, 3]);
+        let serves = Some(Epoch(epoch));
+        let chain = ChainStanding { config, serves, whole: true, synced: true, last, watermark: Sequence::ZERO };
+        Standing { history: FIRST, chains: vec![chain], ..fixtures::standing(founder(2), ClusterId(7)) }
+    }
+
+    /// The standing of node 1, which went on alone with what it had served in this epoch.
+    fn kept(epoch: u64, last: Version) -> Standing {
+        let chain = ChainBranch { chain: ChainId(0), epoch: Epoch(epoch), last, synced: true };
+        let branches = vec![Branch { from: FIRST, chains: vec![chain] }];
+        Standing { history: FIRST.next(1), branches, ..fixtures::standing(founder(1), ClusterId(7)) }
+    }
+
+    fn parted(mine: Standing, newer: Standing) -> Option<bool> {
+        has_parted(mine.me.id, &[newer, mine])
+    }
+
+    #[test]
+    fn what_an_epoch_behind_the_branch_made_has_parted() {
+        let branch = Version::new(5, 100);
+        assert_eq!(parted(held(6, Version::new(6, 101)), kept(5, branch)), Some(true));
+        // An update of an earlier epoch may have been committed later, where another one took its sequence.
+        assert_eq!(parted(held(6, Version::new(4, 80)), kept(5, branch)), Some(true));
+        assert_eq!(parted(held(6, branch), kept(5, branch)), Some(false), "it has entered an epoch that made nothing");
+    }
+
+    #[test]
+    fn what_was_ordered_in_the_epoch_of_the_branch_was_not_committed_without_it() {
+        let branch = Version::new(5, 100);
+        for last in [Version::new(5, 90), Version::new(5, 120), Version::new(4, 80), Version::NONE] {
+            assert_eq!(parted(held(5, last), kept(5, branch)), Some(false), "{last}");
+        }
+        assert_eq!(parted(held(4, Version::new(4, 80)), kept(5, branch)), Some(false));
+    }
+
+    #[test]
+    fn a_branch_whose_disk_may_have_lost_something_may_lack_what_was_committed() {
+        let mut weak = kept(5, Version::new(5, 100));
+        weak.branches[0].chains[0].synced = false;
+        assert_eq!(parted(held(5, Version::new(5, 120)), weak.clone()), Some(true));
+        assert_eq!(parted(held(5, Version::new(5, 100)), weak), Some(false));
+    }
+
+    #[test]
+    fn a_history_that_is_no_forerunner_of_the_newer_one_has_parted() {
+        let mine = Standing { history: FIRST.next(2), ..held(5, Version::new(5, 90)) };
+        let newer = Standing { history: FIRST.next(1).next(3), ..kept(5, Version::new(5, 100)) };
+        assert_eq!(parted(mine.clone(), newer.clone()), Some(true));
+        let empty = Standing { chains: vec![], ..mine };
+        assert_eq!(parted(empty, newer), Some(false), "a spare holds nothing");
+    }
+
+    #[test]
+    fn a_store_that_is_not_whole_holds_no_commits() {
+        let mut mine = held(6, Version::new(6, 101));
+        (mine.chains[0].serves, mine.chains[0].whole) = (None, false);
+        assert_eq!(parted(mine, kept(5, Version::new(5, 100))), Some(false));
+    }
+
+    #[test]
+    fn without_a_newer_history_nothing_is_said() {
+        let other = Standing { history: FIRST, ..kept(5, Version::new(5, 100)) };
+        assert_eq!(parted(held(6, Version::new(6, 101)), other), None);
+        let twice = Standing { history: FIRST.next(2), ..held(6, Version::new(6, 101)) };
+        assert_eq!(parted(twice, kept(5, Version::new(5, 100))), None, "recovered twice, from two sides");
+    }
+}
