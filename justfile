@@ -38,7 +38,7 @@ bench *ARGS:
 graphs *ARGS:
     benches/graph {{ARGS}}
 
-# Every figure that has a goal, beside the goal: measures for forty minutes; --stored prints the stored figures.
+# Every figure that has a goal, beside the goal: measures for fifty minutes; --stored prints the stored figures.
 goals *ARGS:
     cargo build --profile tuned -p artillery-node -p artillery-ctl -p artillery-benches --bins
     benches/goals {{ARGS}}
@@ -60,6 +60,14 @@ paper *ARGS:
 long-link *ARGS:
     cargo build --release --bin node
     cargo run --release -p artillery-benches --bin long_link -- {{ARGS}}
+
+# All nodes are killed and started again with ten million records, beside a bare read and a bare insert: ten minutes, 15 GiB of memory.
+cold-start *ARGS:
+    benches/durable cold_start {{ARGS}}
+
+# What syncs cost a write, beside nodes in memory and bare loops of syncs.
+group-commit *ARGS:
+    benches/durable group_commit {{ARGS}}
 
 # `node --resp` beside redis-server, in one run: needs redis-server and redis-benchmark.
 redis *ARGS:

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn all(options: &Options) -> Result<(), Failed> {
-    let records = options.records.unwrap_or(if options.quick { 20_000 } else { 10_000_000 });
+    let records = options.records.unwrap_or(if options.quick { 4096 } else { 10_000_000 });
     if let Some(dir) = &options.bare {
         println!("{}", serde_json::to_string(&bare::measure(dir, records, options.order)?)?);
         return Ok(());

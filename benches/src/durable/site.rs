@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use super::http;
 use crate::throughput::{
     Failed,
+    machine::cpu_of,
     processes::{Process, ReadyLine},
 };
 
@@ -215,20 +216,22 @@ impl Contact {
 pub struct Back {
     /// The node has started.
     pub loaded: Timestamp,
+    /// Seconds that it was busy until then.
+    pub cpu: f64,
     /// Its chain is open there, and no record is unreplicated.
     pub settled: Timestamp,
 }
 
 /// Watches a node until no record is unreplicated there.
-pub async fn back(page: SocketAddr) -> Back {
+pub async fn back((page, pid): (SocketAddr, u32)) -> Back {
     let mut loaded = None;
     loop {
         if let Some(status) = http::status(page).await {
             let now = clock::now();
-            let loaded = *loaded.get_or_insert(now);
+            let (loaded, cpu) = *loaded.get_or_insert_with(|| (now, cpu_of(pid).unwrap_or_default()));
             let open = !status.chains.is_empty() && status.chains.iter().all(|chain| chain.open);
             if open && status.chains.iter().all(|chain| chain.unreplicated_records == 0) {
-                return Back { loaded, settled: now };
+                return Back { loaded, cpu, settled: now };
             }
         }
         sleep(PAUSE).await;

@@ -320,7 +320,10 @@ impl ChainRestore {
             if self.ended || !self.has_newer(&change.key, sequence)? {
                 let (key, held) = (&change.key, Held { version: update.version, value: change.value.clone() });
                 ops.push(StoreOp::Put { key: key.clone(), held });
-                ops.push(StoreOp::Prune { key: key.clone() });
+                // A value takes the place of what it supersedes at once, a tombstone stays.
+                if change.value.is_none() {
+                    ops.push(StoreOp::Prune { key: key.clone() });
+                }
             }
         }
         self.apply(ops, sequence)?;
