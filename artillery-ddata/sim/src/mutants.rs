@@ -8,7 +8,7 @@ use crate::{oracle::Oracle, scenario::Scenario};
 pub type Hunted = (Mutant, Scenario);
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/catalogue.rs`).
-pub const HUNTED: [Hunted; 73] = {
+pub const HUNTED: [Hunted; 74] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -85,6 +85,7 @@ pub const HUNTED: [Hunted; 73] = {
         (M::ReleaseAll, S::Power),
         (M::ReopenWeak, S::Power),
         (M::ForgetWeak, S::Power),
+        (M::MixHistories, S::Losses),
     ]
 };
 
