@@ -62,9 +62,6 @@ impl Coordinator {
     fn begin_loss(&mut self, now: Timestamp, token: u64, chain: ChainId) -> Result<(), NotReopened> {
         let leader = self.leader;
         let Some(leading) = &mut self.leading else { return Err(NotReopened::NotLeading { leader }) };
-        if !self.settings.accepts_losses {
-            return Err(NotReopened::NotYet);
-        }
         let config = self.configs.get(chain).ok_or(NotReopened::NoChain { chain })?;
         if leading.loss.is_some() {
             return Err(NotReopened::Busy);
