@@ -61,7 +61,7 @@ long-link *ARGS:
     cargo build --release --bin node
     cargo run --release -p artillery-benches --bin long_link -- {{ARGS}}
 
-# All nodes are killed and started again with ten million records, beside a bare read and a bare insert: ten minutes, 15 GiB of memory.
+# All nodes are killed and started again with ten million records, beside a bare read and a bare insert: ten minutes, 17 GiB of memory.
 cold-start *ARGS:
     benches/durable cold_start {{ARGS}}
 

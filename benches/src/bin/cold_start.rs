@@ -21,7 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Every write is checked, and so is what is there afterwards; any error fails the run, no figure does.
 #[derive(Parser)]
 struct Options {
-    /// Records of 16 + 32 bytes; ten million take about 14 GiB of memory, and 9 GiB of disk
+    /// Records of 16 + 32 bytes; ten million take about 17 GiB of memory, and 4 GiB of disk
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(4096..=1_000_000_000))]
     records: Option<u64>,
     /// Few records: it shows that the bench works
