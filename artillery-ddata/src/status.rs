@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Place, node::Loading};
+use crate::Place;
 
 /// The status of one node, as that node sees itself and its cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,21 +66,6 @@ pub struct LoadingStatus {
     pub elapsed_ms: u64,
     /// About how long it will take yet. `None`: that isn't known before the second step.
     pub left_ms: Option<u64>,
-}
-
-impl From<Loading> for LoadingStatus {
-    fn from(loading: Loading) -> Self {
-        let Loading { checks, records, records_per_second, read_bytes, total_bytes, elapsed, left } = loading;
-        Self {
-            step: if checks { "check" } else { "take_in" }.to_owned(),
-            records,
-            records_per_second,
-            read_bytes,
-            total_bytes,
-            elapsed_ms: elapsed.as_millis() as u64,
-            left_ms: left.map(|left| left.as_millis() as u64),
-        }
-    }
 }
 
 /// The configuration log, as this node knows it.

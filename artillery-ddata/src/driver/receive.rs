@@ -34,8 +34,9 @@ impl ChainInlets {
         self.inlets.read().unwrap_or_else(PoisonError::into_inner).get(&chain).cloned()
     }
 
-    pub(crate) fn all(&self) -> Vec<Inlets> {
-        self.inlets.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub(crate) fn all(&self) -> Vec<(ChainId, Inlets)> {
+        let inlets = self.inlets.read().unwrap_or_else(PoisonError::into_inner);
+        inlets.iter().map(|(&chain, inlets)| (chain, inlets.clone())).collect()
     }
 
     /// Drops all inlets, which ends the chains' tasks.

@@ -428,11 +428,16 @@ impl Data {
 
     /// The status of each chain served here.
     pub(super) async fn chain_states(&self) -> Vec<replica::Status> {
-        let mut states = Vec::new();
-        for inlets in self.chains.all() {
+        self.numbered_states().await.into_values().collect()
+    }
+
+    /// The same, by chain. A chain that doesn't name this node any more has a status too.
+    pub(super) async fn numbered_states(&self) -> BTreeMap<ChainId, replica::Status> {
+        let mut states = BTreeMap::new();
+        for (chain, inlets) in self.chains.all() {
             let (asker, answer) = oneshot::channel();
             if inlets.commands.send(ChainCommand::Status(asker)).await.is_ok() {
-                states.extend(answer.await);
+                states.extend(answer.await.ok().map(|status| (chain, status)));
             }
         }
         states

@@ -140,6 +140,7 @@ impl Data {
         // A node that has stopped while it loaded has ended all tasks that were there.
         if self.phases().borrow().is_final() {
             self.chains.close();
+            self.local.close();
         }
     }
 

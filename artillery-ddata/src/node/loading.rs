@@ -8,6 +8,8 @@ use std::{
 use artillery_core::{Timestamp, internal::clock};
 use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
+use crate::status::LoadingStatus;
+
 /// So many entries are taken in between two looks at the clock.
 const ENTRIES: u64 = 1024;
 
@@ -32,6 +34,21 @@ pub struct Loading {
     pub elapsed: Duration,
     /// About how long it will take yet; zero: it is done. `None`: that isn't known before the journal is being taken in.
     pub left: Option<Duration>,
+}
+
+impl From<Loading> for LoadingStatus {
+    fn from(loading: Loading) -> Self {
+        let Loading { checks, records, records_per_second, read_bytes, total_bytes, elapsed, left } = loading;
+        Self {
+            step: if checks { "check" } else { "take_in" }.to_owned(),
+            records,
+            records_per_second,
+            read_bytes,
+            total_bytes,
+            elapsed_ms: elapsed.as_millis() as u64,
+            left_ms: left.map(|left| left.as_millis() as u64),
+        }
+    }
 }
 
 /// A function that is told of the progress.

@@ -95,7 +95,7 @@ impl Data {
             loop {
                 let newer = histories.left_behind(known).await;
                 let mine = histories.mine();
-                if !self.has_parted(newer).await {
+                if !self.has_parted(&histories, newer).await {
                     tracing::error!(?mine, %newer, "the cluster was recovered without this node, which stops");
                     return self.stop(Stopped::LeftBehind);
                 }
@@ -107,7 +107,7 @@ impl Data {
     }
 
     /// Whether this node's store may hold commits that the newer history lacks. From the first moment on the node serves nothing.
-    async fn has_parted(&self, newer: History) -> bool {
+    async fn has_parted(&self, histories: &Histories, newer: History) -> bool {
         let (Some(_), Some(door), Some(access)) = (self.durable.get(), self.door.get(), self.recovery.get()) else {
             return false;
         };
@@ -118,6 +118,10 @@ impl Data {
         loop {
             if let Some(parted) = branch::has_parted(self.id(), &self.survey(access).await) {
                 return parted;
+            }
+            // An operator may have had this node go on meanwhile, in a newer history.
+            if access.seat.histories().mine() != histories.mine() {
+                return true;
             }
             sleep(self.lease()).await;
         }
@@ -136,21 +140,19 @@ impl Data {
             Some(term) => timeout(self.lease() / 2, log.confirm(term)).await.is_ok_and(|led| led.is_ok()),
             None => false,
         };
-        let states = self.chain_states().await;
+        let states = self.numbered_states().await;
         // Read the state last, after all slow steps: messages that came meanwhile are evidence too.
         let (acted, now) = (state.borrow().clone(), clock::now());
         let configs = access.configs(&acted.configs);
-        let of_chain = |config: &ChainConfig| {
-            let enters = |state: &&Status| state.config.as_ref().is_some_and(|entered| entered.chain == config.chain);
-            states.iter().find(enters)
-        };
+        let of_chain = |config: &ChainConfig| states.get(&config.chain);
         let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
         let is_synced =
             |chain| self.durable.get().is_none_or(|durable| durable.control.look(|record| record.is_synced(chain)));
-        // A store of which the chain has entered no epoch holds what it held at the start.
+        // A store in which nothing has changed holds what it held at the start.
         let at_start = |config: &ChainConfig| {
-            let mut holds = at_start.iter().filter(|_| of_chain(config).is_none());
-            holds.find(|held| held.chain == config.chain).copied()
+            let held = at_start.iter().find(|held| held.chain == config.chain).copied();
+            let is_same = |status: &Status| status.config.is_none();
+            held.filter(|held| of_chain(config).is_none_or(|now| is_same(now) && now.last == held.last))
         };
         let chain = |chain: ChainStanding| match at_start(&chain.config) {
             Some(StoreHolding { whole, last, watermark, synced, .. }) => {

@@ -175,7 +175,7 @@ impl TestMember {
     /// The status of each of this node's chains.
     pub(super) async fn statuses(&self) -> Vec<Status> {
         let mut statuses = Vec::new();
-        for inlets in self.chains.all() {
+        for (_, inlets) in self.chains.all() {
             let (asker, answer) = oneshot::channel();
             if inlets.commands.send(ChainCommand::Status(asker)).await.is_ok() {
                 statuses.extend(answer.await);

@@ -56,16 +56,24 @@ pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
 /// Whether the store of a node may hold commits that a later history lacks, which came by these branches. A branch that isn't
 /// among them may lack anything.
 pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
-    let branch = branches.iter().find(|branch| branch.from == mine.history);
-    let kept = |chain: ChainId| branch.and_then(|branch| branch.chains.iter().find(|kept| kept.chain == chain));
-    mine.chains.iter().any(|held| goes_beyond(mine.me.id, held, kept(held.config.chain)))
+    let beyond = |branch: Option<&Branch>| {
+        let kept = |chain: ChainId| branch.and_then(|branch| branch.chains.iter().find(|kept| kept.chain == chain));
+        mine.chains.iter().any(|held| goes_beyond(mine.me.id, held, kept(held.config.chain)))
+    };
+    match branches.iter().position(|branch| branch.from == mine.history) {
+        // A later recovery may have kept less than the first one.
+        Some(at) => branches[at..].iter().any(|branch| beyond(Some(branch))),
+        None => beyond(None),
+    }
 }
 
 /// A serving member holds what was committed in its epoch and before, and nothing is committed in its epoch without it. So only
 /// an epoch behind that of the branch can have committed what is missing there, unless the disk at the branch may have lost
-/// some. Equal versions mean equal histories.
+/// some. A store that serves no longer may have served up to the epoch that its node knows. Equal versions mean equal histories.
 fn goes_beyond(me: MemberId, held: &ChainStanding, kept: Option<&ChainBranch>) -> bool {
     let Some(served) = held.served(me).filter(|_| !held.last.is_none()) else { return false };
+    let serves = held.config.serving().any(|id| id.shares_store(me));
+    let served = if serves { served } else { served.max(held.config.epoch) };
     kept.is_none_or(|kept| (served > kept.epoch || !kept.synced) && held.last != kept.last)
 }
 
@@ -96,6 +104,25 @@ mod tests {
 
     fn parted(mine: Standing, newer: Standing) -> Option<bool> {
         has_parted(mine.me.id, &[newer, mine])
+    }
+
+    #[test]
+    fn what_a_former_member_may_have_seen_committed_has_parted() {
+        let mut mine = held(7, Version::new(5, 101));
+        let chain = &mut mine.chains[0];
+        (chain.config, chain.serves) = (serving(7, &[3]), None);
+        assert_eq!(parted(mine.clone(), kept(5, Version::new(5, 100))), Some(true), "epoch 6 may have committed 5.101");
+        assert_eq!(parted(mine, kept(7, Version::new(7, 102))), Some(false));
+    }
+
+    #[test]
+    fn what_any_later_recovery_dropped_has_parted() {
+        let first = Version::new(5, 100);
+        let mut newer = kept(5, first);
+        let behind = ChainBranch { chain: ChainId(0), epoch: Epoch(4), last: Version::new(4, 90), synced: true };
+        newer.branches.push(Branch { from: newer.history, chains: vec![behind] });
+        newer.history = newer.history.next(2);
+        assert_eq!(parted(held(5, first), newer), Some(true));
     }
 
     #[test]

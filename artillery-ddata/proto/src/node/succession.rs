@@ -10,7 +10,7 @@ use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
     api::Refusal,
-    control::{History, MAX_LINEAGE, message::StoreHolding},
+    control::{History, MAX_LINEAGE, Relation, message::StoreHolding},
     runner::ChainOrder,
 };
 
@@ -91,6 +91,9 @@ impl NodeMachine {
     /// The cluster goes on in a newer history, which may lack commits that this node's store holds. Neither a process nor a disk
     /// can say which of the two is to stay: the node keeps what it holds, and serves nothing, until an operator has decided.
     pub(super) fn parted(&mut self, by: History) {
+        if by.relation(self.holder.configs().history()) != Relation::Newer {
+            return;
+        }
         if self.state.parted.replace(by).is_none() {
             self.leaving.take_back_word();
             self.order_all(&ChainOrder::Yield { refusal: Refusal::Parted { by } });
@@ -143,7 +146,8 @@ impl NodeMachine {
 
     /// A message of another node has come.
     pub(super) fn hear_company(&mut self, now: Timestamp, from: MemberId) {
-        if self.serving().contains(&from) {
+        // A later life may still be loading what it holds, and says nothing else of it.
+        if self.serving().iter().any(|id| id.shares_store(from)) {
             self.company.quiet_since = Some(now);
             self.company.look_at = Some(now + self.holder.configs().timing().lease);
             self.state.member_heard = now;

@@ -147,6 +147,9 @@ impl View<'_> {
         if !(settled && are_over) {
             return Err(Hindrance::Passing(NotReopened::Unconfirmed));
         }
+        if let Some((&member, _)) = self.nodes.iter().find(|(id, node)| node.loads && self.is_there(**id)) {
+            return Err(Hindrance::Passing(NotReopened::Comes { member }));
+        }
         let known = self.highest_watermark(configs, config);
         let best = self.best_store(configs, config).map(|(id, held)| Heir { id, last: held.last, known });
         let free = || self.empty_node(configs, config).map(|id| Heir { id, last: Version::NONE, known });

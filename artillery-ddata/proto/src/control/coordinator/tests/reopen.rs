@@ -199,6 +199,19 @@ fn a_former_member_opens_the_chain_with_its_old_copy_on_an_order() {
 }
 
 #[test]
+fn an_order_waits_for_the_copy_of_a_former_member_that_loads() {
+    let mut world = all_ended(None);
+    world.handle(CoordinatorInput::AcceptLoss { token: 7, chain: ChainId(0) });
+    for _ in 0..60 {
+        world.pass(250, &[]);
+        let renewal = Renewal { loads: true, ..world.renewal(0) };
+        world.handle(CoordinatorInput::Renewal { from: id(0), renewal });
+        world.handle(CoordinatorInput::Tick);
+    }
+    assert_eq!(world.reopened.pop(), Some((7, Err(NotReopened::Comes { member: id(0) }))));
+}
+
+#[test]
 fn an_order_is_refused_while_nothing_is_lost() {
     assert_eq!(accepted(None, &[(3, holding(7))]), (Err(NotReopened::Whole { member: again(3).id }), vec![3]));
     let together = [(1, weak(5)), (2, weak(9)), (3, weak(7))];
