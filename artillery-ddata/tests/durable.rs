@@ -392,13 +392,58 @@ async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_loss_is_accepted_yet() {
+async fn a_chain_whose_only_store_is_gone_goes_on_when_an_operator_accepts_that() {
     let mut durable = Durable::new();
-    durable.start([0], 1).await;
+    for n in 0..3 {
+        let node = durable.builder(n, 3).configure(|config| config.chains.replicas = 1).start().await.unwrap();
+        durable.nodes.push(node);
+    }
+    durable.start([], 3).await;
+    durable.nodes[0].kv().put("key", "lost").await.unwrap();
+    let mut served = 0;
+    while durable.nodes[served].status().await.chains.is_empty() {
+        served += 1;
+    }
+    let lost = durable.nodes.remove(served);
+    let (name, member) = (lost.name().to_owned(), lost.id());
     let client = durable.client(&durable.nodes[0]).await;
-    let answer = client.reopen(durable.nodes[0].id().node, ChainId(0), PATIENCE).await.unwrap();
-    assert_eq!(answer.map(|_| ()), Err(NotReopened::NotYet));
+    let leader_says = async || {
+        let mut nodes: Vec<_> = durable.nodes.iter().map(|node| node.id().node).collect();
+        nodes.push(member.node);
+        for node in nodes {
+            match client.reopen(node, ChainId(0), Duration::from_secs(10)).await {
+                Err(_) | Ok(Err(NotReopened::NotLeading { .. })) => {}
+                Ok(answer) => return Some(answer),
+            }
+        }
+        None
+    };
+    support::until(async || leader_says().await == Some(Err(NotReopened::Lives { member }))).await;
+    lost.shutdown().await;
+    drop(lost);
+    std::fs::remove_dir_all(durable.dir.path().join(&name)).unwrap();
+    let reopened = Mutex::new(None);
+    support::until(async || {
+        *reopened.lock().unwrap() = leader_says().await.and_then(Result::ok);
+        reopened.lock().unwrap().is_some()
+    })
+    .await;
+    let reopened = reopened.into_inner().unwrap().unwrap();
+    assert!(reopened.last.is_none() && reopened.by != member, "{reopened}");
     client.close().await;
+    let kv = durable.nodes[0].kv();
+    assert!(kv.get("key").await.unwrap().value().is_none());
+    kv.put("key", "anew").await.unwrap();
+    // The node whose directory is gone begins with an empty one, and all restart once more.
+    let number = name.strip_prefix("node-").unwrap().parse().unwrap();
+    durable.start([number], 3).await;
+    for _ in 0..2 {
+        for node in &durable.nodes {
+            assert_eq!(node.kv().get("key").await.unwrap().value().map(|value| value.to_vec()), Some(b"anew".to_vec()));
+        }
+        durable.stop().await;
+        durable.start(0..3, 3).await;
+    }
     durable.stop().await;
 }
 

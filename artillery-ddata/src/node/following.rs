@@ -226,8 +226,6 @@ impl Data {
             suspect,
             slow,
             replicas: founding.settings.replicas as usize,
-            // Not before the simulator finds nothing against it (docs/ROADMAP.md).
-            accepts_losses: false,
             reopen: self.config.data.as_ref().map_or(defaults.reopen, |data| data.reopen),
             ..defaults
         }

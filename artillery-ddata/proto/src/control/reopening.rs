@@ -90,9 +90,6 @@ pub enum NotReopened {
     /// The node stops.
     #[error("the node stops")]
     Stopped,
-    /// This release doesn't carry out such an order.
-    #[error("not yet")]
-    NotYet,
 }
 
 #[cfg(test)]

@@ -122,7 +122,6 @@ impl Control {
             cluster,
             replicas: control.replicas as usize,
             tick: control.suspect / 10,
-            accepts_losses: true,
             guards: setup.guards,
             ..CoordinatorSettings::default()
         };

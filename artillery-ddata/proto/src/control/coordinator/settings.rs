@@ -27,9 +27,6 @@ pub struct CoordinatorSettings {
     /// When no member of a chain lives on, those whose stores are back wait for the others for so long. Each leader goes by its own
     /// setting: a longer wait brings more members, not more data.
     pub reopen: Duration,
-    /// Whether an operator may accept the loss of a chain. Otherwise the order is refused
-    /// ([`NotReopened::NotYet`](crate::control::reopening::NotReopened::NotYet)).
-    pub accepts_losses: bool,
     /// How often the coordinator looks at the clock.
     pub tick: Duration,
     /// The guards that stand, in the coordinator and in the node around it.
@@ -48,7 +45,6 @@ impl Default for CoordinatorSettings {
             max_voters: 5,
             forget: Duration::from_secs(600),
             reopen: Duration::from_secs(2),
-            accepts_losses: false,
             tick: Duration::from_millis(50),
             guards: Guards::default(),
         }

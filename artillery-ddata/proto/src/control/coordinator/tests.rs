@@ -47,8 +47,7 @@ impl World {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
         let founding = Bootstrap { settings, ..Bootstrap::new(ClusterId(5), "shop", members) };
-        let settings =
-            CoordinatorSettings { replicas: replicas as usize, accepts_losses: true, ..CoordinatorSettings::default() };
+        let settings = CoordinatorSettings { replicas: replicas as usize, ..CoordinatorSettings::default() };
         let mut world = Self {
             coordinator: Coordinator::new(id(0), settings),
             configs: Configs::of(&founding),
