@@ -141,8 +141,7 @@ impl View<'_> {
         if let Some(first) = self.reopened(configs, config).and_then(|members| members.first().copied()) {
             return Err(Hindrance::Final(NotReopened::Whole { member: first.id }));
         }
-        // By then each node that lives has renewed at this leader, and a store that was about to come is there.
-        let settled = self.now - self.since >= self.settings.lease_and_drift() + self.settings.reopen;
+        let settled = config.serving().all(|id| self.is_silent(id));
         let are_over = config.serving().all(|id| self.leases_expired(id) && self.leadership_confirmed(id));
         if !(settled && are_over) {
             return Err(Hindrance::Passing(NotReopened::Unconfirmed));
@@ -154,6 +153,13 @@ impl View<'_> {
         let best = self.best_store(configs, config).map(|(id, held)| Heir { id, last: held.last, known });
         let free = || self.empty_node(configs, config).map(|id| Heir { id, last: Version::NONE, known });
         best.or_else(free).ok_or(Hindrance::Passing(NotReopened::NoNode))
+    }
+
+    /// Whether the member is silent for so long that it isn't only cut off for a moment: it would go on answering. By then each node
+    /// that lives has renewed at this leader, too, and a store that was about to come is there.
+    fn is_silent(&self, id: MemberId) -> bool {
+        let heard = self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since));
+        self.now - heard >= self.settings.lease_and_drift() + self.settings.reopen
     }
 
     /// Whether a serving member is over, and its store isn't there, or may lack something.

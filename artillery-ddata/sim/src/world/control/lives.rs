@@ -181,7 +181,8 @@ impl World {
                 node.is_alive() && (serves || !node.drained && !node.fails && !away.contains(&self.ids[*at].node))
             };
             let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
-            config.serving().count() == wanted && config.syncing().is_none() && config.serving().all(lives)
+            // Stores that are back open their chain together, also if they are more than it is to have.
+            config.serving().count() >= wanted && config.syncing().is_none() && config.serving().all(lives)
         })
     }
 

@@ -236,6 +236,19 @@ fn an_order_waits_until_all_nodes_have_told_what_they_hold() {
 }
 
 #[test]
+fn members_that_were_heard_a_moment_ago_are_not_lost() {
+    let mut world = all_ended(None);
+    for _ in 0..16 {
+        world.pass(250, &[0, 1, 2, 3]);
+    }
+    back(&mut world, &[], 750);
+    let (result, serving) = accept(&mut world, &[], 1500);
+    assert_eq!((result, serving), (None, vec![1, 2, 3]), "they may only be cut off");
+    back(&mut world, &[], 1500);
+    assert!(matches!(world.reopened.pop(), Some((7, Ok(_)))));
+}
+
+#[test]
 fn an_order_ends_with_its_term() {
     let mut world = all_ended(None);
     accept(&mut world, &[], 500);
