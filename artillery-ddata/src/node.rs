@@ -1,6 +1,7 @@
 //! A node: finds its cluster, serves its chains, and gives handles to the data.
 
 pub(crate) mod builder;
+mod chains;
 mod data;
 pub(crate) mod durable;
 mod following;

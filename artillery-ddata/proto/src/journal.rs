@@ -264,7 +264,7 @@ impl Journal {
         self.lengths.iter().sum::<u64>() + self.writer.at()
     }
 
-    /// All that was written so far, for those that read it. Nothing may be released meanwhile.
+    /// All that was written so far, to be read once more. Nothing may be released before it is read.
     pub fn found(&self) -> FoundJournal {
         let segments = self.segments.iter().cloned().collect();
         FoundJournal::kept(self.disk.clone(), self.settings, segments, self.next)

@@ -85,7 +85,8 @@ impl NodeMachine {
     }
 
     /// The same, for a node with a disk, which holds `holds` of the chains in which its store served, and what it has heard of
-    /// other stores. Without `holds` the chains wait for [`NodeInput::Loaded`]. It keeps `configs` already. Before the chains are told other ones, the disk has to keep those ([`NodeOutput::Keep`]).
+    /// other stores. Without `holds` the chains wait for [`NodeInput::Loaded`]. It keeps `configs` already. Before the chains are told
+    /// other ones, the disk has to keep those ([`NodeOutput::Keep`]).
     pub fn durable(
         me: NodeInfo,
         configs: Arc<Configs>,
@@ -410,6 +411,7 @@ impl NodeMachine {
     /// Closes the heads of these chains for one lease. The leader repeats the order with each answer.
     fn close(&mut self, now: Timestamp, close: &[Close]) {
         if self.loads() {
+            // No chain can take an order yet.
             return;
         }
         let until = now + self.holder.configs().timing().lease;

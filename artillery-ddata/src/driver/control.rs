@@ -303,7 +303,7 @@ impl ControlTask {
             self.act(output);
         }
         let stands = self.parts.node.state();
-        self.parts.local.set_yields(stands.yields());
+        self.parts.local.set_yields(stands.gives_way().is_some());
         self.parts.state.send_if_modified(|state| {
             // The time of the leader's last message alone wakes no receiver.
             let seen = |state: &NodeState| {

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    durable::{DataDir, DataDirError, Durable},
+    durable::{DataDir, Durable},
     recovery_access::RecoveryAccess,
     service::DataService,
 };
@@ -274,34 +274,6 @@ impl Data {
     /// Marks this node as one that will never be ready.
     pub(crate) fn fail(&self, why: NeverReady) {
         self.advance(NodePhase::Failed(why));
-    }
-
-    /// Uses this directory from now on. Call it before the node starts. Returns the directory if it is to be loaded first: a node
-    /// that follows its cluster's configurations loads beside that, since they go on without it meanwhile.
-    pub(crate) fn keep_in(&self, dir: DataDir) -> Option<DataDir> {
-        let durable = Durable::new(&dir);
-        let waits = self.config.failover && durable.founding().is_some();
-        // Set once, here.
-        let _ = self.durable.set(durable);
-        let (kept, first) = if waits { (Some(dir), None) } else { (None, Some(dir)) };
-        *self.unloaded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        first
-    }
-
-    /// Takes in what the directory holds. Blocks for as long as that takes.
-    pub(crate) fn load(self: &Arc<Self>, dir: DataDir) -> Result<(), DataDirError> {
-        let Some(durable) = self.durable.get() else { return Ok(()) };
-        let data = Arc::downgrade(self);
-        durable.load(dir, &self.store, move |error| {
-            tracing::error!(%error, "the disk of this node has failed: the node stops");
-            if let Some(data) = data.upgrade() {
-                data.stop(Stopped::DiskFailed);
-            }
-        })?;
-        if self.phases().borrow().is_final() {
-            durable.stop();
-        }
-        Ok(())
     }
 
     /// Ends all tasks. Only the first reason is kept.

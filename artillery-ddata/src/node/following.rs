@@ -5,7 +5,6 @@ use std::{
     future::{Future, poll_fn},
     sync::{Arc, PoisonError, atomic::Ordering},
     task::Poll,
-    thread,
 };
 
 use artillery_core::{Cluster, internal::clock};
@@ -16,13 +15,9 @@ use artillery_proto::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{
-    data::Data,
-    durable::{DataDir, Durable},
-    recovery_access::RecoveryAccess,
-};
+use super::{chains::ChainsStart, data::Data, recovery_access::RecoveryAccess};
 use crate::{
-    ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role, Routing,
+    ChainConfig, ChainId, ClusterId, Epoch, MemberId, Role,
     control::{
         Bootstrap, Configs, NodeInfo, Timing,
         embedded::{Embedded, EmbeddedSettings, LogHandle},
@@ -30,7 +25,7 @@ use crate::{
     },
     driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     driver::{
-        chain::{ChainReadiness, Rule},
+        chain::ChainReadiness,
         control::{
             COMMAND_QUEUE, ControlCalls, ControlCommand, ControlEnd, ControlEndpoint, ControlParts, ControlTask,
             LogPeers, NodeState,
@@ -61,19 +56,6 @@ struct ControlStart {
     state: watch::Sender<NodeState>,
     ready: oneshot::Sender<()>,
     standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
-}
-
-/// What the chains are started with.
-struct ChainsStart {
-    cluster: ClusterId,
-    configs: Arc<Configs>,
-    leases: watch::Receiver<Lease>,
-    words: mpsc::Sender<(ChainId, Word)>,
-    /// Where each of them shows its readiness.
-    shows: Vec<watch::Sender<ChainReadiness>>,
-    state: watch::Receiver<NodeState>,
-    /// Notified once the node is ready.
-    ready: oneshot::Receiver<()>,
 }
 
 impl Data {
@@ -124,47 +106,6 @@ impl Data {
             standings: standings.into_iter().collect(),
         };
         tokio::spawn(self.clone().keep_configuration(beginning, cluster.clone()));
-    }
-
-    /// Starts the chains. They do nothing before the configuration's task tells them to.
-    fn begin_chains(self: &Arc<Self>, chains: ChainsStart) {
-        let ChainsStart { cluster, configs, leases, words, shows, state, ready } = chains;
-        let handles = configs.iter().zip(shows).map(|(config, show)| {
-            let rule = Rule::Log { leases: leases.clone(), words: words.clone() };
-            Some(self.serve(config.chain, rule, show))
-        });
-        self.local.form(Routing::of(cluster, &configs), handles.collect());
-        self.advance(NodePhase::Formed);
-        let standings = self.standings.get().cloned().unwrap_or_default();
-        tokio::spawn(self.clone().become_member(cluster, state, standings, ready));
-        // A node that has stopped while it loaded has ended all tasks that were there.
-        if self.phases().borrow().is_final() {
-            self.chains.close();
-            self.local.close();
-        }
-    }
-
-    /// Loads the directory while the configuration's task runs, and then starts the chains.
-    async fn load_beside(self: Arc<Self>, dir: DataDir, chains: ChainsStart, commands: mpsc::Sender<ControlCommand>) {
-        let (done, loaded) = oneshot::channel();
-        let data = self.clone();
-        // Not a thread of the runtime: that would wait for it, though a node that stops needs nothing of this.
-        let thread = thread::Builder::new().name("artillery-load".to_owned());
-        let spawned = thread.spawn(move || drop(done.send(data.load(dir))));
-        let failed = match (spawned, loaded.await) {
-            (Ok(_), Ok(Ok(()))) => None,
-            (Ok(_), Ok(Err(error))) => Some(error.into()),
-            (Ok(_), Err(_)) => Some(NeverReady::Halted("the thread that loads the directory panicked".to_owned())),
-            (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
-        };
-        if let Some(why) = failed {
-            tracing::error!(%why, "the directory of this node can't be loaded");
-            return self.fail(why);
-        }
-        let holds = self.durable.get().and_then(Durable::holds).unwrap_or_default().to_vec();
-        self.begin_chains(chains);
-        // The task has ended if the node has stopped.
-        let _ = commands.send(ControlCommand::Loaded { holds }).await;
     }
 
     async fn keep_configuration(self: Arc<Self>, beginning: ControlStart, cluster: Cluster) {
@@ -313,7 +254,7 @@ impl Data {
     }
 
     /// Waits until the deciding node calls this one ready; a spare waits also until a member answers it.
-    async fn become_member(
+    pub(super) async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
         mut state: watch::Receiver<NodeState>,

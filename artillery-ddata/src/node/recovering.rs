@@ -30,7 +30,6 @@ use crate::{
     driver::phase::Stopped,
     driver::serve::Recovery,
     message::control,
-    replica::Status,
 };
 
 /// How long a chain may take to serve again after its node continued alone, in leases.
@@ -151,8 +150,7 @@ impl Data {
         // A store in which nothing has changed holds what it held at the start.
         let at_start = |config: &ChainConfig| {
             let held = at_start.iter().find(|held| held.chain == config.chain).copied();
-            let is_same = |status: &Status| status.config.is_none();
-            held.filter(|held| of_chain(config).is_none_or(|now| is_same(now) && now.last == held.last))
+            held.filter(|held| of_chain(config).is_none_or(|now| now.config.is_none() && now.last == held.last))
         };
         let chain = |chain: ChainStanding| match at_start(&chain.config) {
             Some(StoreHolding { whole, last, watermark, synced, .. }) => {

@@ -174,7 +174,7 @@ impl Site {
         self.nodes.iter().map(Process::log).collect()
     }
 
-    /// Whom to call.
+    /// What a client needs to reach the nodes.
     pub fn contact(&self) -> Contact {
         let addrs = self.seats.iter().map(|seat| seat.addr).collect();
         Contact { name: self.name.clone(), secret: self.secret.clone(), addrs }

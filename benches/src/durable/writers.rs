@@ -91,7 +91,7 @@ impl Writers {
         Self(tasks)
     }
 
-    /// Ends all writers, whatever they wait for.
+    /// Ends all writers, also those that wait for an answer.
     ///
     /// # Errors
     /// A write has failed before.

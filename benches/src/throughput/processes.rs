@@ -210,7 +210,7 @@ fn listen(stdout: Option<ChildStdout>, says: &SyncSender<io::Result<String>>) {
     let Some(stdout) = stdout else { return };
     let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
     let read = stdout.read_line(&mut line).map(|_| line);
-    // Nobody may want to know.
+    // The receiver is gone if the caller has given the process up.
     let _ = says.send(read);
     let _ = io::copy(&mut stdout, &mut io::sink());
 }

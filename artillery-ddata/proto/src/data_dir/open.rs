@@ -129,7 +129,7 @@ pub struct DamagePlace {
     pub kind: &'static str,
 }
 
-/// A store that was read and checked, and isn't written yet. Nothing of it counts before [`open`](Self::open).
+/// A store that was read and checked, and isn't written yet. Nothing of it counts before [`begin`](Self::begin).
 #[derive(Debug)]
 pub struct FoundStore {
     disk: Arc<dyn Disk>,
@@ -140,7 +140,7 @@ pub struct FoundStore {
     bytes: JournalBytes,
 }
 
-/// A store in a new start: it may be spoken of, and its chains are still to be taken in.
+/// A store in a new start. Other nodes may hear of this start. Its chains are still to be taken in.
 #[derive(Debug)]
 pub struct BegunStore {
     incarnation: Incarnation,

@@ -304,7 +304,7 @@ impl FoundJournal {
         })
     }
 
-    /// What a start has kept of the journal, for those that read it.
+    /// What a start has kept of the journal, to be read once more.
     pub(super) fn kept(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,

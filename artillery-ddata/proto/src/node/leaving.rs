@@ -324,9 +324,7 @@ impl NodeMachine {
         if self.stretch > 0 {
             self.order_all(&ChainOrder::Resume { stretch: self.stretch });
         }
-        if let Some(refusal) = self.gives_way() {
-            self.order_all(&ChainOrder::Yield { refusal });
-        }
+        self.order_to_yield();
     }
 
     /// Gives all chains the same order, and returns the chains. While the directory is being loaded, none can take an order.

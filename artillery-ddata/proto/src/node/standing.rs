@@ -3,6 +3,7 @@
 use super::{NodeState, Successor};
 use crate::{
     ChainConfig, ClusterId, Epoch, MemberId, Role, Timestamp,
+    api::Refusal,
     control::{
         Configs, NodeInfo,
         recovery::{ChainStanding, Standing},
@@ -11,9 +12,12 @@ use crate::{
 };
 
 impl NodeState {
-    /// Whether the node serves nothing, since another cluster succeeds its own, or its history has parted from a newer one.
-    pub fn yields(&self) -> bool {
-        self.parted.is_some() || self.successor.is_some_and(|Successor { yields, .. }| yields)
+    /// What callers are told, if the node serves nothing: its history has parted from a newer one, or another cluster succeeds its
+    /// own.
+    pub fn gives_way(&self) -> Option<Refusal> {
+        let parted = self.parted.map(|by| Refusal::Parted { by });
+        let succeeded = self.successor.filter(|successor| successor.yields);
+        parted.or(succeeded.map(|Successor { by, .. }| Refusal::Succeeded { by }))
     }
 
     /// The standing of a node with these configurations. The caller adds what the log knows: whether the node leads, where its
@@ -39,7 +43,7 @@ impl NodeState {
             heard: since(self.heard),
             served: self.served,
             successor: self.successor.map(|Successor { by, .. }| by),
-            yields: self.yields(),
+            yields: self.gives_way().is_some(),
             branches: configs.branches().to_vec(),
             member_heard: since(self.member_heard),
             chains: configs.iter().map(chain).collect(),

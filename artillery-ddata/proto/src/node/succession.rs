@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{NodeEvent, NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
-    api::Refusal,
     control::{History, MAX_LINEAGE, Relation, message::StoreHolding},
     runner::ChainOrder,
 };
@@ -76,16 +75,16 @@ impl NodeMachine {
         }
     }
 
-    /// Whether this node serves nothing, since another cluster succeeds its own.
+    /// Whether this node serves nothing.
     pub(super) fn yields(&self) -> bool {
-        self.state.yields()
+        self.state.gives_way().is_some()
     }
 
-    /// What callers are told, if this node gives way.
-    pub(super) fn gives_way(&self) -> Option<Refusal> {
-        let parted = self.state.parted.map(|by| Refusal::Parted { by });
-        let succeeded = self.state.successor.filter(|successor| successor.yields);
-        parted.or(succeeded.map(|Successor { by, .. }| Refusal::Succeeded { by }))
+    /// The chains refuse requests from now on, if this node gives way.
+    pub(super) fn order_to_yield(&mut self) {
+        if let Some(refusal) = self.state.gives_way() {
+            self.order_all(&ChainOrder::Yield { refusal });
+        }
     }
 
     /// The cluster goes on in a newer history, which may lack commits that this node's store holds. Neither a process nor a disk
@@ -96,7 +95,7 @@ impl NodeMachine {
         }
         if self.state.parted.replace(by).is_none() {
             self.leaving.take_back_word();
-            self.order_all(&ChainOrder::Yield { refusal: Refusal::Parted { by } });
+            self.order_to_yield();
         }
         self.state.unready = Some(Unready::Parted { by });
     }
@@ -290,7 +289,7 @@ impl NodeMachine {
             self.state.successor = Some(Successor { by, yields: true });
             self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });
-            self.order_all(&ChainOrder::Yield { refusal: Refusal::Succeeded { by } });
+            self.order_to_yield();
             self.outputs.push_back(NodeOutput::Event(NodeEvent::Yields { by }));
             self.ask_own(now);
         } else {

@@ -9,7 +9,7 @@ use super::{
     cluster::Cluster,
     desk::Desk,
     fault::name,
-    orders::{Draw, Order, Orders, Work, rearranged},
+    orders::{Draw, Moment, Order, Orders, Work, rearranged},
     report::Skipped,
     set::NodeSet,
     tally::{Given, OrderOutcome, Tally},
@@ -36,7 +36,10 @@ impl Operator<'_> {
         // The nodes that were restarted last: the next one waits until they are ready.
         let mut last = NodeSet::default();
         loop {
-            let draw = orders.next();
+            let mut draw = orders.next();
+            if self.tally.borrow().lags() {
+                draw.moment = Moment::During(Duration::ZERO);
+            }
             sleep(draw.pause).await;
             let Some(order) = self.begin(&draw, last).await else { continue };
             let (fault, faults) = self.desk.fault();

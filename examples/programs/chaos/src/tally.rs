@@ -82,7 +82,7 @@ impl Given {
 /// All orders of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tally {
-    /// The orders that must be given: half of so many beside a fault, and half of so many done.
+    /// The orders that must be given. Half of those that are given must be beside a fault, and half of so many done.
     pub(super) needed: u64,
     pub(super) given: u64,
     pub(super) beside: u64,
@@ -111,6 +111,11 @@ impl Tally {
         self.orders.push(given);
     }
 
+    /// Whether the next order has to be beside a fault, so that half of all are.
+    pub(super) fn lags(&self) -> bool {
+        self.beside * 2 <= self.given
+    }
+
     pub(super) fn tell(&self, story: &Story) {
         let (given, beside) = (self.given, self.beside);
         story.say(&format!("orders: {given}, {beside} of them beside a fault: {}", counts(&self.outcomes)));
@@ -124,8 +129,8 @@ impl Tally {
     pub(super) fn lacks(&self) -> Option<String> {
         let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
         let (Self { needed, given, beside, .. }, half) = (self, self.needed.div_ceil(2));
-        let fine = given >= needed && *beside >= half && done >= half;
-        let wanted = format!("at least {needed}, {half} of them beside a fault and {half} done were to be");
+        let fine = given >= needed && beside * 2 >= *given && done * 2 >= *needed;
+        let wanted = format!("at least {needed}, half of them beside a fault and {half} done were to be");
         (*needed > 0 && !fine).then(|| format!("{given} orders, {beside} beside a fault, {done} done; {wanted}"))
     }
 }
@@ -160,9 +165,20 @@ mod tests {
         assert!(tally(600, &[[beside; 14], [alone; 14]].concat()).lacks().is_some());
         assert!(tally(600, &[&[beside; 14][..], &[alone; 16]].concat()).lacks().is_some());
         assert!(tally(600, &[&[beside; 14][..], &[(true, Refused); 16]].concat()).lacks().is_some());
-        assert_eq!(tally(45, &[&[beside; 2][..], &[alone; 3]].concat()).lacks(), None, "more of them do no harm");
         assert_eq!(tally(600, &[[(true, Refused); 15], [beside; 15]].concat()).lacks(), None);
         assert_eq!(tally(19, &[]).lacks(), None, "too short for any");
+    }
+
+    #[test]
+    fn half_of_the_orders_are_beside_a_fault_if_those_that_have_to_be_are() {
+        let mut tally = tally(0, &[]);
+        for _ in 0..9 {
+            let beside = tally.lags();
+            tally.given += 1;
+            tally.beside += u64::from(beside);
+            assert!(tally.beside * 2 >= tally.given);
+        }
+        assert_eq!(tally.beside, 5, "and no more than that");
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl Coordinator {
         seen.reports(now, reports);
         seen.holds = holds.into_iter().map(|held| (held.chain, held)).collect();
         if std::mem::replace(&mut seen.loads, loads) {
+            // It tells only now what it holds, so the wait for other stores begins now.
             seen.first = now;
         }
         // An answer given before this term shows nothing of what this leader asked for (trap 55).

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::*;
 use crate::{
     ChainId, ClusterId,
+    api::Refusal,
     control::{
         Bootstrap, Configs, Timing,
         message::{Renewal, Renewed},
@@ -264,14 +265,14 @@ fn a_node_whose_history_has_parted_serves_nothing_until_an_operator_has_it_go_on
     }
     let parted = ChainOrder::Yield { refusal: Refusal::Parted { by: NEWER } };
     assert_eq!((rig.orders(&parted), rig.orders(&ChainOrder::Proceed)), (1, 0), "though its fellows answer");
-    assert!(rig.node.state().yields());
+    assert!(rig.node.state().gives_way().is_some());
     assert_eq!(rig.node.state().unready, Some(Unready::Parted { by: NEWER }));
     let configs =
         rig.node.configs().recovered(NEWER.next(3), founder(1), crate::Epoch(9), rig.node.configs().applied());
     let voters = BTreeSet::from([id(1)]);
     rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: None, configs: Arc::new(configs), voters });
     rig.pass(LEASE);
-    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().yields()), (1, false));
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().gives_way().is_some()), (1, false));
 }
 
 #[test]
@@ -283,5 +284,5 @@ fn a_node_whose_history_has_parted_does_not_go_on_because_it_refuses_another_clu
     rig.answer.extend([id(2), id(3)]);
     rig.pass(LEASE * 6);
     assert_eq!(rig.events(NodeEvent::Refuses { by: BY }), 1);
-    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().yields()), (0, true));
+    assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().gives_way().is_some()), (0, true));
 }

@@ -182,7 +182,9 @@ impl World {
             };
             let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
             // Stores that are back open their chain together, also if they are more than it is to have.
-            config.serving().count() >= wanted && config.syncing().is_none() && config.serving().all(lives)
+            let count = config.serving().count();
+            let is_full = count == wanted || (count > wanted && self.counts.disks.reopened > 0);
+            is_full && config.syncing().is_none() && config.serving().all(lives)
         })
     }
 

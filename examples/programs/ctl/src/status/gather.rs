@@ -24,7 +24,7 @@ pub(super) struct NodeReport {
 pub(super) struct ClusterReport {
     pub(super) routing: Arc<Routing>,
     pub(super) nodes: BTreeMap<NodeId, NodeReport>,
-    /// What nodes of any history hold; empty where nobody asked.
+    /// What nodes of any history hold; empty, if the caller didn't have them asked.
     pub(super) standings: Vec<Standing>,
 }
 
