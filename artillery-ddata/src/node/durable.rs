@@ -268,7 +268,7 @@ impl Durable {
         self.control.look(|record| record.founding.clone())
     }
 
-    /// How far the directory is loaded; `None`: it is loaded, or that isn't known.
+    /// How far the directory is loaded; `None`: it is loaded.
     pub(crate) fn loading(&self) -> Option<Loading> {
         if self.loaded.get().is_some() { None } else { self.loading.get() }
     }

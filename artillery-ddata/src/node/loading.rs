@@ -83,7 +83,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     pub(crate) fn new(report: Option<Report>) -> Self {
         let now = clock::now();
-        Self {
+        let reporter = Self {
             report,
             shared: SharedLoading::default(),
             entries: 0,
@@ -91,7 +91,9 @@ impl Reporter {
             step: (LoadStep::Check, now),
             next: now + REPORT_PERIOD,
             last: LoadProgress::default(),
-        }
+        };
+        reporter.shared.set(reporter.loading(now, None));
+        reporter
     }
 
     pub(crate) fn tell(&mut self, progress: LoadProgress) {
@@ -123,8 +125,16 @@ impl Reporter {
     }
 
     fn report(&self, now: Timestamp, left: Option<Duration>) {
+        let loading = self.loading(now, left);
+        self.shared.set(loading);
+        if let Some(report) = &self.report {
+            report(loading);
+        }
+    }
+
+    fn loading(&self, now: Timestamp, left: Option<Duration>) -> Loading {
         let (progress, in_step) = (self.last, now - self.step.1);
-        let loading = Loading {
+        Loading {
             checks: progress.step == LoadStep::Check,
             records: progress.records,
             records_per_second: progress.records_per_second(in_step),
@@ -132,10 +142,6 @@ impl Reporter {
             total_bytes: progress.read.total,
             elapsed: now - self.began,
             left,
-        };
-        self.shared.set(loading);
-        if let Some(report) = &self.report {
-            report(loading);
         }
     }
 }

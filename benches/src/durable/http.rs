@@ -29,7 +29,7 @@ async fn page(addr: SocketAddr, path: &str) -> io::Result<String> {
 /// The status of a node. `None`: it doesn't answer yet, or still loads its directory.
 pub async fn status(addr: SocketAddr) -> Option<NodeStatus> {
     let body = timeout(PATIENCE, page(addr, "/status")).await.ok()?.ok()?;
-    serde_json::from_str(&body).ok()
+    serde_json::from_str(&body).ok().filter(|status: &NodeStatus| status.loading.is_none())
 }
 
 /// What a node has done with the records that its start found above the watermark.

@@ -255,6 +255,18 @@ impl Cluster {
         Err(Failure::failed(format!("{} was not recovered: {last}", name(node))))
     }
 
+    /// Has these nodes begin with empty directories, as docs/operations.md tells an operator after a recovery: they had joined the
+    /// history before, and stop once they meet the new one.
+    pub(super) async fn begin_anew(&self, nodes: NodeSet) -> Result<(), Failure> {
+        let still_run = nodes.iter().filter(|node| self.nodes.ended(*node).is_none()).collect();
+        self.nodes.kill(still_run).await?;
+        for node in nodes.iter() {
+            self.directories.as_ref().map_or(Ok(()), |directories| directories.wipe(node))?;
+            self.start(node)?;
+        }
+        Ok(())
+    }
+
     /// The reports of those nodes that answer.
     pub(super) async fn view(&self) -> View {
         let mut asking = JoinSet::new();

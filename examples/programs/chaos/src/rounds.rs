@@ -100,6 +100,7 @@ impl Rounds<'_> {
                 (0..self.cluster.size()).find(|node| name(*node) == *member && !fault.touched.contains(*node))
             });
             self.cluster.recover(kept.unwrap_or_default()).await.map_err(after)?;
+            self.cluster.begin_anew(fault.touched).await.map_err(after)?;
         }
         let heal = Instant::now();
         let since = self.after_orders(heal, &fault, summary).await;
