@@ -36,8 +36,8 @@ pub(super) struct ChainsStart {
 }
 
 impl Data {
-    /// Uses this directory from now on. Call it before the node starts. Returns the directory if it is to be loaded first: a node
-    /// that follows its cluster's configurations loads beside that, since they go on without it meanwhile.
+    /// Uses this directory from now on. Call it before the node starts. Returns the directory if it is to be loaded before that. A
+    /// node that follows its cluster's configurations loads its directory later, and renews meanwhile, so that it counts as alive.
     pub(crate) fn keep_in(&self, dir: DataDir) -> Option<DataDir> {
         let durable = Durable::new(&dir);
         let waits = self.config.failover && durable.founding().is_some();
@@ -75,7 +75,7 @@ impl Data {
         self.advance(NodePhase::Formed);
         let standings = self.standings.get().cloned().unwrap_or_default();
         tokio::spawn(self.clone().become_member(cluster, state, standings, ready));
-        // A node that has stopped while it loaded has ended all tasks that were there.
+        // If the node stopped while it loaded, these chains were not there to be ended.
         if self.phases().borrow().is_final() {
             self.chains.close();
             self.local.close();
