@@ -92,11 +92,12 @@ impl Nodes {
         while begin.elapsed() < STOP_TIMEOUT {
             if let Some(status) = self.ended(node) {
                 let failed = || Failure::failed(format!("{} was asked to stop, and ended with {status}", name(node)));
-                // The node may have ended before it listened to signals.
-                let by_signal = status.signal() == Some(Signal::TERM.as_raw());
+                // The node may have ended before it listened to signals, or by a fault.
+                let by_signal = [Signal::TERM, Signal::KILL].iter().any(|signal| status.signal() == Some(signal.as_raw()));
                 return if status.success() || by_signal { Ok(()) } else { Err(failed()) };
             }
-            if !self.runs(node) {
+            // A fault killed the process that was asked, and may have started another since.
+            if !self.slots()[node].is_leaving {
                 return Ok(());
             }
             sleep(POLL_INTERVAL).await;
