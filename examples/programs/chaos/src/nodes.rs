@@ -93,7 +93,8 @@ impl Nodes {
             if let Some(status) = self.ended(node) {
                 let failed = || Failure::failed(format!("{} was asked to stop, and ended with {status}", name(node)));
                 // The node may have ended before it listened to signals, or by a fault.
-                let by_signal = [Signal::TERM, Signal::KILL].iter().any(|signal| status.signal() == Some(signal.as_raw()));
+                let by_signal =
+                    [Signal::TERM, Signal::KILL].iter().any(|signal| status.signal() == Some(signal.as_raw()));
                 return if status.success() || by_signal { Ok(()) } else { Err(failed()) };
             }
             // A fault killed the process that was asked, and may have started another since.
