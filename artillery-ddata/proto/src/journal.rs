@@ -157,6 +157,8 @@ pub struct Journal {
     segments: VecDeque<SegmentHeader>,
     /// The lengths of all segments but the last, in bytes.
     lengths: VecDeque<u64>,
+    /// Files of freed segments may be there yet.
+    has_freed: bool,
     writer: SegmentWriter,
     next: GroupNumber,
     /// All groups below this one are synced.
@@ -224,7 +226,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Frees the segments of which all groups are below `floor`, except the present one.
+    /// Frees the segments of which all groups are below `floor`, except the present one. Their files go by
+    /// [`remove_freed`](Self::remove_freed).
     ///
     /// The new oldest segment is named by the next one, which therefore begins now. So a file that is missing later is told
     /// from one that was removed, and all that is kept is told from a torn end.
@@ -240,7 +243,20 @@ impl Journal {
         self.begin_segment(oldest)?;
         self.segments.drain(..freed);
         self.lengths.drain(..freed);
-        segment::keep(&*self.disk, &self.segments).or_else(|error| self.fail(error))
+        self.has_freed = true;
+        Ok(())
+    }
+
+    /// Removes the files of so many freed segments, the oldest first. A large file takes long, and nothing is written meanwhile.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`].
+    pub fn remove_freed(&mut self, most: usize) -> Result<(), JournalError> {
+        if self.has_freed {
+            let are_gone = segment::keep(&*self.disk, &self.segments, most);
+            self.has_freed = !are_gone.or_else(|error| self.fail(error))?;
+        }
+        Ok(())
     }
 
     /// The number of the next group.

@@ -125,7 +125,11 @@ impl JournalWriter {
     pub fn write(&mut self, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
         let before = self.journal.bytes();
-        let group = self.room.ballast.spend(|| self.journal.append(entries()))?;
+        let journal = &mut self.journal;
+        let group = self.room.ballast.spend(|| match journal.append(entries()) {
+            Err(JournalError::Full) => journal.remove_freed(usize::MAX).and_then(|()| journal.append(entries())),
+            appended => appended,
+        })?;
         let has_updates = |entry: &JournalEntry| matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Updates(_)));
         if entries().any(has_updates) {
             self.grown += self.journal.bytes().saturating_sub(before);
@@ -165,6 +169,8 @@ impl JournalWriter {
             self.room.ballast.spend(|| self.journal.release(floor))?;
             self.name_segment()?;
         }
+        // Each file holds up the next group for a while.
+        self.journal.remove_freed(if self.room.is_full { usize::MAX } else { 1 })?;
         self.note_room()?;
         let wanted = self.wanted();
         if self.room.is_full && !wanted.is_empty() {

@@ -288,7 +288,7 @@ impl FoundJournal {
         let groups = self.encode_from(first, header.salt)?;
         let writer = SegmentWriter::create(&**disk, &header, &groups, settings.guards)?;
         segments.push_back(header);
-        segment::keep(&**disk, &segments).map_err(JournalError::Failed)?;
+        segment::keep(&**disk, &segments, usize::MAX).map_err(JournalError::Failed)?;
         Ok(Journal {
             disk: disk.clone(),
             settings: *settings,
@@ -296,6 +296,7 @@ impl FoundJournal {
             seed,
             segments,
             lengths,
+            has_freed: false,
             writer,
             next: self.end,
             synced: self.end,

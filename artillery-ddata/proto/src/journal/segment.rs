@@ -155,13 +155,13 @@ pub(super) fn read(disk: &dyn Disk, number: u64) -> Result<Bytes, DiskError> {
     Ok(bytes.into())
 }
 
-/// Removes all other segments.
-pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>) -> Result<(), DiskError> {
+/// Removes so many other segments, the oldest first. Returns whether none is left.
+pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>, most: usize) -> Result<bool, DiskError> {
     let is_kept = |number: &u64| kept.iter().any(|segment| segment.number == *number);
-    for number in numbers(disk)?.into_iter().filter(|number| !is_kept(number)) {
-        disk.remove(&name(number))?;
-    }
-    disk.sync_names()
+    let others: Vec<_> = numbers(disk)?.into_iter().filter(|number| !is_kept(number)).collect();
+    others.iter().take(most).try_for_each(|&number| disk.remove(&name(number)))?;
+    disk.sync_names()?;
+    Ok(others.len() <= most)
 }
 
 /// The segment that is being written.

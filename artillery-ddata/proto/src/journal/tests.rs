@@ -186,7 +186,8 @@ impl Run {
                 self.synced = self.written.len();
                 if self.rng.random_range(0..6) == 0 {
                     self.floor = GroupNumber(self.rng.random_range(self.floor.0..=journal.next().0));
-                    if journal.release(self.floor).is_err() {
+                    let most = self.rng.random_range(0..4);
+                    if journal.release(self.floor).and_then(|()| journal.remove_freed(most)).is_err() {
                         return;
                     }
                 }
@@ -336,6 +337,32 @@ fn a_start_without_writes_leaves_no_file_behind() {
         opened(&disk, start, Guards::ALL).unwrap();
     }
     assert!(disk.names().unwrap().len() <= 2, "{:?}", disk.names());
+}
+
+/// The removal of a large file holds up the next group.
+#[test]
+fn files_of_freed_segments_go_one_after_the_other() {
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    while journal.segments.len() < 5 {
+        journal.append(&[entry(1, 5000)]).unwrap();
+    }
+    let there = || segment::numbers(&disk).unwrap();
+    let before = there();
+    journal.release(journal.next()).unwrap();
+    assert_eq!(there()[..before.len()], before, "nothing is removed yet");
+    for gone in 1..=2 {
+        journal.remove_freed(1).unwrap();
+        assert_eq!(there()[..before.len() - gone], before[gone..], "the oldest goes first");
+    }
+    disk.restart();
+    let found = opened(&disk, 2, Guards::ALL).unwrap().1;
+    assert_eq!(
+        found.iter().map(|(group, _)| *group).collect::<Vec<_>>(),
+        [GroupNumber(4)],
+        "a start passes over the rest"
+    );
+    assert_eq!(there()[0], before[before.len() - 1], "and removes it");
 }
 
 #[test]
