@@ -72,7 +72,7 @@ async fn full_memory_refuses_values_until_deletes_made_room() {
     }
     // The member took in what was under way when it became full. So one delete may be too few.
     for n in 0..count {
-        within(kv.delete(&format!("key-{n}"))).await.unwrap();
+        within(kv.delete(format!("key-{n}"))).await.unwrap();
     }
     until(async || put(0).await.map_err(|error| assert!(is_full(&error), "{error}")).is_ok()).await;
 }
