@@ -430,9 +430,7 @@ impl NodeMachine {
                 }
                 coordinator::CoordinatorOutput::Answer { to, renewed } => {
                     let position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
-                    // Nodes that can't hear of the newer history would go on serving in this one.
-                    let lease = renewed.lease.filter(|_| self.state.parted.is_none());
-                    NodeOutput::Answer { to, renewed: Renewed { position, lease, ..renewed } }
+                    NodeOutput::Answer { to, renewed: Renewed { position, ..renewed } }
                 }
                 coordinator::CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
                 coordinator::CoordinatorOutput::Append { term, at, change, why } => {

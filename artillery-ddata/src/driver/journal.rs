@@ -186,7 +186,7 @@ fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
             noted = clock::now();
         }
         if stops && batches.is_empty() {
-            return Ok(());
+            return full_is_fine(writer.remove_freed(usize::MAX));
         }
     }
 }

@@ -165,13 +165,20 @@ impl JournalWriter {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
+        let was_full = self.room.is_full;
+        // Each file holds up the next group for a while.
+        self.remove_freed(if was_full { usize::MAX } else { 1 })?;
         if let Some(floor) = self.floor() {
             self.room.ballast.spend(|| self.journal.release(floor))?;
             self.name_segment()?;
         }
-        // Each file holds up the next group for a while.
-        self.journal.remove_freed(if self.room.is_full { usize::MAX } else { 1 })?;
         self.note_room()?;
+        if self.room.is_full && !was_full {
+            // Perhaps it is full of files that don't count.
+            self.remove_freed(usize::MAX)?;
+            self.room.is_full = false;
+            self.note_room()?;
+        }
         let wanted = self.wanted();
         if self.room.is_full && !wanted.is_empty() {
             // What is there now will not count behind these checkpoints: nothing else is to keep its segment.
@@ -179,6 +186,14 @@ impl JournalWriter {
             self.name_segment()?;
         }
         Ok(wanted)
+    }
+
+    /// Removes the files of so many freed segments, as [`Journal::remove_freed`] does.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn remove_freed(&mut self, most: usize) -> Result<(), JournalError> {
+        self.room.ballast.spend(|| self.journal.remove_freed(most))
     }
 
     /// Writes an empty group if the last one isn't proven yet. Call it when nothing is to be written.

@@ -22,6 +22,8 @@ struct Slot {
     process: Option<Process>,
     /// SIGTERM was sent.
     is_leaving: bool,
+    /// A fault kills it.
+    is_killed: bool,
 }
 
 /// One process for each node, or none.
@@ -49,7 +51,7 @@ impl Nodes {
     pub(super) fn run(&self, node: usize, start: impl FnOnce() -> Result<Process, Failure>) -> Result<(), Failure> {
         let slot = &mut self.slots()[node];
         if slot.process.is_none() {
-            *slot = Slot { process: Some(start()?), is_leaving: false };
+            *slot = Slot { process: Some(start()?), ..Slot::default() };
         }
         Ok(())
     }
@@ -64,6 +66,7 @@ impl Nodes {
     /// Kills nodes at once, and waits until they are gone.
     pub(super) async fn kill(&self, nodes: NodeSet) -> Result<(), Failure> {
         for node in nodes.iter() {
+            self.slots()[node].is_killed = true;
             self.signal(node, Signal::KILL)?;
         }
         for node in nodes.iter() {
@@ -78,7 +81,8 @@ impl Nodes {
     /// Asks nodes to stop, and waits until they have, or were killed meanwhile.
     pub(super) async fn stop(&self, nodes: NodeSet) -> Result<(), Failure> {
         for node in nodes.iter() {
-            self.slots()[node].is_leaving = true;
+            let is_there = self.runs(node);
+            self.slots()[node].is_leaving = is_there;
             self.signal(node, Signal::TERM)?;
         }
         for node in nodes.iter() {
@@ -90,12 +94,12 @@ impl Nodes {
     async fn stopped(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
         while begin.elapsed() < STOP_TIMEOUT {
+            let is_killed = self.slots()[node].is_killed;
             if let Some(status) = self.ended(node) {
                 let failed = || Failure::failed(format!("{} was asked to stop, and ended with {status}", name(node)));
-                // The node may have ended before it listened to signals, or by a fault.
-                let by_signal =
-                    [Signal::TERM, Signal::KILL].iter().any(|signal| status.signal() == Some(signal.as_raw()));
-                return if status.success() || by_signal { Ok(()) } else { Err(failed()) };
+                // The node may have ended before it listened to signals.
+                let by_signal = status.signal() == Some(Signal::TERM.as_raw());
+                return if status.success() || by_signal || is_killed { Ok(()) } else { Err(failed()) };
             }
             // A fault killed the process that was asked, and may have started another since.
             if !self.slots()[node].is_leaving {

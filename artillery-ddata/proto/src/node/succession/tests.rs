@@ -9,7 +9,7 @@ use crate::{
     ChainId, ClusterId,
     api::Refusal,
     control::{
-        Bootstrap, Configs, Term, Timing,
+        Bootstrap, Configs, Timing,
         message::{Renewal, Renewed},
     },
     fixtures::{self, founder, id},
@@ -98,21 +98,6 @@ impl Rig {
     fn renewal_of(&mut self, n: u8) {
         let renewal = fixtures::renewal(n, 1, self.node.configs().applied());
         self.node.handle(self.now, NodeInput::Renewal { from: id(n), renewal });
-    }
-
-    /// The lease in the answer to a renewal, which a majority confirms at once.
-    fn lease_of(&mut self, n: u8) -> Option<Option<Duration>> {
-        self.renewal_of(n);
-        while let Some(said) = self.node.poll_output() {
-            match said {
-                NodeOutput::Confirm { round, .. } => {
-                    self.node.handle(self.now, NodeInput::Confirmed { round, leads: true });
-                }
-                NodeOutput::Answer { to, renewed } if to == id(n) => return Some(renewed.lease),
-                _ => {}
-            }
-        }
-        None
     }
 
     fn count(&self, of: impl Fn(&NodeOutput) -> bool) -> usize {
@@ -288,17 +273,6 @@ fn a_node_whose_history_has_parted_serves_nothing_until_an_operator_has_it_go_on
     rig.node.handle(rig.now, NodeInput::Log { leads: None, leader: None, configs: Arc::new(configs), voters });
     rig.pass(LEASE);
     assert_eq!((rig.orders(&ChainOrder::Proceed), rig.node.state().gives_way().is_some()), (1, false));
-}
-
-/// The others may be out of the newer history's reach, and would serve beside it.
-#[test]
-fn a_leader_whose_history_has_parted_grants_no_lease() {
-    let mut rig = Rig::new(1, [1, 2, 3], &[]);
-    let (configs, voters) = (rig.node.configs().clone(), [1, 2, 3].map(id).into());
-    rig.node.handle(rig.now, NodeInput::Log { leads: Some(Term(1)), leader: Some(id(1)), configs, voters });
-    assert_eq!(rig.lease_of(2), Some(Some(LEASE)));
-    rig.node.handle(rig.now, NodeInput::Parted { by: NEWER });
-    assert_eq!(rig.lease_of(2), Some(None));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use artillery_proto::ChainConfig;
+
 use super::{super::Phase, Event, World};
 use crate::{
     oracle::{Failure, Oracle},
@@ -52,7 +54,10 @@ impl World {
     fn waits_for_unheard_member(&self, node: usize) -> bool {
         let me = self.ids[node];
         self.control.as_ref().is_some_and(|control| {
-            control.group.voters().iter().all(|voter| voter.shares_store(me)) && !control.configs().names(me)
+            let has_place = |config: &ChainConfig| config.serving().any(|id| !id.shares_store(me));
+            control.group.voters().iter().all(|voter| voter.shares_store(me))
+                && control.nodes[node].decider.decides_in().is_some()
+                && control.configs().iter().all(has_place)
         })
     }
 

@@ -5,10 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use artillery_proto::{ChainConfig, ChainId, MemberId, NodeId, allows, control::log::Configs, node::NodeInput};
 
 use super::{Event, World};
-use crate::{
-    oracle::Failure,
-    scenario::{HEALED, SECOND},
-};
+use crate::{oracle::Failure, scenario::SECOND};
 
 impl World {
     /// Stops an incarnation, unless the chains or the log could not go on without it.
@@ -135,7 +132,8 @@ impl World {
     /// A node loads its directory, which takes a moment, or long.
     fn load(&mut self, node: usize, id: MemberId) {
         let Some(control) = &mut self.control else { return };
-        let longest = if self.now + 4 * SECOND < HEALED && control.rng.chance(400) { 3 * SECOND } else { SECOND / 10 };
+        let longest =
+            if self.now + 4 * SECOND < self.setup.healed && control.rng.chance(400) { 3 * SECOND } else { SECOND / 10 };
         let at = self.now + control.rng.below(longest);
         self.queue.push(at, super::super::Event::Control(Event::Loaded { node, id }));
     }
