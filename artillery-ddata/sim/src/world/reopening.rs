@@ -169,8 +169,8 @@ impl World {
         self.phase = Phase::End;
     }
 
-    /// Ends the run if a chain waits for an operator, since no store of it has synced, and one isn't whole or all lack what was
-    /// committed. Returns whether one does.
+    /// Ends the run if a chain waits for an operator, since no store of it has synced, and one isn't whole or all lack what
+    /// another node knows to be committed. Returns whether one does.
     pub(super) fn waits_for_operator(&mut self) -> bool {
         let Some(control) = &self.control else { return false };
         let waits = control.configs().iter().any(|config| self.may_stay_closed(config));
@@ -190,7 +190,10 @@ impl World {
         }
         let is_torn = back.iter().any(|&(id, held)| lacks(id) && !held.whole);
         let longest = back.iter().map(|(_, held)| held.last.sequence).max().unwrap_or_default();
-        let committed = self.oracles[config.chain.0 as usize].committed_up_to();
-        is_torn || back.iter().all(|&(id, _)| lacks(id)) && longest < committed
+        let slot = config.chain.0 as usize;
+        let knows_more = |node: &crate::node::Node| {
+            node.is_alive() && node.slots[slot].runner.replica().status().watermark > longest
+        };
+        is_torn || back.iter().all(|&(id, _)| lacks(id)) && self.nodes.iter().any(knows_more)
     }
 }

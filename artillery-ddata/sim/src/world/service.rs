@@ -12,8 +12,6 @@ use crate::{
     scenario::SECOND,
 };
 
-/// Pieces of updates below this size slow a joiner down.
-const SMALL_CHUNK: usize = 1 << 10;
 /// Fewest requests that show anything.
 const ASKED: u32 = 20;
 
@@ -62,13 +60,12 @@ impl World {
         &mut self.service.served[chain]
     }
 
-    /// How long it may take until all requests are served again. Includes the lag of a chain's task, the time until a client
-    /// asks again, and that in which a joiner that counts as the tail takes in the whole history in small pieces.
+    /// How long it may take until all requests are served again. Includes the lag of a chain's task, and the time until a
+    /// client asks again.
     fn bound(&self) -> u64 {
         let Some(control) = self.setup.control else { return u64::MAX };
         let lease = control.lease.as_nanos() as u64;
-        let catches_up = if self.setup.chunk < SMALL_CHUNK { SECOND } else { 0 };
-        3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 3 * SECOND + catches_up + self.setup.attempt.1
+        3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 2 * SECOND + SECOND + self.setup.attempt.1
     }
 
     /// Determines the sets of nodes that could serve together now, and checks that they have served recently.

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use artillery_proto::ChainConfig;
-
 use super::{super::Phase, Event, World};
 use crate::{
     oracle::{Failure, Oracle},
@@ -40,25 +38,10 @@ impl World {
             }
             self.happen()?;
             if self.now > deadline {
-                if matches!(there[..], [node] if self.waits_for_unheard_member(node)) {
-                    return Ok(());
-                }
                 let what = format!("nodes {there:?} were told to stop, as all others were, and didn't end");
                 return Err(Failure::new(Oracle::Stops, what));
             }
         }
-    }
-
-    /// Whether a node is the only voter, and leads since a member left that it has not heard. It takes that member for one that
-    /// may come back, says that it waits, and is told to stop once more.
-    fn waits_for_unheard_member(&self, node: usize) -> bool {
-        let me = self.ids[node];
-        self.control.as_ref().is_some_and(|control| {
-            let has_place = |config: &ChainConfig| config.serving().any(|id| !id.shares_store(me));
-            control.group.voters().iter().all(|voter| voter.shares_store(me))
-                && control.nodes[node].decider.decides_in().is_some()
-                && control.configs().iter().all(has_place)
-        })
     }
 
     /// Drains a node, and gives it more time than any node needs to end.
