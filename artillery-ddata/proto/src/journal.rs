@@ -157,7 +157,7 @@ pub struct Journal {
     segments: VecDeque<SegmentHeader>,
     /// The lengths of all segments but the last, in bytes.
     lengths: VecDeque<u64>,
-    /// Files of freed segments may be there yet.
+    /// Files of freed segments are still there, or may be.
     has_freed: bool,
     writer: SegmentWriter,
     next: GroupNumber,

@@ -166,7 +166,7 @@ impl JournalWriter {
     /// As [`sync`](Self::sync).
     pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
         let was_full = self.room.is_full;
-        // Each file holds up the next group for a while.
+        // The removal of a file holds up the next group. So they go one at a time, unless their room is wanted.
         self.remove_freed(if was_full { usize::MAX } else { 1 })?;
         if let Some(floor) = self.floor() {
             self.room.ballast.spend(|| self.journal.release(floor))?;
@@ -174,7 +174,7 @@ impl JournalWriter {
         }
         self.note_room()?;
         if self.room.is_full && !was_full {
-            // Perhaps it is full of files that don't count.
+            // The disk may be full only of freed segments: they go, and their room counts.
             self.remove_freed(usize::MAX)?;
             self.room.is_full = false;
             self.note_room()?;
