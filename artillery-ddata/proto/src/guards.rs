@@ -1,8 +1,9 @@
 //! The guards of the protocol, each of which a test can take out (docs/adr/0003-mutants.md).
 //!
 //! Settings carry [`Guards`]. A guarded place asks them with [`allows!`](crate::allows), by the name of a mutant,
-//! whether its guard is out. All mutants stand in one table (`guards/mutant.rs`). Without the feature `mutants`,
-//! there are no mutants and no guard can be taken out: [`Guards`] has no size, and `allows!` is the constant `false`.
+//! whether its guard is out. All mutants stand in one table (`guards/mutant.rs`). Only the package `artillery-proto-mutants`, made
+//! of the same sources, has the feature `mutants`. Without it there are no mutants and no guard can be taken out: [`Guards`] has no
+//! size, and `allows!` is the constant `false`.
 
 #[cfg(any(test, feature = "mutants"))]
 mod mutant;

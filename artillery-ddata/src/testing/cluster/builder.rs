@@ -111,9 +111,8 @@ impl Builder {
     }
 
     /// Removes a guard from all members.
-    #[cfg(any(test, feature = "mutants"))]
-    #[doc(hidden)]
-    pub fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
+    #[cfg(test)]
+    pub(in crate::testing) fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
         self.settings.guards = artillery_proto::guards::Guards::without(mutant);
         self
     }
