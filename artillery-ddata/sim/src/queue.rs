@@ -1,47 +1,22 @@
 //! The event queue of a world, ordered by time and, for equal times, by insertion.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-};
-
-#[derive(Debug)]
-struct Entry<T> {
-    at: u64,
-    number: u64,
-    event: T,
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<T> Eq for Entry<T> {}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// Future events.
 #[derive(Debug)]
 pub struct Queue<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    /// The time of each event, its number, and its place in `events`.
+    order: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// Events are large, and the heap moves its entries often. So they stay here.
+    events: Vec<Option<T>>,
+    /// Unused places in `events`.
+    free: Vec<usize>,
     inserted: u64,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), inserted: 0 }
+        Self { order: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), inserted: 0 }
     }
 }
 
@@ -49,12 +24,20 @@ impl<T> Queue<T> {
     /// Adds an event.
     pub fn push(&mut self, at: u64, event: T) {
         self.inserted += 1;
-        self.heap.push(Reverse(Entry { at, number: self.inserted, event }));
+        let place = self.free.pop().unwrap_or(self.events.len());
+        if place == self.events.len() {
+            self.events.push(Some(event));
+        } else {
+            self.events[place] = Some(event);
+        }
+        self.order.push(Reverse((at, self.inserted, place)));
     }
 
     /// Takes the next event and its time.
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
+        let Reverse((at, _, place)) = self.order.pop()?;
+        self.free.push(place);
+        self.events[place].take().map(|event| (at, event))
     }
 }
 
