@@ -81,7 +81,7 @@ use crate::{
     ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
     api::{Refusal, Reply},
     message::{self, ChainFrame, ChainMessage},
-    store::Store,
+    store::{Size, Store},
     types::update::Update,
 };
 
@@ -283,6 +283,23 @@ impl Replica {
 
     /// How the replica stands.
     pub fn status(&self) -> Status {
+        self.status_of(self.store.size(self.chain))
+    }
+
+    /// The status without the size of the store, which takes locks: for checks after every step.
+    #[cfg(feature = "mutants")]
+    pub fn unmeasured_status(&self) -> Status {
+        self.status_of(Size::default())
+    }
+
+    /// Up to where this member is durable, if it has entered this epoch, has not halted, and keeps a journal.
+    #[cfg(feature = "mutants")]
+    pub fn durable_in(&self, epoch: Epoch) -> Option<Sequence> {
+        let is_there = self.config.as_ref().is_some_and(|config| config.epoch == epoch) && self.halted.is_none();
+        self.held_here().filter(|_| is_there)
+    }
+
+    fn status_of(&self, size: Size) -> Status {
         Status {
             config: self.config.clone(),
             open: self.is_open(),
@@ -306,7 +323,7 @@ impl Replica {
             halted: self.halted.clone(),
             durable: self.held_here(),
             rereplication: self.rereplication(),
-            size: self.store.size(self.chain),
+            size,
             full: self.fullness(),
         }
     }

@@ -9,6 +9,7 @@ use artillery_proto::{
     disk::Disk as _,
     journal::{JournalError, SyncMode},
     node::NodeInput,
+    replica::Status,
 };
 
 use super::{DiskEvents, Event, World, control, founding};
@@ -356,15 +357,13 @@ impl World {
     }
 
     /// Checks that what a chain has committed by its newest epoch is on the disk of each living member that serves in it.
-    pub(super) fn check_durable(&self, index: usize, slot: usize) -> Result<(), Failure> {
-        let status = self.nodes[index].slots[slot].runner.replica().status();
-        let Some(config) = status.config.filter(|_| status.durable.is_some()) else { return Ok(()) };
+    pub(super) fn check_durable(&self, index: usize, slot: usize, status: &Status) -> Result<(), Failure> {
+        let Some(config) = status.config.as_ref().filter(|_| status.durable.is_some()) else { return Ok(()) };
+        let watermark = status.watermark;
         for id in config.serving() {
             let Some(at) = self.ids.iter().position(|&other| other == id) else { continue };
-            let other = self.nodes[at].slots[slot].runner.replica().status();
-            let is_there = other.config.is_some_and(|theirs| theirs.epoch == config.epoch) && other.halted.is_none();
-            if is_there && other.durable.is_some_and(|durable| durable < status.watermark) {
-                let (watermark, held) = (status.watermark, other.durable.unwrap_or_default());
+            let durable = self.nodes[at].slots[slot].runner.replica().durable_in(config.epoch);
+            if let Some(held) = durable.filter(|&held| held < watermark) {
                 let what = format!("n{index} has committed {watermark}, the disk of n{at} has {held}");
                 return Err(Failure::new(Oracle::Durable, what));
             }

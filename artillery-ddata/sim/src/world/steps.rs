@@ -225,7 +225,7 @@ impl World {
 
     fn observe(&mut self, index: usize, slot: usize) -> Result<(), Failure> {
         let replica = self.nodes[index].slots[slot].runner.replica();
-        let mut status = replica.status();
+        let mut status = replica.unmeasured_status();
         if self.nodes[index].fails && status.halted.is_some() {
             if self.setup.durable.is_none() {
                 return Ok(());
@@ -245,7 +245,7 @@ impl World {
         } else {
             return Ok(());
         }
-        self.check_durable(index, slot)?;
+        self.check_durable(index, slot, &status)?;
         self.oracles[slot].check_table(&status, self.setup.session_bytes)?;
         self.counts.session_bytes = self.counts.session_bytes.max(status.sessions_bytes as u64);
         if let Some(twice) = self.oracles[slot].take_twice() {
