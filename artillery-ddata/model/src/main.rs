@@ -15,6 +15,10 @@ use artillery_model::{
 use artillery_proto::guards::{Guards, Mutant};
 use clap::{Parser, ValueEnum};
 
+/// Each step makes and drops copies of parts of the world: with the system's allocator that takes longer.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Explores a small chain exhaustively. Exit code 1: a property is broken, or not everything was explored.
 #[derive(Parser, Debug)]
 #[command(version, about)]
