@@ -7,7 +7,7 @@ use crate::{oracle::Oracle, scenario::Scenario};
 /// A mutant, and the scenario that it is hunted in unless another one is named.
 pub type Hunted = (Mutant, Scenario);
 
-/// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/catalogue.rs`).
+/// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
 pub const HUNTED: [Hunted; 74] = {
     use Mutant as M;
     use Scenario as S;

@@ -1,9 +1,6 @@
 //! Ten times too many callers for half a minute of virtual time, on links of a given rate: how long admitted writes take, and
 //! how many bytes wait at the head.
 
-#[path = "support/small.rs"]
-mod small;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -19,7 +16,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-use small::{FAR, FRAME, FRAMES, MEMBERS, Received, beginning, member, size};
+use super::small::{FAR, FRAME, FRAMES, MEMBERS, Received, beginning, member, size};
 
 const CHAIN: ChainId = ChainId(0);
 const WINDOW: usize = 4 << 20;

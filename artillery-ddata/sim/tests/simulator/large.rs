@@ -1,9 +1,6 @@
 //! A value of 64 MiB on its way down a chain, on links that carry one byte per nanosecond: how many of its bytes other
 //! messages wait for.
 
-#[path = "support/small.rs"]
-mod small;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -19,7 +16,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-use small::{FAR, FRAMES, MEMBERS, Received, beginning, member};
+use super::small::{self, FAR, FRAMES, MEMBERS, Received, beginning, member};
 
 const CHAINS: usize = 2;
 const FRAME: u64 = small::FRAME as u64;
