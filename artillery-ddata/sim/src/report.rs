@@ -1,5 +1,7 @@
 //! Results of runs and hunts, for people and for scripts (docs/json.md).
 
+mod shortfall;
+
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
@@ -17,10 +19,15 @@ use crate::{
     world::{Counts, DiskEvents, Outcome},
 };
 
+pub use shortfall::Shortfall;
+
 const MILLI: u64 = 1_000_000;
 
-/// Number of violations that are shown in full. Further ones are only counted.
+/// Number of violations, and of seeds that do too little, that are shown in full. Further ones are only counted.
 const SHOWN: usize = 3;
+
+/// Each kind of fault of a scenario has an effect at least once in so many seeds.
+const KIND_SEEDS: u64 = 6;
 
 /// The result of the seeds of one scenario.
 #[derive(Clone, Debug)]
@@ -30,18 +37,20 @@ pub struct ScenarioReport {
     total: Counts,
     violations: u64,
     shown: Vec<(u64, Failure, Option<Shrunk>)>,
+    shortfalls: Vec<Shortfall>,
 }
 
 impl ScenarioReport {
     /// An empty report.
     pub fn new(scenario: Scenario) -> Self {
-        Self { scenario, seeds: 0, total: Counts::default(), violations: 0, shown: Vec::new() }
+        Self { scenario, seeds: 0, total: Counts::default(), violations: 0, shown: Vec::new(), shortfalls: Vec::new() }
     }
 
     /// Adds a seed.
     pub fn add(&mut self, seed: u64, outcome: Outcome) {
         self.seeds += 1;
         self.total.add(&outcome.counts);
+        self.shortfalls.extend(Shortfall::of(seed, &outcome));
         if let Some(failure) = outcome.failure {
             self.violations += 1;
             if self.shown.len() < SHOWN {
@@ -50,14 +59,24 @@ impl ScenarioReport {
         }
     }
 
-    /// Kinds of faults that belong to the scenario and had no effect in any seed.
+    /// Kinds of faults that belong to the scenario and had too few effects, or none.
     pub fn missing(&self) -> Vec<Kind> {
-        self.scenario.kinds().iter().copied().filter(|&kind| self.total.injected(kind) == 0).collect()
+        let least = self.least_injected();
+        self.scenario.kinds().iter().copied().filter(|&kind| self.total.injected(kind) < least).collect()
     }
 
-    /// Whether all seeds passed and together met every kind of fault of the scenario.
+    fn least_injected(&self) -> u64 {
+        self.seeds.div_ceil(KIND_SEEDS)
+    }
+
+    /// Whether all seeds passed, did enough, and together met every kind of fault of the scenario.
     pub fn passed(&self) -> bool {
-        self.violations == 0 && self.missing().is_empty()
+        self.seeds_passed() && self.missing().is_empty()
+    }
+
+    /// Whether all seeds passed and did enough. A single seed need not meet every kind of fault.
+    pub fn seeds_passed(&self) -> bool {
+        self.violations == 0 && self.shortfalls.is_empty()
     }
 
     /// Violations found.
@@ -77,6 +96,7 @@ impl ScenarioReport {
             faults: self.scenario.kinds().iter().map(|&kind| (kind.name(), counts.injected(kind))).collect(),
             violations: self.violations,
             missing_faults: self.missing().into_iter().map(Kind::name).collect(),
+            shortfalls: self.shortfalls.clone(),
             unanswered: counts.unanswered,
             acknowledged: counts.acknowledged,
             conflicts: counts.conflicts,
@@ -117,6 +137,7 @@ pub struct ScenarioJson {
     faults: BTreeMap<&'static str, u64>,
     violations: u64,
     missing_faults: Vec<&'static str>,
+    shortfalls: Vec<Shortfall>,
     unanswered: u64,
     acknowledged: u64,
     conflicts: u64,
@@ -224,7 +245,14 @@ impl fmt::Display for ScenarioReport {
             write!(f, " {kind} {}", counts.injected(kind))?;
         }
         for kind in self.missing() {
-            write!(f, "\n         FAILED: no fault of the kind {kind} had any effect")?;
+            let (injected, least) = (counts.injected(kind), self.least_injected());
+            write!(f, "\n         FAILED: {injected} faults of the kind {kind} had an effect, {least} were expected")?;
+        }
+        for shortfall in self.shortfalls.iter().take(SHOWN) {
+            write!(f, "\n         {shortfall}")?;
+        }
+        if self.shortfalls.len() > SHOWN {
+            write!(f, "\n         … and {} more seeds do too little", self.shortfalls.len() - SHOWN)?;
         }
         for (seed, failure, shrunk) in &self.shown {
             write!(f, "\n{}", Violation { scenario: self.scenario, seed: *seed, mutant: None, failure })?;
