@@ -1,24 +1,28 @@
 //! `artillery-sim`: hunts for seeds that break a promise, or shows that it would find one.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::Write as _,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use artillery_proto::guards::Guards;
 use artillery_sim::{
     every_write::Reference,
-    hunt::hunt,
-    mutants::{HUNTED, Hunted, hunted},
+    hunt::{Baselines, hunt},
+    mutants::{HUNTED, Hunted, MAX_SEEDS, expected_seeds, hunted},
     report::{MutantReport, ScenarioReport, mutant_list, scenario_list},
     runner::{Runner, run},
     scenario::{DURABLE, Scenario, set_disks},
 };
 use clap::Parser;
-use serde_json::json;
+use serde_json::{Map, json};
 
 /// Runs whole clusters on virtual time, each from one seed, and checks what their clients saw.
 #[derive(Parser, Debug)]
 #[command(name = "artillery-sim", version)]
 struct Arguments {
-    /// Seeds of every scenario (200), or at most so many for a mutant (500).
+    /// Seeds of every scenario (200), or at most so many for a mutant (500; for `--mutant all` 60, but for rare ones 500).
     #[arg(long)]
     seeds: Option<u64>,
     /// The first seed.
@@ -30,6 +34,10 @@ struct Arguments {
     /// Takes a guard out and expects to be caught: one mutant, `all`, or `list` to see their names.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Choice<Hunted>>,
+    /// After the scenarios, hunts for the mutants of these scenarios like `--mutant all`, whatever `--seeds` says. Repeats no
+    /// run whose result is known.
+    #[arg(long, conflicts_with_all = ["mutant", "every_write"])]
+    then_mutants: bool,
     /// In so many of a thousand seeds nodes have disks, in scenarios in which they may restart.
     #[arg(long, default_value_t = DURABLE)]
     disks: u32,
@@ -50,6 +58,15 @@ enum Choice<T> {
     One(T),
     All,
     List,
+}
+
+impl<T> Choice<T> {
+    fn one(self) -> Option<T> {
+        match self {
+            Self::One(one) => Some(one),
+            Self::All | Self::List => None,
+        }
+    }
 }
 
 fn choose<T>(name: &str, named: impl Fn(&str) -> Option<T>) -> Result<Choice<T>, String> {
@@ -91,18 +108,32 @@ fn work(arguments: &Arguments) -> std::io::Result<bool> {
     if let Some(step) = arguments.every_write {
         return every_write(arguments, step, &mut out);
     }
-    match arguments.mutant {
-        None => scenarios(arguments, &mut out),
-        Some(Choice::List) => {
-            write!(out, "{}", mutant_list())?;
-            Ok(true)
-        }
-        Some(Choice::One(mutant)) => mutants(arguments, &[mutant], &mut out),
-        Some(Choice::All) => mutants(arguments, &HUNTED, &mut out),
+    if matches!(arguments.mutant, Some(Choice::List)) {
+        write!(out, "{}", mutant_list())?;
+        return Ok(true);
     }
+    let (baselines, mut json, mut passed) = (Baselines::default(), Map::new(), true);
+    if arguments.mutant.is_none() {
+        let reports = scenarios(arguments, &baselines, &mut out)?;
+        passed &= reports.iter().all(ScenarioReport::passed);
+        json.insert("scenarios".to_owned(), reports.iter().map(|report| json!(report.json())).collect());
+    }
+    if arguments.mutant.is_some() || arguments.then_mutants {
+        let reports = mutants(arguments, &baselines, &mut out)?;
+        passed &= reports.iter().all(MutantReport::passed);
+        json.insert("mutants".to_owned(), reports.iter().map(|report| json!(report.json())).collect());
+    }
+    if arguments.json {
+        writeln!(out, "{}", json!(json))?;
+    }
+    Ok(passed)
 }
 
-fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::Result<bool> {
+fn scenarios(
+    arguments: &Arguments,
+    baselines: &Baselines,
+    out: &mut impl std::io::Write,
+) -> std::io::Result<Vec<ScenarioReport>> {
     let chosen: &[Scenario] = match &arguments.scenario {
         Choice::One(scenario) => std::slice::from_ref(scenario),
         _ => &Scenario::ALL,
@@ -114,10 +145,14 @@ fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::R
         let mut written = Ok(());
         let work = |n| run(scenario, arguments.start.wrapping_add(n), None, arguments.trace);
         Runner::default().each(seeds, work, |n, outcome| {
+            let seed = arguments.start.wrapping_add(n);
             if let (Some(trace), Ok(())) = (&outcome.trace, &written) {
                 written = out.write_all(trace.as_bytes());
             }
-            report.add(arguments.start.wrapping_add(n), outcome);
+            if arguments.then_mutants {
+                baselines.add(scenario, seed, outcome.failure.clone());
+            }
+            report.add(seed, outcome);
         });
         written?;
         if !arguments.json {
@@ -125,11 +160,7 @@ fn scenarios(arguments: &Arguments, out: &mut impl std::io::Write) -> std::io::R
         }
         reports.push(report);
     }
-    if arguments.json {
-        let scenarios: Vec<_> = reports.iter().map(ScenarioReport::json).collect();
-        writeln!(out, "{}", json!({ "scenarios": scenarios }))?;
-    }
-    Ok(reports.iter().all(ScenarioReport::passed))
+    Ok(reports)
 }
 
 fn every_write(arguments: &Arguments, step: u64, out: &mut impl std::io::Write) -> std::io::Result<bool> {
@@ -155,31 +186,66 @@ fn every_write(arguments: &Arguments, step: u64, out: &mut impl std::io::Write) 
     Ok(report.violations == 0)
 }
 
-fn mutants(arguments: &Arguments, chosen: &[Hunted], out: &mut impl std::io::Write) -> std::io::Result<bool> {
-    let most = arguments.seeds.unwrap_or(500);
-    let mut reports = Vec::new();
-    for &(mutant, usual) in chosen {
-        let scenario = match arguments.scenario {
-            Choice::One(scenario) => scenario,
-            _ => usual,
-        };
-        let mut report = hunt(mutant, scenario, arguments.start, most);
-        if chosen.len() == 1 {
+/// The mutants to hunt, each with the scenario to hunt it in and the most seeds that it may take.
+fn hunts(arguments: &Arguments) -> Vec<(Hunted, u64)> {
+    let seeds = arguments.seeds.filter(|_| !arguments.then_mutants);
+    match (arguments.mutant, arguments.scenario) {
+        (Some(Choice::One((mutant, usual))), scenario) => {
+            vec![((mutant, scenario.one().unwrap_or(usual)), seeds.unwrap_or(MAX_SEEDS))]
+        }
+        // In another scenario than its own a mutant may take longer.
+        (Some(_), Choice::One(scenario)) => {
+            HUNTED.map(|(mutant, _)| ((mutant, scenario), seeds.unwrap_or(MAX_SEEDS))).to_vec()
+        }
+        (_, scenario) => {
+            let hunted = HUNTED.into_iter().filter(|(_, usual)| scenario.one().is_none_or(|one| one == *usual));
+            hunted.map(|hunted| (hunted, seeds.unwrap_or_else(|| expected_seeds(hunted.0)))).collect()
+        }
+    }
+}
+
+/// Hunts for several mutants at a time: the seeds of one hunt depend on each other, since the first one that convicts ends it.
+fn mutants(
+    arguments: &Arguments,
+    baselines: &Baselines,
+    out: &mut impl std::io::Write,
+) -> std::io::Result<Vec<MutantReport>> {
+    let hunts = hunts(arguments);
+    let is_alone = matches!(arguments.mutant, Some(Choice::One(_)));
+    let runner = if is_alone { Runner::default() } else { Runner::new(1) };
+    let (mut reports, mut written, closed) = (Vec::new(), Ok(()), AtomicBool::new(false));
+    let work = |n| {
+        // Without a reader no further hunt begins.
+        if closed.load(Relaxed) {
+            return None;
+        }
+        let (hunted, most) = hunts[n as usize];
+        let mut report = hunt(runner, baselines, hunted, arguments.start, most);
+        if is_alone {
             report.shrink();
         }
-        if arguments.trace {
-            let seed = report.caught.as_ref().map_or(arguments.start, |(seed, ..)| *seed);
-            let trace = run(scenario, seed, Some(mutant), true).trace;
-            out.write_all(trace.unwrap_or_default().as_bytes())?;
+        Some(report)
+    };
+    Runner::default().each(hunts.len() as u64, work, |_, report| {
+        if let (Some(report), Ok(())) = (&report, &written) {
+            written = show(arguments, report, out);
+            closed.store(written.is_err(), Relaxed);
         }
-        if !arguments.json {
-            writeln!(out, "{report}")?;
-        }
-        reports.push(report);
+        reports.extend(report);
+    });
+    written?;
+    Ok(reports)
+}
+
+/// Prints the report of a hunt, behind the trace of the run that caught the mutant if traces are wanted.
+fn show(arguments: &Arguments, report: &MutantReport, out: &mut impl std::io::Write) -> std::io::Result<()> {
+    if arguments.trace {
+        let seed = report.caught.as_ref().map_or(arguments.start, |(seed, ..)| *seed);
+        let trace = run(report.scenario, seed, Some(report.mutant), true).trace;
+        out.write_all(trace.unwrap_or_default().as_bytes())?;
     }
-    if arguments.json {
-        let mutants: Vec<_> = reports.iter().map(MutantReport::json).collect();
-        writeln!(out, "{}", json!({ "mutants": mutants }))?;
+    if !arguments.json {
+        writeln!(out, "{report}")?;
     }
-    Ok(reports.iter().all(MutantReport::passed))
+    Ok(())
 }

@@ -7,6 +7,22 @@ use crate::{oracle::Oracle, scenario::Scenario};
 /// A mutant, and the scenario that it is hunted in unless another one is named.
 pub type Hunted = (Mutant, Scenario);
 
+/// Most seeds of a hunt, unless another number is given.
+pub const MAX_SEEDS: u64 = 500;
+
+/// Seeds within which a mutant is convicted in its own scenario if it is not [`RARE`]. Far below [`MAX_SEEDS`], so that weaker
+/// oracles and scenarios are noticed early.
+pub const USUAL_SEEDS: u64 = 60;
+
+/// Mutants that so few seeds convict that it may take up to [`MAX_SEEDS`].
+const RARE: [Mutant; 4] =
+    [Mutant::AcceptTwo, Mutant::RemoveUnheard, Mutant::NewLeaderDoesNotWait, Mutant::TakeOlderEpoch];
+
+/// Most seeds that it may take to convict a mutant in its own scenario.
+pub fn expected_seeds(mutant: Mutant) -> u64 {
+    if RARE.contains(&mutant) { MAX_SEEDS } else { USUAL_SEEDS }
+}
+
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
 pub const HUNTED: [Hunted; 74] = {
     use Mutant as M;

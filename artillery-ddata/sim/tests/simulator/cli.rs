@@ -40,6 +40,18 @@ fn mutants_as_json() {
 }
 
 #[test]
+fn scenarios_and_then_their_mutants_as_json() {
+    let report = json(&["--seeds", "2", "--scenario", "orders", "--then-mutants", "--json"]);
+    assert_eq!(report["scenarios"][0]["seeds"], 2);
+    assert_eq!(report["scenarios"][0]["shortfalls"].as_array().map(Vec::len), Some(0));
+    assert_eq!(report["mutants"].as_array().map(Vec::len), Some(1), "one is hunted in this scenario");
+    assert_eq!(report["mutants"][0]["name"], "reorder-open");
+    assert_eq!(report["mutants"][0]["caught"], true);
+    let both = sim(&["--mutant", "all", "--then-mutants"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
 fn lists_and_bad_names() {
     let list = sim(&["--scenario", "list"]);
     assert!(String::from_utf8_lossy(&list.stdout).lines().any(|line| line.starts_with("mixed ")));
