@@ -2,7 +2,7 @@
 //! one reply that can be sent. The harness is that of a test of artillery-proto.
 #![no_main]
 
-#[path = "../../artillery-ddata/proto/tests/live_requests/harness.rs"]
+#[path = "../../artillery-ddata/proto/tests/bytes/live_requests/harness.rs"]
 mod harness;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,24 +1,20 @@
 //! Nodes with directories: what was acknowledged is there after all of them have ended.
-#![allow(missing_docs)]
 
 mod loading;
 mod operators;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::{
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use crate::support::{Cuts, PATIENCE, SECRET, random_name};
 use artillery_ddata::{
     ChainId, Client, Error, Node, NodeBuilder, Refusal,
     admin::{DamagePlace, NotFounded, NotReopened, Survey, check_directory, plan_recovery, plan_succession},
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
 };
-use support::{Cuts, PATIENCE, SECRET, random_name};
 
 struct Durable {
     name: String,
@@ -113,7 +109,7 @@ async fn a_full_disk_refuses_values_until_deletes_made_room() {
         assert_eq!(kv.get(&format!("key-{n}")).await.unwrap().value().map(|value| value.len()), Some(100_000));
         kv.delete(format!("key-{n}")).await.unwrap();
     }
-    support::until(async || put(0).await.map_err(|error| assert!(is_full(&error), "{error}")).is_ok()).await;
+    crate::support::until(async || put(0).await.map_err(|error| assert!(is_full(&error), "{error}")).is_ok()).await;
     durable.stop().await;
 }
 

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use artillery_ddata::{Error, Place, ReadMode, Refusal, Version, client::Spread, kv::ReadState};
 
-use super::{
-    SHORT,
-    support::{TestCluster, classic, until, within},
-};
+use super::SHORT;
+use crate::support::{TestCluster, classic, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_form_a_chain_that_works_at_every_node() {

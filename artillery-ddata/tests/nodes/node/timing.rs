@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use artillery_ddata::NodeBuilder;
 
-use super::support::{TestCluster, random_name, within};
+use crate::support::{TestCluster, random_name, within};
 
 fn leased(seconds: u64) -> impl Fn(NodeBuilder) -> NodeBuilder {
     move |builder| {

@@ -1,7 +1,4 @@
 //! Large values don't hold back small ones on their way between a client and a node.
-#![allow(missing_docs)]
-
-mod support;
 
 use std::{
     collections::BTreeSet,
@@ -13,8 +10,8 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{TestCluster, within};
 use artillery_ddata::{Client, Kv, client::Spread};
-use support::{TestCluster, within};
 
 const LARGE: usize = 64 << 20;
 

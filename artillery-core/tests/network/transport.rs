@@ -4,5 +4,3 @@ mod links;
 mod streams;
 mod support;
 mod trust;
-#[path = "../within/mod.rs"]
-mod within;

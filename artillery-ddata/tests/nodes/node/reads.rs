@@ -6,10 +6,8 @@ use artillery_ddata::{
     kv::{ReadPath, ReadState},
 };
 
-use super::{
-    SHORT, settled,
-    support::{TestCluster, fixed, until, within},
-};
+use super::{SHORT, settled};
+use crate::support::{TestCluster, fixed, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clean_read_at_the_middle_needs_no_other_node() {

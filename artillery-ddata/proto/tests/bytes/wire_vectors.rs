@@ -2,8 +2,6 @@
 //!
 //! A vector in `wire-1/` never changes. The additions of a later release get vectors of their own.
 
-mod vectors;
-
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
     message::{
@@ -17,7 +15,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-use vectors::{check, check_listed};
+use crate::vectors::{check, check_listed};
 
 fn vectors() -> [(&'static str, ChainFrame); 16] {
     [

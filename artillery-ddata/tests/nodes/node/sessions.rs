@@ -6,7 +6,7 @@ use artillery_ddata::{
     kv::{ReadState, Resolution},
 };
 
-use super::support::{TestCluster, within};
+use crate::support::{TestCluster, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_is_monotonic_across_nodes() {

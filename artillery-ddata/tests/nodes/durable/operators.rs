@@ -94,12 +94,12 @@ async fn parted_histories_are_both_kept_until_an_operator_decides() {
         cuts[0].cut(addrs[other]);
         cuts[other].cut(addrs[0]);
     }
-    support::until(async || durable.nodes[1].kv().put("theirs", "1").await.is_ok()).await;
+    crate::support::until(async || durable.nodes[1].kv().put("theirs", "1").await.is_ok()).await;
     durable.recover_first().await;
     durable.nodes[0].kv().put("ours", "1").await.unwrap();
     cuts.iter().for_each(Cuts::heal);
     let newer = durable.nodes[0].status().await.log.unwrap().history;
-    support::until(async || {
+    crate::support::until(async || {
         parted(&durable.nodes[1]).await.as_ref() == Some(&newer)
             && parted(&durable.nodes[2]).await.as_ref() == Some(&newer)
     })
@@ -107,7 +107,7 @@ async fn parted_histories_are_both_kept_until_an_operator_decides() {
     // One of those that wait starts again, and waits again.
     durable.nodes.remove(1).shutdown().await;
     let again = started(|| durable.builder(1, 3)).await.unwrap();
-    support::until(async || parted(&again).await.as_ref() == Some(&newer)).await;
+    crate::support::until(async || parted(&again).await.as_ref() == Some(&newer)).await;
     durable.nodes.insert(1, again);
     for waiting in &durable.nodes[1..] {
         assert!(!waiting.status().await.ready);
@@ -175,12 +175,12 @@ async fn a_chain_whose_only_store_is_gone_goes_on_when_an_operator_accepts_that(
         }
         None
     };
-    support::until(async || leader_says().await == Some(Err(NotReopened::Lives { member }))).await;
+    crate::support::until(async || leader_says().await == Some(Err(NotReopened::Lives { member }))).await;
     lost.shutdown().await;
     drop(lost);
     std::fs::remove_dir_all(durable.dir.path().join(&name)).unwrap();
     let reopened = Mutex::new(None);
-    support::until(async || {
+    crate::support::until(async || {
         *reopened.lock().unwrap() = leader_says().await.and_then(Result::ok);
         reopened.lock().unwrap().is_some()
     })

@@ -16,7 +16,7 @@ use artillery_core::{
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-pub(crate) use super::within::within;
+pub(crate) use crate::within::within;
 
 pub(crate) const SECRET: &[u8] = b"a secret of some length";
 

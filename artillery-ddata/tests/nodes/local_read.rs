@@ -1,14 +1,12 @@
 //! The promise of local reads: at every member, from any thread, without a runtime and without an allocation.
 
-mod support;
-
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},
 };
 
+use crate::support::{TestCluster, until, within};
 use artillery_ddata::{Kv, NotLocal, Version};
-use support::{TestCluster, until, within};
 
 fn check(kv: &Kv, version: Version) {
     let once = || {

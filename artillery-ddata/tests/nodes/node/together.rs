@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use artillery_ddata::{Batch, Place};
 
-use super::{
-    settled,
-    support::{PATIENCE, TestCluster, fixed, until, within},
-};
+use super::settled;
+use crate::support::{PATIENCE, TestCluster, fixed, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_writers_are_pipelined_and_none_is_lost() {

@@ -1,8 +1,4 @@
 //! Lost members: others take their places, and no acknowledged write is lost.
-#![allow(missing_docs)]
-
-#[path = "support/mod.rs"]
-mod support;
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +9,8 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{PATIENCE, TestCluster, until, within};
 use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::AdminCommand, client::Spread, kv::ReadPath};
-use support::{PATIENCE, TestCluster, until, within};
 use tokio::task::JoinSet;
 
 /// Writers, each of which counts up in a key of its own and knows the last acknowledged count.

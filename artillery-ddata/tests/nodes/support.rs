@@ -1,10 +1,4 @@
 //! Small clusters in this process. Their nodes share only a random name and a secret.
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "shared by several test binaries, each of which uses a part"
-)]
 
 use std::{
     collections::BTreeSet,
@@ -87,7 +81,6 @@ impl TestCluster {
     }
 
     /// A client of the cluster.
-    #[allow(dead_code, reason = "not every binary of tests has one")]
     pub async fn client(&self, spread: Spread) -> Client {
         let builder = Client::builder().cluster(&self.name).secret(SECRET).seed(self.nodes[0].addr());
         within(builder.spread(spread).connect()).await.unwrap()

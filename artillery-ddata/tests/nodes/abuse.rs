@@ -1,11 +1,9 @@
 //! A peer with the right secret and bad intentions: all that it sends ends in a typed error at its end, and leaves the
 //! node as healthy as before.
-#![allow(missing_docs)]
-
-mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use crate::support::{SECRET, TestCluster, within};
 use artillery_core::{
     Incarnation,
     config::TransportConfig,
@@ -26,7 +24,6 @@ use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
 };
-use support::{SECRET, TestCluster, within};
 
 const KINDS: [u8; 4] = [streams::CHAIN_CONTROL, streams::CHAIN_UPDATES, streams::FORMATION, streams::REQUESTS];
 

@@ -2,8 +2,6 @@
 //!
 //! Once a release speaks it, a vector in `wire-1/` never changes: the additions of a later release get vectors of their own.
 
-mod vectors;
-
 use std::time::Duration;
 
 use artillery_proto::{
@@ -23,7 +21,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-use vectors::{check, check_listed};
+use crate::vectors::{check, check_listed};
 
 /// A script with one of each step.
 fn script() -> ScriptWrite {

@@ -1,7 +1,5 @@
 //! Bytes of wire format 1 for forming a cluster and for its configuration; `wire_vectors.rs` has those of chains.
 
-mod vectors;
-
 use std::time::Duration;
 
 use artillery_core::Frame;
@@ -20,7 +18,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-use vectors::{check, check_listed};
+use crate::vectors::{check, check_listed};
 
 fn founder(n: u8) -> NodeInfo {
     let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };

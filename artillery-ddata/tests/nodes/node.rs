@@ -1,18 +1,15 @@
 //! Whole nodes on loopback: a chain forms, writes commit, reads are served everywhere.
-#![allow(missing_docs)]
 
 mod reads;
 mod serving;
 mod sessions;
-#[path = "../support/mod.rs"]
-mod support;
 mod threads;
 mod timing;
 mod together;
 
 use std::time::Duration;
 
-use support::within;
+use crate::support::within;
 
 const SHORT: Duration = Duration::from_millis(300);
 

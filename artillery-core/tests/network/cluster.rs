@@ -1,8 +1,6 @@
 //! Nodes that find each other and keep watch, over loopback sockets.
 
-#[path = "cluster/strangers.rs"]
 mod strangers;
-mod within;
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +18,7 @@ use artillery_core::{
 };
 use tokio::sync::mpsc;
 
-use within::within;
+use crate::within::within;
 
 const SECRET: &str = "a secret of some length";
 

@@ -1,12 +1,9 @@
 //! One key that all callers read while it is constantly written.
-#![allow(missing_docs)]
-
-mod support;
 
 use std::time::Duration;
 
+use crate::support::{TestCluster, fixed, within};
 use artillery_ddata::{Error, Node, Place, kv::ReadPath};
-use support::{TestCluster, fixed, within};
 use tokio::task::JoinSet;
 
 const CALLERS: usize = 64;

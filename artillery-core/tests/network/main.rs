@@ -1,0 +1,5 @@
+//! Endpoints and clusters over loopback sockets.
+
+mod cluster;
+mod transport;
+mod within;

@@ -1,0 +1,11 @@
+//! Whole nodes on loopback, in this process.
+#![allow(missing_docs, unreachable_pub)]
+
+mod abuse;
+mod durable;
+mod failover;
+mod hot_key;
+mod large;
+mod local_read;
+mod node;
+mod support;
