@@ -1,6 +1,7 @@
 //! Client requests from random bytes, at a running replica: a short version of `fuzz/fuzz_targets/live_requests.rs` that
 //! needs no nightly toolchain.
 
+#[path = "live_requests/harness.rs"]
 mod harness;
 
 use std::fs;
