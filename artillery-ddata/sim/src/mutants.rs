@@ -10,7 +10,7 @@ pub type Hunted = (Mutant, Scenario);
 /// Most seeds of a hunt, unless another number is given.
 pub const MAX_SEEDS: u64 = 500;
 
-/// Seeds within which a mutant is convicted in its own scenario if it is not [`RARE`]. Far below [`MAX_SEEDS`], so that weaker
+/// Seeds within which a mutant is convicted in its own scenario if it is not a rare one. Far below [`MAX_SEEDS`], so that weaker
 /// oracles and scenarios are noticed early.
 pub const USUAL_SEEDS: u64 = 60;
 
