@@ -108,7 +108,8 @@
 //! wait. Without a directory what was written lives as long as one serving member does. With one it is on the disk of
 //! each serving member before it is acknowledged, and is there again after all of them have ended.
 
-// Unit tests take guards out. Their `artillery_proto` is the twin that has the mutants (docs/adr/0003-mutants.md).
+// Unit tests take guards out. Their `artillery_proto` is the twin that has the mutants (docs/adr/0003-mutants.md). `testing`
+// exports the checker.
 #[cfg(test)]
 pub extern crate artillery_checker_mutants as artillery_checker;
 #[cfg(test)]

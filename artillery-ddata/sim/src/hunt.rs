@@ -42,8 +42,8 @@ impl Baselines {
 }
 
 /// Runs `scenario` with the mutant, seed by seed from `start`, until the mutant is convicted, with at most `most` seeds. Then
-/// looks at the same seeds without the mutant. A member that halted, or too little service, is no conviction: the hunt goes on,
-/// and reports such a failure only if no seed convicts.
+/// looks at the same seeds without the mutant. A member that halted, or too little service, is no conviction: the hunt
+/// continues, and reports such a failure only if no seed convicts.
 pub fn hunt(
     runner: Runner,
     baselines: &Baselines,

@@ -22,7 +22,7 @@ use serde_json::{Map, json};
 #[derive(Parser, Debug)]
 #[command(name = "artillery-sim", version)]
 struct Arguments {
-    /// Seeds of every scenario (200), or at most so many for a mutant (500; for `--mutant all` 60, but for rare ones 500).
+    /// Seeds of every scenario (200), or the most seeds for a mutant (500; for `--mutant all` 60, but for rare ones 500).
     #[arg(long)]
     seeds: Option<u64>,
     /// The first seed.
@@ -34,8 +34,8 @@ struct Arguments {
     /// Takes a guard out and expects to be caught: one mutant, `all`, or `list` to see their names.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Choice<Hunted>>,
-    /// After the scenarios, hunts for the mutants of these scenarios like `--mutant all`, whatever `--seeds` says. Repeats no
-    /// run whose result is known.
+    /// After the scenarios, hunts for the mutants of these scenarios like `--mutant all`, without regard to `--seeds`. Repeats
+    /// no run whose result is known.
     #[arg(long, conflicts_with_all = ["mutant", "every_write"])]
     then_mutants: bool,
     /// In so many of a thousand seeds nodes have disks, in scenarios in which they may restart.

@@ -14,7 +14,7 @@ pub const MAX_SEEDS: u64 = 500;
 /// oracles and scenarios are noticed early.
 pub const USUAL_SEEDS: u64 = 60;
 
-/// Mutants that so few seeds convict that it may take up to [`MAX_SEEDS`].
+/// Mutants that few seeds convict. A hunt for one may take up to [`MAX_SEEDS`].
 const RARE: [Mutant; 4] =
     [Mutant::AcceptTwo, Mutant::RemoveUnheard, Mutant::NewLeaderDoesNotWait, Mutant::TakeOlderEpoch];
 

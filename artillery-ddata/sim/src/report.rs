@@ -26,7 +26,7 @@ const MILLI: u64 = 1_000_000;
 /// Number of violations, and of seeds that do too little, that are shown in full. Further ones are only counted.
 const SHOWN: usize = 3;
 
-/// Each kind of fault of a scenario has an effect at least once in so many seeds.
+/// On average each kind of fault of a scenario has an effect once in this number of seeds, or more often.
 const KIND_SEEDS: u64 = 6;
 
 /// The result of the seeds of one scenario.

@@ -54,7 +54,7 @@ mod tests {
         world::Counts,
     };
 
-    /// What a report says of a seed that does exactly enough, but for `change`. `None` if it passes.
+    /// The report of a seed that does exactly enough, except for `change`. `None` if it passes.
     fn complaint(change: impl FnOnce(&mut Outcome)) -> Option<String> {
         let counts =
             Counts { operations: OPERATIONS, virtual_nanos: STOP, planned: FEWEST as u64, ..Counts::default() };
