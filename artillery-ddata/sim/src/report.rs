@@ -27,7 +27,7 @@ const MILLI: u64 = 1_000_000;
 const SHOWN: usize = 3;
 
 /// On average each kind of fault of a scenario has an effect once in this number of seeds, or more often.
-const KIND_SEEDS: u64 = 6;
+const KIND_SEEDS: u64 = 12;
 
 /// The result of the seeds of one scenario.
 #[derive(Clone, Debug)]
