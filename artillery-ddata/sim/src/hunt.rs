@@ -21,7 +21,7 @@ pub struct Baselines {
     results: Mutex<BTreeMap<(Scenario, u64), Arc<BaselineResult>>>,
 }
 
-/// Set once: a thread that needs a run that is under way waits for it.
+/// Set once: a thread that needs the result of a run in progress waits for it.
 type BaselineResult = OnceLock<Option<Failure>>;
 
 impl Baselines {

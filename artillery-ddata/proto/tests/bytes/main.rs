@@ -1,4 +1,4 @@
-//! Bytes from outside: what they mean, and what a replica does with them.
+//! Bytes from outside: their meaning, and a replica that receives them.
 
 mod control_vectors;
 mod live_requests;

@@ -1,4 +1,4 @@
-//! What a guard taken out shows. `artillery-sim --mutant all` takes all of them out.
+//! The effect of a guard taken out. `artillery-sim --mutant all` takes all of them out.
 
 use artillery_proto::guards::Mutant;
 use artillery_sim::{
