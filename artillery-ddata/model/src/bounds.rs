@@ -20,6 +20,8 @@ pub struct Bounds {
     pub ticks: u64,
     /// Nodes that crash or are cut off.
     pub faults: u32,
+    /// Whether a fault is a node, or the leader, that dials others and can't be dialled, in place of a crash or a cut.
+    pub undialable: bool,
     /// Reorders, to any other order. The head isn't closed for them, since safety may not depend on that.
     pub reorders: u32,
     /// Entries that the configuration log takes.
@@ -43,6 +45,7 @@ impl Default for Bounds {
             reads: true,
             ticks: 6,
             faults: 1,
+            undialable: false,
             reorders: 0,
             changes: 1,
             elections: 0,
@@ -56,9 +59,10 @@ impl Default for Bounds {
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { writes, reads, ticks, faults, reorders, changes, elections, in_flight, late_renewals, .. } = self;
-        let late = if *late_renewals { "may be late" } else { "are never late" };
-        write!(f, "{NODES} nodes, {writes} writes, {} read, {faults} crashed or cut off, ", u8::from(*reads))?;
+        let Self { writes, reads, ticks, faults, undialable, reorders, changes, elections, in_flight, .. } = self;
+        let faulty = if *undialable { "can't be dialled" } else { "crashed or cut off" };
+        let late = if self.late_renewals { "may be late" } else { "are never late" };
+        write!(f, "{NODES} nodes, {writes} writes, {} read, {faults} {faulty}, ", u8::from(*reads))?;
         write!(f, "{reorders} reorders, {changes} reconfigurations, ")?;
         write!(f, "{elections} elections, {ticks} steps of the clock, {in_flight} frames under way on each link, ")?;
         write!(f, "renewals {late}")

@@ -35,6 +35,9 @@ struct Arguments {
     /// Nodes that crash or are cut off.
     #[arg(long, default_value_t = 1)]
     faults: u32,
+    /// The faults are nodes, or the leader, that dial others and can't be dialled.
+    #[arg(long)]
+    undialable: bool,
     /// Reorders of the chain, to any other order.
     #[arg(long, default_value_t = 0)]
     reorders: u32,
@@ -78,6 +81,8 @@ enum Guard {
     IgnoreLease,
     /// A successor is followed before its predecessor is known to be a prefix (trap 52).
     FollowTooSoon,
+    /// A leader that can't be reached takes the others for dead (trap 51); with --undialable.
+    TrustOneWay,
 }
 
 impl Arguments {
@@ -89,6 +94,7 @@ impl Arguments {
             reads: !self.no_read,
             ticks: self.ticks,
             faults: self.faults,
+            undialable: self.undialable,
             reorders: self.reorders,
             changes: self.changes,
             elections: self.elections.unwrap_or(elections),
@@ -102,6 +108,7 @@ impl Arguments {
             Some(Guard::RemoveAtOnce) => bounds.coordinator = Guards::without(Mutant::RemoveAtOnce),
             Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Guards::without(Mutant::NewLeaderDoesNotWait),
             Some(Guard::IgnoreLease) => bounds.replica = Guards::without(Mutant::IgnoreLease),
+            Some(Guard::TrustOneWay) => bounds.coordinator = Guards::without(Mutant::TrustOneWay),
             Some(Guard::FollowTooSoon) => bounds.replica = Guards::without(Mutant::FollowTooSoon),
         }
         bounds

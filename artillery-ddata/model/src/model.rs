@@ -93,12 +93,22 @@ impl Model for Bounds {
                 state.world.read_at(1, false)
             }));
         }
-        if self.reads && self.faults > 0 {
+        if self.undialable {
+            all.push(Property::always("a leader that can't be reached changes nothing", |_: &Self, state: &State| {
+                state.world.unreached_leader_changes_nothing()
+            }));
+        }
+        if self.undialable && self.ticks > 7 {
+            all.push(Property::sometimes("a leader that can't be reached gives up", |_: &Self, state: &State| {
+                state.world.unreached_leader_gave_up()
+            }));
+        }
+        if self.reads && self.faults > 0 && !self.undialable {
             all.push(Property::sometimes("one who is cut off serves the read", |_: &Self, state: &State| {
                 state.world.read_cut_off()
             }));
         }
-        if self.faults > 0 && self.changes > 0 && self.writes > 0 && self.ticks > 5 {
+        if self.faults > 0 && !self.undialable && self.changes > 0 && self.writes > 0 && self.ticks > 5 {
             all.push(Property::sometimes("a write is acknowledged after the change", |_: &Self, state: &State| {
                 state.world.acknowledged_after_change()
             }));

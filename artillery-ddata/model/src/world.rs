@@ -80,6 +80,8 @@ pub enum Action {
     CutOff(u8),
     /// The coordinator begins another term.
     Elect,
+    /// No other node can dial this one any more. The number after the last node is the leader's.
+    Undialable(u8),
     /// An operator requests one of the other orders of the members.
     Reorder(u8),
 }
@@ -96,6 +98,8 @@ pub struct World {
     /// The entries that turned the first configurations into the present ones.
     log: Vec<LogEntry>,
     term: u64,
+    /// No node can dial the leader.
+    is_leader_undialable: bool,
     /// Frames under way, by sender and receiver.
     links: Vec<VecDeque<ChainFrame>>,
     renewals: Vec<VecDeque<Renewal>>,
@@ -115,6 +119,8 @@ pub(crate) struct Seen {
     pub(crate) acknowledged_after_change: bool,
     /// The node that served the read, and whether its gate did.
     pub(crate) read_at: Option<(u8, bool)>,
+    /// The leader has given up, since no node could dial it.
+    pub(crate) gave_up: bool,
 }
 
 fn moment(step: u64) -> Timestamp {
@@ -155,6 +161,7 @@ impl World {
             configs,
             log: Vec::new(),
             term: 0,
+            is_leader_undialable: false,
             links: vec![VecDeque::new(); NODES * NODES],
             renewals: vec![VecDeque::new(); NODES],
             answers: vec![VecDeque::new(); NODES],
@@ -217,7 +224,9 @@ impl World {
         if self.bounds.reads && !self.history.has_begun(crate::history::READ) {
             out.extend(nodes().filter(|&at| node(at).works()).map(Action::Read));
         }
-        if self.faults < self.bounds.faults {
+        if self.faults < self.bounds.faults && self.bounds.undialable {
+            out.extend((0..=NODES as u8).map(Action::Undialable));
+        } else if self.faults < self.bounds.faults {
             out.extend(nodes().flat_map(|at| [Action::Crash(at), Action::CutOff(at)]));
         }
         if self.reorders < self.bounds.reorders {
@@ -252,6 +261,7 @@ impl World {
             configs: _,
             log,
             term,
+            is_leader_undialable,
             links,
             renewals,
             answers,
@@ -263,14 +273,36 @@ impl World {
         } = self;
         let nodes: Vec<_> = nodes.iter().map(Part::fingerprint).collect();
         fingerprint(|out| {
-            write!(out, "{:?}", (now, term, faults, reorders, changes, history, seen, nodes, leader.fingerprint()))?;
+            write!(
+                out,
+                "{:?}",
+                (
+                    now,
+                    term,
+                    is_leader_undialable,
+                    faults,
+                    reorders,
+                    changes,
+                    history,
+                    seen,
+                    nodes,
+                    leader.fingerprint()
+                )
+            )?;
             // The whole log: replicas, lease clients and the coordinator only describe how much of it they know.
             write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
         })
     }
 
     fn what_the_leader_hears(&self) -> node::NodeInput {
-        what_is_heard(Some(Term(self.term)), self.configs.clone())
+        let voters = || std::iter::once(leader()).chain(self.nodes.iter().take(2).map(|node| node.id));
+        let voters = self.bounds.undialable.then(|| voters().collect()).unwrap_or_default();
+        node::NodeInput::Log {
+            leads: Some(Term(self.term)),
+            leader: Some(leader()),
+            configs: self.configs.clone(),
+            voters,
+        }
     }
 
     fn index(&self, id: MemberId) -> Option<usize> {
@@ -278,14 +310,9 @@ impl World {
     }
 }
 
-/// The input about the log for a node that does not lead it.
+/// The input about the log for a node that does not lead it. To these nodes it is kept outside the cluster.
 fn what_others_hear(configs: Arc<Configs>) -> node::NodeInput {
-    what_is_heard(None, configs)
-}
-
-/// The input about a log that is kept outside the nodes of the cluster.
-fn what_is_heard(leads: Option<Term>, configs: Arc<Configs>) -> node::NodeInput {
-    node::NodeInput::Log { leads, leader: Some(leader()), configs, voters: BTreeSet::new() }
+    node::NodeInput::Log { leads: None, leader: Some(leader()), configs, voters: BTreeSet::new() }
 }
 
 fn link(from: usize, to: usize) -> usize {

@@ -78,3 +78,20 @@ fn worlds_of_equal_fingerprint_are_alike() {
         assert!(compared.again > compared.states / 2, "{compared:?} of {bounds}");
     }
 }
+
+/// A node, or the leader, that can't be dialled, in place of the fault.
+fn undialable(coordinator: Guards) -> Bounds {
+    Bounds { writes: 1, reads: false, ticks: 8, undialable: true, coordinator, ..Bounds::default() }
+}
+
+#[test]
+fn one_way_dialling_passes() {
+    passes(undialable(Guards::ALL));
+}
+
+#[test]
+fn trust_in_one_direction_is_caught() {
+    let (what, _) =
+        explore(undialable(Guards::without(Mutant::TrustOneWay)), 1, false, ENDLESS).failure.expect("a failing run");
+    assert_eq!(what, "a leader that can't be reached changes nothing");
+}

@@ -27,7 +27,7 @@ use self::{
     leaving::Leaving,
     succession::Company,
 };
-pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, ProposalFate, Why};
+pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, LogWarning, ProposalFate, Why};
 use crate::{
     ChainId, MemberId, NodeId, Timestamp,
     control::{
@@ -175,9 +175,11 @@ impl NodeMachine {
     pub fn handle(&mut self, now: Timestamp, input: NodeInput) {
         match input {
             NodeInput::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
-            NodeInput::Confirmed { round, leads } => {
-                self.decide(now, coordinator::CoordinatorInput::Confirmed { round, leads })
+            NodeInput::Confirmed { round, leads, answered } => {
+                let answered = answered.into_iter().map(|(id, sent)| (self.present(id), sent)).collect();
+                self.decide(now, coordinator::CoordinatorInput::Confirmed { round, leads, answered });
             }
+            NodeInput::Reached { by } => self.decide(now, coordinator::CoordinatorInput::Reached { by }),
             NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
             NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
             NodeInput::Renewal { from, renewal } => {
@@ -437,6 +439,9 @@ impl NodeMachine {
                     NodeOutput::Append { term, at, change, why }
                 }
                 coordinator::CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
+                coordinator::CoordinatorOutput::Resign { term } => NodeOutput::Resign { term },
+                coordinator::CoordinatorOutput::Stand => NodeOutput::Stand,
+                coordinator::CoordinatorOutput::Warn(warning) => NodeOutput::Warn(warning),
                 coordinator::CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
                 coordinator::CoordinatorOutput::Reopened { token, result } => NodeOutput::Reopened { token, result },
             };

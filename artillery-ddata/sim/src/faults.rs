@@ -55,11 +55,15 @@ pub enum Kind {
     Outage,
     /// All disks of those that serve a chain are lost for good, and an operator accepts that.
     Accept,
+    /// A node dials others, and no other node can dial it: its address has changed, or a firewall is in front of it.
+    Undialable,
+    /// A node without a name starts, soon dies, and starts anew as another node, again and again.
+    Young,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -82,6 +86,8 @@ impl Kind {
         Self::Recover,
         Self::Outage,
         Self::Accept,
+        Self::Undialable,
+        Self::Young,
     ];
 
     /// Its name in reports.
@@ -109,6 +115,8 @@ impl Kind {
             Self::Recover => "recover",
             Self::Outage => "outage",
             Self::Accept => "accept",
+            Self::Undialable => "undialable",
+            Self::Young => "young",
         }
     }
 }
@@ -162,6 +170,10 @@ pub enum Fault {
     Halt(usize),
     /// Nodes drawn from this number end, some of them at their next writes, and then start again.
     Outage(u64),
+    /// No other node can dial this one, which can dial others.
+    Undialable(usize),
+    /// This node ends again and again, and starts each time as another node.
+    Young(usize),
 }
 
 impl Fault {
@@ -187,6 +199,8 @@ impl Fault {
             Self::Leave(_) => Kind::Leave,
             Self::Halt(_) => Kind::Halt,
             Self::Outage(_) => Kind::Outage,
+            Self::Undialable(_) => Kind::Undialable,
+            Self::Young(_) => Kind::Young,
         }
     }
 }
@@ -214,6 +228,8 @@ impl fmt::Display for Fault {
             Self::Leave(node) => write!(f, "n{node} leaves"),
             Self::Halt(node) => write!(f, "failure of the store of n{node}"),
             Self::Outage(number) => write!(f, "outage {number}"),
+            Self::Undialable(node) => write!(f, "n{node} can't be dialled"),
+            Self::Young(node) => write!(f, "crash loop of n{node}"),
         }
     }
 }
@@ -292,6 +308,22 @@ pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planne
     plan
 }
 
+/// One of `nodes` after the other can't be dialled, between `from` and `until`: for a moment, as after a change of its address, or
+/// for `long`.
+pub fn undialable(rng: &mut Rng, nodes: usize, from: u64, until: u64, long: (u64, u64)) -> Vec<Planned> {
+    let mut at = from;
+    let mut plan = Vec::new();
+    while at < until {
+        let length = if rng.chance(400) { rng.between(50 * MILLI, 3000 * MILLI) } else { rng.between(long.0, long.1) };
+        let end = (at + length).min(until);
+        let (node, leads) = (rng.index(nodes), rng.chance(500));
+        let fault = if leads { Fault::Play(Play::UndialableLeader) } else { Fault::Undialable(node) };
+        plan.push(Planned { fault, start: at, end });
+        at = end + rng.between(500, 4000) * MILLI;
+    }
+    plan
+}
+
 /// One of `nodes` after the other is cut off or paused, between `from` and `until`.
 pub fn unrest(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let mut at = from;
@@ -327,6 +359,8 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::Leave => Fault::Leave(a),
         Kind::Halt => Fault::Halt(a),
         Kind::Outage => Fault::Outage(rng.below(1 << 20)),
+        Kind::Undialable => Fault::Undialable(a),
+        Kind::Young => Fault::Young(nodes - 1),
     }
 }
 

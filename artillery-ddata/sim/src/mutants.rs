@@ -24,7 +24,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
 }
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
-pub const HUNTED: [Hunted; 74] = {
+pub const HUNTED: [Hunted; 77] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -102,6 +102,9 @@ pub const HUNTED: [Hunted; 74] = {
         (M::ReopenWeak, S::Power),
         (M::ForgetWeak, S::Power),
         (M::MixHistories, S::Losses),
+        (M::TrustOneWay, S::Addresses),
+        (M::LeadUnreached, S::Addresses),
+        (M::VoteYoung, S::Young),
     ]
 };
 
@@ -117,7 +120,7 @@ pub fn hunted(name: &str) -> Option<Hunted> {
 /// nodes, which no client can see, so [`Oracle::Formation`] convicts.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {
-        Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60),
+        Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89),
         Oracle::Formation => mutant.trap() == 13,
         _ => oracle.convicts(),
     }

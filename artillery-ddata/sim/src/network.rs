@@ -82,6 +82,8 @@ pub struct Network {
     duplication: u32,
     reorder: u32,
     factor: u64,
+    /// Nodes that no other node can dial.
+    undialable: Vec<bool>,
     /// The effects of faults so far.
     pub effects: Effects,
 }
@@ -106,6 +108,7 @@ impl Network {
             duplication: 0,
             reorder: 0,
             factor: 1,
+            undialable: vec![false; nodes],
             effects: Effects::default(),
         }
     }
@@ -114,6 +117,7 @@ impl Network {
     pub fn set_faults(&mut self, faults: impl Iterator<Item = Fault>) {
         (self.loss, self.duplication, self.reorder, self.factor) = (0, 0, 0, 1);
         self.links.iter_mut().for_each(|link| (link.cut, link.far) = (false, 1));
+        self.undialable.fill(false);
         for fault in faults {
             match fault {
                 Fault::Loss(permille) => self.loss = self.loss.max(permille),
@@ -127,6 +131,7 @@ impl Network {
                         self.links[other * self.nodes + node].cut = true;
                     }
                 }
+                Fault::Undialable(node) => self.undialable[node] = true,
                 Fault::Far(node, factor) => {
                     for other in 0..self.nodes {
                         self.links[node * self.nodes + other].far = factor;
@@ -145,6 +150,7 @@ impl Network {
                 | Fault::Drain(_)
                 | Fault::Leave(_)
                 | Fault::Outage(_)
+                | Fault::Young(_)
                 | Fault::Halt(_) => {}
             }
         }
@@ -182,6 +188,16 @@ impl Network {
         self.connections[self.pair(a, b)].up && !self.is_cut(a, b)
     }
 
+    /// Whether `from` gets an answer from `to` on a connection that `from` dialled.
+    pub fn calls(&self, from: usize, to: usize) -> bool {
+        self.joins(from, to) && !self.undialable[to]
+    }
+
+    /// Whether no other node can dial this one.
+    pub fn is_undialable(&self, node: usize) -> bool {
+        self.undialable[node]
+    }
+
     /// Whether frames between `a` and `b` vanish in at least one direction, connected or not.
     pub fn is_cut(&self, a: usize, b: usize) -> bool {
         let cut = |from: usize, to: usize| self.links[from * self.nodes + to].cut;
@@ -202,6 +218,25 @@ impl Network {
         generation: u64,
         bytes: usize,
     ) -> (Flight, Option<Flight>) {
+        let nowhere = self.undialable[to];
+        self.carry(now, from, to, generation, bytes, nowhere)
+    }
+
+    /// The same for an answer, which travels on the connection that the other side dialled.
+    pub fn answer(&mut self, now: u64, from: usize, to: usize, generation: u64) -> (Flight, Option<Flight>) {
+        let nowhere = self.undialable[from];
+        self.carry(now, from, to, generation, 0, nowhere)
+    }
+
+    fn carry(
+        &mut self,
+        now: u64,
+        from: usize,
+        to: usize,
+        generation: u64,
+        bytes: usize,
+        nowhere: bool,
+    ) -> (Flight, Option<Flight>) {
         let profile = self.profile;
         let Connection { up, generation: current } = self.connections[self.pair(from, to)];
         let link = &mut self.links[from * self.nodes + to];
@@ -221,7 +256,7 @@ impl Network {
             at = at.max(link.latest);
             link.latest = at;
         }
-        let nowhere = !up || generation != current;
+        let nowhere = nowhere || !up || generation != current;
         self.effects.delayed += u64::from(self.factor > 1);
         self.effects.far += u64::from(link.far > 1);
         self.effects.cut += u64::from(link.cut);

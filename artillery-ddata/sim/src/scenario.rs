@@ -17,8 +17,8 @@ use artillery_proto::{
 
 use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
-    batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, losses, mixed, moving, one_key, power,
-    readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches,
+    addresses, batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, losses, mixed, moving,
+    one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
 };
 pub use self::{
     every_write::every_write,
@@ -182,6 +182,10 @@ pub enum Scenario {
     Power,
     /// All disks of those that serve a chain are lost for good, and an operator accepts it.
     Losses,
+    /// Nodes that dial others and can't be dialled: their address has changed, or their inbound connections are closed.
+    Addresses,
+    /// Nodes without names start and soon die, again and again.
+    Young,
 }
 
 impl Scenario {
@@ -189,7 +193,7 @@ impl Scenario {
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
             Accept, Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order,
-            Outage, Pause, Recover, Reorder, Restart, Roll, Slow,
+            Outage, Pause, Recover, Reorder, Restart, Roll, Slow, Undialable, Young,
         };
         match self {
             Self::Calm => &[Delay],
@@ -229,6 +233,8 @@ impl Scenario {
             Self::Dawn => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart, Pause, Isolate],
             Self::Power => &[Outage, Restart, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Pause, Isolate],
             Self::Losses => &[Accept, Outage, Delay, Loss, Break],
+            Self::Addresses => &[Undialable, Restart, Break, Pause, Isolate],
+            Self::Young => &[Young, Restart, Break, Pause, Isolate, Cut],
             Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
             Self::Succession => &[Found, Break, Cut, Isolate, Pause, Delay],
             Self::Classic
@@ -328,6 +334,8 @@ impl Scenario {
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
             Self::Power => power(&mut rng, &mut setup),
             Self::Losses => losses(&mut rng, &mut setup),
+            Self::Addresses => addresses(&mut rng, &mut setup),
+            Self::Young => young(&mut rng, &mut setup),
         }
         let restarts = setup.control.is_some() || setup.founding.is_some();
         let may_have_disks = setup.guards == Guards::ALL || mutant == Some(Mutant::TolerateSlowDisk);
@@ -385,6 +393,11 @@ impl Scenario {
             Self::Forks => setup.faults.extend(play::plays(&mut faults, play::lose_head, TROUBLE, HEALED)),
             Self::Halves => setup.faults.extend(play::plays(&mut faults, play::lose_rest, TROUBLE, HEALED)),
             Self::Succession => setup.faults.extend(leaves::cut_off(&mut faults, setup.members)),
+            Self::Addresses => {
+                let long = (6 * SECOND, 10 * SECOND);
+                setup.faults.extend(faults::undialable(&mut faults, setup.members, TROUBLE, HEALED, long));
+            }
+            Self::Young => setup.faults.extend(young_lives(setup)),
             Self::Shuffles => setup.faults.extend(gray::orders_at(&mut Rng::new(seed, Concern::Orders))),
             _ => {}
         }
@@ -401,4 +414,11 @@ impl Scenario {
             setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
         }
     }
+}
+
+/// Crash loops of all nodes without names, from the beginning of the faults to their end.
+fn young_lives(setup: &Setup) -> Vec<Planned> {
+    let unnamed = setup.control.map_or(0, |control| control.unnamed);
+    let loops = (setup.members - unnamed..setup.members).map(Fault::Young);
+    loops.map(|fault| Planned { fault, start: TROUBLE, end: HEALED }).collect()
 }

@@ -115,6 +115,10 @@ pub struct World {
     restarts: u64,
     pauses: u64,
     isolations: u64,
+    /// How often a node could not be dialled.
+    undialable: u64,
+    /// How often a node died young.
+    young: u64,
     orders_done: u64,
     drains: u64,
     leaves: u64,
@@ -192,6 +196,8 @@ impl World {
             restarts: 0,
             pauses: 0,
             isolations: 0,
+            undialable: 0,
+            young: 0,
             orders_done: 0,
             drains: 0,
             leaves: 0,
@@ -333,6 +339,7 @@ impl World {
             Event::Tick { node, slot, number } => self.tick(node, slot, number),
             Event::Land { from, to, flight, frame } => self.land(from, to, flight, frame),
             Event::Notice { node, peer, generation, connected } => self.notice(node, peer, generation, connected),
+            Event::Young(node) => self.live_young(node),
             Event::Enter { node, slot } => {
                 let (config, history, upto) = (self.configs[slot].clone(), ClusterId(1), LogIndex(1));
                 let input = Input::Order(ChainOrder::Enter { config, history, upto });

@@ -34,7 +34,16 @@ mod store;
 mod types;
 mod voters;
 
-use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use artillery_proto::{allows, data_dir::ControlRecord};
 use bytes::Bytes;
@@ -53,7 +62,7 @@ use self::{
     kept::{KeptLog, LogRecord},
     machine::{AppliedConfigs, Machine},
     messages::{AnswerOf, Envelope, LogAnswer, LogQuestion, MAX_PROPOSAL},
-    network::LogNetwork,
+    network::{AnswerTimes, LogNetwork},
     store::LogStore,
     types::{EntryOutcome, LogProposal, Raft, RaftId, RaftLogId, RaftNode},
 };
@@ -65,7 +74,7 @@ use super::{
     },
     recovery::LogEnd,
 };
-use crate::{ClusterId, MemberId};
+use crate::{ClusterId, MemberId, Timestamp};
 
 /// This node's part of the group that keeps the log. Clones share it; the last one stops it.
 #[derive(Clone)]
@@ -86,6 +95,9 @@ struct EmbeddedInner {
     applied: Arc<AppliedConfigs>,
     /// Held during a change of the voters or learners: one at a time.
     changing: tokio::sync::Mutex<()>,
+    answered: AnswerTimes,
+    /// This node may lead.
+    stands: AtomicBool,
     /// Whether the next confirmation panics.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
@@ -243,6 +255,11 @@ impl Embedded {
         encode(answer)
     }
 
+    /// Whether this node may lead.
+    pub(crate) fn stands(&self) -> bool {
+        self.0.stands.load(Ordering::Relaxed)
+    }
+
     /// Whether this part in the group ended without being stopped: by a fatal error or a panic.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.applied.progress().failed
@@ -290,8 +307,16 @@ impl GroupParts {
         let Self { me, cluster, name, founders, settings, peers, place, histories } = self;
         let config = settings.config(name.clone())?;
         let (peers_of, backoff) = (peers.clone(), settings.heartbeat);
-        let network =
-            LogNetwork { cluster, histories: histories.clone(), peers: peers_of, place: place.clone(), backoff };
+        let (histories_of, place_of, answered) = (histories.clone(), place.clone(), AnswerTimes::default());
+        let answered_of = answered.clone();
+        let network = LogNetwork {
+            cluster,
+            histories: histories_of,
+            peers: peers_of,
+            place: place_of,
+            backoff,
+            answered: answered_of,
+        };
         let start = Raft::new(me, Arc::new(config), network, store.clone(), Machine(applied.clone()));
         let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;
         if elect {
@@ -314,6 +339,8 @@ impl GroupParts {
             metrics,
             applied,
             changing,
+            answered,
+            stands: AtomicBool::new(true),
             #[cfg(test)]
             panics: Default::default(),
         });
@@ -370,7 +397,7 @@ async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<A
 impl EmbeddedInner {
     fn leads(&self) -> Option<Term> {
         let applied = self.applied.progress();
-        if applied.ended {
+        if applied.ended || !self.stands.load(Ordering::Relaxed) {
             return None;
         }
         let metrics = self.metrics.borrow();
@@ -501,6 +528,19 @@ impl ConfigLog for Embedded {
 
     fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         Box::pin(self.0.set_voters(term, voters))
+    }
+
+    fn answered(&self) -> BTreeMap<MemberId, Timestamp> {
+        self.0.answered.of_all()
+    }
+
+    fn may_lead(&self, may: bool) {
+        let EmbeddedInner { raft, applied, stands, .. } = &*self.0;
+        stands.store(may, Ordering::Relaxed);
+        // Without heartbeats the others elect another leader.
+        raft.runtime_config().heartbeat(may);
+        raft.runtime_config().elect(may);
+        applied.touch();
     }
 
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {

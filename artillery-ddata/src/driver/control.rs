@@ -78,6 +78,8 @@ pub(crate) enum ControlCommand {
     Succeeded { by: ClusterId },
     /// The directory is loaded, and its chains are there.
     Loaded { holds: Vec<StoreHolding> },
+    /// A node has sent a message of the log's group.
+    Reached { by: MemberId },
 }
 
 /// Everything that the task needs.
@@ -288,6 +290,7 @@ impl ControlTask {
             ControlCommand::Parted { by } => self.handle(NodeInput::Parted { by }),
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
             ControlCommand::Loaded { holds } => self.handle(NodeInput::Loaded { holds }),
+            ControlCommand::Reached { by } => self.handle(NodeInput::Reached { by }),
         }
     }
 
@@ -376,9 +379,12 @@ impl ControlTask {
                     self.keep(None, |record| record.heard.merge(heard));
                 }
             }
-            NodeOutput::Confirm { .. } | NodeOutput::Append { .. } | NodeOutput::SetVoters { .. } => {
-                self.ask_log(output)
-            }
+            NodeOutput::Warn(warning) => events::warn(self.parts.cluster, &warning),
+            NodeOutput::Confirm { .. }
+            | NodeOutput::Append { .. }
+            | NodeOutput::SetVoters { .. }
+            | NodeOutput::Resign { .. }
+            | NodeOutput::Stand => self.ask_log(output),
         }
     }
 

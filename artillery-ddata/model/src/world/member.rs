@@ -26,6 +26,8 @@ pub enum Health {
     Crashed,
     /// The node works, and reaches only its clients.
     CutOff,
+    /// The node works and dials others, and none of them can dial it.
+    Undialable,
 }
 
 /// A node.
@@ -69,6 +71,11 @@ impl Node {
 
     pub(crate) fn is_well(&self) -> bool {
         self.health == Health::Well
+    }
+
+    /// Whether the node gets its messages to others, and their answers.
+    pub(crate) fn dials(&self) -> bool {
+        self.is_well() || self.health == Health::Undialable
     }
 
     pub(crate) fn works(&self) -> bool {

@@ -48,6 +48,16 @@ impl World {
         self.configs.iter().all(|config| config.syncing().is_none())
     }
 
+    /// A leader that no node can dial has changed nothing: all nodes are well.
+    pub fn unreached_leader_changes_nothing(&self) -> bool {
+        !self.is_leader_undialable || self.changes == 0
+    }
+
+    /// A leader that no node can dial has given up.
+    pub fn unreached_leader_gave_up(&self) -> bool {
+        self.is_leader_undialable && self.seen.gave_up
+    }
+
     /// A write was acknowledged after a member had been removed.
     pub fn acknowledged_after_change(&self) -> bool {
         self.seen.acknowledged_after_change

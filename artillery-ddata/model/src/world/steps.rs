@@ -1,9 +1,12 @@
 //! The steps of the world.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use artillery_proto::{
-    ReadMode, Timestamp,
+    MemberId, ReadMode, Timestamp,
     api::{Query, Reply, Write},
     control::{Configs, log::LogEntry},
     node::{NodeInput, NodeOutput as Says, ProposalFate},
@@ -43,6 +46,8 @@ impl World {
             Action::Read(node) => self.read(node.into()),
             Action::Crash(node) => self.fault(node.into(), Health::Crashed),
             Action::CutOff(node) => self.fault(node.into(), Health::CutOff),
+            Action::Undialable(node) if usize::from(node) < NODES => self.close(node.into()),
+            Action::Undialable(_) => self.close_leader(),
             Action::Elect => self.elect(),
             Action::Reorder(order) => self.reorder(order.into()),
         }
@@ -111,7 +116,7 @@ impl World {
     fn send(&mut self, node: usize) {
         let clock = moment(self.now);
         for to in (0..NODES).filter(|&to| to != node) {
-            if !self.nodes[node].is_well() || !self.nodes[to].is_well() {
+            if !self.nodes[node].dials() || !self.nodes[to].is_well() {
                 continue;
             }
             let id = self.nodes[to].id;
@@ -185,6 +190,25 @@ impl World {
         }
     }
 
+    /// What other nodes have sent to this one and what they send from now on is lost, and they know that they have no connection.
+    /// Its own messages, and the answers to them, arrive.
+    fn close(&mut self, node: usize) {
+        self.faults += 1;
+        self.nodes[node].health = Health::Undialable;
+        let id = self.nodes[node].id;
+        for peer in (0..NODES).filter(|&peer| peer != node) {
+            self.links[link(peer, node)].clear();
+            self.take_in(peer, |turn| turn.links.push(LinkChange::Down(id)));
+        }
+    }
+
+    /// No renewal reaches the leader any more.
+    fn close_leader(&mut self) {
+        self.faults += 1;
+        self.is_leader_undialable = true;
+        self.renewals.iter_mut().for_each(VecDeque::clear);
+    }
+
     fn tick(&mut self) {
         self.now += 1;
         let clock = moment(self.now);
@@ -199,12 +223,12 @@ impl World {
 
     /// A node asks for its lease, unless its last renewal is still under way.
     fn renew(&mut self, node: usize) {
-        if !self.nodes[node].is_well() || !self.renewals[node].is_empty() {
+        if !self.nodes[node].dials() || !self.renewals[node].is_empty() {
             return;
         }
         let clock = moment(self.now);
         while let Some((to, _, renewal)) = self.nodes[node].decider.poll_renewal(clock, |_| None) {
-            if to == super::leader() {
+            if to == super::leader() && !self.is_leader_undialable {
                 self.renewals[node].push_back(renewal);
             } else {
                 self.hand_in(node, NodeInput::Renewed { from: to, renewed: None });
@@ -244,11 +268,14 @@ impl World {
             while let Some(says) = self.leader.poll_output() {
                 match says {
                     Says::Answer { to, renewed } => {
-                        if let Some(node) = self.index(to).filter(|&node| self.nodes[node].is_well()) {
+                        if let Some(node) = self.index(to).filter(|&node| self.nodes[node].dials()) {
                             self.answers[node].push_back(renewed);
                         }
                     }
-                    Says::Confirm { round, .. } => inputs.push(NodeInput::Confirmed { round, leads: true }),
+                    Says::Confirm { round, .. } => {
+                        inputs.push(NodeInput::Confirmed { round, leads: true, answered: self.answered() });
+                    }
+                    Says::Resign { .. } => self.seen.gave_up = true,
                     Says::Append { term, at, change, why: _ } => {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
@@ -262,6 +289,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The nodes that answer messages of the log, if that matters here.
+    fn answered(&self) -> BTreeMap<MemberId, Timestamp> {
+        let answer = self.nodes.iter().filter(|node| self.bounds.undialable && node.is_well());
+        answer.map(|node| (node.id, moment(self.now))).collect()
     }
 
     /// The log accepts an entry for its next index while the bounds allow changes.

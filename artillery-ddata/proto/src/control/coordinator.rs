@@ -15,6 +15,8 @@
 //!   removes a member.
 //! - A member is removed only after a quorum has confirmed this node in a round that began behind the fence, unless the
 //!   member itself has resigned. It may be this node that hears no other, while its proposals are heard (trap 51).
+//! - No member is removed by a leader that hears no majority of the voters, though a quorum confirms it: it is the one that
+//!   can't be reached (module `one_way`).
 //! - A member is removed only while another serving member is known to live: it has shown an answer that this leader gave a
 //!   moment ago. A bare message may be as old as a pause of this node, or as long as the network delayed it (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
@@ -25,6 +27,7 @@ mod gray_failure;
 mod known_node;
 mod leave;
 mod leaver;
+mod one_way;
 mod plan;
 mod reason;
 mod reopen;
@@ -47,6 +50,7 @@ use self::{
     accepted_loss::LossOrder,
     grants::Grants,
     known_node::KnownNode,
+    one_way::{Unheard, Unreachable},
     suspicion::{Quarantine, Watched},
     view::View,
     wish::Wish,
@@ -54,6 +58,7 @@ use self::{
 pub use self::{
     reason::{ChangeReason, Why},
     settings::CoordinatorSettings,
+    voters::LogWarning,
 };
 use super::{
     log::{ConfigChange, Configs, LogIndex, Term},
@@ -89,6 +94,13 @@ pub(crate) enum CoordinatorInput {
         round: u64,
         /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
+        /// For each node of the log's group, when the latest message was sent that it has answered.
+        answered: BTreeMap<MemberId, Timestamp>,
+    },
+    /// A node has sent a message of the log's group on a connection that it dialled.
+    Reached {
+        /// The sender.
+        by: MemberId,
     },
     /// [`CoordinatorOutput::Append`] has ended.
     Appended {
@@ -179,6 +191,15 @@ pub(crate) enum CoordinatorOutput {
         /// The new voters.
         voters: BTreeSet<MemberId>,
     },
+    /// Give up the leadership in this term, and stand in no election until [`CoordinatorOutput::Stand`].
+    Resign {
+        /// The term.
+        term: Term,
+    },
+    /// This node may lead again.
+    Stand,
+    /// Report this to operators.
+    Warn(LogWarning),
 }
 
 /// Grants leases and changes configurations while its node leads.
@@ -196,6 +217,8 @@ pub(crate) struct Coordinator {
     awake: Timestamp,
     /// Quarantined nodes: they were moved out because they held a chain up.
     outside: BTreeMap<NodeId, Quarantine>,
+    /// This node has given up a leadership, and no majority of the voters has reached it since.
+    unreachable: Option<Unreachable>,
     outputs: VecDeque<CoordinatorOutput>,
 }
 
@@ -220,6 +243,11 @@ struct LeaderTerm {
     added: BTreeSet<MemberId>,
     /// No change of voters before then: the log may not show yet what came of the last one.
     voters_pause: Timestamp,
+    /// For each node, when the latest message of the log was sent that it has answered.
+    answered: BTreeMap<MemberId, Timestamp>,
+    unheard: Option<Unheard>,
+    /// What operators were told last of the voters.
+    warned: Option<LogWarning>,
 }
 
 #[derive(Clone, Debug)]
@@ -247,6 +275,7 @@ impl Coordinator {
             rounds: 0,
             awake: Timestamp::ZERO,
             outside: BTreeMap::new(),
+            unreachable: None,
             outputs: VecDeque::new(),
         }
     }
@@ -259,10 +288,15 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field, so that a forgotten new one doesn't compile.
-        let Self { me, settings: _, configs, leader, voters, leading, outside, rounds, awake, outputs } = self;
+        let Self { me, settings: _, configs, leader, voters, leading, outside, unreachable, rounds, awake, outputs } =
+            self;
         // Only a leader has anything to forget after a pause.
         let awake = leading.as_ref().map(|_| awake);
-        write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, rounds, awake, outputs))
+        write!(
+            out,
+            "{:?}",
+            (me, configs.applied(), leader, voters, leading, outside, unreachable, rounds, awake, outputs)
+        )
     }
 
     /// The term in which this node leads, if it does.
@@ -299,8 +333,12 @@ impl Coordinator {
                 }
                 self.follow_log(now, leads);
             }
-            CoordinatorInput::Renewal { from, renewal } => self.renewal(now, from, renewal),
-            CoordinatorInput::Confirmed { round, leads } => self.confirmed(now, round, leads),
+            CoordinatorInput::Renewal { from, renewal } => {
+                self.reached(from);
+                self.renewal(now, from, renewal);
+            }
+            CoordinatorInput::Confirmed { round, leads, answered } => self.confirmed(now, round, leads, answered),
+            CoordinatorInput::Reached { by } => self.reached(by),
             CoordinatorInput::Appended { at, fate } => self.appended(now, at, fate),
             CoordinatorInput::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
             CoordinatorInput::AcceptLoss { token, chain } => self.accept_loss(now, token, chain),
@@ -327,10 +365,10 @@ impl Coordinator {
     }
 
     fn follow_log(&mut self, now: Timestamp, leads: Option<Term>) {
+        let leads = leads.filter(|&term| !self.has_given_up(term));
         let keeps = |leading: &LeaderTerm| Some(leading.term) == leads;
         if !self.leading.as_ref().is_some_and(keeps) {
-            self.end_reorder();
-            self.end_loss();
+            self.end_term();
             self.leading = leads.map(|term| LeaderTerm::new(term, now));
         }
         let applied = self.configs.applied();
@@ -339,6 +377,12 @@ impl Coordinator {
         {
             leading.proposal = None;
         }
+    }
+
+    fn end_term(&mut self) {
+        self.end_reorder();
+        self.end_loss();
+        self.leading = None;
     }
 
     fn appended(&mut self, now: Timestamp, at: LogIndex, fate: ProposalFate) {
@@ -365,12 +409,14 @@ impl Coordinator {
 
     /// Fences members, proposes the next change, and keeps the log's voters among living nodes.
     fn decide(&mut self, now: Timestamp) {
+        self.give_up_unreachable(now);
         let Some(term) = self.leads() else { return };
         self.follow_reorder(now);
         self.judge(now);
         self.fence(now);
         self.follow_loss(now);
         self.keep_voters(now, term);
+        self.warn_of_voters(now);
         let Some(leading) = &mut self.leading else { return };
         if let Some(proposal) = &mut leading.proposal {
             if proposal.ask_again.take_if(|at| *at <= now).is_some() {
@@ -382,7 +428,7 @@ impl Coordinator {
         if now < leading.pause {
             return;
         }
-        let view = leading.view(now, self.me, &self.settings, &self.outside);
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         let Some((change, why)) = view.change(&self.configs) else { return };
         let at = self.configs.applied().next();
         leading.proposal =
@@ -395,7 +441,7 @@ impl Coordinator {
     fn fence(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let proposed = leading.proposal.is_some() && !allows!(self.settings.guards, RenewWhileDeciding);
-        let view = leading.view(now, self.me, &self.settings, &self.outside);
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         let serving = self.configs.iter().flat_map(|config| config.serving());
         let gone = serving.filter(|&id| view.is_gone(id));
         let gone: BTreeSet<_> = gone.chain(gray_failure::blamed(&leading.watched)).collect();
@@ -422,6 +468,9 @@ impl LeaderTerm {
             sets_voters: false,
             added: BTreeSet::new(),
             voters_pause: Timestamp::ZERO,
+            answered: BTreeMap::new(),
+            unheard: None,
+            warned: None,
         }
     }
 
@@ -429,11 +478,12 @@ impl LeaderTerm {
         &'a self,
         now: Timestamp,
         me: MemberId,
+        voters: &'a BTreeSet<MemberId>,
         settings: &'a CoordinatorSettings,
         outside: &'a BTreeMap<NodeId, Quarantine>,
     ) -> View<'a> {
-        let Self { since, ref nodes, ref fenced, ref watched, ref reorder, ref loss, .. } = *self;
+        let Self { since, ref nodes, ref answered, ref fenced, ref watched, ref reorder, ref loss, .. } = *self;
         let (confirmed, reorder, loss) = (self.grants.confirmed(), reorder.as_ref(), loss.as_ref());
-        View { now, me, since, nodes, fenced, confirmed, watched, reorder, loss, outside, settings }
+        View { now, me, voters, since, nodes, answered, fenced, confirmed, watched, reorder, loss, outside, settings }
     }
 }

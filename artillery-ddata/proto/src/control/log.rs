@@ -5,13 +5,19 @@
 
 mod configs;
 
-use std::{collections::BTreeSet, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::configs::{AcceptedLoss, Configs, OutOfOrder};
 use super::NodeInfo;
-use crate::{ChainConfig, Epoch, MemberId};
+use crate::{ChainConfig, Epoch, MemberId, Timestamp};
 
 /// A future behind a pointer, as object-safe traits need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -166,6 +172,18 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// Those of [`append`](Self::append).
     fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_>;
+
+    /// For each node that this one has sent messages of the log's group, when it sent the latest one that was answered. Empty if
+    /// the log is kept outside of the cluster.
+    fn answered(&self) -> BTreeMap<MemberId, Timestamp> {
+        BTreeMap::new()
+    }
+
+    /// Whether this node may lead; at first it may. A leader that may not gives its leadership up, so that another node is
+    /// elected. A node that may not stands in no election, and votes in each.
+    fn may_lead(&self, may: bool) {
+        let _ = may;
+    }
 
     /// Waits until [`leads`](Self::leads), [`leader`](Self::leader), [`configs`](Self::configs) or
     /// [`voters`](Self::voters) has changed more than `seen` times in all; returns how often by now.

@@ -195,6 +195,12 @@ mutants! {
     TakeDeaf = "take-deaf", trap 50;
     /// A leader that hears no other node removes all others.
     RemoveUnheard = "remove-unheard", trap 51;
+    /// A leader that can't be reached takes the others for dead, though they answer the log.
+    TrustOneWay = "trust-one-way", trap 51;
+    /// A leader that no other node can reach keeps its leadership.
+    LeadUnreached = "lead-unreached", trap 51;
+    /// A node votes as soon as it is heard, and the voters become more while some of them are dead.
+    VoteYoung = "vote-young", trap 89;
     /// The members of a chain change places while its head isn't closed.
     ReorderOpen = "reorder-open", trap 15;
     /// The members change places because the head was closed once, even if it no longer is.

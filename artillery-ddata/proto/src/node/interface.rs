@@ -1,8 +1,12 @@
 //! The inputs, outputs and state of a node.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
-use super::{ChangeReason, ProposalFate};
+use super::{ChangeReason, LogWarning, ProposalFate};
 use crate::{
     ChainId, ClusterId, Epoch, MemberId, Timestamp,
     control::{
@@ -34,6 +38,13 @@ pub enum NodeInput {
         round: u64,
         /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
+        /// For each node of the log's group, when the latest message was sent that it has answered.
+        answered: BTreeMap<MemberId, Timestamp>,
+    },
+    /// A node has sent a message of the log's group on a connection that it dialled.
+    Reached {
+        /// The sender.
+        by: MemberId,
     },
     /// [`NodeOutput::Append`] has ended.
     Appended {
@@ -168,6 +179,16 @@ pub enum NodeOutput {
         /// The new voters.
         voters: BTreeSet<MemberId>,
     },
+    /// No other node can reach this one: give up the leadership in this term, so that another node is elected, and stand in no
+    /// election until [`NodeOutput::Stand`].
+    Resign {
+        /// The term.
+        term: Term,
+    },
+    /// This node may lead again.
+    Stand,
+    /// Tell operators of the voters.
+    Warn(LogWarning),
     /// Answer a renewal of another node.
     Answer {
         /// The sender of the renewal.

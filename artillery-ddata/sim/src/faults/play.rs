@@ -20,6 +20,8 @@ pub enum Play {
     LostHead,
     /// The head hears no other node, and all hear it.
     DeafHead,
+    /// No other node can dial the leader of the configuration log, which can dial others.
+    UndialableLeader,
 }
 
 impl Play {
@@ -28,6 +30,7 @@ impl Play {
         match self {
             Self::WhisperingTail | Self::LostRest | Self::DeafHead => Kind::Cut,
             Self::LostTail | Self::LostHead => Kind::Isolate,
+            Self::UndialableLeader => Kind::Undialable,
         }
     }
 }
@@ -40,6 +43,7 @@ impl fmt::Display for Play {
             Self::LostRest => "lost rest of a chain",
             Self::LostHead => "lost head",
             Self::DeafHead => "deaf head",
+            Self::UndialableLeader => "leader that can't be dialled",
         })
     }
 }

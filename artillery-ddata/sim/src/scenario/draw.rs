@@ -277,6 +277,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         founds: false,
         loses: false,
         accepts: false,
+        unnamed: 0,
     });
     setup.window = setup.window.max(16 << 10);
     setup.session_bytes = 16 << 20;
@@ -378,6 +379,27 @@ pub(super) fn losses(rng: &mut Rng, setup: &mut Setup) {
         (durable.wipes, durable.fails, durable.never) = (0, 0, 0);
     }
     setup.control_mut().accepts = true;
+}
+
+/// Nodes that can't be dialled for a moment or for long.
+pub(super) fn addresses(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.chains = rng.between(1, 2) as usize;
+    let control = setup.control_mut();
+    control.slow = Duration::from_secs(1);
+    control.lease = Duration::from_millis(300);
+    control.suspect = Duration::from_millis(150);
+}
+
+/// Beside three or four founders, up to three nodes without names die young again and again.
+pub(super) fn young(rng: &mut Rng, setup: &mut Setup) {
+    let (founders, unnamed) = (rng.between(3, 4) as usize, rng.between(1, 3) as usize);
+    setup.members = founders + unnamed;
+    controlled(rng, setup, founders, 3);
+    let control = setup.control_mut();
+    control.unnamed = unnamed;
+    // The defaults: with shorter times the leader has noticed the end of one life before the next one begins.
+    (control.lease, control.suspect) = (Duration::from_millis(1000), Duration::from_millis(500));
 }
 
 pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 57] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -60,6 +60,8 @@ impl Scenario {
         Self::Dawn,
         Self::Power,
         Self::Losses,
+        Self::Addresses,
+        Self::Young,
     ];
 
     /// Its name on the command line.
@@ -120,6 +122,8 @@ impl Scenario {
             Self::Dawn => "dawn",
             Self::Power => "power",
             Self::Losses => "losses",
+            Self::Addresses => "addresses",
+            Self::Young => "young",
         }
     }
 
@@ -184,6 +188,8 @@ impl Scenario {
                 "nodes with disks end, one by one and all at once, and start again with what their disks hold"
             }
             Self::Losses => "all disks of those that serve a chain are lost for good, and an operator accepts it",
+            Self::Addresses => "nodes that dial others and can't be dialled, for a moment or for long",
+            Self::Young => "nodes without names that start and soon die, again and again",
             Self::Recovery => {
                 "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }

@@ -174,4 +174,6 @@ pub struct ControlSetup {
     pub loses: bool,
     /// Whether all stores of a chain are lost, and an operator accepts it.
     pub accepts: bool,
+    /// How many of the last nodes have no names: each of their lives is another node.
+    pub unnamed: usize,
 }

@@ -293,8 +293,8 @@ impl World {
                 self.hand_in(node, NodeInput::Word { chain: ChainId(slot as u32), word });
             }
             Event::Unanswered { node, id, to, number } if lives(node, id) => self.unheard(node, to, number),
-            Event::Confirmed { node, id, round, leads } if lives(node, id) => {
-                self.hand_in(node, NodeInput::Confirmed { round, leads });
+            Event::Confirmed { node, id, round, leads, answered } if lives(node, id) => {
+                self.hand_in(node, NodeInput::Confirmed { round, leads, answered });
             }
             Event::Append { node, id, term, at, change } => self.append(node, id, term, at, *change),
             Event::Appended { node, id, at, fate } if lives(node, id) => {
@@ -322,6 +322,11 @@ impl World {
         let stores = |id: MemberId| if self.setup.durable.is_some() { first_life(id) } else { id };
         let voters = control.group.voters().into_iter().map(stores).collect();
         self.hand_in(node, NodeInput::Log { leads, leader: Some(stores(leader)), configs, voters });
+        let is_retired = self.control.as_ref().is_some_and(|control| control.group.is_retired(id));
+        if is_retired && leader != id {
+            // The leader has dialled this node to tell it.
+            self.hand_in(node, NodeInput::Reached { by: leader });
+        }
     }
 
     pub(super) fn meets(&mut self, node: usize, id: MemberId) {
@@ -449,10 +454,10 @@ impl World {
             NodeOutput::Confirm { round, term } => {
                 // The answer promises only that the node led at some moment after the question. Here that is the first one,
                 // and the answer may be long under way.
-                let (leads, closes) = (self.has_majority(id, term), self.is_closing());
+                let (leads, closes, answered) = (self.has_majority(id, term), self.is_closing(), self.answered(node));
                 let Some(control) = &mut self.control else { return };
                 let slow = if control.rng.chance(50) && !closes { control.rng.below(400_000_000) } else { 0 };
-                let event = Event::Confirmed { node, id, round, leads };
+                let event = Event::Confirmed { node, id, round, leads, answered };
                 return self.queue.push(self.now + delay + slow, super::Event::Control(event));
             }
             NodeOutput::Append { term, at, change, why } => {
@@ -467,6 +472,9 @@ impl World {
                 self.counts.disks.reopened += u64::from(why.iter().any(|why| why.why == Why::Reopened));
                 Event::Append { node, id, term, at, change: Box::new(change) }
             }
+            NodeOutput::Resign { .. } => return self.may_lead(node, false),
+            NodeOutput::Stand => return self.may_lead(node, true),
+            NodeOutput::Warn(warning) => return self.trace.line(self.now, |out| write!(out, "n{node}: {warning:?}")),
             NodeOutput::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
             NodeOutput::Keep(configs) => Event::Keep { node, id, configs },
             NodeOutput::KeepHeard(heard) => Event::KeepHeard { node, id, heard },

@@ -257,6 +257,8 @@ impl World {
                 Kind::Recover => self.recoveries,
                 Kind::Outage => self.outages,
                 Kind::Accept => self.accepted,
+                Kind::Undialable => self.undialable,
+                Kind::Young => self.young,
             };
         }
         for disk in &self.disks {

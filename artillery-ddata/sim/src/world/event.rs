@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Tick { node: usize, slot: usize, number: u64 },
     /// A copy of a frame arrives.
     Land { from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>> },
+    /// A node that dies young ends, or starts again.
+    Young(usize),
     /// A node notices the state of a connection.
     Notice { node: usize, peer: usize, generation: u64, connected: bool },
     /// A node learns the configuration of a chain.

@@ -71,8 +71,10 @@ impl World {
         }
         self.trace.line(self.now, |out| write!(out, "{} {fault}", if begins { "begin" } else { "end" }));
         self.active[index] = begins;
+        let mut played = self.plays.get(index).cloned().unwrap_or_default();
         if let Fault::Play(play) = fault {
             self.plays[index] = if begins { self.cast(play) } else { Vec::new() };
+            played.extend_from_slice(&self.plays[index]);
         }
         let active = self.set_faults();
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -104,12 +106,50 @@ impl World {
             Fault::Outage(number) if begins => self.power_fails(number),
             Fault::Outage(_) => self.power_is_back(),
             Fault::Isolate(_) => self.isolations += u64::from(begins),
+            Fault::Undialable(node) => self.dial_anew(node, begins),
+            Fault::Young(node) if begins => self.live_young(node),
             Fault::Play(_) => {
                 let isolates = self.plays[index].iter().any(|fault| matches!(fault, Fault::Isolate(_)));
                 self.isolations += u64::from(isolates);
+                for fault in played {
+                    if let Fault::Undialable(node) = fault {
+                        self.dial_anew(node, begins);
+                    }
+                }
             }
             _ => {}
         }
+    }
+
+    /// All connections of a node break, and are dialled anew, as far as they can be.
+    fn dial_anew(&mut self, node: usize, begins: bool) {
+        self.undialable += u64::from(begins);
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            self.set_connection(node, peer, false);
+            self.set_connection(node, peer, !self.is_broken(node, peer));
+        }
+    }
+
+    /// A node without a name lives for a moment, ends, and starts anew as another node, until the fault is over. It doesn't end
+    /// while its chains could not go on without it.
+    pub(super) fn live_young(&mut self, node: usize) {
+        let is_looping = (0..self.active.len()).any(|at| self.active[at] && self.planned(at) == Fault::Young(node));
+        let again = if self.nodes[node].down {
+            self.restart_life(node);
+            self.notices.between(SECOND * 3 / 10, 3 * SECOND)
+        } else if !is_looping {
+            return;
+        } else if self.nodes[node].is_alive() && self.chains_can_spare(node) {
+            self.young += 1;
+            self.end_life(node);
+            match self.notices.chance(500) {
+                true => self.notices.between(SECOND * 4 / 10, SECOND * 6 / 10),
+                false => self.notices.between(SECOND * 4 / 10, SECOND * 16 / 10),
+            }
+        } else {
+            SECOND / 10
+        };
+        self.queue.push(self.now + again, Event::Young(node));
     }
 
     /// Whether a fault keeps `a` and `b` from being connected.
@@ -141,7 +181,9 @@ impl World {
         for (node, peer) in [(a, b), (b, a)] {
             let late = self.notices.chance(200);
             let after = self.notices.below(if late { 400_000_000 } else { 30_000_000 });
-            self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected: up });
+            // A node learns of the connection that it dials itself.
+            let connected = up && !self.network.is_undialable(peer);
+            self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected });
         }
     }
 
@@ -173,10 +215,14 @@ impl World {
         }
     }
 
-    /// The copies that arrive of a message that travels beside the frames of the chain and takes up no room on the link.
-    pub(super) fn beside(&mut self, from: usize, to: usize) -> impl Iterator<Item = Flight> + use<> {
+    /// The copies that arrive of a message that travels beside the frames of the chain and takes up no room on the link. An answer
+    /// travels on the connection that its receiver dialled.
+    pub(super) fn beside(&mut self, from: usize, to: usize, answers: bool) -> impl Iterator<Item = Flight> + use<> {
         let (up, generation) = self.network.connection(from, to);
-        let sent = up.then(|| self.network.send(self.now, from, to, generation, 0));
+        let sent = up.then(|| match answers {
+            true => self.network.answer(self.now, from, to, generation),
+            false => self.network.send(self.now, from, to, generation, 0),
+        });
         sent.into_iter().flat_map(|(first, copy)| std::iter::once(first).chain(copy)).filter(|flight| !flight.lost)
     }
 }

@@ -292,7 +292,7 @@ impl World {
         let Some(index) = self.ids.iter().position(|id| id.node == to.node) else { return };
         self.trace.line(self.now, |out| write!(out, "n{from} formation sends n{index} {message:?}"));
         let message = Box::new(message);
-        for flight in self.beside(from, index) {
+        for flight in self.beside(from, index, false) {
             let message = message.clone();
             let event = Event::Message { from, to: index, ends: [self.ids[from], to], flight, message };
             self.queue.push(flight.at, super::Event::Founding(event));

@@ -17,6 +17,10 @@ impl World {
                 _ => vec![Fault::Isolate(tail)],
             },
             Play::LostHead => vec![Fault::Isolate(head)],
+            Play::UndialableLeader => {
+                let leader = (0..self.nodes.len()).find(|&node| self.is_deciding(node));
+                vec![Fault::Undialable(leader.unwrap_or(head))]
+            }
             Play::DeafHead => others(head).map(|from| Fault::Cut(from, head)).collect(),
             Play::LostRest => {
                 let rest = members.get(1..).unwrap_or_default();

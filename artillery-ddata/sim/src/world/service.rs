@@ -1,6 +1,6 @@
 //! How long writes and strong reads fail while all that they need is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use artillery_proto::{MemberId, api::ReadMode};
 
@@ -31,6 +31,9 @@ pub(super) struct Service {
     served: Vec<[Served; 2]>,
     /// Sets of nodes, as bits, and since when each could serve all chains.
     able: BTreeMap<u32, u64>,
+    /// By chain: the members that served when a node could no longer be dialled, and that have lived among a majority since. No
+    /// leader has a reason to remove them. Empty while all nodes can be dialled.
+    kept: Vec<BTreeSet<MemberId>>,
 }
 
 impl World {
@@ -65,7 +68,12 @@ impl World {
     fn bound(&self) -> u64 {
         let Some(control) = self.setup.control else { return u64::MAX };
         let lease = control.lease.as_nanos() as u64;
-        3 * (lease + lease / 50) + control.suspect.as_nanos() as u64 + 2 * SECOND + SECOND + self.setup.attempt.1
+        let suspect = control.suspect.as_nanos() as u64;
+        // A leader that can't be reached gives up, and another one is elected. Each joiner that is lost meanwhile begins an epoch, in
+        // which the chain holds its member up anew.
+        let slow = control.slow.as_nanos() as u64;
+        let gives_up = if self.counts_undialable() { 2 * suspect + SECOND / 2 + slow } else { 0 };
+        3 * (lease + lease / 50) + suspect + gives_up + 2 * SECOND + SECOND + self.setup.attempt.1
     }
 
     /// Determines the sets of nodes that could serve together now, and checks that they have served recently.
@@ -74,6 +82,7 @@ impl World {
             return;
         }
         let now = self.now;
+        self.keep_members();
         let able = self.able();
         self.service.able.retain(|set, _| able.contains(set));
         for set in able {
@@ -109,16 +118,58 @@ impl World {
         let count = self.nodes.len();
         let goes = |at: usize| self.nodes[at].is_alive() && !self.nodes[at].paused && !self.nodes[at].fails;
         let reaches: Vec<u32> = (0..count)
-            .map(|a| (0..count).filter(|&b| a == b || self.network.joins(a, b)).fold(0, |set, b| set | 1 << b))
+            .map(|a| (0..count).filter(|&b| a == b || self.reach_each_other(a, b)).fold(0, |set, b| set | 1 << b))
             .collect();
         let there = (0..count).filter(|&at| goes(at)).fold(0_u32, |set, at| set | 1 << at);
         let has = |set: u32, id: MemberId| {
             self.ids.iter().position(|&other| other == id).is_some_and(|at| set & 1 << at != 0)
         };
-        let serves = |set: u32| control.configs().iter().all(|config| config.serving().any(|id| has(set, id)));
+        let kept = |chain: usize, set: u32| {
+            self.service.kept.get(chain).is_some_and(|kept| kept.iter().any(|&id| has(set, id)))
+        };
+        let serves = |set: u32| {
+            control
+                .configs()
+                .iter()
+                .all(|config| config.serving().any(|id| has(set, id)) || kept(config.chain.0 as usize, set))
+        };
         let meets = |set: u32| (0..count).filter(|at| set & 1 << at != 0).all(|at| set & !reaches[at] == 0);
         let sets = (1..1_u32 << count).filter(|set| set & !there == 0);
         sets.filter(|&set| meets(set) && serves(set) && control.majority_in(|id| has(set, id))).collect()
+    }
+
+    /// Follows the members that have a right to their place while a node can't be dialled.
+    fn keep_members(&mut self) {
+        let Some(control) = &self.control else { return };
+        if !(0..self.nodes.len()).any(|at| self.network.is_undialable(at)) {
+            self.service.kept.clear();
+            return;
+        }
+        let is_well = |id: MemberId| {
+            let at = self.ids.iter().position(|&other| other == id);
+            let node = at.filter(|&at| self.nodes[at].is_alive() && !self.nodes[at].paused && !self.nodes[at].fails);
+            node.is_some_and(|at| {
+                let near = |other: MemberId| {
+                    let other = self.ids.iter().position(|&known| known == other);
+                    other.is_some_and(|other| other == at || self.reach_each_other(at, other))
+                };
+                control.majority_in(near)
+            })
+        };
+        let mut kept = self.service.kept.clone();
+        if kept.is_empty() {
+            kept = control.configs().iter().map(|config| config.serving().collect()).collect();
+        }
+        kept.iter_mut().for_each(|members| members.retain(|&id| is_well(id)));
+        self.service.kept = kept;
+    }
+
+    fn counts_undialable(&self) -> bool {
+        self.setup.faults.iter().any(|planned| planned.fault.kind() == Kind::Undialable)
+    }
+
+    fn reach_each_other(&self, a: usize, b: usize) -> bool {
+        self.network.calls(a, b) && self.network.calls(b, a)
     }
 
     /// Whether messages are lost, late or slow now. Then the time until a chain goes on shows nothing.

@@ -1,13 +1,16 @@
 //! A node's handle to the log, which begins anew after a recovery.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{CallError, Embedded, Histories};
 use crate::{
-    MemberId,
+    MemberId, Timestamp,
     control::{
         Configs,
         log::{BoxFuture, ConfigChange, ConfigLog, ConfigLogError, LogEntry, LogIndex, ProposalFuture, Term},
@@ -86,6 +89,14 @@ impl ConfigLog for LogHandle {
     fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_> {
         let log = self.log();
         Box::pin(async move { log.set_voters(term, voters).await })
+    }
+
+    fn answered(&self) -> BTreeMap<MemberId, Timestamp> {
+        self.log().answered()
+    }
+
+    fn may_lead(&self, may: bool) {
+        self.log().may_lead(may);
     }
 
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {

@@ -1,7 +1,12 @@
 //! Sends requests to other nodes of the group, and returns their answers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use artillery_core::internal::clock;
 use bytes::Bytes;
 use openraft::{
     RaftNetwork, RaftNetworkFactory,
@@ -20,7 +25,7 @@ use super::{
     types::{RaftId, RaftNode, TypeConfig},
 };
 use crate::{
-    ClusterId,
+    ClusterId, MemberId, Timestamp,
     control::{History, NodeInfo, log::BoxFuture},
 };
 
@@ -41,7 +46,36 @@ pub(super) struct LogNetwork {
     /// This node's store; `None`: it has no disk.
     pub(super) place: Option<StorePlace>,
     pub(super) backoff: Duration,
+    pub(super) answered: AnswerTimes,
 }
+
+/// For each node, when the latest message was sent that it has answered. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct AnswerTimes(Arc<Mutex<BTreeMap<RaftId, Timestamp>>>);
+
+impl AnswerTimes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RaftId, Timestamp>> {
+        // No code that holds the lock can panic halfway through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_answered(&self, by: RaftId, sent: Timestamp) {
+        let mut times = self.lock();
+        if times.len() >= MAX_ANSWER_TIMES && !times.contains_key(&by) {
+            let oldest = times.iter().min_by_key(|(_, sent)| **sent).map(|(&id, _)| id);
+            oldest.and_then(|id| times.remove(&id));
+        }
+        let latest = times.entry(by).or_insert(sent);
+        *latest = sent.max(*latest);
+    }
+
+    pub(super) fn of_all(&self) -> BTreeMap<MemberId, Timestamp> {
+        self.lock().iter().map(|(&RaftId(id), &sent)| (id, sent)).collect()
+    }
+}
+
+/// Nodes whose answers are remembered. Each incarnation of a node without a disk is another one.
+const MAX_ANSWER_TIMES: usize = 256;
 
 impl RaftNetworkFactory<TypeConfig> for LogNetwork {
     type Network = NodeConnection;
@@ -62,6 +96,7 @@ type RaftRpcError<E = openraft::error::Infallible> = RPCError<RaftId, RaftNode, 
 
 impl NodeConnection {
     async fn ask<E: std::error::Error>(&self, question: LogQuestion) -> Result<LogAnswer, RaftRpcError<E>> {
+        let sent = clock::now();
         let answer = async {
             let LogNetwork { cluster, histories, peers, place, .. } = &self.network;
             let history = histories.mine().unwrap_or(History::first(*cluster));
@@ -78,6 +113,7 @@ impl NodeConnection {
                 by.check(|id| id.shares_store(self.to.0))?;
                 place.keep_heard(by).await?;
             }
+            self.network.answered.has_answered(self.to, sent);
             match answer {
                 LogAnswer::OtherHistory(theirs) => {
                     // The peer says so to a node that it has left behind.

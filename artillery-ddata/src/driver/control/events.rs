@@ -1,6 +1,11 @@
 //! Log messages about the decisions of a node.
 
-use artillery_proto::{ClusterId, node::NodeEvent};
+use std::collections::BTreeSet;
+
+use artillery_proto::{
+    ClusterId, MemberId,
+    node::{LogWarning, NodeEvent},
+};
 
 pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
     match event {
@@ -47,4 +52,23 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
         }
         event => tracing::info!(?event, "node"),
     }
+}
+
+/// What operators should know of the voters, with the command to give.
+pub(super) fn warn(cluster: ClusterId, warning: &LogWarning) {
+    match warning {
+        LogWarning::AtRisk { missing } => tracing::warn!(
+            missing = %listed(missing),
+            "voters of the configuration log are missing: if one more is lost, leases end and no configuration can change. Start them again, or start another node"
+        ),
+        LogWarning::Lost { missing } => tracing::error!(
+            missing = %listed(missing),
+            "most voters of the configuration log are missing: leases end, and no configuration can change. Start them again; if they are lost permanently, `ctl recover --accept-loss {cluster}` continues with the nodes that are left, and may lose writes"
+        ),
+        LogWarning::Safe => tracing::info!("the configuration log survives the loss of a voter again"),
+    }
+}
+
+fn listed(nodes: &BTreeSet<MemberId>) -> String {
+    nodes.iter().map(MemberId::to_string).collect::<Vec<_>>().join(", ")
 }

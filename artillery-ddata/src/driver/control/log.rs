@@ -26,7 +26,8 @@ impl ControlTask {
             NodeOutput::Confirm { round, term } => {
                 self.tasks.spawn(async move {
                     let leads = log.confirm(term).await.is_ok();
-                    Done::Input(Box::new(NodeInput::Confirmed { round, leads }))
+                    let answered = log.answered();
+                    Done::Input(Box::new(NodeInput::Confirmed { round, leads, answered }))
                 });
             }
             NodeOutput::Append { term, at, change, why } => {
@@ -52,6 +53,17 @@ impl ControlTask {
                     }
                     Done::Input(Box::new(NodeInput::VotersSet))
                 });
+            }
+            NodeOutput::Resign { term } => {
+                tracing::warn!(
+                    %term,
+                    "no other node reaches this one, though they answer it: it gives up the leadership of the configuration log. Check that its address can be dialled"
+                );
+                log.may_lead(false);
+            }
+            NodeOutput::Stand => {
+                tracing::info!("other nodes reach this one: it may lead the configuration log again");
+                log.may_lead(true);
             }
             _ => {}
         }

@@ -6,6 +6,7 @@ use artillery_core::{
     MemberId,
     transport::{CloseCode, IncomingStream},
 };
+use bytes::Bytes;
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
@@ -74,13 +75,23 @@ impl ControlEndpoint {
                 })
             }
             ControlCall::Survey => (self.standing)().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing))),
-            ControlCall::Log(message) => match self.log.serve(from, message).await {
-                Ok(answer) => Some(ControlAnswer::Log(answer)),
-                Err(error) => {
-                    tracing::debug!(peer = %from, %error, "a message of the log's group was not taken");
-                    None
+            ControlCall::Log(message) => {
+                if !self.log.log().stands() {
+                    // With a full queue the next message tells it.
+                    let _ = self.commands.try_send(ControlCommand::Reached { by: from });
                 }
-            },
+                self.serve_log(from, message).await
+            }
+        }
+    }
+
+    async fn serve_log(&self, from: MemberId, message: Bytes) -> Option<ControlAnswer> {
+        match self.log.serve(from, message).await {
+            Ok(answer) => Some(ControlAnswer::Log(answer)),
+            Err(error) => {
+                tracing::debug!(peer = %from, %error, "a message of the log's group was not taken");
+                None
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ impl Coordinator {
                 if leading.proposal.is_some() {
                     return;
                 }
-                let view = leading.view(now, self.me, &self.settings, &self.outside);
+                let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
                 match view.heir(&self.configs, config) {
                     Ok(heir) => return self.choose(Some(heir)),
                     Err(Hindrance::Passing(_)) if now < order.until => return self.choose(None),

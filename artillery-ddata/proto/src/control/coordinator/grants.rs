@@ -1,6 +1,6 @@
 //! Leases: which members get one, and when it has expired.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm};
 use crate::{
@@ -122,8 +122,15 @@ impl Coordinator {
         self.outputs.push_back(CoordinatorOutput::Confirm { round: self.rounds, term: leading.term });
     }
 
-    pub(super) fn confirmed(&mut self, now: Timestamp, round: u64, leads: bool) {
+    pub(super) fn confirmed(
+        &mut self,
+        now: Timestamp,
+        round: u64,
+        leads: bool,
+        answered: BTreeMap<MemberId, Timestamp>,
+    ) {
         let Some(leading) = self.leading.as_mut().filter(|leading| leading.grants.round == Some(round)) else { return };
+        leading.has_answers(answered);
         leading.grants.round = None;
         if leads {
             leading.grants.confirmed = round;

@@ -90,7 +90,7 @@ impl Coordinator {
                     }
                 }
             }
-            let view = leading.view(now, self.me, &self.settings, &self.outside);
+            let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
             let known = chain.suspect;
             let same =
                 |found: &SlowSuspect| known.filter(|(before, _)| before == found).map_or(now, |(_, since)| since);
@@ -236,7 +236,10 @@ impl View<'_> {
         // A member at the end of two broken hops in a row is the cause of both.
         let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SAME_CAUSE_FACTOR);
         let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
-        let member = if again(from) && !again(to) { from } else { to };
+        // The end that this leader can't reach either is the cause: it dials others and can't be dialled.
+        let unreached = |id: MemberId| self.is_unreached(id);
+        let is_first = if unreached(from) == unreached(to) { again(from) && !again(to) } else { unreached(from) };
+        let member = if is_first { from } else { to };
         Some(self.guilty(member, Why::Unreached, Some([from, to])))
     }
 

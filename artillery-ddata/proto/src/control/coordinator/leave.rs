@@ -80,7 +80,7 @@ impl Coordinator {
     pub(super) fn next_leave(&mut self, now: Timestamp, id: MemberId) -> Option<Leave> {
         let leading = self.leading.as_ref()?;
         let said = leading.nodes.get(&id)?.leaver.said;
-        let view = leading.view(now, self.me, &self.settings, &self.outside);
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         match said.stage {
             LeaveStage::Asks if view.may_resign(&self.configs, id) => {
                 let seen = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&id));

@@ -80,13 +80,13 @@ impl View<'_> {
         self.has_resigned(id) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
     }
 
-    /// Whether a quorum has confirmed this node in a round that began behind the member's fence, or the member has resigned. A
-    /// leader that hears no other node, and is heard, would remove all of them (trap 51).
+    /// Whether a quorum has confirmed this node in a round that began behind the member's fence, and it isn't this leader that can't
+    /// be reached; or the member has resigned. A leader that hears no other node, and is heard, would remove all of them (trap 51).
     pub(super) fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // With `GrantUnconfirmed` no round runs, so none ever confirms.
         let unasked = allows!(self.settings.guards, RemoveUnheard) || allows!(self.settings.guards, GrantUnconfirmed);
-        heard || unasked || self.has_resigned(id)
+        ((heard || unasked) && self.is_silent_by_itself(id)) || self.has_resigned(id)
     }
 
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {

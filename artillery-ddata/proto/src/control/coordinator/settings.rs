@@ -22,6 +22,8 @@ pub struct CoordinatorSettings {
     pub replicas: usize,
     /// The most voters of the log's group; their number is odd.
     pub max_voters: usize,
+    /// A node that isn't one of the first voters gets no vote before it has lived for so long.
+    pub voter_age: Duration,
     /// A node that is in no chain and was not heard for so long is forgotten.
     pub forget: Duration,
     /// When no member of a chain lives on, those whose stores are back wait for the others for so long. Each leader goes by its own
@@ -43,6 +45,7 @@ impl Default for CoordinatorSettings {
             slow: Duration::from_secs(2),
             replicas: 3,
             max_voters: 5,
+            voter_age: Duration::from_secs(10),
             forget: Duration::from_secs(600),
             reopen: Duration::from_secs(2),
             tick: Duration::from_millis(50),

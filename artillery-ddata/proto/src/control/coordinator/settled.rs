@@ -23,7 +23,7 @@ impl Coordinator {
         if now - leading.since < self.settings.suspect && !allows!(self.settings.guards, SettleAtOnce) {
             return Err(Unsettled::Unled);
         }
-        let view = leading.view(now, self.me, &self.settings, &self.outside);
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         self.configs.iter().try_for_each(|config| view.chain_settled(&self.configs, config))?;
         if let Some(&member) = self.voters.iter().find(|&&id| view.is_leaving(&self.configs, id)) {
             return Err(Unsettled::Leaves { member });
@@ -43,7 +43,7 @@ impl Coordinator {
     /// What becomes of the chains of a node that leaves.
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
-        let view = leading.view(now, self.me, &self.settings, &self.outside);
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
         // A new voter that doesn't know yet that it is one would end at once. The log could never confirm anything again.
         farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.is_added(now, id))

@@ -1,4 +1,5 @@
 mod leaving;
+mod one_way;
 mod settled;
 
 use std::time::Duration;
@@ -39,6 +40,13 @@ struct World {
     /// The present voters, and the ones that the leader wants.
     voters: BTreeSet<MemberId>,
     new_voters: Option<BTreeSet<MemberId>>,
+    /// When each node renewed last: all of them answer the log too.
+    renewed: BTreeMap<MemberId, Timestamp>,
+    /// These nodes answer the log, whether or not they renew.
+    answering: Vec<u8>,
+    /// Whether the leader has given up its leadership.
+    resigned: bool,
+    warnings: Vec<LogWarning>,
 }
 
 impl World {
@@ -65,6 +73,10 @@ impl World {
             leaves: BTreeMap::new(),
             voters: [id(0)].into(),
             new_voters: None,
+            renewed: BTreeMap::new(),
+            answering: vec![],
+            resigned: false,
+            warnings: vec![],
         };
         world.log();
         world
@@ -138,7 +150,10 @@ impl World {
                 }
                 CoordinatorOutput::Confirm { round, .. } => {
                     let leads = self.confirms;
-                    self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads });
+                    let (answering, now) = (self.answering.iter(), self.now);
+                    let answering = answering.map(|&n| (id(n), now));
+                    let answered = self.renewed.clone().into_iter().chain(answering).collect();
+                    self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads, answered });
                 }
                 CoordinatorOutput::Reopened { token, result } => self.reopened.push((token, result)),
                 CoordinatorOutput::Reordered { token, result } => self.reordered.push((token, result)),
@@ -150,6 +165,9 @@ impl World {
                     }
                 }
                 CoordinatorOutput::SetVoters { voters, .. } => self.new_voters = Some(voters),
+                CoordinatorOutput::Resign { .. } => self.resigned = true,
+                CoordinatorOutput::Stand => self.resigned = false,
+                CoordinatorOutput::Warn(warning) => self.warnings.push(warning),
             }
         }
         answers
@@ -182,6 +200,7 @@ impl World {
     }
 
     fn renew_with(&mut self, n: u8, renewal: Renewal) -> Option<Duration> {
+        self.renewed.insert(renewal.me.id, self.now);
         self.answer(n, renewal).and_then(|renewed| renewed.lease)
     }
 
@@ -410,14 +429,23 @@ fn voters_are_living_nodes() {
     world.pass(3000, &[0, 1, 2, 3, 4]);
     let wanted = |voters: &[u8], there: &[u8]| {
         let voters: BTreeSet<_> = voters.iter().copied().map(id).collect();
-        super::voters::wanted(&world.configs, &voters, Some(id(0)), 5, |member| there.iter().any(|&n| id(n) == *member))
-            .map(|set| (0..5).filter(|&n| set.contains(&id(n))).collect::<Vec<u8>>())
+        super::voters::wanted(
+            &world.configs,
+            &voters,
+            Some(id(0)),
+            5,
+            false,
+            |member| there.iter().any(|&n| id(n) == *member),
+            |_| None,
+        )
+        .map(|set| (0..5).filter(|&n| set.contains(&id(n))).collect::<Vec<u8>>())
     };
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2]), None);
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3]), Some(vec![0, 1, 3]), "the dead one is replaced");
     assert_eq!(wanted(&[0, 1, 2], &[0, 1]), None, "two are no better than two of three");
     assert_eq!(wanted(&[0, 1, 2, 3, 4], &[0, 1, 2]), Some(vec![0, 1, 2]));
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4]), Some(vec![0, 1, 2, 3, 4]));
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3, 4]), Some(vec![0, 1, 3]), "no more while one is dead");
     assert_eq!(wanted(&[0], &[0, 1]), None);
     assert_eq!(wanted(&[0, 1], &[0, 1, 2]), Some(vec![0, 1, 2]));
 }

@@ -1,6 +1,6 @@
 //! What the leader goes by when it decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     CoordinatorSettings,
@@ -15,9 +15,12 @@ use crate::{ChainId, MemberId, NodeId, Timestamp};
 pub(super) struct View<'a> {
     pub(super) now: Timestamp,
     pub(super) me: MemberId,
+    pub(super) voters: &'a BTreeSet<MemberId>,
     /// When its term began.
     pub(super) since: Timestamp,
     pub(super) nodes: &'a BTreeMap<MemberId, KnownNode>,
+    /// For each node, when the latest message of the log was sent that it has answered.
+    pub(super) answered: &'a BTreeMap<MemberId, Timestamp>,
     pub(super) fenced: &'a BTreeMap<MemberId, u64>,
     /// The newest round in which a quorum has confirmed that this node leads.
     pub(super) confirmed: u64,

@@ -1,4 +1,8 @@
 //! The voters of the log's group: an odd number of living nodes, none of which leaves for good.
+//!
+//! Nodes that die soon after their start must not end the quorum (trap 89). So a node that isn't one of the first voters gets no
+//! vote before it has lived for a while, unless it takes the place of its own former incarnation; the set doesn't grow while a
+//! voter is dead; and of living voters the oldest stay.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,6 +20,9 @@ const REPLACE_SUSPECTS: u32 = 4;
 
 /// A living node shows an answer within so many times `suspect`.
 const PROOF_SUSPECTS: u32 = 2;
+
+/// With fewer voters the log doesn't survive the loss of any one.
+const MIN_VOTERS: usize = 3;
 
 /// A voter that was told that its chains end stays for so many leases; then it ends, unless it is only drained.
 const LEAVING_LEASES: u32 = 2;
@@ -48,10 +55,31 @@ impl Coordinator {
         let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF_SUSPECTS);
         let there = |id: &MemberId| match self.voters.contains(id) {
             true => self.can_keep(leading, *id, now, patience) || self.will_return(leading, *id, now),
-            false => self.can_keep(leading, *id, now, patience) && lives(*id),
+            false => {
+                let is_ready = self.is_of_age(leading, *id, now) && leading.answers_lately(now, *id, patience);
+                self.can_keep(leading, *id, now, patience) && lives(*id) && is_ready
+            }
         };
-        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, there)?;
+        let others = self.wanted(leading, there)?;
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
+    }
+
+    /// Whether a node has lived for so long that it may vote. A node that takes the place of its own former incarnation need not
+    /// wait: one that is still a voter is dead, and one that left on request didn't crash.
+    fn is_of_age(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
+        let has_vote = || self.voters.iter().any(|voter| voter.node == id.node);
+        let left = || {
+            let former = leading.nodes.iter().filter(|(other, _)| other.node == id.node && **other != id);
+            former.into_iter().any(|(_, seen)| seen.leaver.is_asked())
+        };
+        let lived = leading.nodes.get(&id).is_some_and(|seen| now - seen.first >= self.settings.voter_age);
+        lived || has_vote() || left() || allows!(self.settings.guards, VoteYoung)
+    }
+
+    fn wanted(&self, leading: &LeaderTerm, there: impl Fn(&MemberId) -> bool) -> Option<BTreeSet<MemberId>> {
+        let first = |id: &MemberId| leading.nodes.get(id).map(|seen| seen.first);
+        let grows = allows!(self.settings.guards, VoteYoung);
+        wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, grows, there, first)
     }
 
     fn asks_to_leave(&self, id: MemberId) -> bool {
@@ -105,6 +133,8 @@ impl Coordinator {
         let heard = |id| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
         let may_show = |id| !self.goes(id) && !lived(id) && now - heard(id) < self.settings.suspect;
         let known = self.configs.nodes().map(|founder| founder.id).filter(|id| !self.voters.contains(id));
+        let known =
+            known.filter(|&id| self.is_of_age(leading, id, now) || self.voters.iter().all(|&voter| self.goes(voter)));
         let others = self.voters.iter().copied().chain(known).filter(|&id| id != self.me);
         let all: Vec<_> = [self.me].into_iter().chain(others).collect();
         let waits = now - asked < self.settings.suspect * PROOF_SUSPECTS && all.iter().any(|&id| may_show(id));
@@ -126,7 +156,7 @@ impl Coordinator {
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let can_keep = |founder: &NodeInfo| self.can_keep(leading, founder.id, now, patience);
         let none_stays = || {
-            let view = leading.view(now, self.me, &self.settings, &self.outside);
+            let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
             let is_heard = |seen: &KnownNode| now - seen.heard < self.settings.suspect;
             let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
             let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);
@@ -148,13 +178,15 @@ impl Coordinator {
     }
 
     /// Whether the log keeps a quorum when any one node is stopped: most voters were heard a moment ago, and no better set of
-    /// voters is wanted. A dead voter is tolerated if no node can take its place.
+    /// voters is needed. A dead voter is tolerated if no node can take its place, now or once it has lived for long enough. Three
+    /// living voters are enough, though five may be wanted.
     pub(super) fn has_voters(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
         let there = |id: &MemberId| self.can_keep(leading, *id, now, self.settings.suspect);
         let stays = |id: &MemberId| there(id) || (self.voters.contains(id) && self.will_return(leading, *id, now));
-        let others = wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, stays);
-        others.is_none() && is_majority(&self.voters, |id| id == self.me || there(&id))
+        let is_enough = self.voters.len() >= MIN_VOTERS && self.voters.iter().all(|id| *id == self.me || stays(id));
+        (is_enough || self.wanted(leading, stays).is_none())
+            && is_majority(&self.voters, |id| id == self.me || there(&id))
     }
 
     /// Whether a node can be a voter: it was heard within `patience`, and stays.
@@ -165,6 +197,13 @@ impl Coordinator {
 }
 
 impl LeaderTerm {
+    /// Whether the node has answered a message of the log that was sent within `patience`: a voter that this leader can't reach
+    /// would hold up each entry that needs it for a majority.
+    fn answers_lately(&self, now: Timestamp, id: MemberId, patience: Duration) -> bool {
+        let mut sent = self.answered.iter().filter(|(other, _)| other.shares_store(id));
+        sent.any(|(_, &sent)| now - sent < patience)
+    }
+
     /// Whether a change of voters is under way, or the log may not show its outcome yet.
     pub(super) fn changes_voters(&self, now: Timestamp) -> bool {
         self.sets_voters || now < self.voters_pause
@@ -176,7 +215,7 @@ impl LeaderTerm {
     }
 }
 
-fn is_majority(of: &BTreeSet<MemberId>, counts: impl Fn(MemberId) -> bool) -> bool {
+pub(super) fn is_majority(of: &BTreeSet<MemberId>, counts: impl Fn(MemberId) -> bool) -> bool {
     of.iter().filter(|&&id| counts(id)).count() * 2 > of.len()
 }
 
@@ -189,20 +228,68 @@ fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<Memb
     first.into_iter().collect()
 }
 
-/// The voters that should keep the log, if those differ from the present ones: `me`, living voters, then other nodes, an odd
-/// number. A change to fewer than three gains nothing.
+/// The voters that should keep the log, if those differ from the present ones: `me`, living voters, then other nodes, the oldest
+/// first by when they were `first` heard, an odd number. A change to fewer than three gains nothing. While a voter is dead the set
+/// doesn't grow, unless it `grows` always.
 pub(super) fn wanted(
     configs: &Configs,
     voters: &BTreeSet<MemberId>,
     me: Option<MemberId>,
     most: usize,
+    grows: bool,
     there: impl Fn(&MemberId) -> bool,
+    first: impl Fn(&MemberId) -> Option<Timestamp>,
 ) -> Option<BTreeSet<MemberId>> {
     let known = |id: &MemberId| configs.node(*id).is_some();
-    let staying = voters.iter().copied().filter(|id| Some(*id) != me && there(id) && known(id));
+    let oldest = |ids: &mut Vec<MemberId>| ids.sort_by_key(|id| first(id).unwrap_or(Timestamp::MAX));
+    let mut staying: Vec<_> = voters.iter().copied().filter(|id| Some(*id) != me && there(id) && known(id)).collect();
+    oldest(&mut staying);
     let others = configs.nodes().map(|founder| founder.id).filter(|id| !voters.contains(id) && there(id));
-    let wanted = odd_number(me.into_iter().chain(staying).chain(others), most);
+    let mut others: Vec<_> = others.filter(|id| Some(*id) != me).collect();
+    oldest(&mut others);
     let all_there = voters.iter().all(|id| Some(*id) == me || there(id));
-    let better = wanted.len() >= 3 && (wanted.len() > voters.len() || !all_there);
+    let most = if all_there || grows { most } else { most.min(voters.len().max(MIN_VOTERS)) };
+    let wanted = odd_number(me.into_iter().chain(staying).chain(others), most);
+    let better = wanted.len() >= MIN_VOTERS && (wanted.len() > voters.len() || !all_there);
     (better && wanted != *voters).then_some(wanted)
+}
+
+/// What operators should know of the voters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogWarning {
+    /// If one more voter is lost, no configuration can change any more.
+    AtRisk {
+        /// The voters that are silent.
+        missing: BTreeSet<MemberId>,
+    },
+    /// No majority of the voters is heard: no configuration can change.
+    Lost {
+        /// The voters that are silent.
+        missing: BTreeSet<MemberId>,
+    },
+    /// The log survives the loss of another voter again.
+    Safe,
+}
+
+impl Coordinator {
+    /// Tells operators of dead voters that no node has replaced.
+    pub(super) fn warn_of_voters(&mut self, now: Timestamp) {
+        let Some(leading) = &mut self.leading else { return };
+        let patience = self.settings.suspect * REPLACE_SUSPECTS;
+        let (me, voters) = (self.me, &self.voters);
+        let heard = |id: MemberId| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
+        let is_missing = |id: MemberId| id != me && now - heard(id) >= patience;
+        let missing: BTreeSet<_> = voters.iter().copied().filter(|&id| is_missing(id)).collect();
+        let there = voters.len() - missing.len();
+        let warning = match () {
+            () if missing.is_empty() || (there - 1) * 2 > voters.len() => None,
+            () if there * 2 > voters.len() => Some(LogWarning::AtRisk { missing }),
+            () => Some(LogWarning::Lost { missing }),
+        };
+        if warning == leading.warned {
+            return;
+        }
+        leading.warned.clone_from(&warning);
+        self.outputs.push_back(CoordinatorOutput::Warn(warning.unwrap_or(LogWarning::Safe)));
+    }
 }

@@ -1,9 +1,12 @@
 //! Events of the configuration, and the nodes that handle them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use artillery_proto::{
-    ClusterId, MemberId,
+    ClusterId, MemberId, Timestamp,
     control::{
         HeardStores,
         log::{ConfigChange, Configs, LogIndex, Term},
@@ -37,7 +40,7 @@ pub(crate) enum Event {
     /// A node stops waiting for the answer to a renewal.
     Unanswered { node: usize, id: MemberId, to: MemberId, number: u64 },
     /// A round of confirmation ends.
-    Confirmed { node: usize, id: MemberId, round: u64, leads: bool },
+    Confirmed { node: usize, id: MemberId, round: u64, leads: bool, answered: BTreeMap<MemberId, Timestamp> },
     /// A proposal reaches the log.
     Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<ConfigChange> },
     /// The proposer learns the fate of its proposal.

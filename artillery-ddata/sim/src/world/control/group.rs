@@ -1,9 +1,12 @@
 //! A model of what a consensus log promises: one order, one leader per term, and nothing else.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use artillery_proto::{
-    ChainConfig, MemberId,
+    ChainConfig, MemberId, Timestamp,
     control::{
         Bootstrap,
         log::{ConfigChange, Configs, LogEntry, LogIndex, Term},
@@ -27,6 +30,8 @@ pub(super) struct Group {
     next: Option<BTreeSet<MemberId>>,
     term: u64,
     leader: Option<MemberId>,
+    /// Nodes that have given up a leadership, and stand in no election.
+    retired: BTreeSet<MemberId>,
     /// When the leader was lost.
     lost: u64,
     patience: u64,
@@ -53,6 +58,7 @@ impl Group {
             next: None,
             term: 0,
             leader: None,
+            retired: BTreeSet::new(),
             lost: 0,
             patience: 0,
             limbo: None,
@@ -147,6 +153,11 @@ impl Group {
         }
     }
 
+    /// Whether a node has given up a leadership, and may not lead.
+    pub(super) fn is_retired(&self, id: MemberId) -> bool {
+        self.retired.contains(&id)
+    }
+
     pub(super) fn in_limbo(&self) -> bool {
         self.limbo.is_some()
     }
@@ -189,10 +200,39 @@ impl World {
         }
         let joined = |voter| {
             votes(voter).is_some_and(|at| {
-                at == me || (!self.nodes[at].paused && !self.nodes[me].paused && self.network.joins(me, at))
+                at == me || (!self.nodes[at].paused && !self.nodes[me].paused && self.network.calls(me, at))
             })
         };
         control.group.has_majority_of(joined)
+    }
+
+    /// For each node, when the latest message was sent that it has answered, if that was now.
+    pub(super) fn answered(&self, node: usize) -> BTreeMap<MemberId, Timestamp> {
+        let Some(control) = &self.control else { return BTreeMap::new() };
+        let clock = self.nodes[node].clock(self.now);
+        let known = control.group.voters().into_iter().chain(control.configs().nodes().map(|node| node.id));
+        let answers = |id: &MemberId| {
+            let at = self.index_of(*id).filter(|&at| at != node && !self.nodes[at].paused);
+            at.is_some_and(|at| self.network.calls(node, at))
+        };
+        known.filter(answers).map(|id| (id, clock)).collect()
+    }
+
+    /// A node gives up its leadership, or may lead again.
+    pub(super) fn may_lead(&mut self, node: usize, may: bool) {
+        let id = self.ids[node];
+        self.trace.line(self.now, |out| {
+            use std::fmt::Write as _;
+            write!(out, "n{node} {}", if may { "may lead again" } else { "gives up its leadership" })
+        });
+        let Some(control) = &mut self.control else { return };
+        if may {
+            control.group.retired.remove(&id);
+            // It learns that it still leads, if no other node was elected.
+            control.group.told.retain(|&(told, ..)| told != id);
+        } else {
+            control.group.retired.insert(id);
+        }
     }
 
     /// Whether a node leads in this term, as a majority confirms now.
@@ -208,7 +248,8 @@ impl World {
         self.queue.push(now + LOOK, super::super::Event::Control(Event::Look));
         let leader = self.control.as_ref().and_then(|control| control.group.leader);
         let votes = |id| self.control.as_ref().is_some_and(|control| control.group.voters().contains(&id));
-        let goes_on = leader.is_some_and(|leader| votes(leader) && self.reaches_majority(leader));
+        let stands = |id| self.control.as_ref().is_some_and(|control| !control.group.is_retired(id));
+        let goes_on = leader.is_some_and(|leader| votes(leader) && stands(leader) && self.reaches_majority(leader));
         let whims = self.setup.control.filter(|_| !self.is_closing()).map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
         // Sometimes there is an election without cause.
@@ -235,7 +276,9 @@ impl World {
     fn elect(&mut self) {
         let Some(control) = &self.control else { return };
         let able = |id: &&MemberId| {
-            self.index_of(**id).is_some_and(|at| !self.nodes[at].paused) && self.reaches_majority(**id)
+            let stands =
+                self.index_of(**id).is_some_and(|at| !self.nodes[at].paused) && !control.group.is_retired(**id);
+            stands && self.reaches_majority(**id)
         };
         let voters = control.group.voters();
         let able: Vec<_> = voters.iter().filter(able).copied().collect();
@@ -271,7 +314,7 @@ impl World {
         let (applied, term) = (group.configs.applied(), group.term);
         let known = |id: MemberId| group.told.contains(&(id, term, applied));
         let reached = |&&id: &&MemberId| {
-            self.index_of(id).is_some_and(|at| at == leader || self.network.joins(leader, at)) && !known(id)
+            self.index_of(id).is_some_and(|at| at == leader || self.network.calls(leader, at)) && !known(id)
         };
         let hearers = group.hearers();
         let news: Vec<MemberId> = hearers.iter().filter(reached).copied().collect();
@@ -290,7 +333,7 @@ impl World {
     pub(super) fn said_of_log(&mut self, id: MemberId) -> Option<(Option<Term>, MemberId, Arc<Configs>)> {
         let leader = self.control.as_ref()?.group.leader?;
         let (at, leads_at) = (self.index_of(id)?, self.index_of(leader));
-        let heard = leads_at.is_some_and(|leads_at| at == leads_at || self.network.joins(at, leads_at));
+        let heard = leads_at.is_some_and(|leads_at| at == leads_at || self.network.calls(leads_at, at));
         let group = &mut self.control.as_mut()?.group;
         if !heard {
             group.told.retain(|&(told, ..)| told != id);

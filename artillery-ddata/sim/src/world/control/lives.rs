@@ -25,6 +25,18 @@ impl World {
         self.leave_disk(node);
     }
 
+    /// Whether each chain has another serving member without this node, and no decision is under way that may change that.
+    pub(in super::super) fn chains_can_spare(&self, node: usize) -> bool {
+        let Some(control) = &self.control else { return true };
+        let stays = |id: MemberId| {
+            let at = self.ids.iter().position(|&other| other == id).filter(|&at| at != node);
+            at.is_some_and(|at| self.nodes[at].is_alive() && !self.nodes[at].fails && !self.nodes[at].stops)
+        };
+        let proposes = control.nodes.iter().any(|half| half.decider.proposes());
+        let decides = control.group.in_limbo() || control.appends > 0 || proposes;
+        !decides && control.configs().iter().all(|config| config.serving().any(stays))
+    }
+
     /// Whether each chain has another serving member, and the log a majority, without this node.
     pub(in super::super) fn can_spare(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return true };

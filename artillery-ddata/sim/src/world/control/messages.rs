@@ -71,7 +71,8 @@ impl World {
             let event = Event::Message { from, to: from, ends, flight, message };
             return self.queue.push(self.now + 1_000, crate::world::Event::Control(event));
         }
-        for flight in self.beside(from, index) {
+        let answers = !matches!(*message, Message::Renewal(..));
+        for flight in self.beside(from, index, answers) {
             let event = Event::Message { from, to: index, ends, flight, message: message.clone() };
             self.queue.push(flight.at, crate::world::Event::Control(event));
         }

@@ -1,0 +1,112 @@
+//! Trouble in one direction (trap 51, docs/adr/0044).
+//!
+//! Renewals arrive on connections that the other nodes dial; answers of the log's group arrive on connections that this leader
+//! dialled. So a leader that can dial and can't be dialled receives no renewal, and a quorum confirms it all the same. Two rules
+//! follow. A member that answers the log isn't silent by itself. And a leader that hears no majority of the voters, though a
+//! quorum confirms it, is the one that can't be reached: it removes no member and gives up its leadership.
+
+use std::collections::BTreeSet;
+
+use super::{Coordinator, CoordinatorOutput, LeaderTerm, view::View, voters::is_majority};
+use crate::{MemberId, Timestamp, control::log::Term};
+
+/// Since when a leader hears no majority of the voters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unheard {
+    since: Timestamp,
+    /// The last round that had begun by then.
+    round: u64,
+}
+
+/// A node that has given up its leadership, since others could not reach it.
+#[derive(Clone, Debug)]
+pub(super) struct Unreachable {
+    /// The term in which it led.
+    term: Term,
+    /// The nodes that have reached it since.
+    reached_by: BTreeSet<MemberId>,
+}
+
+impl View<'_> {
+    /// Whether the node has answered a message of the log that was sent a moment ago.
+    pub(super) fn answers(&self, id: MemberId) -> bool {
+        self.answered.get(&id).is_some_and(|&sent| self.now - sent < self.settings.suspect)
+    }
+
+    /// Whether the node renews, and answers none of the messages that the log's group has for it, while others answer.
+    pub(super) fn is_unreached(&self, id: MemberId) -> bool {
+        let one_answers = || self.answered.keys().any(|&other| self.answers(other));
+        id != self.me && !self.answers(id) && one_answers() && !allows!(self.settings.guards, TrustOneWay)
+    }
+
+    /// Whether this leader hears a majority of the voters.
+    pub(super) fn hears_majority(&self) -> bool {
+        self.voters.is_empty() || is_majority(self.voters, |id| !self.is_gone(id))
+    }
+
+    /// Whether the silence of a member is its own. If the member answers the log, the way from it to this leader is broken: either
+    /// at this leader, which then hears no other node at all, or on that way alone. In the second case the member gets no lease and
+    /// has to go, but not before the time after which a chain doesn't wait for a member any longer.
+    pub(super) fn is_silent_by_itself(&self, id: MemberId) -> bool {
+        if allows!(self.settings.guards, TrustOneWay) {
+            return true;
+        }
+        let heard = self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since));
+        let hears_another = || self.nodes.keys().any(|&other| other != self.me && !self.is_gone(other));
+        let for_long = || self.now - heard >= self.settings.slow && hears_another();
+        self.hears_majority() && (!self.is_gone(id) || !self.answers(id) || for_long())
+    }
+}
+
+impl Coordinator {
+    /// Gives up the leadership if this node alone can't be reached.
+    pub(super) fn give_up_unreachable(&mut self, now: Timestamp) {
+        let Some(leading) = &mut self.leading else { return };
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
+        // A single voter has no other one that could lead.
+        if self.voters.len() < 2 || view.hears_majority() {
+            leading.unheard = None;
+            return;
+        }
+        let unheard = *leading.unheard.get_or_insert(Unheard { since: now, round: self.rounds });
+        let is_confirmed = leading.grants.confirmed() > unheard.round;
+        if !is_confirmed
+            || now - unheard.since < self.settings.suspect
+            || allows!(self.settings.guards, TrustOneWay)
+            || allows!(self.settings.guards, LeadUnreached)
+        {
+            return;
+        }
+        let term = leading.term;
+        self.end_term();
+        self.unreachable = Some(Unreachable { term, reached_by: BTreeSet::new() });
+        self.outputs.push_back(CoordinatorOutput::Resign { term });
+    }
+
+    /// Another node has reached this one, on a connection that it dialled. Once a majority of the voters has, this node may lead
+    /// again.
+    pub(super) fn reached(&mut self, by: MemberId) {
+        let Some(unreachable) = self.unreachable.as_mut().filter(|_| by != self.me) else { return };
+        unreachable.reached_by.insert(by);
+        let (me, reached_by) = (self.me, &unreachable.reached_by);
+        if is_majority(&self.voters, |id| id == me || reached_by.iter().any(|by| by.shares_store(id))) {
+            self.unreachable = None;
+            self.outputs.push_back(CoordinatorOutput::Stand);
+        }
+    }
+
+    /// Whether this node has given up its leadership in that term.
+    pub(super) fn has_given_up(&self, term: Term) -> bool {
+        self.unreachable.as_ref().is_some_and(|unreachable| unreachable.term == term)
+    }
+}
+
+impl LeaderTerm {
+    /// Takes in when the latest message was sent that each node of the log's group has answered.
+    pub(super) fn has_answers(&mut self, answered: impl IntoIterator<Item = (MemberId, Timestamp)>) {
+        for (id, sent) in answered {
+            let latest = self.answered.entry(id).or_insert(sent);
+            *latest = sent.max(*latest);
+        }
+    }
+}
