@@ -39,9 +39,18 @@ impl View<'_> {
         id != self.me && !self.answers(id) && one_answers() && !allows!(self.settings.guards, TrustOneWay)
     }
 
+    /// Whether nothing was heard of the node for the suspicion time. A node that has resigned may still be heard.
+    fn is_quiet(&self, id: MemberId) -> bool {
+        id != self.me && self.now - self.last_heard(id) >= self.settings.suspect
+    }
+
+    fn last_heard(&self, id: MemberId) -> Timestamp {
+        self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since))
+    }
+
     /// Whether this leader hears a majority of the voters.
     pub(super) fn hears_majority(&self) -> bool {
-        self.voters.is_empty() || is_majority(self.voters, |id| !self.is_gone(id))
+        self.voters.is_empty() || is_majority(self.voters, |id| !self.is_quiet(id))
     }
 
     /// Whether the silence of a member is its own. If the member answers the log, the way from it to this leader is broken: either
@@ -51,10 +60,9 @@ impl View<'_> {
         if allows!(self.settings.guards, TrustOneWay) {
             return true;
         }
-        let heard = self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since));
-        let hears_another = || self.nodes.keys().any(|&other| other != self.me && !self.is_gone(other));
-        let for_long = || self.now - heard >= self.settings.slow && hears_another();
-        self.hears_majority() && (!self.is_gone(id) || !self.answers(id) || for_long())
+        let hears_another = || self.nodes.keys().any(|&other| other != self.me && !self.is_quiet(other));
+        let for_long = || self.now - self.last_heard(id) >= self.settings.slow && hears_another();
+        self.hears_majority() && (!self.is_quiet(id) || !self.answers(id) || for_long())
     }
 }
 

@@ -427,27 +427,27 @@ fn a_new_incarnation_waits_until_the_known_one_is_silent() {
 fn voters_are_living_nodes() {
     let mut world = World::new(5, 3);
     world.pass(3000, &[0, 1, 2, 3, 4]);
-    let wanted = |voters: &[u8], there: &[u8]| {
+    let wanted = |voters: &[u8], there: &[u8], grows: bool| {
         let voters: BTreeSet<_> = voters.iter().copied().map(id).collect();
         super::voters::wanted(
             &world.configs,
             &voters,
             Some(id(0)),
             5,
-            false,
+            grows,
             |member| there.iter().any(|&n| id(n) == *member),
             |_| None,
         )
         .map(|set| (0..5).filter(|&n| set.contains(&id(n))).collect::<Vec<u8>>())
     };
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2]), None);
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3]), Some(vec![0, 1, 3]), "the dead one is replaced");
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1]), None, "two are no better than two of three");
-    assert_eq!(wanted(&[0, 1, 2, 3, 4], &[0, 1, 2]), Some(vec![0, 1, 2]));
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4]), Some(vec![0, 1, 2, 3, 4]));
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3, 4]), Some(vec![0, 1, 3]), "no more while one is dead");
-    assert_eq!(wanted(&[0], &[0, 1]), None);
-    assert_eq!(wanted(&[0, 1], &[0, 1, 2]), Some(vec![0, 1, 2]));
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2], true), None);
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3], true), Some(vec![0, 1, 3]), "the dead one is replaced");
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1], true), None, "two are no better than two of three");
+    assert_eq!(wanted(&[0, 1, 2, 3, 4], &[0, 1, 2], true), Some(vec![0, 1, 2]));
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4], true), Some(vec![0, 1, 2, 3, 4]));
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3, 4], false), Some(vec![0, 1, 3]), "no more while one is dead");
+    assert_eq!(wanted(&[0], &[0, 1], true), None);
+    assert_eq!(wanted(&[0, 1], &[0, 1, 2], true), Some(vec![0, 1, 2]));
 }
 
 mod gray;

@@ -78,7 +78,9 @@ impl Coordinator {
 
     fn wanted(&self, leading: &LeaderTerm, there: impl Fn(&MemberId) -> bool) -> Option<BTreeSet<MemberId>> {
         let first = |id: &MemberId| leading.nodes.get(id).map(|seen| seen.first);
-        let grows = allows!(self.settings.guards, VoteYoung);
+        let now = self.awake;
+        let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF_SUSPECTS);
+        let grows = self.voters.iter().all(|&id| lives(id)) || allows!(self.settings.guards, VoteYoung);
         wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, grows, there, first)
     }
 
@@ -229,8 +231,8 @@ fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<Memb
 }
 
 /// The voters that should keep the log, if those differ from the present ones: `me`, living voters, then other nodes, the oldest
-/// first by when they were `first` heard, an odd number. A change to fewer than three gains nothing. While a voter is dead the set
-/// doesn't grow, unless it `grows` always.
+/// first by when they were `first` heard, an odd number. A change to fewer than three gains nothing. Unless it `grows`, the set gets
+/// no larger.
 pub(super) fn wanted(
     configs: &Configs,
     voters: &BTreeSet<MemberId>,
@@ -248,7 +250,7 @@ pub(super) fn wanted(
     let mut others: Vec<_> = others.filter(|id| Some(*id) != me).collect();
     oldest(&mut others);
     let all_there = voters.iter().all(|id| Some(*id) == me || there(id));
-    let most = if all_there || grows { most } else { most.min(voters.len().max(MIN_VOTERS)) };
+    let most = if grows { most } else { most.min(voters.len().max(MIN_VOTERS)) };
     let wanted = odd_number(me.into_iter().chain(staying).chain(others), most);
     let better = wanted.len() >= MIN_VOTERS && (wanted.len() > voters.len() || !all_there);
     (better && wanted != *voters).then_some(wanted)

@@ -68,6 +68,7 @@ fn five_voters_become_three_when_one_leaves() {
 fn a_spare_that_lives_takes_the_place_of_a_voter_that_leaves() {
     let mut world = keeping(4, 3, None);
     keep(&mut world, &[0, 1, 2]);
+    world.pass(10_000, &[0, 1, 2, 3]);
     go(&mut world, 2, &[0, 1, 2, 3]);
     assert_eq!(wanted(&mut world), ids(&[0, 1, 3]));
 }
@@ -326,5 +327,7 @@ fn a_dead_node_does_not_become_a_voter_again_when_another_one_comes() {
     world.pass(700, &[0, 3]);
     assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are no better than node 0");
     world.pass(1_000, &[0, 3, 4]);
+    assert_eq!(wanted(&mut world), None, "nodes 3 and 4 are young");
+    world.pass(10_000, &[0, 3, 4]);
     assert_eq!(wanted(&mut world), ids(&[0, 3, 4]));
 }

@@ -53,6 +53,7 @@ fn a_member_that_answers_and_does_not_renew_goes_later_than_a_silent_one() {
     let removed = |answering: &[u8]| {
         let mut world = voting(World::running(3, 3), &[0, 1, 2]);
         world.answering = answering.to_vec();
+        world.renew(2);
         let at = world.pass(5000, &[0, 1]);
         assert_eq!(world.serving().len(), 2);
         assert!(!world.resigned);
@@ -96,8 +97,7 @@ fn a_node_that_comes_later_votes_once_it_has_lived_for_a_while() {
 #[test]
 fn the_voters_are_not_more_while_one_is_dead() {
     let mut world = voting(World::running(5, 3), &[0, 1, 2]);
-    world.pass(9000, &[0, 1, 2, 3, 4]);
-    world.new_voters = None;
+    world.pass(7000, &[0, 1, 2, 3, 4]);
     world.pass(4000, &[0, 1, 3, 4]);
     assert_eq!(world.new_voters.take(), Some([id(0), id(1), id(3)].into()), "one takes the place of the dead one");
 }
