@@ -34,7 +34,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
         }
         NodeEvent::Orphaned => {
             tracing::warn!(
-                "no node that has served answers, in any incarnation. If all of them are lost permanently, and their data with them, `ctl found --accept-loss {cluster}` forms a new cluster of the nodes that are there; it is refused while one of them answers"
+                "no life of a node that served answers: if they are lost permanently, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster; it is refused while one of them answers"
             );
         }
         NodeEvent::Refuses { by } => {
