@@ -134,6 +134,12 @@ impl Cluster {
         self.inner.record.refused_by_all().await
     }
 
+    /// Waits until peers refuse this process because another living one has its name, and returns that. Never returns
+    /// otherwise. Stop this process then: it will not be let in.
+    pub async fn name_taken(&self) -> MemberId {
+        self.inner.record.name_taken().await
+    }
+
     /// Changes what this node says of itself. All members see it after a while.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ mod hello;
 mod link;
 #[cfg(feature = "testing")]
 mod medium;
+mod namesake;
 mod peer;
 mod quic;
 mod redial;

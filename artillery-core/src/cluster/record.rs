@@ -8,7 +8,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{discovery::Source, error::ConnectError, id::NodeId};
+use crate::{
+    discovery::Source,
+    error::ConnectError,
+    id::{MemberId, NodeId},
+};
 
 /// A seed and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub enum SeedState {
 pub(super) struct DiscoveryRecord {
     seeds: watch::Sender<Vec<SeedStatus>>,
     sources: Mutex<NodeSources>,
+    /// The process that has this node's name.
+    name_taken: watch::Sender<Option<MemberId>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +73,7 @@ const MAX_WARNED: usize = 1024;
 impl DiscoveryRecord {
     pub(super) fn new(seeds: impl Iterator<Item = String>) -> Self {
         let seeds = seeds.map(|seed| SeedStatus { seed, state: SeedState::Trying { last: None } }).collect();
-        Self { seeds: watch::Sender::new(seeds), sources: Mutex::default() }
+        Self { seeds: watch::Sender::new(seeds), sources: Mutex::default(), name_taken: watch::Sender::new(None) }
     }
 
     fn sources(&self) -> MutexGuard<'_, NodeSources> {
@@ -104,6 +110,29 @@ impl DiscoveryRecord {
     pub(super) fn should_warn(&self, addr: SocketAddr) -> bool {
         let mut sources = self.sources();
         sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)
+    }
+
+    /// Peers refuse this process since another one has its name. The first one named is kept.
+    pub(super) fn set_name_taken(&self, by: MemberId) {
+        self.name_taken.send_if_modified(|known| {
+            let new = known.is_none();
+            known.get_or_insert(by);
+            new
+        });
+    }
+
+    pub(super) async fn name_taken(&self) -> MemberId {
+        let mut taken = self.name_taken.subscribe();
+        loop {
+            let by = *taken.borrow_and_update();
+            if let Some(by) = by {
+                return by;
+            }
+            // The sender lives as long as `self`.
+            if taken.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// A peer was accepted, or has accepted this node.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::{driver::MembershipInput, record::DiscoveryRecord};
 use crate::{
     error::{CloseReason, Refusal},
-    id::ClusterId,
+    id::{ClusterId, MemberId},
     transport::{IncomingStream, PeerInfo, Service, StreamKind},
 };
 
@@ -111,6 +111,13 @@ impl Service for ServiceRouter {
     fn succeeded(&self, by: ClusterId) {
         if let Some(service) = self.service() {
             service.succeeded(by);
+        }
+    }
+
+    fn name_taken(&self, by: MemberId) {
+        self.record.set_name_taken(by);
+        if let Some(service) = self.service() {
+            service.name_taken(by);
         }
     }
 

@@ -97,6 +97,12 @@ pub enum Refusal {
         /// Whether this node keeps its data on disk.
         here: bool,
     },
+    /// Another process with the name of the peer lives: it is connected with this node and answers.
+    #[error("another process with this name lives: {by:?}")]
+    NameTaken {
+        /// The process that has the name.
+        by: MemberId,
+    },
 }
 
 impl Refusal {
@@ -114,6 +120,7 @@ impl Refusal {
         "busy",
         "other",
         "other_durability",
+        "name_taken",
     ];
 
     /// The index of its word in [`WORDS`](Self::WORDS).
@@ -131,6 +138,7 @@ impl Refusal {
             Self::Busy => 9,
             Self::Other(_) => 10,
             Self::OtherDurability { .. } => 11,
+            Self::NameTaken { .. } => 12,
         }
     }
 

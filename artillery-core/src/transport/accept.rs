@@ -8,11 +8,16 @@ use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use super::{
     CloseCode, Connection, FrameReader, IncomingStream, StreamKind,
     hello::{self, Hello, HelloReply},
-    quic,
-    registry::Ticket,
+    namesake, quic,
+    registry::{NotAdded, Ticket},
     shared::EndpointShared,
 };
-use crate::{codec, error::Refusal, frame::Frame, id::ClusterId};
+use crate::{
+    codec,
+    error::{CloseReason, Refusal},
+    frame::Frame,
+    id::ClusterId,
+};
 
 /// Code that tells the opener of a stream that its kind is unknown here.
 const UNKNOWN_KIND_CODE: u32 = 2;
@@ -63,7 +68,7 @@ async fn greet(
     let name = quic::peer_name(&quinn).map_err(Refusal::Untrusted)?;
     let (mut send, mut receive) = quinn.accept_bi().await.map_err(quic::refusal)?;
     let outcome = match read_hello(&mut receive).await {
-        Ok(frame) => admit(shared, &quinn, name, &frame, changes),
+        Ok(frame) => admit(shared, &quinn, name, &frame, changes).await,
         Err(refusal) => Err(refusal),
     };
     let answer = match &outcome {
@@ -104,7 +109,7 @@ async fn write_reply(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal
 }
 
 /// Decides whether the peer may stay.
-fn admit(
+async fn admit(
     shared: &Arc<EndpointShared>,
     quinn: &quinn::Connection,
     name: String,
@@ -116,10 +121,10 @@ fn admit(
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &hello::succeeds(frame));
     }
-    checked?;
+    checked.inspect_err(|refusal| shared.on_twin(refusal, theirs.member))?;
     let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
-    let ticket = shared.registry.add_accepted(&connection, shared.config.max_connections_per_peer)?;
+    let ticket = add(shared, &connection).await?;
     let admitted = if shared.trusts(&connection, changes) {
         shared.service.admit(&peer)
     } else {
@@ -133,6 +138,17 @@ fn admit(
         shared.links.heard_from(&peer);
     }
     Ok((connection, ticket))
+}
+
+/// Adds a connection to the registry, once no other process with its peer's name lives.
+async fn add(shared: &EndpointShared, connection: &Connection) -> Result<Ticket, Refusal> {
+    loop {
+        match shared.registry.add_accepted(connection, shared.config.max_connections_per_peer) {
+            Ok(ticket) => return Ok(ticket),
+            Err(NotAdded::Refused(refusal)) => return Err(refusal),
+            Err(NotAdded::Namesakes(namesakes)) => namesake::give_way(shared, namesakes).await?,
+        }
+    }
 }
 
 /// Hands on the streams and datagrams of an accepted connection until it is gone.
@@ -161,7 +177,11 @@ async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connecti
         }
     };
     shared.registry.remove(ticket);
-    shared.service.disconnected(peer, &quic::close_reason(error));
+    let reason = quic::close_reason(error);
+    if let CloseReason::Refused(refusal) = &reason {
+        shared.on_refusal(refusal);
+    }
+    shared.service.disconnected(peer, &reason);
 }
 
 /// Reads a new stream's kind in a task of its own. A peer that is slow to send it then blocks none of its other

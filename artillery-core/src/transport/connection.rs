@@ -1,11 +1,15 @@
 //! A connection that this node dialled, or that brought an [`IncomingStream`](super::IncomingStream).
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 #[cfg(feature = "testing")]
 use super::medium::LineEnd;
@@ -53,6 +57,7 @@ struct ConnectionInner {
     id: u64,
     carrier: ConnectionCarrier,
     peer: Arc<PeerInfo>,
+    since: Instant,
     max_frame_bytes: usize,
     counters: Arc<CounterCells>,
 }
@@ -76,7 +81,8 @@ impl Connection {
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { inner: Arc::new(ConnectionInner { id, carrier, peer, max_frame_bytes, counters }) }
+        let since = Instant::now();
+        Self { inner: Arc::new(ConnectionInner { id, carrier, peer, since, max_frame_bytes, counters }) }
     }
 
     pub(super) fn downgrade(&self) -> WeakConnection {
@@ -125,6 +131,20 @@ impl Connection {
             #[cfg(feature = "testing")]
             ConnectionCarrier::Simulated(_) => {}
         }
+    }
+
+    /// Whether something sent on a simulated connection arrives, and an answer to it. It waits while the way is cut.
+    #[cfg(feature = "testing")]
+    pub(super) async fn is_answered(&self) -> bool {
+        match &self.inner.carrier {
+            ConnectionCarrier::Quic(_) => false,
+            ConnectionCarrier::Simulated(end) => end.is_answered().await,
+        }
+    }
+
+    /// How long both sides have accepted each other.
+    pub(super) fn age(&self) -> Duration {
+        self.inner.since.elapsed()
     }
 
     /// The peer.

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use super::{
     CloseCode, Connection, StreamKind,
     hello::{self, HelloReply},
-    quic,
+    namesake, quic,
+    registry::NotAdded,
     shared::{EndpointCarrier, EndpointShared},
 };
 use crate::{
@@ -35,7 +36,12 @@ pub(super) async fn dial(
             shared.counters.dialled.add(1);
             shared.service.reached(connection.peer());
         }
-        Err(_) => shared.counters.dial_failures.add(1),
+        Err(error) => {
+            shared.counters.dial_failures.add(1);
+            if let ConnectError::Refused(refusal) = error {
+                shared.on_refusal(refusal);
+            }
+        }
     }
     outcome
 }
@@ -81,7 +87,11 @@ async fn greet(
     }
     let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
-    match checked.and_then(|()| shared.registry.add_dialled(&connection)) {
+    let added = match checked {
+        Ok(()) => add(shared, &connection).await,
+        Err(refusal) => Err(refusal),
+    };
+    match added {
         Ok(_) if !shared.trusts(&connection, changes) => {
             connection.close(CloseCode::REPLACED, "");
             Err(ConnectError::Untrusted("its certificate isn't trusted any more".into()))
@@ -96,6 +106,18 @@ async fn greet(
         Err(refusal) => {
             connection.close_refused(&refusal);
             Err(ConnectError::Rejected(refusal))
+        }
+    }
+}
+
+/// Adds a connection to the registry, once no other process with its peer's name lives. Returns this node's formation as
+/// it is now.
+async fn add(shared: &EndpointShared, connection: &Connection) -> Result<Option<ClusterId>, Refusal> {
+    loop {
+        match shared.registry.add_dialled(connection) {
+            Ok(formation) => return Ok(formation),
+            Err(NotAdded::Refused(refusal)) => return Err(refusal),
+            Err(NotAdded::Namesakes(namesakes)) => namesake::give_way(shared, namesakes).await?,
         }
     }
 }

@@ -238,6 +238,7 @@ mod tests {
             ("hello", encode(ONE, &hello("a"))),
             ("accepted", encode(ONE, &HelloReply::Accepted(hello("b")))),
             ("refused", encode(ONE, &HelloReply::Refused(refused))),
+            ("name_taken", encode(ONE, &HelloReply::Refused(Refusal::NameTaken { by: hello("b").member }))),
         ];
         let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
         assert_eq!(written, include_str!("../../tests/wire-1/hello.hex"));

@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use super::{Connection, PeerInfo, connection::WeakConnection, hello};
 use crate::{
     error::Refusal,
-    id::{ClusterId, NodeId},
+    id::{ClusterId, MemberId, NodeId},
 };
 
 /// One lock guards both. A formation that becomes known during a hello is then seen by the check of either the hello or
@@ -27,6 +28,9 @@ struct RegistryState {
     next: u64,
     accepted: BTreeMap<u64, AcceptedConnection>,
     dialled: Vec<WeakConnection>,
+    /// Connections on a simulated network, dialled by either side.
+    #[cfg(feature = "testing")]
+    simulated: Vec<WeakConnection>,
 }
 
 #[derive(Debug)]
@@ -39,6 +43,20 @@ struct AcceptedConnection {
 /// Identifies an accepted connection in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
+
+/// Why a connection was not added.
+#[derive(Debug)]
+pub(super) enum NotAdded {
+    Refused(Refusal),
+    /// There are connections with the same node in other incarnations. Find out whether those live, and try again.
+    Namesakes(Vec<Connection>),
+}
+
+impl From<Refusal> for NotAdded {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
 
 /// What follows from a new formation.
 #[derive(Debug)]
@@ -90,14 +108,15 @@ impl Registry {
     }
 
     /// Adds a connection that a peer dialled, unless that peer has too many.
-    pub(super) fn add_accepted(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, Refusal> {
+    pub(super) fn add_accepted(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, NotAdded> {
         let peer = connection.peer();
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, peer.cluster_id)?;
         let others = state.accepted.values().filter(|other| other.connection.peer().id.node == peer.id.node).count();
         if others >= per_peer as usize {
-            return Err(Refusal::Busy);
+            return Err(Refusal::Busy.into());
         }
+        state.check_namesakes(peer)?;
         let ticket = state.next;
         state.next += 1;
         state
@@ -122,9 +141,10 @@ impl Registry {
     }
 
     /// Adds a connection that was dialled. Returns this node's formation as it is now.
-    pub(super) fn add_dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, Refusal> {
+    pub(super) fn add_dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, NotAdded> {
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, connection.peer().cluster_id)?;
+        state.check_namesakes(connection.peer())?;
         state.dialled.retain(|weak| weak.upgrade().is_some());
         state.dialled.push(connection.downgrade());
         Ok(state.cluster_id)
@@ -132,9 +152,28 @@ impl Registry {
 
     /// All connections that are up, dialled by either side.
     pub(super) fn all(&self) -> Vec<Connection> {
+        self.lock().all().collect()
+    }
+
+    /// Adds a connection on a simulated network.
+    #[cfg(feature = "testing")]
+    pub(super) fn add_simulated(&self, connection: &Connection) {
+        let mut state = self.lock();
+        state.simulated.retain(|weak| weak.upgrade().is_some());
+        state.simulated.push(connection.downgrade());
+    }
+
+    /// Whether there is no connection with another incarnation of this peer.
+    #[cfg(feature = "testing")]
+    pub(super) fn check_namesakes(&self, peer: &PeerInfo) -> Result<(), NotAdded> {
+        self.lock().check_namesakes(peer)
+    }
+
+    /// The age of the oldest living connection with a node.
+    pub(super) fn oldest_with_node(&self) -> Option<Duration> {
         let state = self.lock();
-        let accepted = state.accepted.values().map(|accepted| accepted.connection.clone());
-        accepted.chain(state.dialled.iter().filter_map(WeakConnection::upgrade)).collect()
+        let living = state.all().filter(|connection| connection.peer().kind.is_node());
+        living.filter(|connection| connection.close_reason().is_none()).map(|connection| connection.age()).max()
     }
 
     /// The connections of a node that has dialled this one, as their hellos described them.
@@ -148,5 +187,26 @@ impl Registry {
     pub(super) fn stated_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
         let peers = self.accepted_from(node);
         peers.iter().rev().filter(|peer| peer.kind.is_node()).map(|peer| peer.addr).collect()
+    }
+}
+
+impl RegistryState {
+    fn all(&self) -> impl Iterator<Item = Connection> {
+        let accepted = self.accepted.values().map(|accepted| accepted.connection.clone());
+        let all = accepted.chain(self.dialled.iter().filter_map(WeakConnection::upgrade));
+        #[cfg(feature = "testing")]
+        let all = all.chain(self.simulated.iter().filter_map(WeakConnection::upgrade));
+        all
+    }
+
+    /// `Err` if there are connections with another incarnation of this node. Clients may share a name.
+    fn check_namesakes(&self, peer: &PeerInfo) -> Result<(), NotAdded> {
+        let is_other = |other: MemberId| other.node == peer.id.node && other != peer.id;
+        let namesakes = self.all().filter(|connection| {
+            let known = connection.peer();
+            is_other(known.id) && known.kind.is_node() && connection.close_reason().is_none()
+        });
+        let namesakes: Vec<_> = if peer.kind.is_node() { namesakes.collect() } else { Vec::new() };
+        if namesakes.is_empty() { Ok(()) } else { Err(NotAdded::Namesakes(namesakes)) }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Connection, FrameReader, FrameWriter, PeerInfo, StreamKind};
 use crate::{
     error::{CloseReason, Refusal},
-    id::ClusterId,
+    id::{ClusterId, MemberId},
 };
 
 /// A stream that a peer opened.
@@ -56,6 +56,11 @@ pub trait Service: Send + Sync + 'static {
     /// A peer was met whose formation succeeds this node's formation: an operator has given that up. The peer is
     /// refused as well.
     fn succeeded(&self, by: ClusterId) {
+        let _ = by;
+    }
+
+    /// Another process with this node's name lives, and peers refuse this one. `by` is that process.
+    fn name_taken(&self, by: MemberId) {
         let _ = by;
     }
 

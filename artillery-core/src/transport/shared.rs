@@ -17,6 +17,7 @@ use super::{
     counters::{CounterCells, RefusalCounters},
     hello::Hello,
     link::Links,
+    namesake::Twins,
     registry::Registry,
     security::Security,
 };
@@ -40,6 +41,7 @@ pub(super) struct EndpointShared {
     pub(super) refused: RefusalCounters,
     pub(super) registry: Registry,
     pub(super) links: Links,
+    pub(super) twins: Twins,
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) connections: Arc<Semaphore>,
     pub(super) id: MemberId,
@@ -97,6 +99,7 @@ impl EndpointShared {
             refused: RefusalCounters::default(),
             registry: Registry::new(local.cluster_id),
             links: Links::default(),
+            twins: Twins::new(),
             handshakes: Arc::new(Semaphore::new(config.max_handshakes as usize)),
             connections: Arc::new(Semaphore::new(config.max_connections as usize)),
             id,

@@ -231,6 +231,25 @@ async fn a_second_process_of_one_name_is_refused() {
     assert_eq!(refused[0].state, SeedState::Refused { addr: a.addr(), reason });
 }
 
+/// Any member refuses a second process, and none takes it for a member.
+#[tokio::test]
+async fn a_second_process_ends_and_harms_none() {
+    let [a, b, c] = trio().await;
+    let mut events = a.events();
+    for incarnation in [Incarnation { store: 0, starts: 0 }, Incarnation { store: u128::MAX, starts: u64::MAX }] {
+        let other = node("c").incarnation(incarnation).seed(b.addr().to_string()).start().await.unwrap();
+        assert_eq!(within(other.name_taken()).await, c.id());
+        assert!(other.members().is_empty());
+    }
+    c.set_payload("still here").await.unwrap();
+    next_of(&mut events, |event| match event {
+        MemberEvent::Payload(member) if member.id == c.id() && member.payload == "still here" => Some(()),
+        MemberEvent::Payload(_) | MemberEvent::Formed(_) => None,
+        other => panic!("{other:?}"),
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn invalid_settings_are_refused() {
     let error = |builder: ClusterBuilder| async { builder.start().await.unwrap_err() };

@@ -16,6 +16,8 @@ const SUCCEEDED: &str = "the cluster was given up for another one: start the nod
 const ROLLED_BACK: &str =
     "the directory of this node is an older copy, or a second one: start the node with an empty directory";
 
+const NAME_TAKEN: &str = "another process with this node's name lives: give each node a name of its own";
+
 const DISK_FAILED: &str = "the disk of this node failed";
 
 const LOG_FAILED: &str = "the configuration log of this node failed: start the node again";
@@ -96,6 +98,9 @@ pub enum NeverReady {
         /// Why, in words.
         why: String,
     },
+    /// Another living process has the node's name.
+    #[error("{NAME_TAKEN}")]
+    NameTaken,
     /// A replica of the node stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
@@ -123,6 +128,8 @@ pub enum Stopped {
     Dropped,
     /// A later incarnation of the same node was met.
     Superseded,
+    /// Another living process has the node's name: the other nodes know that one, and refuse this one.
+    NameTaken,
     /// The cluster was recovered without this node, whose history is over. The next incarnation joins as a new member; one
     /// with the same directory stops again, and the directory stays as it is, until an operator moves it aside.
     LeftBehind,
@@ -147,6 +154,7 @@ impl std::fmt::Display for Stopped {
             Self::ShutDown => "it was shut down",
             Self::Dropped => "its last handle was dropped",
             Self::Superseded => "a later incarnation of this node was met",
+            Self::NameTaken => NAME_TAKEN,
             Self::LeftBehind => LEFT_BEHIND,
             Self::LogFailed => LOG_FAILED,
             Self::DiskFailed => DISK_FAILED,

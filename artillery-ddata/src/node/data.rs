@@ -47,6 +47,7 @@ const FORMATION_QUEUE: usize = 64;
 
 enum MembershipEnd {
     Superseded,
+    NameTaken(MemberId),
     Refused(Vec<SeedStatus>),
 }
 
@@ -218,7 +219,8 @@ impl Data {
         Ok(())
     }
 
-    /// Ends the node when every seed has refused it, or when a later incarnation replaces it.
+    /// Ends the node when every seed has refused it, when a later incarnation replaces it, or when another living process
+    /// has its name.
     fn watch(self: &Arc<Self>, cluster: &Cluster) {
         let (data, cluster) = (Arc::downgrade(self), cluster.clone());
         let mut phases = self.phases();
@@ -235,14 +237,24 @@ impl Data {
                 std::future::pending().await
             };
             let end = tokio::select! {
+                biased;
                 () = ended => return,
                 () = superseded => MembershipEnd::Superseded,
+                by = cluster.name_taken() => MembershipEnd::NameTaken(by),
                 // A node that founds isn't ended by refusals: its seeds may still belong to the former cluster.
                 seeds = cluster.refused_by_all_seeds(), if !founds => MembershipEnd::Refused(seeds),
             };
             if let Some(data) = data.upgrade() {
                 match end {
                     MembershipEnd::Superseded => data.stop(Stopped::Superseded),
+                    MembershipEnd::NameTaken(by) => {
+                        tracing::error!(
+                            ?by,
+                            name = data.name(),
+                            "another process with this name lives: this one stops"
+                        );
+                        data.stop(Stopped::NameTaken);
+                    }
                     MembershipEnd::Refused(seeds) => data.fail(NeverReady::refused(&seeds)),
                 }
             }

@@ -50,6 +50,7 @@ impl Node {
             match &*phases.borrow_and_update() {
                 NodePhase::Ready(ready) => return Ok(*ready),
                 NodePhase::Failed(why) => return Err(why.clone()),
+                NodePhase::Stopped(Stopped::NameTaken) => return Err(NeverReady::NameTaken),
                 NodePhase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
                 NodePhase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
                 NodePhase::Stopped(Stopped::DiskFailed) => return Err(NeverReady::DiskFailed),

@@ -105,6 +105,12 @@ impl LineEnd {
         }
     }
 
+    /// Whether something sent now arrives, and its answer comes back. It waits while the way is cut.
+    pub(in crate::transport) async fn is_answered(&self) -> bool {
+        let there = self.line.arrival(self.side, self.line.departure()).await;
+        there.is_ok() && self.line.arrival(1 - self.side, self.line.departure()).await.is_ok()
+    }
+
     pub(in crate::transport) fn close(&self, code: CloseCode, words: &str) {
         self.line.close(self.side, code, words);
     }

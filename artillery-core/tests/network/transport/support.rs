@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
-    ClusterId, Frame, Incarnation,
+    ClusterId, Frame, Incarnation, MemberId,
     config::TransportConfig,
     error::{BindError, CloseReason, ReadError, Refusal, VersionRange},
     identity::Identity,
@@ -36,6 +36,7 @@ pub(crate) enum Event {
     Disconnected(CloseReason),
     Joined(ClusterId),
     Succeeded(ClusterId),
+    NameTaken(MemberId),
 }
 
 struct Recorder {
@@ -78,6 +79,10 @@ impl Service for Recorder {
 
     fn succeeded(&self, by: ClusterId) {
         self.record(Event::Succeeded(by));
+    }
+
+    fn name_taken(&self, by: MemberId) {
+        self.record(Event::NameTaken(by));
     }
 
     fn refused(&self, _addr: SocketAddr, reason: &Refusal) {

@@ -1,0 +1,44 @@
+use super::{
+    ProofVerdict::{Ask, Gone, Lives, Wait},
+    *,
+};
+
+/// The verdicts of checks at these milliseconds, each with the acknowledgements so far: 3 at the beginning.
+fn verdicts<const N: usize>(checks: [(u64, Option<u64>); N]) -> [ProofVerdict; N] {
+    let start = Instant::now();
+    let mut proof = LifeProof::new(start, Duration::from_millis(500), 3);
+    checks.map(|(ms, acknowledgements)| proof.check(start + Duration::from_millis(ms), acknowledgements))
+}
+
+#[test]
+fn one_acknowledgement_may_be_an_old_one() {
+    assert_eq!(verdicts([(5, Some(3)), (10, Some(4)), (15, Some(4)), (20, Some(5))]), [Wait, Ask, Wait, Lives]);
+    assert_eq!(verdicts([(5, Some(9)), (60, Some(9)), (500, Some(9))]), [Ask, Ask, Gone]);
+}
+
+#[test]
+fn a_silent_process_is_asked_again_and_then_gone() {
+    assert_eq!(verdicts([(49, Some(3)), (50, Some(3)), (99, Some(3)), (500, Some(3))]), [Wait, Ask, Wait, Gone]);
+}
+
+#[test]
+fn a_closed_connection_is_no_sign_of_life() {
+    assert_eq!(verdicts([(5, Some(4)), (10, None)]), [Ask, Gone]);
+}
+
+#[test]
+fn a_process_that_others_know_keeps_its_name() {
+    let ms = Duration::from_millis;
+    let claim = |oldest| NameClaim { up: ms(60_000), is_formed: true, oldest };
+    assert!(claim(None).yields_to_peer());
+    assert!(claim(Some(ms(9_999))).yields_to_peer());
+    assert!(!claim(Some(ms(10_000))).yields_to_peer());
+}
+
+#[test]
+fn a_formed_process_keeps_its_name_against_one_that_it_dials() {
+    let claim = |up, is_formed| NameClaim { up: Duration::from_secs(up), is_formed, oldest: None };
+    assert!(claim(60, false).yields_to_twin());
+    assert!(claim(9, true).yields_to_twin());
+    assert!(!claim(10, true).yields_to_twin());
+}
