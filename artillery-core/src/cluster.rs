@@ -5,6 +5,7 @@
 //!
 //! All of it only suggests. A member that is `Down` here may be alive, so nothing may be decided by that alone.
 
+mod addresses;
 mod builder;
 mod dialer;
 mod driver;
@@ -54,7 +55,6 @@ struct ClusterInner {
     endpoint: Endpoint,
     name: String,
     cluster: String,
-    addr: SocketAddr,
     hub: Arc<MemberHub>,
     record: Arc<DiscoveryRecord>,
     router: Arc<ServiceRouter>,
@@ -91,9 +91,10 @@ impl Cluster {
         &self.inner.cluster
     }
 
-    /// Where others dial this node.
+    /// Where others dial this node. It changes with the addresses of this machine if the node listens on all of them and
+    /// no address to advertise was given.
     pub fn addr(&self) -> SocketAddr {
-        self.inner.addr
+        self.inner.endpoint.advertised_addr()
     }
 
     /// The node's endpoint, for streams, links and counters.
@@ -205,7 +206,7 @@ impl fmt::Debug for Cluster {
         f.debug_struct("Cluster")
             .field("name", &self.inner.name)
             .field("id", &self.id())
-            .field("addr", &self.inner.addr)
+            .field("addr", &self.addr())
             .finish_non_exhaustive()
     }
 }

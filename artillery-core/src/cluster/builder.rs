@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -13,12 +13,12 @@ use rand::RngExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    Cluster, ClusterInner,
+    Cluster, ClusterInner, addresses,
     dialer::Dialer,
     driver::{MAX_INPUTS, MembershipDriver},
     hub::MemberHub,
     links::MembershipLinks,
-    member,
+    member::{self, MemberPrefix},
     record::DiscoveryRecord,
     router::ServiceRouter,
 };
@@ -224,33 +224,37 @@ impl ClusterBuilder {
             hub: Arc::clone(&hub),
             record: Arc::clone(&record),
             payload: self.payload.clone(),
-            cluster_id: self.cluster_id,
+            prefix: MemberPrefix { cluster_id: self.cluster_id, addr: None },
             pending: BTreeMap::new(),
         };
 
-        let discovery = self.find(seeds);
-        discovery.announce(&Announcement {
+        let discovery = Arc::new(self.find(seeds));
+        let me = Announcement {
             cluster: self.cluster.clone(),
             node: endpoint.id().node,
             name: identity.name().to_owned(),
             addrs: vec![endpoint.advertised_addr()],
-        });
+        };
+        discovery.announce(&me);
         let candidates = discovery.candidates();
         let dialer = Dialer::new(endpoint.clone(), Arc::clone(&hub), Arc::clone(&record));
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
+        tasks.spawn(addresses::announce_changes(endpoint.clone(), Arc::clone(&discovery), me, inputs.clone()));
+        if self.follows_interfaces() {
+            tasks.spawn(addresses::follow_interfaces(endpoint.clone()));
+        }
         tasks.spawn(async move {
             // Dropping the sources withdraws the announcement.
             let _announced = discovery;
             dialer.run(candidates).await;
             std::future::pending::<()>().await;
         });
-        let (name, addr) = (identity.name().to_owned(), endpoint.advertised_addr());
+        let name = identity.name().to_owned();
         let inner = ClusterInner {
             endpoint,
             name,
             cluster: self.cluster,
-            addr,
             hub,
             record,
             router,
@@ -271,6 +275,11 @@ impl ClusterBuilder {
         }
     }
 
+    /// Whether no address to advertise was given, so that this machine's addresses decide.
+    fn follows_interfaces(&self) -> bool {
+        self.transport.advertise.unwrap_or(self.transport.listen).ip().is_unspecified()
+    }
+
     fn bind(
         &self,
         identity: &Identity,
@@ -280,9 +289,9 @@ impl ClusterBuilder {
         let kind = if self.durable { PeerKind::DurableNode } else { PeerKind::Node };
         let local = LocalInfo::new(&self.cluster, incarnation, kind).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
-        if config.advertise.is_none() && config.listen.ip().is_unspecified() {
-            let ip = outward_ip(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
-            config.advertise = Some((ip, 0).into());
+        if self.follows_interfaces() {
+            let ip = addresses::advertisable(None, config.listen).ok_or(StartError::NoAdvertisableAddress)?;
+            config.advertise = Some((ip, config.advertise.map_or(0, |addr| addr.port())).into());
         }
         let service = Arc::clone(router) as Arc<dyn Service>;
         Ok(match &self.filter {
@@ -297,11 +306,12 @@ impl ClusterBuilder {
     )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let prefix = MemberPrefix { cluster_id: self.cluster_id, addr: None };
         let local = LocalMember {
             id: endpoint.id(),
             name: identity.name().to_owned(),
             addr: endpoint.advertised_addr(),
-            payload: member::wrap(self.cluster_id, &self.payload),
+            payload: member::wrap(prefix, &self.payload),
             started_at_ms: started.as_millis() as u64,
         };
         let swim = Swim::new(local, self.membership.clone(), rand::rng().random());
@@ -347,18 +357,4 @@ fn random_name() -> String {
     // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
-}
-
-/// The address that packets to the outside world leave from. No packet is sent: connecting a UDP socket only picks a
-/// route.
-fn outward_ip(listen: SocketAddr) -> Option<IpAddr> {
-    // Addresses reserved for documentation, routed like any address that is not on a local network.
-    let (any, outside): (IpAddr, IpAddr) = match listen {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect((outside, 9)).ok()?;
-    let ip = socket.local_addr().ok()?.ip();
-    (!ip.is_unspecified()).then_some(ip)
 }

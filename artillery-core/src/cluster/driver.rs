@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -12,7 +13,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{hub::MemberHub, links::MembershipLinks, member::wrap, record::DiscoveryRecord};
+use super::{
+    hub::MemberHub,
+    links::MembershipLinks,
+    member::{MemberPrefix, wrap},
+    record::DiscoveryRecord,
+};
 use crate::{
     clock,
     id::{ClusterId, MemberId, NodeId},
@@ -40,6 +46,8 @@ pub(super) enum MembershipInput {
     Met(Arc<PeerInfo>),
     Payload(Bytes, oneshot::Sender<()>),
     ClusterId(ClusterId, oneshot::Sender<()>),
+    /// Other nodes can dial this one there now.
+    Moved(SocketAddr),
     Leave(oneshot::Sender<()>),
     Stop(oneshot::Sender<()>),
 }
@@ -50,7 +58,7 @@ pub(super) struct MembershipDriver {
     pub(super) hub: Arc<MemberHub>,
     pub(super) record: Arc<DiscoveryRecord>,
     pub(super) payload: Bytes,
-    pub(super) cluster_id: Option<ClusterId>,
+    pub(super) prefix: MemberPrefix,
     pub(super) pending: PendingGreetings,
 }
 
@@ -107,11 +115,19 @@ impl MembershipDriver {
             MembershipInput::Met(peer) => self.on_met(&peer),
             MembershipInput::Payload(payload, done) => {
                 self.payload = payload;
-                self.publish(done);
+                self.publish();
+                // The caller may have gone away.
+                let _ = done.send(());
             }
             MembershipInput::ClusterId(id, done) => {
-                self.cluster_id = Some(id);
-                self.publish(done);
+                self.prefix.cluster_id = Some(id);
+                self.publish();
+                // The caller may have gone away.
+                let _ = done.send(());
+            }
+            MembershipInput::Moved(addr) => {
+                self.prefix.addr = Some(addr);
+                self.publish();
             }
             MembershipInput::Leave(done) => {
                 self.leave().await;
@@ -139,13 +155,11 @@ impl MembershipDriver {
         }
     }
 
-    fn publish(&mut self, done: oneshot::Sender<()>) {
-        if let Err(error) = self.swim.set_payload(wrap(self.cluster_id, &self.payload)) {
+    fn publish(&mut self) {
+        if let Err(error) = self.swim.set_payload(wrap(self.prefix, &self.payload)) {
             // The size was checked before.
             tracing::debug!(%error, "the payload was not changed");
         }
-        // The caller may have gone away.
-        let _ = done.send(());
     }
 
     async fn leave(&mut self) {
@@ -166,10 +180,19 @@ impl MembershipDriver {
     fn flush(&mut self) {
         while let Some(output) = self.swim.poll_output() {
             match output {
-                SwimOutput::Packet { to, bytes } => self.links.send(clock::now(), &to, &bytes),
+                SwimOutput::Packet { to, bytes } => {
+                    let to = self.present(to);
+                    self.links.send(clock::now(), &to, &bytes);
+                }
                 SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
+    }
+
+    /// The peer at the address where it can be dialled now: SWIM knows the one with which its process was started.
+    fn present(&self, to: SwimPeer) -> SwimPeer {
+        let addr = self.hub.member(to.id.node).filter(|member| member.id == to.id).map(|member| member.addr);
+        SwimPeer { addr: addr.unwrap_or(to.addr), ..to }
     }
 
     fn sweep(&mut self) {

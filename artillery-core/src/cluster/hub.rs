@@ -75,7 +75,8 @@ fn apply(view: &mut MembersByNode, event: &MemberEvent) {
         | MemberEvent::Down(member)
         | MemberEvent::Left(member)
         | MemberEvent::Payload(member)
-        | MemberEvent::Formed(member) => {
+        | MemberEvent::Formed(member)
+        | MemberEvent::Moved(member) => {
             view.insert(member.id.node, member.clone());
         }
         MemberEvent::SeedRefused { .. } | MemberEvent::Superseded { .. } | MemberEvent::Lagged { .. } => {}
@@ -116,8 +117,12 @@ impl MemberHub {
                 let before = state.view.get(&member.id.node).filter(|before| before.id == member.id);
                 let formed = before.is_none_or(|before| before.cluster_id != member.cluster_id);
                 let said = before.is_none_or(|before| before.payload != member.payload);
+                let moved = before.is_some_and(|before| before.addr != member.addr);
                 if formed {
                     state.push(MemberEvent::Formed(member.clone()));
+                }
+                if moved {
+                    state.push(MemberEvent::Moved(member.clone()));
                 }
                 if !said {
                     return;
@@ -219,7 +224,10 @@ impl fmt::Debug for MemberEvents {
 mod tests {
     use bytes::Bytes;
 
-    use super::*;
+    use super::{
+        super::member::{MemberPrefix, wrap},
+        *,
+    };
     use crate::{ClusterId, Incarnation, MemberId, membership};
 
     fn member(name: &str, state: MemberState) -> membership::SwimMember {
@@ -285,7 +293,7 @@ mod tests {
         let hub = Arc::new(MemberHub::default());
         let mut events = MemberHub::subscribe(&hub);
         let say = |id: Option<u128>, payload: &'static str| {
-            let payload = super::super::member::wrap(id.map(ClusterId), &Bytes::from(payload));
+            let payload = wrap(MemberPrefix { cluster_id: id.map(ClusterId), addr: None }, &Bytes::from(payload));
             membership::SwimMember { payload, ..member("a", MemberState::Alive) }
         };
         hub.on_event(SwimEvent::Joined(say(None, "x")));

@@ -27,6 +27,9 @@ pub(super) const SERVICE_TYPE: &str = "_artillery._udp.local.";
 /// The UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
 
+/// How often the daemon looks for new addresses of this machine. It sends nothing from one that it doesn't know.
+const ADDRESS_CHECK_SECONDS: u32 = 1;
+
 /// Instances remembered by one stream, in order to report which went away. Of more than these, going is not reported.
 const MAX_INSTANCES: usize = 4096;
 
@@ -247,6 +250,7 @@ struct MdnsDaemon(ServiceDaemon);
 impl MdnsDaemon {
     fn start(settings: &MdnsSettings) -> Result<Self, MdnsError> {
         let daemon = Self(ServiceDaemon::new_with_port(settings.port).map_err(unavailable)?);
+        daemon.0.set_ip_check_interval(ADDRESS_CHECK_SECONDS).map_err(unavailable)?;
         if let Some(kinds) = settings.interfaces.kinds() {
             daemon.0.disable_interface(IfKind::All).map_err(unavailable)?;
             daemon.0.enable_interface(kinds).map_err(unavailable)?;

@@ -1,6 +1,7 @@
 //! A connection that this node dialled, or that brought an [`IncomingStream`](super::IncomingStream).
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -139,6 +140,15 @@ impl Connection {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(_) => false,
             ConnectionCarrier::Simulated(end) => end.is_answered().await,
+        }
+    }
+
+    /// The address from which the peer's packets come now.
+    pub(super) fn remote(&self) -> SocketAddr {
+        match &self.inner.carrier {
+            ConnectionCarrier::Quic(quinn) => quinn.remote_address(),
+            #[cfg(feature = "testing")]
+            ConnectionCarrier::Simulated(_) => self.inner.peer.remote,
         }
     }
 

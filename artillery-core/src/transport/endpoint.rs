@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use super::{
     CloseCode, Connection, Counters, Link, LocalInfo, PeerInfo, Service, accept,
@@ -117,7 +117,17 @@ impl Endpoint {
     /// The address that peers are told to dial. If its IP is unspecified (`0.0.0.0`), they take the IP from which
     /// packets of this node come.
     pub fn advertised_addr(&self) -> SocketAddr {
-        self.shared().advertised
+        *self.shared().advertised.borrow()
+    }
+
+    /// Sets the address that peers are told to dial from now on, in each new connection.
+    pub fn set_advertised_addr(&self, addr: SocketAddr) {
+        self.shared().advertised.send_if_modified(|advertised| std::mem::replace(advertised, addr) != addr);
+    }
+
+    /// Follows the address that peers are told to dial.
+    pub fn watch_advertised_addr(&self) -> watch::Receiver<SocketAddr> {
+        self.shared().advertised.subscribe()
     }
 
     /// Sets the formations that this node's formation succeeds, each given up by an operator. A peer that belongs to

@@ -7,7 +7,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
-    time::{Instant, sleep},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -21,6 +22,15 @@ use crate::{
     id::NodeId,
 };
 use backoff::Backoff;
+
+/// How often a link looks whether its peer has moved. QUIC tells nobody when a connection migrates.
+const MOVE_CHECK_PERIOD: Duration = Duration::from_millis(200);
+
+/// A connection to an address that the peer has left is given up after so long without an acknowledgement.
+const MOVED_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// After so long without an answer from one address the next is dialled as well.
+const NEXT_DIAL_DELAY: Duration = Duration::from_millis(200);
 
 /// The link to `peer`, with a task behind it if the link is new.
 pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
@@ -38,12 +48,12 @@ async fn run(
 ) {
     let mut backoff = Backoff::new(shared.config.redial_min, shared.config.redial_max);
     loop {
-        let Some(dialled) = dial_peer(&shared, peer, &mut orders).await else { return };
+        let Some((dialled, places)) = dial_peer(&shared, peer, &mut orders).await else { return };
         let lost = match dialled {
             Ok(connection) => {
                 let since = Instant::now();
                 reporter.report(LinkState::Up(connection.clone()));
-                let gone = until_gone(&connection, shared.config.idle_timeout);
+                let gone = until_gone(&shared, &connection);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
                 // Only a connection that lasted resets the pause. One that breaks at once, again and again, must not be
                 // dialled without a pause.
@@ -61,22 +71,35 @@ async fn run(
         if closed {
             return;
         }
-        if !pause(&mut backoff, shared.carrier.chance(), &mut orders, dialable).await {
-            return;
+        let called = orders.clone();
+        tokio::select! {
+            biased;
+            goes_on = pause(&mut backoff, shared.carrier.chance(), &mut orders, dialable) => if !goes_on { return },
+            called = stated_elsewhere(&shared, peer, &places, called) => match called {
+                Some(()) => backoff.reset(),
+                None => return,
+            },
         }
     }
 }
 
 /// Waits until the connection is gone. Closes it if nothing is acknowledged any more.
-async fn until_gone(connection: &Connection, idle_timeout: Duration) -> CloseReason {
+async fn until_gone(shared: &EndpointShared, connection: &Connection) -> CloseReason {
+    let idle_timeout = shared.config.idle_timeout;
+    let moved_and_silent = async {
+        while !shared.registry.has_moved(connection.peer().id, connection.remote()) {
+            sleep(MOVE_CHECK_PERIOD).await;
+        }
+        silence::until_too_long(connection, MOVED_TIMEOUT.min(idle_timeout)).await;
+    };
     tokio::select! {
         biased;
-        reason = connection.closed() => reason,
-        () = silence::until_too_long(connection, idle_timeout) => {
-            connection.close(CloseCode::REPLACED, "nothing is acknowledged");
-            CloseReason::Unacknowledged
-        }
+        reason = connection.closed() => return reason,
+        () = silence::until_too_long(connection, idle_timeout) => {}
+        () = moved_and_silent => {}
     }
+    connection.close(CloseCode::REPLACED, "nothing is acknowledged");
+    CloseReason::Unacknowledged
 }
 
 /// Waits for the time of the next dial, or new orders. `false` if the link is given up.
@@ -93,17 +116,17 @@ async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<
 }
 
 /// Dials the peer at all its addresses. If it connects to this node from another address meanwhile, starts over with
-/// that one. `None` if the link is given up.
+/// that one. Returns the addresses, too. `None` if the link is given up.
 async fn dial_peer(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
     orders: &mut watch::Receiver<LinkOrders>,
-) -> Option<Result<Connection, ConnectError>> {
+) -> Option<(Result<Connection, ConnectError>, Vec<SocketAddr>)> {
     loop {
         let addresses = addresses_of(shared, peer, &orders.borrow_and_update().addresses);
         tokio::select! {
             biased;
-            dialled = dial_each(shared, peer, &addresses) => return Some(dialled),
+            dialled = dial_each(shared, peer, &addresses) => return Some((dialled, addresses)),
             called = stated_elsewhere(shared, peer, &addresses, orders.clone()) => called?,
         }
     }
@@ -121,7 +144,8 @@ fn addresses_of(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> V
     places
 }
 
-/// Waits until `peer` connects from an address that is not among `places`. `None` if the link is given up.
+/// Waits until `peer` may be dialled at an address that is not among `places`, by its own connections. `None` if the link
+/// is given up.
 async fn stated_elsewhere(
     shared: &EndpointShared,
     peer: NodeId,
@@ -129,23 +153,42 @@ async fn stated_elsewhere(
     mut orders: watch::Receiver<LinkOrders>,
 ) -> Option<()> {
     while shared.registry.stated_addrs(peer).iter().all(|addr| places.contains(addr)) {
-        orders.changed().await.ok()?;
+        // A timeout means that it is time to look again.
+        if let Ok(changed) = timeout(MOVE_CHECK_PERIOD, orders.changed()).await {
+            changed.ok()?;
+        }
     }
     Some(())
 }
 
-/// Dials one address after the other. Returns the first connection, or the last error.
+/// Dials one address after the other: the next one when the one before has failed, or has not answered for a while.
+/// Returns the first connection, or the last error.
 async fn dial_each(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
     addresses: &[SocketAddr],
 ) -> Result<Connection, ConnectError> {
+    if let [addr] = addresses {
+        return dial(shared, *addr, Some(peer)).await;
+    }
     let mut last = ConnectError::NoAddress;
-    for addr in addresses {
-        match dial(shared, *addr, Some(peer)).await {
-            Ok(connection) => return Ok(connection),
-            Err(ConnectError::EndpointClosed) => return Err(ConnectError::EndpointClosed),
-            Err(error) => last = error,
+    let mut next = addresses.iter().copied();
+    let mut dials = JoinSet::new();
+    let mut more = true;
+    while more || !dials.is_empty() {
+        if let Some(addr) = next.next() {
+            let shared = Arc::clone(shared);
+            dials.spawn(async move { dial(&shared, addr, Some(peer)).await });
+        } else {
+            more = false;
+        }
+        let delay = if more { NEXT_DIAL_DELAY } else { shared.config.hello_timeout };
+        match timeout(delay, dials.join_next()).await {
+            Ok(Some(Ok(Err(ConnectError::EndpointClosed)))) => return Err(ConnectError::EndpointClosed),
+            Ok(Some(Ok(Err(error)))) => last = error,
+            Ok(Some(Ok(Ok(connection)))) => return Ok(connection),
+            // Nothing is dialled, a dial goes on, or one has panicked.
+            Ok(None | Some(Err(_))) | Err(_) => {}
         }
     }
     Err(last)

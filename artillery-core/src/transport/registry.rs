@@ -183,10 +183,23 @@ impl Registry {
         peers.filter(|peer| peer.id.node == node).cloned().collect()
     }
 
-    /// The addresses that `node` states in its connections to this node, the latest first.
+    /// Where `node` may be dialled, by its connections to this node, the latest first.
     pub(super) fn stated_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
-        let peers = self.accepted_from(node);
-        peers.iter().rev().filter(|peer| peer.kind.is_node()).map(|peer| peer.addr).collect()
+        let state = self.lock();
+        let accepted = state.accepted.values().rev().map(|accepted| &accepted.connection);
+        let of_node = accepted.filter(|one| one.peer().id.node == node && one.peer().kind.is_node());
+        of_node.flat_map(|one| peer_addrs(one.peer(), one.remote())).collect()
+    }
+
+    /// Whether `peer` has moved away from `addr`: it has a connection to this node that began there, or states it, and
+    /// has moved to another IP.
+    pub(super) fn has_moved(&self, peer: MemberId, addr: SocketAddr) -> bool {
+        let state = self.lock();
+        let mut of_peer = state.accepted.values().map(|one| &one.connection).filter(|one| one.peer().id == peer);
+        of_peer.any(|one| {
+            let (began, now) = (one.peer().remote.ip().to_canonical(), one.remote().ip().to_canonical());
+            began == addr.ip().to_canonical() && now != began
+        })
     }
 }
 
@@ -208,5 +221,36 @@ impl RegistryState {
         });
         let namesakes: Vec<_> = if peer.kind.is_node() { namesakes.collect() } else { Vec::new() };
         if namesakes.is_empty() { Ok(()) } else { Err(NotAdded::Namesakes(namesakes)) }
+    }
+}
+
+/// Where a peer may be dialled: at the address that it stated, and at the IP from which its packets come now. That comes
+/// first if it has changed since the peer said hello.
+fn peer_addrs(peer: &PeerInfo, remote: SocketAddr) -> [SocketAddr; 2] {
+    let present = SocketAddr::new(remote.ip().to_canonical(), peer.addr.port());
+    if remote.ip() == peer.remote.ip() { [peer.addr, present] } else { [present, peer.addr] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Incarnation, transport::PeerKind};
+
+    #[test]
+    fn the_present_ip_of_a_peer_that_has_moved_comes_first() {
+        let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let peer = PeerInfo {
+            name: "a".into(),
+            id: MemberId { node: NodeId::from_name("a"), incarnation: Incarnation { store: 1, starts: 1 } },
+            kind: PeerKind::Node,
+            addr: addr("10.0.0.1:7400"),
+            remote: addr("10.0.0.9:50000"),
+            cluster_id: None,
+            version: 1,
+        };
+        let stays = peer_addrs(&peer, addr("10.0.0.9:50001"));
+        assert_eq!(stays, [addr("10.0.0.1:7400"), addr("10.0.0.9:7400")]);
+        let moved = peer_addrs(&peer, addr("[::ffff:10.0.0.2]:50000"));
+        assert_eq!(moved, [addr("10.0.0.2:7400"), addr("10.0.0.1:7400")]);
     }
 }

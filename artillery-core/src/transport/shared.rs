@@ -8,7 +8,10 @@ use std::{
 use std::{net::SocketAddr, sync::Arc};
 
 use rand::RngExt;
-use tokio::{runtime, sync::Semaphore};
+use tokio::{
+    runtime,
+    sync::{Semaphore, watch},
+};
 
 #[cfg(feature = "testing")]
 use super::medium::SimulatedPort;
@@ -48,7 +51,8 @@ pub(super) struct EndpointShared {
     /// The runtime in which the endpoint was bound. Links are kept there, whichever runtime asks for them.
     pub(super) runtime: runtime::Handle,
     pub(super) local_addr: SocketAddr,
-    pub(super) advertised: SocketAddr,
+    /// Where others are told to dial this endpoint.
+    pub(super) advertised: watch::Sender<SocketAddr>,
 }
 
 /// What carries the connections of an endpoint.
@@ -105,10 +109,10 @@ impl EndpointShared {
             id,
             runtime: runtime::Handle::current(),
             local_addr,
-            advertised: match config.advertise {
+            advertised: watch::Sender::new(match config.advertise {
                 Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
                 addr => addr.unwrap_or(local_addr),
-            },
+            }),
             config,
             local,
         })
@@ -121,7 +125,7 @@ impl EndpointShared {
             cluster_id: self.registry.cluster_id(),
             member: self.id,
             kind: self.local.kind,
-            addr: self.advertised,
+            addr: *self.advertised.borrow(),
         }
     }
 

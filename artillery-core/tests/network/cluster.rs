@@ -250,6 +250,32 @@ async fn a_second_process_ends_and_harms_none() {
     .await;
 }
 
+/// All members learn another address, and no member seems to be gone meanwhile. A node that joins later learns it, too.
+#[tokio::test]
+async fn an_address_that_has_changed_reaches_all_members() {
+    let a = node("a").start().await.unwrap();
+    let joining = |name| node(name).seed(a.addr().to_string());
+    let b = joining("b").start().await.unwrap();
+    let moving = joining("c").listen("0.0.0.0:0".parse().unwrap()).advertise("127.0.0.2:0".parse().unwrap());
+    let c = moving.start().await.unwrap();
+    see_each_other(&b, &[&a, &c], MemberState::Alive).await;
+    sees(&a, &c, MemberState::Alive).await;
+    let mut events = a.events();
+    let after = SocketAddr::new("127.0.0.3".parse().unwrap(), c.addr().port());
+    c.endpoint().set_advertised_addr(after);
+    let is_there = |members: &[Member]| members.iter().any(|member| member.id == c.id() && member.addr == after);
+    see(&a, is_there).await;
+    see(&b, is_there).await;
+    next_of(&mut events, |event| match event {
+        MemberEvent::Moved(member) => Some(assert_eq!((member.id, member.addr), (c.id(), after))),
+        other => panic!("{other:?}"),
+    })
+    .await;
+    assert_eq!(c.addr(), after);
+    let d = node("d").seed(b.addr().to_string()).start().await.unwrap();
+    see(&d, is_there).await;
+}
+
 #[tokio::test]
 async fn invalid_settings_are_refused() {
     let error = |builder: ClusterBuilder| async { builder.start().await.unwrap_err() };

@@ -1,6 +1,7 @@
 //! Endpoints that meet over loopback sockets.
 
 mod links;
+mod moves;
 mod namesakes;
 mod streams;
 mod support;

@@ -188,13 +188,15 @@ async fn a_holder_of_the_old_secret_ends_no_connection() {
     assert_eq!(ended, CloseReason::TimedOut, "its resets are not believed");
 }
 
-/// A restarted node says hello to a peer that still has a connection to its former process.
+/// A restarted node says hello to a peer that still has a connection to its former process, which died silently.
 #[tokio::test]
 async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
     let mut a = Spec::new("a").bind();
-    let old = Spec::new("b").bind();
+    let cuts = Cuts::default();
+    let old = Spec { filter: Some(cuts.filter()), ..Spec::new("b") }.bind();
     let link = a.endpoint.link(NodeId::from_name("b"), vec![old.addr()]);
     let connection = within(link.connected()).await.unwrap();
+    cuts.cut(a.addr());
     let new = Spec { store: 2, ..Spec::new("b") }.bind();
     link.set_addresses(vec![new.addr()]);
     within(new.endpoint.connect(a.addr())).await.unwrap();
