@@ -215,6 +215,7 @@ impl NodeMachine {
                 self.holder.meets(id);
             }
             NodeInput::Gone(id) => drop(self.met.remove(&id)),
+            NodeInput::Moved(addrs) => self.holder.moves(addrs),
             NodeInput::Reorder { token, chain, order } => {
                 self.decide(now, coordinator::CoordinatorInput::Reorder { token, chain, order });
             }

@@ -92,6 +92,8 @@ pub(crate) struct ControlParts {
     pub(crate) log: Arc<dyn ConfigLog>,
     pub(crate) seat: LogHandle,
     pub(crate) calls: Arc<ControlCalls>,
+    /// Where other nodes dial this one.
+    pub(crate) advertised: watch::Receiver<SocketAddr>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) local: Arc<Local>,
     pub(crate) chains: Arc<ChainInlets>,
@@ -199,6 +201,10 @@ impl ControlTask {
                 event = self.parts.events.next() => {
                     let Some(event) = event else { break };
                     self.member(&event);
+                }
+                Ok(()) = self.parts.advertised.changed() => {
+                    let addr = *self.parts.advertised.borrow_and_update();
+                    self.handle(NodeInput::Moved(vec![addr]));
                 }
                 () = tokio::time::sleep(pause), if next.is_some() => self.handle(NodeInput::Tick),
             }
@@ -486,7 +492,10 @@ impl ControlTask {
 
     fn member(&mut self, event: &MemberEvent) {
         match event {
-            MemberEvent::Joined(member) | MemberEvent::Up(member) | MemberEvent::Formed(member) => self.meet(member),
+            MemberEvent::Joined(member)
+            | MemberEvent::Up(member)
+            | MemberEvent::Formed(member)
+            | MemberEvent::Moved(member) => self.meet(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => self.handle(NodeInput::Gone(member.id)),
             MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}

@@ -70,7 +70,8 @@ impl Forming {
             MemberEvent::Joined(member)
             | MemberEvent::Up(member)
             | MemberEvent::Payload(member)
-            | MemberEvent::Formed(member) => self.seen(member),
+            | MemberEvent::Formed(member)
+            | MemberEvent::Moved(member) => self.seen(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
                 self.formation.handle(clock::now(), FormationInput::Gone(member.id));
             }

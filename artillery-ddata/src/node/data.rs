@@ -168,12 +168,7 @@ impl Data {
         let _ = self.server.set(self.server(router.clone()));
         let messages = self.formation.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(messages) = messages {
-            let me = NodeInfo {
-                id: self.id(),
-                name: self.name().to_owned(),
-                addrs: vec![cluster.endpoint().advertised_addr()],
-            };
-            self.form(me, seed, messages, cluster, hub)?;
+            self.form(self.info(cluster), seed, messages, cluster, hub)?;
         }
         Ok(router)
     }
@@ -267,6 +262,11 @@ impl Data {
 
     pub(crate) fn name(&self) -> &str {
         &self.local.name
+    }
+
+    /// This node, where it can be dialled now.
+    pub(super) fn info(&self, cluster: &Cluster) -> NodeInfo {
+        NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: vec![cluster.addr()] }
     }
 
     pub(crate) fn phases(&self) -> watch::Receiver<NodePhase> {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::{Future, poll_fn},
+    net::SocketAddr,
     sync::{Arc, PoisonError, atomic::Ordering},
     task::Poll,
 };
@@ -43,6 +44,7 @@ const UNHEARD_LEASES: u32 = 3;
 /// The parts of the configuration's task, without the log.
 struct ControlStart {
     me: NodeInfo,
+    advertised: watch::Receiver<SocketAddr>,
     founding: Arc<Bootstrap>,
     configs: Arc<Configs>,
     /// The chains are not there yet: [`ControlCommand::Loaded`] will say so.
@@ -89,9 +91,11 @@ impl Data {
             None => self.begin_chains(chains),
             Some(dir) => drop(tokio::spawn(self.clone().load_beside(dir, chains, commands.clone()))),
         }
-        let addrs = vec![cluster.endpoint().advertised_addr()];
+        // Follow the address before it is read, so that no change is missed.
+        let advertised = cluster.endpoint().watch_advertised_addr();
         let beginning = ControlStart {
-            me: NodeInfo { id: self.id(), name: self.name().to_owned(), addrs },
+            me: self.info(cluster),
+            advertised,
             founding: founding.clone(),
             configs,
             loads,
@@ -111,6 +115,7 @@ impl Data {
     async fn keep_configuration(self: Arc<Self>, beginning: ControlStart, cluster: Cluster) {
         let ControlStart {
             me,
+            advertised,
             founding,
             configs,
             loads,
@@ -159,6 +164,7 @@ impl Data {
             log: Arc::new(log.clone()),
             seat: log.clone(),
             calls: calls.clone(),
+            advertised,
             hub,
             local: self.local.clone(),
             chains: self.chains.clone(),

@@ -163,9 +163,10 @@ impl Data {
     }
 
     fn as_founder(&self, configs: &Configs) -> NodeInfo {
-        let addrs = self.cluster.get().map(|cluster| cluster.endpoint().advertised_addr()).into_iter().collect();
-        let known = configs.node(self.id()).cloned();
-        known.unwrap_or_else(|| NodeInfo { id: self.id(), name: self.name().to_owned(), addrs })
+        let present = self.cluster.get().map(|cluster| self.info(cluster));
+        let known = || configs.node(self.id()).cloned();
+        let unknown = || NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: Vec::new() };
+        present.or_else(known).unwrap_or_else(unknown)
     }
 
     /// Continues alone, if the named cluster can't continue otherwise and no node that answers has a better history.

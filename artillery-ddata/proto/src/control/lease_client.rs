@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -128,6 +129,11 @@ impl LeaseClient {
             self.acted = applied;
             self.next_at = now;
         }
+    }
+
+    /// This node is at these addresses now: its next renewals say so.
+    pub(crate) fn moves(&mut self, addrs: Vec<SocketAddr>) {
+        self.me.addrs = addrs;
     }
 
     /// A node seems to be there, in this incarnation.

@@ -85,6 +85,8 @@ pub enum NodeInput {
     },
     /// The membership has lost this incarnation.
     Gone(MemberId),
+    /// This node listens at these addresses now. The log takes them in, by the next renewals.
+    Moved(Vec<SocketAddr>),
     /// An operator wants the serving members of a chain in this order. Answered by [`NodeOutput::Reordered`].
     Reorder {
         /// Names the request.
