@@ -100,3 +100,12 @@ fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
         "it hasn't asked"
     );
 }
+
+#[test]
+fn renewals_name_the_addresses_of_now() {
+    let mut holder = holder();
+    let addrs: Vec<SocketAddr> = vec![([10, 0, 0, 9], 7400).into()];
+    holder.moves(addrs.clone());
+    let (_, renewal) = holder.renew(holder.next_tick()).unwrap();
+    assert_eq!(renewal.me, NodeInfo { addrs, ..founder(3) });
+}
