@@ -110,7 +110,8 @@ impl Member {
     /// Processes all that was received, by a clock that is read after it was received.
     fn take(&mut self) {
         let clock = self.clock;
-        self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, |_| None);
+        // This thread has nothing else to do between the parts of a long turn.
+        while !self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, |_| None) {}
     }
 
     /// Sends all output: to callers, then to the other members. Only then the store is maintained: no caller waits for

@@ -5,6 +5,10 @@
 //!
 //! - Receive all waiting inputs into a [`Turn`], and hand it to [`ChainRunner::take`]. At [`ChainRunner::next_tick`]
 //!   hand over an empty turn.
+//! - A turn may end before all of it is taken in. Act as after any other turn, and let the other tasks of the thread run.
+//!   Then hand the rest over again, with the newest lease, what has become durable, and the node's orders, and receive
+//!   further frames and requests behind the rest. Let other tasks run, too, whenever the turn
+//!   [is over](ChainRunner::is_over): a node that is busy with a chain still has to renew its lease.
 //! - Act on [`ChainRunner::poll_output`] until it returns nothing, and then pass [`ChainRunner::poll_word`] to the
 //!   node.
 //! - For each member of the configuration ([`ChainRunner::peers`]), whenever its link can take more, send messages:
@@ -19,6 +23,7 @@
 #[cfg(feature = "mutants")]
 mod fork;
 mod output;
+mod slice;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -28,6 +33,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use slab::Slab;
 
+use self::slice::Slice;
 pub use self::{
     output::{ChainReadiness, RunnerOutput, Word},
     turn::{ChainOrder, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
@@ -81,6 +87,7 @@ pub struct ChainRunner<C> {
     small_writes: u32,
     /// Since when work is put off.
     behind_since: Option<Timestamp>,
+    slice: Slice,
     guards: Guards,
     /// The reading of the turn before, by which the mutant `KeepReading` decides.
     #[cfg(any(test, feature = "mutants"))]
@@ -105,6 +112,7 @@ impl<C> ChainRunner<C> {
     ) -> Self {
         Self {
             guards: settings.guards,
+            slice: Slice::of(settings.turn),
             replica: Replica::new(me, chain, settings, store, gate),
             callers: Slab::new(),
             history: None,
@@ -148,8 +156,9 @@ impl<C> ChainRunner<C> {
         self.callers.len()
     }
 
-    /// Takes in everything that was received, and leaves the turn empty. Then takes in writes that `more` hands out of
-    /// each [line](WriteLine), as many as there is room for.
+    /// Takes in what was received, until [`ReplicaSettings::turn`] has passed, and leaves the rest in the turn. Returns
+    /// whether nothing is left. Then it has also taken in writes that `more` hands out of each [line](WriteLine), as many as
+    /// there is room and time for.
     ///
     /// `clock` is read here, after everything was received. By an older reading a member would serve a strong read that
     /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6,
@@ -162,9 +171,10 @@ impl<C> ChainRunner<C> {
         clock: impl Fn() -> Timestamp,
         wall: impl Fn() -> u64,
         turn: &mut Turn<R, W>,
-        mut more: impl FnMut(WriteLine) -> Option<W>,
-    ) {
+        more: impl FnMut(WriteLine) -> Option<W>,
+    ) -> bool {
         let now = self.reading(&clock);
+        self.slice.begin(now);
         // A lease comes first: behind requests, of which there always is one more, it would never be taken (trap 57).
         let waits = allows!(self.guards, LeaseLast) && has_requests(turn);
         if let Some(lease) = turn.lease.take_if(|_| !waits) {
@@ -180,17 +190,60 @@ impl<C> ChainRunner<C> {
         self.replica.disk_is_full(turn.disk_full);
         turn.links.drain(..).for_each(|link| self.link(now, link));
         turn.orders.drain(..).for_each(|order| self.order(now, order));
-        turn.frames.drain(..).for_each(|(from, frame)| self.frame(now, from, frame));
-        turn.reads.drain(..).for_each(|read| self.read(now, read.into()));
-        turn.large_writes.drain(..).for_each(|write| self.write_of(WriteLine::Large, now, write.into(), wall()));
-        turn.writes.drain(..).for_each(|write| self.write_of(WriteLine::Small, now, write.into(), wall()));
-        // Each write takes room, so receive the next one only after the one before it was taken in.
+        let (large, small) = (WriteLine::Large, WriteLine::Small);
+        let is_whole = self.each(&clock, &mut turn.frames, |this, (from, frame)| this.frame(now, from, frame))
+            && self.each(&clock, &mut turn.reads, |this, read| this.read(now, read.into()))
+            && self.each(&clock, &mut turn.large_writes, |this, write| this.write_of(large, now, write.into(), wall()))
+            && self.each(&clock, &mut turn.writes, |this, write| this.write_of(small, now, write.into(), wall()));
+        if is_whole {
+            self.take_more(&clock, &wall, more);
+        }
+        self.replica.handle(clock(), ReplicaInput::Tick);
+        is_whole
+    }
+
+    /// Takes in inputs of one kind until the turn is over, and leaves the rest. Returns whether nothing is left and the turn
+    /// goes on.
+    fn each<T>(
+        &mut self,
+        clock: &impl Fn() -> Timestamp,
+        inputs: &mut Vec<T>,
+        mut take: impl FnMut(&mut Self, T),
+    ) -> bool {
+        let mut waiting = inputs.drain(..);
+        while let Some(input) = waiting.next() {
+            take(self, input);
+            if waiting.len() > 0 && self.is_over(clock()) {
+                let rest: Vec<T> = waiting.collect();
+                inputs.extend(rest);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes in writes that weren't received before. Each of them takes room, so the next one is received only after the one
+    /// before it was taken in.
+    fn take_more<W: Into<WriteRequest<C>>>(
+        &mut self,
+        clock: &impl Fn() -> Timestamp,
+        wall: &impl Fn() -> u64,
+        mut more: impl FnMut(WriteLine) -> Option<W>,
+    ) {
         for _ in 0..WRITES {
             let mut lines = self.lines().into_iter().filter(|&line| self.has_room(line));
             let Some((line, write)) = lines.find_map(|line| Some((line, more(line)?))) else { break };
-            self.write_of(line, clock(), write.into(), wall());
+            let now = clock();
+            self.write_of(line, now, write.into(), wall());
+            if self.is_over(now) {
+                break;
+            }
         }
-        self.replica.handle(clock(), ReplicaInput::Tick);
+    }
+
+    /// Whether the turn has taken so long that the other tasks of the thread have to run before the next one.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.slice.is_over(now) && !allows!(self.guards, NeverPause)
     }
 
     /// The lines in the order in which the next write is taken from them. Small writes come first. After `SMALL_WRITES`

@@ -34,7 +34,7 @@ const FRAMES: usize = 64;
 const ORDERS: usize = 16;
 /// Reads, and writes, that wait for the task; [`ChainParts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
-/// How many inputs of each kind are taken before output is sent.
+/// How many inputs of each kind are received at once. The runner decides how many of them it takes in before output is sent.
 const BATCH: usize = 256;
 /// Deferred work waits this long while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
@@ -138,8 +138,18 @@ impl ChainTask {
             let (room, room_for_large) =
                 (self.runner.has_room(WriteLine::Small), self.runner.has_room(WriteLine::Large));
             let lines = self.runner.lines();
-            let tick = self.runner.next_tick();
-            let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
+            let (tick, now) = (self.runner.next_tick(), clock::now());
+            if self.runner.is_over(now) {
+                // The runtime polls sockets and timers, and the node's other tasks run: renewals leave meanwhile.
+                tokio::task::yield_now().await;
+            }
+            if self.turn.has_inputs() {
+                // Requests are received only behind these: frames that never end would keep them waiting.
+                self.receive_orders();
+                self.take();
+                continue;
+            }
+            let pause = tick.map_or(Duration::ZERO, |at| at - now);
             tokio::select! {
                 // The code below takes some of every ready input, so nothing is starved; a fixed order keeps runs
                 // reproducible.
@@ -174,6 +184,16 @@ impl ChainTask {
 
     /// Takes the input that has come meanwhile, so that it shares the next frames.
     fn receive_what_is_ready(&mut self) {
+        self.receive_orders();
+        for _ in 0..BATCH {
+            let Ok(command) = self.commands.try_recv() else { break };
+            self.command(command);
+        }
+        self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
+    }
+
+    /// Takes what the node says, which comes first in every turn.
+    fn receive_orders(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
         {
@@ -183,11 +203,6 @@ impl ChainTask {
             let Ok(order) = self.orders.try_recv() else { break };
             self.ordered(order);
         }
-        for _ in 0..BATCH {
-            let Ok(command) = self.commands.try_recv() else { break };
-            self.command(command);
-        }
-        self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
     }
 
     fn take(&mut self) {

@@ -139,6 +139,8 @@ mutants! {
     KeepReading = "keep-reading", trap 56;
     /// A renewed lease is taken only in turns in which no request was received.
     LeaseLast = "lease-last", trap 57;
+    /// A chain takes in all that it has received before its node does anything else, however long that takes.
+    NeverPause = "never-pause", trap 90;
     /// A floor, or a position, of another history is taken for one of this history. Also trap 59.
     MixHistories = "mix-histories", trap 58;
     /// A lease that was granted before the node resigned counts again once the node has withdrawn its resignation.

@@ -56,6 +56,9 @@ pub struct ReplicaSettings {
     pub joiner_buffer: usize,
     /// Keys that a joiner clears from its store in one step, at least 1, before it takes in a snapshot.
     pub clear_keys: usize,
+    /// How long a chain takes in inputs until the other tasks of its thread have their turn, its node's renewals among them.
+    /// A turn ends with the input during which this time has passed.
+    pub turn: Duration,
     /// How often cumulative state is repeated to peers that haven't shown to know it.
     pub heartbeat: Duration,
     /// Send again what a successor hasn't acknowledged for this time. `None` for links that lose nothing while they are
@@ -100,6 +103,7 @@ impl Default for ReplicaSettings {
             close_behind: 1 << 20,
             joiner_buffer: 32 << 20,
             clear_keys: 64,
+            turn: Duration::from_millis(2),
             heartbeat: Duration::from_millis(100),
             resend: None,
             durable: false,

@@ -24,6 +24,7 @@ impl<C: Clone> ChainRunner<C> {
             halted: self.halted.clone(),
             small_writes: self.small_writes,
             behind_since: self.behind_since,
+            slice: self.slice,
             guards: self.guards,
             kept: self.kept,
         }
@@ -56,6 +57,8 @@ impl<C: fmt::Debug> ChainRunner<C> {
             // Decides only which line comes first. The model has no lines.
             small_writes: _,
             behind_since,
+            // Decides only when other tasks run. A turn of the model has one input.
+            slice: _,
             guards: _,
             kept,
         } = self;

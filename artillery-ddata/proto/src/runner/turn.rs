@@ -148,3 +148,10 @@ impl<R, W> Default for Turn<R, W> {
         }
     }
 }
+
+impl<R, W> Turn<R, W> {
+    /// Whether it has frames or requests: what was received and not yet taken in, if a [turn](super::ChainRunner::take) has ended.
+    pub fn has_inputs(&self) -> bool {
+        !(self.frames.is_empty() && self.reads.is_empty() && self.writes.is_empty() && self.large_writes.is_empty())
+    }
+}
