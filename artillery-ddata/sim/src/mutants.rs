@@ -24,7 +24,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
 }
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
-pub const HUNTED: [Hunted; 77] = {
+pub const HUNTED: [Hunted; 78] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -105,6 +105,7 @@ pub const HUNTED: [Hunted; 77] = {
         (M::TrustOneWay, S::Addresses),
         (M::LeadUnreached, S::Addresses),
         (M::VoteYoung, S::Young),
+        (M::NeverPause, S::Busy),
     ]
 };
 
@@ -114,9 +115,9 @@ pub fn hunted(name: &str) -> Option<Hunted> {
 }
 
 /// Whether a failure of this oracle convicts this mutant. As a rule only what clients saw and the invariants of a chain convict.
-/// The mutants of six traps break neither. Five of them show only as a recovery that takes too long, so [`Oracle::Liveness`]
+/// The mutants of seven traps break neither. Six of them show only as a recovery that takes too long, so [`Oracle::Liveness`]
 /// convicts: a catch-up that never ends (16), a log that has lost its majority to nodes that left (44) or died (60), a member
-/// that is kept away (49), a leader that hears no other node and stays alone (51). Trap 13 makes two clusters of one cluster's
+/// that is kept away (49), a leader that hears no other node and stays alone (51), a joiner that is removed again and again (89). Trap 13 makes two clusters of one cluster's
 /// nodes, which no client can see, so [`Oracle::Formation`] convicts.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {

@@ -8,7 +8,7 @@ use artillery_proto::{
     data_dir::OpenError,
     disk::simulated::SimulatedDisk,
     journal::SyncMode,
-    message::ChainFrame,
+    message::{ChainFrame, ChainMessage},
     replica::{Gate, ReplicaSettings},
     runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
     store::{MemoryStore, Store},
@@ -76,6 +76,21 @@ impl Input {
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }
+
+    /// Whether the input comes before frames and requests that were received earlier.
+    pub const fn goes_first(&self) -> bool {
+        matches!(self, Self::Lease(_) | Self::Link(_) | Self::Order(_) | Self::Durable(_) | Self::Checkpoint)
+    }
+
+    /// Whether the input is a part of a snapshot.
+    pub const fn is_part(&self) -> bool {
+        matches!(self, Self::Frame(_, frame) if is_part(frame))
+    }
+}
+
+/// Whether the frame has a part of a snapshot. Parts add nothing to a history, but for the last one.
+pub const fn is_part(frame: &ChainFrame) -> bool {
+    matches!(frame.message, ChainMessage::Snapshot(_))
 }
 
 /// The input of a chain for one turn.
@@ -146,6 +161,10 @@ pub struct Node {
     pub inbox: VecDeque<Work>,
     /// The turns that it has received and is about to process.
     pub pending: Option<Pending>,
+    /// What is left of turns that took too long.
+    pub rest: Vec<(usize, Received)>,
+    /// Until when it works on a turn. All its other tasks wait: it has one thread.
+    pub busy_until: u64,
     /// Whether a step of the node is scheduled.
     pub scheduled: bool,
     /// Whether a poll of its replicas is scheduled.
@@ -237,6 +256,8 @@ impl Node {
             slots,
             inbox: VecDeque::new(),
             pending: None,
+            rest: Vec::new(),
+            busy_until: 0,
             scheduled: false,
             poll_scheduled: false,
             cost: setup.cost,
@@ -302,6 +323,7 @@ fn settings(setup: &Setup) -> ReplicaSettings {
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,
         clear_keys: 3,
+        turn: setup.turn,
         durable: setup.durable.is_some(),
         ..ReplicaSettings::default()
     }

@@ -15,7 +15,7 @@ use artillery_proto::{
     guards::{Guards, Mutant},
 };
 
-use self::directed::{crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
+use self::directed::{busy, crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
 use self::draw::{
     addresses, batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, losses, mixed, moving,
     one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
@@ -186,6 +186,8 @@ pub enum Scenario {
     Addresses,
     /// Nodes without names start and soon die, again and again.
     Young,
+    /// Members restart with empty memory, and the work for a snapshot keeps a node from all else.
+    Busy,
 }
 
 impl Scenario {
@@ -207,6 +209,7 @@ impl Scenario {
             Self::Formation | Self::Crowd => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
             Self::Readers => &[Delay],
             Self::Failover => &[Restart, Delay, Break],
+            Self::Busy => &[Restart, Delay],
             Self::Partitions => &[Isolate, Cut, Break, Delay],
             Self::Pauses => &[Pause, Delay],
             Self::Leaders => &[Pause, Isolate, Restart, Cut],
@@ -336,6 +339,7 @@ impl Scenario {
             Self::Losses => losses(&mut rng, &mut setup),
             Self::Addresses => addresses(&mut rng, &mut setup),
             Self::Young => young(&mut rng, &mut setup),
+            Self::Busy => busy(&mut rng, &mut setup),
         }
         let restarts = setup.control.is_some() || setup.founding.is_some();
         let may_have_disks = setup.guards == Guards::ALL || mutant == Some(Mutant::TolerateSlowDisk);

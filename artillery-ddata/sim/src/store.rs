@@ -2,14 +2,14 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use artillery_proto::{
     ChainId, Sequence,
     store::{
         Applied, HashedIter, Held, MemoryStore, Persisted, RecordIter, RecoveredChain, Size, Store, StoreBatch,
-        StoreError,
+        StoreError, StoreOp,
     },
 };
 
@@ -18,17 +18,23 @@ use artillery_proto::{
 pub struct FailingStore {
     inner: Arc<MemoryStore>,
     fails: AtomicBool,
+    puts: AtomicU64,
 }
 
 impl FailingStore {
     /// A store over `inner`, which works at first.
     pub fn new(inner: Arc<MemoryStore>) -> Self {
-        Self { inner, fails: AtomicBool::new(false) }
+        Self { inner, fails: AtomicBool::new(false), puts: AtomicU64::new(0) }
     }
 
     /// From now on all changes fail.
     pub fn fail(&self) {
         self.fails.store(true, Ordering::Relaxed);
+    }
+
+    /// How many records were put into it.
+    pub fn puts(&self) -> u64 {
+        self.puts.load(Ordering::Relaxed)
     }
 }
 
@@ -46,6 +52,8 @@ impl Store for FailingStore {
     }
 
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError> {
+        let puts = batch.ops.iter().filter(|op| matches!(op, StoreOp::Put { .. })).count();
+        self.puts.fetch_add(puts as u64, Ordering::Relaxed);
         match self.fails.load(Ordering::Relaxed) {
             true => Err(StoreError::Failed("as planned".to_owned())),
             false => self.inner.apply(batch),

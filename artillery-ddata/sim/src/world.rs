@@ -320,7 +320,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
-        let Some(event) = self.unless_paused(event) else { return Ok(()) };
+        let Some(event) = self.unless_paused(event).and_then(|event| self.unless_busy(event)) else { return Ok(()) };
         match event {
             Event::Step(node) => return self.step(node),
             Event::Take(node) => return self.take(node),

@@ -1,5 +1,7 @@
 //! The order and the clock reading of inputs that are received together.
 
+mod slices;
+
 use std::cell::Cell;
 
 use super::*;

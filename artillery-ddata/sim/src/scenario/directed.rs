@@ -90,6 +90,19 @@ pub(super) fn overlaps(rng: &mut Rng, setup: &mut Setup) {
     setup.mix = Mix { eventual: 700, cuts: 300, sessions: 500, ..mix };
 }
 
+/// Records so costly that a whole snapshot takes longer than a node may be silent, and a part of it far less.
+pub(super) fn busy(rng: &mut Rng, setup: &mut Setup) {
+    broad(rng, setup, 300);
+    setup.profile.room = 16 << 10;
+    setup.chunk = 2 << 10;
+    setup.batch = 64;
+    setup.record_cost = rng.between(1500, 2000) * 1000;
+    setup.turn = Duration::from_millis(rng.between(1, 5));
+    let control = setup.control_mut();
+    control.lease = Duration::from_millis(300);
+    control.suspect = Duration::from_millis(150);
+}
+
 pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
     let (expect, members) = rng.pick(&[(2, 3), (3, 5), (3, 5), (4, 7)]);
     setup.members = members;

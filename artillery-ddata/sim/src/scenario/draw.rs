@@ -70,6 +70,8 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         late_polls: rng.pick(&[0, 100, 500, 1000]),
         late_turns: 50,
         cost: QUICK,
+        record_cost: 0,
+        turn: Duration::MAX,
         gray: None,
         excused: true,
         peaceful: false,

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 58] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -62,6 +62,7 @@ impl Scenario {
         Self::Losses,
         Self::Addresses,
         Self::Young,
+        Self::Busy,
     ];
 
     /// Its name on the command line.
@@ -124,6 +125,7 @@ impl Scenario {
             Self::Losses => "losses",
             Self::Addresses => "addresses",
             Self::Young => "young",
+            Self::Busy => "busy",
         }
     }
 
@@ -190,6 +192,7 @@ impl Scenario {
             Self::Losses => "all disks of those that serve a chain are lost for good, and an operator accepts it",
             Self::Addresses => "nodes that dial others and can't be dialled, for a moment or for long",
             Self::Young => "nodes without names that start and soon die, again and again",
+            Self::Busy => "members restart with empty memory, and the work for a snapshot keeps a node from all else",
             Self::Recovery => {
                 "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
             }

@@ -78,6 +78,10 @@ pub struct Setup {
     pub late_turns: u32,
     /// Time that a node takes for an input, in nanoseconds.
     pub cost: u64,
+    /// Time that a node takes for each record that it puts into its store, in nanoseconds. Its other tasks wait meanwhile.
+    pub record_cost: u64,
+    /// How long a turn of a chain may take.
+    pub turn: Duration,
     /// Set if one member holds up its chain for long. Writes must be back soon.
     pub gray: Option<Gray>,
     /// Whether a node that is still kept away for an earlier gray failure may be missing from its chain after healing.

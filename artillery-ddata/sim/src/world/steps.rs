@@ -1,6 +1,6 @@
 //! The steps of nodes.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use artillery_proto::{
     MemberId, Timestamp,
@@ -13,7 +13,7 @@ use artillery_proto::{
 use super::{Addressed, Event, World};
 use crate::{
     network::Flight,
-    node::{Caller, Input, Pending, Received, Work},
+    node::{Caller, Input, Pending, Received, Work, is_part},
     oracle::{Failure, Oracle},
     scenario::{HEALED, SECOND},
     trace::{Brief, name},
@@ -47,9 +47,14 @@ impl World {
         let slow = self.nodes[index].cost > self.setup.cost;
         self.slow_steps += u64::from(slow);
         let most = if slow { 1 } else { 1 + self.nodes[index].rng.index(self.setup.batch) };
-        let (mut turns, mut flights) = (Vec::new(), Vec::new());
+        let (mut turns, mut flights) = (std::mem::take(&mut self.nodes[index].rest), Vec::new());
+        let most = if turns.is_empty() { most } else { 0 };
+        if most == 0 {
+            self.receive_orders(index, &mut turns, &mut flights);
+        }
+        let shares = self.setup.record_cost > 0;
         for _ in 0..most {
-            if !self.nodes[index].inbox.front().is_some_and(|work| has_room(&turns, work)) {
+            if !self.nodes[index].inbox.front().is_some_and(|work| has_room(&turns, work, shares)) {
                 break;
             }
             let Some(work) = self.nodes[index].inbox.pop_front() else { break };
@@ -70,6 +75,27 @@ impl World {
     /// Whether tasks of a node may wait long for their turn. Not in runs that measure times.
     pub(super) fn tasks_lag(&self) -> bool {
         self.now < HEALED && !self.setup.peaceful && self.setup.gray.is_none()
+    }
+
+    /// While a turn is not yet taken in, only this is received for the next part of it.
+    fn receive_orders(&mut self, index: usize, turns: &mut Vec<(usize, Received)>, flights: &mut Vec<(usize, Flight)>) {
+        for work in std::mem::take(&mut self.nodes[index].inbox) {
+            if work.input.goes_first() {
+                self.receive(index, work, turns, flights);
+            } else {
+                self.nodes[index].inbox.push_back(work);
+            }
+        }
+    }
+
+    /// The event, unless its node works on a turn. Then it happens when that is over; the next turn comes last.
+    pub(super) fn unless_busy(&mut self, event: Event) -> Option<Event> {
+        let Some(node) = event.waits_for().filter(|&node| self.nodes[node].busy_until > self.now) else {
+            return Some(event);
+        };
+        let works = matches!(event, Event::Step(_) | Event::Take(_) | Event::Poll(_) | Event::CatchUp(_));
+        self.queue.push(self.nodes[node].busy_until + u64::from(works), event);
+        None
     }
 
     fn receive(
@@ -106,12 +132,19 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
+        let store = self.nodes[index].failing.clone();
+        let (begun, record_cost) = (store.puts(), self.setup.record_cost);
+        let spent = || (store.puts() - begun) * record_cost;
+        let mut rest = Vec::new();
         for (slot, mut turn) in turns {
             let node = &mut self.nodes[index];
             let (now, wall) = (node.clock(self.now), node.wall_clock(self.now));
             turn.disk_full = node.opened.as_ref().is_some_and(|opened| opened.journal.is_full());
             let read = std::cell::Cell::new(Some(reading));
-            node.slots[slot].runner.take(|| read.take().unwrap_or(now), || wall, &mut turn, |_| None);
+            let clock = || read.take().unwrap_or_else(|| now + Duration::from_nanos(spent()));
+            if !node.slots[slot].runner.take(clock, || wall, &mut turn, |_| None) {
+                rest.push((slot, turn));
+            }
             if self.control.is_some() {
                 // Observe here: a new committed update may leave a small backlog before the step is over.
                 self.observe(index, slot)?;
@@ -120,7 +153,8 @@ impl World {
         flights.into_iter().for_each(|(from, flight)| self.release(from, index, flight));
         self.put_off(index);
         let node = &mut self.nodes[index];
-        node.scheduled = !node.inbox.is_empty();
+        (node.rest, node.busy_until) = (rest, self.now + spent());
+        node.scheduled = !(node.inbox.is_empty() && node.rest.is_empty());
         if node.scheduled {
             self.queue.push(node.ready_at.max(self.now + node.cost), Event::Step(index));
         }
@@ -406,8 +440,11 @@ impl World {
     }
 }
 
-/// Whether the present turn of the chain can still receive this input.
-fn has_room(turns: &[(usize, Received)], work: &Work) -> bool {
-    let full = |turn: &Received| !turn.frames.is_empty() || !turn.writes.is_empty();
+/// Whether the present turn of the chain can still receive this input. Parts of a snapshot may share one.
+fn has_room(turns: &[(usize, Received)], work: &Work, shares: bool) -> bool {
+    let other = |turn: &Received| !shares || !turn.frames.iter().all(|(_, frame)| is_part(frame));
+    let full = |turn: &Received| {
+        (!turn.frames.is_empty() && (other(turn) || !work.input.is_part())) || !turn.writes.is_empty()
+    };
     !work.input.adds() || !turns.iter().any(|(slot, turn)| *slot == work.slot && full(turn))
 }

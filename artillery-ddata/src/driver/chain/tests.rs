@@ -27,13 +27,17 @@ struct Rig {
 
 impl Rig {
     async fn start(members: &[MemberId]) -> Self {
+        Self::with(members, ReplicaSettings::default()).await
+    }
+
+    async fn with(members: &[MemberId], settings: ReplicaSettings) -> Self {
         let leases = watch::Sender::new(Lease::default());
         let (say, mut words) = mpsc::channel(8);
         let (task, handle, inlets) = task(ChainParts {
             me: members[0],
             chain: ChainId(0),
             rule: Rule::Log { leases: leases.subscribe(), words: say },
-            settings: ReplicaSettings::default(),
+            settings,
             store: Arc::new(MemoryStore::with_seed(7)),
             queue_bytes: 1 << 20,
             journal: None,
@@ -195,4 +199,27 @@ async fn reads_until_the_lease_is_taken() -> Option<usize> {
 #[tokio::test]
 async fn a_chain_that_always_has_reads_takes_its_lease() {
     assert_eq!(reads_until_the_lease_is_taken().await, Some(BEFORE + 1));
+}
+
+/// How often another task runs until the last of many requests that came together has its reply.
+async fn runs_beside(turn: Duration) -> usize {
+    let rig = Rig::with(&[member("alone")], ReplicaSettings { turn, ..ReplicaSettings::default() }).await;
+    rig.lease(LEASE).await;
+    let mut replies: Vec<_> = (0..REQUESTS_AT_ONCE).map(|_| ask(&rig.handle, ReadMode::Eventual)).collect();
+    let mut runs = 0;
+    while let Err(oneshot::error::TryRecvError::Empty) = replies[REQUESTS_AT_ONCE - 1].try_recv() {
+        runs += 1;
+        tokio::task::yield_now().await;
+    }
+    runs
+}
+
+const REQUESTS_AT_ONCE: usize = 50;
+
+#[tokio::test]
+async fn other_tasks_run_between_the_parts_of_a_long_turn() {
+    let beside = runs_beside(Duration::ZERO).await;
+    assert!(beside >= REQUESTS_AT_ONCE - 1, "they ran {beside} times");
+    let beside = runs_beside(Duration::MAX).await;
+    assert!(beside < REQUESTS_AT_ONCE / 2, "they ran {beside} times during a turn that never ends");
 }
