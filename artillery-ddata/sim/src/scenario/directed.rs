@@ -90,13 +90,14 @@ pub(super) fn overlaps(rng: &mut Rng, setup: &mut Setup) {
     setup.mix = Mix { eventual: 700, cuts: 300, sessions: 500, ..mix };
 }
 
-/// Records so costly that a whole snapshot takes longer than a node may be silent, and a part of it far less.
+/// Records so costly that the parts of a snapshot that are under way at once take longer than a node may be silent.
 pub(super) fn busy(rng: &mut Rng, setup: &mut Setup) {
-    broad(rng, setup, 300);
-    setup.profile.room = 16 << 10;
-    setup.chunk = 2 << 10;
-    setup.batch = 64;
-    setup.record_cost = rng.between(1500, 2000) * 1000;
+    broad(rng, setup, 500);
+    // Some 60 parts are under way, of about two records each. A snapshot has several times as many.
+    setup.profile.room = 4 << 10;
+    setup.chunk = 1 << 10;
+    setup.batch = 128;
+    setup.record_cost = rng.between(2 * MILLI, 5 * MILLI / 2);
     setup.turn = Duration::from_millis(rng.between(1, 5));
     let control = setup.control_mut();
     control.lease = Duration::from_millis(300);
