@@ -96,6 +96,8 @@ pub(super) fn busy(rng: &mut Rng, setup: &mut Setup) {
     // Some 60 parts are under way, of about two records each. A snapshot has several times as many.
     setup.profile.room = 4 << 10;
     setup.chunk = 1 << 10;
+    // What is written meanwhile must not pass a busy joiner.
+    setup.backlog = 64 << 10;
     setup.batch = 128;
     setup.record_cost = rng.between(2 * MILLI, 5 * MILLI / 2);
     setup.turn = Duration::from_millis(rng.between(1, 5));
