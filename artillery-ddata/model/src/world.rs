@@ -295,8 +295,8 @@ impl World {
     }
 
     fn what_the_leader_hears(&self) -> node::NodeInput {
-        let voters = || std::iter::once(leader()).chain(self.nodes.iter().take(2).map(|node| node.id));
-        let voters = self.bounds.undialable.then(|| voters().collect()).unwrap_or_default();
+        let voters = std::iter::once(leader()).chain(self.nodes.iter().take(2).map(|node| node.id));
+        let voters = if self.bounds.undialable { voters.collect() } else { BTreeSet::new() };
         node::NodeInput::Log {
             leads: Some(Term(self.term)),
             leader: Some(leader()),

@@ -115,13 +115,13 @@ pub fn hunted(name: &str) -> Option<Hunted> {
 }
 
 /// Whether a failure of this oracle convicts this mutant. As a rule only what clients saw and the invariants of a chain convict.
-/// The mutants of seven traps break neither. Six of them show only as a recovery that takes too long, so [`Oracle::Liveness`]
-/// convicts: a catch-up that never ends (16), a log that has lost its majority to nodes that left (44) or died (60), a member
-/// that is kept away (49), a leader that hears no other node and stays alone (51), a joiner that is removed again and again (89). Trap 13 makes two clusters of one cluster's
-/// nodes, which no client can see, so [`Oracle::Formation`] convicts.
+/// The mutants of eight traps break neither. Seven of them show only as a recovery that takes too long, so [`Oracle::Liveness`]
+/// convicts: a catch-up that never ends (16), a log that has lost its majority to nodes that left (44), died (60) or died young
+/// (89), a member that is kept away (49), a leader that hears no other node and stays alone (51), a joiner that is removed again
+/// and again (90). Trap 13 makes two clusters of one cluster's nodes, which no client can see, so [`Oracle::Formation`] convicts.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {
-        Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89),
+        Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89 | 90),
         Oracle::Formation => mutant.trap() == 13,
         _ => oracle.convicts(),
     }
