@@ -266,11 +266,12 @@ async fn an_address_that_has_changed_reaches_all_members() {
     let is_there = |members: &[Member]| members.iter().any(|member| member.id == c.id() && member.addr == after);
     see(&a, is_there).await;
     see(&b, is_there).await;
-    next_of(&mut events, |event| match event {
-        MemberEvent::Moved(member) => Some(assert_eq!((member.id, member.addr), (c.id(), after))),
+    let moved = next_of(&mut events, |event| match event {
+        MemberEvent::Moved(member) => Some((member.id, member.addr)),
         other => panic!("{other:?}"),
     })
     .await;
+    assert_eq!(moved, (c.id(), after));
     assert_eq!(c.addr(), after);
     let d = node("d").seed(b.addr().to_string()).start().await.unwrap();
     see(&d, is_there).await;
