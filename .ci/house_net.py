@@ -1,4 +1,5 @@
 """A bridged network in namespaces for `addresses`, and clients in it."""
+import concurrent.futures
 import ctypes
 import http.client
 import json
@@ -87,16 +88,13 @@ class Network:
 
 def inside(namespace, call):
     """The result of a call in a namespace."""
-    result = []
-
     def run():
         enter(namespace)
-        result.append(call())
+        return call()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return result[0]
+    # A thread of its own: what it enters, only it is in.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()
 
 
 def http_status(namespace):
@@ -202,12 +200,22 @@ class Client:
         for thread in self.threads:
             thread.join()
 
-    def lost(self, written):
-        """The keys of these that the node doesn't have with their values."""
+    def lost(self, written, limit):
+        """The keys of these that the node doesn't have with their values. Reads that fail are tried again for so many seconds."""
+        deadline = time.monotonic() + limit
+
+        def reads(redis, key):
+            while True:
+                try:
+                    return redis.ask("GET", key)
+                except OSError as error:
+                    if time.monotonic() > deadline or not str(error).startswith("-"):
+                        raise
+
         def read():
-            redis = Redis(10)
+            redis = Redis(limit)
             try:
-                return [key for key, value in written.items() if redis.ask("GET", key) != value]
+                return [key for key, value in written.items() if reads(redis, key) != value]
             finally:
                 redis.close()
         return inside(self.namespace, read)

@@ -63,6 +63,11 @@ pub(super) struct ChaosArgs {
 }
 
 impl ChaosArgs {
+    /// Whether faults of this kind may come.
+    pub(super) fn draws(&self, kind: Kind) -> bool {
+        self.restarts.is_none() && (self.kinds.is_empty() || self.kinds.contains(&kind))
+    }
+
     /// Checks what the arguments mean together.
     pub(super) fn check(&self) -> Result<(), clap::Error> {
         match self.kinds.iter().find(|kind| kind.wants_directories() && !self.data) {

@@ -1,10 +1,12 @@
 //! The nodes of a run, and whether they are whole.
 
+mod start;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -24,9 +26,8 @@ use super::{
     directories::Directories,
     fault::{Fault, Kind, name},
     http,
-    net::{Net, address},
+    net::{Net, address, second_address, service_address},
     nodes::Nodes,
-    process::Process,
     set::NodeSet,
     tally::OrderOutcome,
     view::View,
@@ -68,6 +69,10 @@ pub(super) struct Cluster {
     replicas: u32,
     /// Where each node is.
     ports: Mutex<Vec<u16>>,
+    /// Addresses change, so nodes listen on all that they have.
+    roams: bool,
+    /// Numbers the processes beyond the nodes.
+    others: AtomicU32,
     directories: Option<Directories>,
 }
 
@@ -78,7 +83,8 @@ impl Cluster {
         let (nodes, net) = (Nodes::new(args.nodes), Mutex::new(net));
         let directories = args.data.then(|| Directories::new(logs.join("data"), nodes.len()));
         let ports = Mutex::new(vec![QUIC[0]; nodes.len()]);
-        Self { nodes, net, programs, logs, name, secret, replicas: args.replicas, ports, directories }
+        let (roams, others, replicas) = (args.draws(Kind::Address), AtomicU32::new(0), args.replicas);
+        Self { nodes, net, programs, logs, name, secret, replicas, ports, roams, others, directories }
     }
 
     /// Whether the nodes have directories.
@@ -97,7 +103,7 @@ impl Cluster {
 
     /// Where other nodes, and clients of the library, reach a node.
     fn quic(&self, node: usize) -> SocketAddr {
-        SocketAddr::from((address(node), self.ports()[node]))
+        SocketAddr::from((self.net().address(node), self.ports()[node]))
     }
 
     /// Those of these nodes that don't run start at other ports next time. A fault or an order may have started one of them
@@ -134,51 +140,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a node, if it doesn't run.
-    pub(super) fn start(&self, node: usize) -> Result<(), Failure> {
-        self.start_with(node, &[])
-    }
-
-    /// Starts a node with more flags, if it doesn't run.
-    pub(super) fn start_with(&self, node: usize, more: &[&str]) -> Result<(), Failure> {
-        let log = self.log(node);
-        let (namespace, mut args) = (self.net().namespace(node), self.args(node));
-        args.extend(more.iter().map(|flag| (*flag).to_owned()));
-        self.nodes.run(node, || {
-            if let Some(directories) = &self.directories {
-                directories.starts(node);
-            }
-            Process::start(&namespace, &self.programs.node, &args, &self.secret, &log)
-        })
-    }
-
-    fn args(&self, node: usize) -> Vec<String> {
-        let at = |port| SocketAddr::from((address(node), port)).to_string();
-        let mut args = vec!["--cluster".to_owned(), self.name.clone(), "--name".to_owned(), name(node)];
-        for (flag, addr) in [("--listen", self.quic(node).to_string()), ("--resp", at(RESP)), ("--http", at(HTTP))] {
-            args.extend([flag.to_owned(), addr]);
-        }
-        if let Some(directories) = &self.directories {
-            args.extend(["--data".to_owned(), directories.of(node).display().to_string()]);
-        }
-        args.extend(["--open", "--no-mdns", "--log", "info"].map(str::to_owned));
-        for (flag, number) in [
-            ("--expect", self.nodes.len().to_string()),
-            ("--replicas", self.replicas.to_string()),
-            ("--lease-ms", LEASE.as_millis().to_string()),
-            ("--drift-ppm", DRIFT_PPM.to_string()),
-        ] {
-            args.extend([flag.to_owned(), number]);
-        }
-        for other in (0..self.nodes.len()).filter(|other| *other != node) {
-            args.extend(["--seed".to_owned(), self.quic(other).to_string()]);
-        }
-        args
-    }
-
     /// Where Redis clients reach a node.
     pub(super) fn resp(node: usize) -> SocketAddr {
-        SocketAddr::from((address(node), RESP))
+        SocketAddr::from((service_address(node), RESP))
     }
 
     pub(super) fn logs(&self) -> &Path {
@@ -192,7 +156,9 @@ impl Cluster {
     /// A client that begins its search at all places where nodes may be, and asks each in turn.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         let ports = if self.is_durable() { &QUIC[..] } else { &QUIC[..1] };
-        let of = |&port: &u16| (0..self.nodes.len()).map(move |node| SocketAddr::from((address(node), port)));
+        let addresses: &[fn(usize) -> Ipv4Addr] = if self.roams { &[address, second_address] } else { &[address] };
+        let addresses = (0..self.nodes.len()).flat_map(|node| addresses.iter().map(move |of| of(node)));
+        let of = |&port: &u16| addresses.clone().map(move |addr| SocketAddr::from((addr, port)));
         let seeds: Vec<_> = ports.iter().flat_map(of).collect();
         // Nodes are beyond loopback.
         let mut transport = TransportConfig::default();
@@ -271,7 +237,7 @@ impl Cluster {
     pub(super) async fn view(&self) -> View {
         let mut asking = JoinSet::new();
         for node in 0..self.size() {
-            asking.spawn(http::status(SocketAddr::from((address(node), HTTP))));
+            asking.spawn(http::status(SocketAddr::from((service_address(node), HTTP))));
         }
         let all: Vec<Value> = asking.join_all().await.into_iter().flatten().collect();
         View::of(&all)
@@ -290,6 +256,15 @@ impl Cluster {
                 self.net().cut(other, victim)?;
             }
             Kind::OneWay => self.net().cut(other, victim)?,
+            Kind::Address => self.net().readdress(victim)?,
+            Kind::Outbound => {
+                let others: Vec<_> =
+                    (0..self.size()).filter(|node| *node != victim).map(|node| self.quic(node)).collect();
+                self.net().close_inbound(victim, &others)?;
+            }
+            // What is started besides lives as long as the fault.
+            Kind::Young => self.nodes.kill(fault.killed()).await?,
+            Kind::Twin => {}
             _ => {
                 for other in (0..self.nodes.len()).filter(|other| *other != victim) {
                     if fault.kind != Kind::Mute {
@@ -313,8 +288,9 @@ impl Cluster {
                 let nodes = (0..self.size()).map(|place| (first + place) % self.size());
                 nodes.filter(|node| fault.killed().contains(*node)).try_for_each(|node| self.start(node))
             }
-            Kind::Restart => self.start(fault.victim),
+            Kind::Restart | Kind::Young => self.start(fault.victim),
             Kind::Pause => self.nodes.signal(fault.victim, Signal::CONT),
+            Kind::Address if fault.returns => self.net().readdress(fault.victim),
             _ => self.net().heal(),
         }
     }
@@ -351,7 +327,7 @@ impl Cluster {
 
     /// What a node reports of itself.
     pub(super) async fn status(&self, node: usize) -> Option<Value> {
-        http::status(SocketAddr::from((address(node), HTTP))).await
+        http::status(SocketAddr::from((service_address(node), HTTP))).await
     }
 
     /// Whether a node says of itself that it is in no chain.

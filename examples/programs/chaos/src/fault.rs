@@ -28,6 +28,14 @@ pub(super) enum Kind {
     Mute,
     /// A node's links to the others carry little, and late
     Slow,
+    /// A running node's address is replaced
+    Address,
+    /// A second process with the name of a living node is started
+    Twin,
+    /// A node without a name is started and killed again and again
+    Young,
+    /// A node dials others, and none can dial it
+    Outbound,
     /// Several nodes are killed at once (--data)
     KillSome,
     /// All nodes are killed at once (--data)
@@ -51,6 +59,10 @@ impl Kind {
             Self::Isolate => (8000, 10_000),
             Self::Cut | Self::OneWay | Self::Deaf | Self::Mute => (1000, 6000),
             Self::Slow => (2000, 6000),
+            // Long enough for the check that the others serve meanwhile.
+            Self::Address | Self::Young | Self::Outbound => (6000, 9000),
+            // The twin has so long to end by itself.
+            Self::Twin => (9000, 10_000),
         }
     }
 
@@ -62,6 +74,11 @@ impl Kind {
     /// Whether it changes directories.
     pub(super) fn touches(self) -> bool {
         matches!(self, Self::Wipe | Self::Damage | Self::Restore)
+    }
+
+    /// Whether the nodes that it leaves alone have to serve soon after it begins, too.
+    pub(super) fn is_checked_at_its_begin(self) -> bool {
+        matches!(self, Self::Address | Self::Twin | Self::Young | Self::Outbound)
     }
 
     /// Whether nodes are killed.
@@ -99,7 +116,11 @@ pub(super) struct Fault {
     pub(super) touched: NodeSet,
     /// Killed nodes come back at other ports.
     pub(super) moves: bool,
-    /// Chooses what is changed in a directory.
+    /// A node whose address is replaced gets the old one back in the end.
+    pub(super) returns: bool,
+    /// The young nodes run instead of the victim, which is killed.
+    pub(super) instead: bool,
+    /// Chooses what is changed in a directory, or how long young nodes live.
     pub(super) pick: u64,
     /// A majority of the voters loses its directories, and an operator recovers the cluster.
     pub(super) recovers: bool,
@@ -110,20 +131,21 @@ impl Fault {
     pub(super) fn of(kind: Kind, victim: usize, other: usize) -> Self {
         let (others, touched) = (NodeSet::default(), NodeSet::default());
         let (hold, kilobits, keeps_ms) = (Duration::ZERO, 1, 1);
-        let (moves, pick, recovers) = (false, 0, false);
-        Self { kind, victim, other, hold, kilobits, keeps_ms, others, touched, moves, pick, recovers }
+        let (moves, returns, instead, pick, recovers) = (false, false, false, 0, false);
+        Self { kind, victim, other, hold, kilobits, keeps_ms, others, touched, moves, returns, instead, pick, recovers }
     }
 
     /// The nodes that are killed.
     pub(super) fn killed(&self) -> NodeSet {
         let killed = NodeSet::of(self.victim).and(self.others).and(self.touched);
-        if self.kind.kills() { killed } else { NodeSet::default() }
+        if self.kind.kills() || self.instead { killed } else { NodeSet::default() }
     }
 
     /// The nodes that the others have to do without, so that the configuration may leave them out.
     pub(super) fn removes(&self) -> NodeSet {
         match self.kind {
-            Kind::Cut | Kind::OneWay | Kind::Slow => NodeSet::default(),
+            Kind::Cut | Kind::OneWay | Kind::Slow | Kind::Twin => NodeSet::default(),
+            Kind::Young => self.killed(),
             _ => self.killed().and(NodeSet::of(self.victim)),
         }
     }
@@ -146,6 +168,8 @@ impl fmt::Display for Fault {
         let alone = self.killed() == self.touched;
         match self.kind {
             Kind::KillAll => write!(f, "{}", self.kind),
+            Kind::Young if !self.instead => write!(f, "{}", self.kind),
+            Kind::Twin => write!(f, "{} of {}", self.kind, name(self.victim)),
             Kind::KillSome => write!(f, "{} {}", self.kind, self.killed()),
             kind if !kind.touches() => write!(f, "{kind} {}", name(self.victim)),
             kind if alone => write!(f, "{kind} {}", self.touched),
@@ -158,7 +182,8 @@ impl fmt::Display for Fault {
             _ => Ok(()),
         }?;
         let moves = if self.moves { ", then at other ports" } else { "" };
-        write!(f, " for {:.1} s{moves}", self.hold.as_secs_f64())
+        let back = if self.returns { ", then the old one again" } else { "" };
+        write!(f, " for {:.1} s{moves}{back}", self.hold.as_secs_f64())
     }
 }
 
@@ -216,8 +241,11 @@ impl Plan {
         let hold = Duration::from_millis(least + self.dice.below(most - least));
         let (kilobits, keeps_ms) = (128 << self.dice.below(4), 200 + self.dice.below(800));
         let mut fault = Fault { hold, kilobits, keeps_ms, ..Fault::of(kind, victim, other) };
-        if self.durable && kind.kills() {
-            self.draw_nodes(&mut fault);
+        match kind {
+            Kind::Address => fault.returns = self.dice.below(2) == 0,
+            Kind::Young => (fault.instead, fault.pick) = (self.dice.below(2) == 0, self.dice.below(u64::MAX)),
+            _ if self.durable && kind.kills() => self.draw_nodes(&mut fault),
+            _ => {}
         }
         fault
     }
@@ -281,6 +309,21 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_addresses_return_and_half_of_the_young_nodes_replace_a_victim() {
+        for durable in [false, true] {
+            let mut plan = Plan::new(3, 3, &[Kind::Address, Kind::Young, Kind::Twin, Kind::Outbound], durable);
+            let faults: Vec<_> = (0..400).map(|_| plan.next()).collect();
+            let count = |of: fn(&&Fault) -> bool| faults.iter().filter(of).count();
+            assert!((30..70).contains(&count(|fault| fault.returns)));
+            assert!((30..70).contains(&count(|fault| fault.instead)));
+            assert!(faults.iter().all(|fault| !fault.returns || fault.kind == Kind::Address));
+            assert!(faults.iter().all(|fault| fault.instead == !fault.killed().is_empty()));
+            let spares = |fault: &Fault| fault.kind == Kind::Twin || fault.kind == Kind::Young && !fault.instead;
+            assert!(faults.iter().all(|fault| spares(fault) == fault.removes().is_empty()));
+        }
+    }
+
+    #[test]
     fn a_minority_of_the_directories_is_touched_and_their_nodes_are_killed() {
         for nodes in [3, 4, 5, 9] {
             let mut plan = Plan::new(1, nodes, &[], true);
@@ -291,7 +334,7 @@ mod tests {
                 assert_eq!(fault.kind.touches(), !fault.touched.is_empty());
                 assert!(fault.touched.len() <= minority(nodes.min(5)), "{fault}");
                 assert!(fault.touched.without(fault.killed()).is_empty(), "{fault}");
-                assert_eq!(fault.kind.kills(), !fault.killed().is_empty());
+                assert_eq!(fault.kind.kills() || fault.instead, !fault.killed().is_empty());
                 alone += usize::from(fault.kind.touches() && fault.killed() == fault.touched);
                 all += usize::from(fault.kind.touches() && fault.killed().len() == nodes);
             }

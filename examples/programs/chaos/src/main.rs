@@ -14,6 +14,7 @@ mod net;
 mod nodes;
 mod operator;
 mod orders;
+mod others;
 mod process;
 mod recovery;
 mod report;

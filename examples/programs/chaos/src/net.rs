@@ -3,19 +3,34 @@
 //! *Between nodes* everything goes through a namespace with nothing but routes in it. To cut a direction is to route it into
 //! nothing there: the sender's own routes, neighbours and links are as they were, so it gets no error and no answer.
 //! *From clients* a link of its own leads to each node, which no cut touches, so that a node without peers can still
-//! be asked. A node has one address in both planes; where a packet comes from decides which way the answer takes.
+//! be asked. A node has one address in both planes; where a packet comes from decides which way the answer takes. That
+//! address may be replaced while the node runs. Its ports for Redis clients and for HTTP have another one, which stays.
+//!
+//! There is one namespace more than there are nodes: a fault starts further processes there.
+
+mod readdress;
+mod relay;
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use artillery_processes::namespaces::{self, Maker, batch};
 use artillery_programs::exit::Failure;
 
+use self::relay::Relay;
+
 const MAKER: Maker = Maker { prefix: "artillery-chaos-", programs: &["chaos"] };
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 254);
 const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 78, 255, 254);
 const PEERS: &str = "10.77.0.0/16";
+const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 253);
+/// The name of the link to the relay, in the namespace that routes.
+const TO_RELAY: &str = "to-relay";
 /// Before the rule that has the main table looked at.
 const PREFERENCE: &str = "100";
+/// The rules of this preference come before the cuts.
+const BEFORE_CUTS: &str = "90";
+/// The table of routes that leads to the relay.
+const RELAY_TABLE: &str = "100";
 
 /// The namespaces of a run. Dropped: removed, with all that is in them.
 pub(super) struct Net {
@@ -23,6 +38,10 @@ pub(super) struct Net {
     nodes: usize,
     cuts: BTreeSet<(usize, usize)>,
     slow: BTreeSet<usize>,
+    /// Nodes that are at their second address.
+    moved: BTreeSet<usize>,
+    /// Between a node that can't be dialled and the others.
+    relay: Option<(usize, Relay)>,
 }
 
 impl Net {
@@ -32,7 +51,8 @@ impl Net {
             tracing::warn!(namespace, "removing what an earlier run has left behind");
             namespaces::remove(&namespace);
         }
-        let net = Self { prefix: MAKER.own_prefix(), nodes, cuts: BTreeSet::new(), slow: BTreeSet::new() };
+        let (cuts, slow, moved) = Default::default();
+        let net = Self { prefix: MAKER.own_prefix(), nodes, cuts, slow, moved, relay: None };
         net.build()?;
         Ok(net)
     }
@@ -45,18 +65,22 @@ impl Net {
         }
         let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
         namespaces::run("ip", &["netns", "exec", &router, "sh", "-c", forward]).map_err(Failure::failed)?;
-        for node in 0..self.nodes {
-            self.link(node, &router, "peers", ROUTER)?;
-            self.link(node, &clients, "clients", CLIENTS)?;
-            let route = format!("route add {PEERS} via {ROUTER} dev peers src {}", address(node));
-            ip(Some(&self.namespace(node)), [route])?;
+        for node in 0..=self.nodes {
+            let own = self.address(node);
+            let (peers, clients) = ((&*router, "peers", ROUTER), (&*clients, "clients", CLIENTS));
+            self.link(&self.namespace(node), &link_name(node), own, peers)?;
+            self.link(&self.namespace(node), &link_name(node), own, clients)?;
+            ip(Some(&self.namespace(node)), self.routes("add", own))?;
+            self.add_service_address(node)?;
         }
-        Ok(())
+        self.link(&self.relay(), TO_RELAY, RELAY, (&router, "peers", ROUTER))?;
+        ip(Some(&self.relay()), [format!("route add default via {ROUTER} dev peers")])?;
+        ip(Some(&router), [format!("route add default via {RELAY} dev {TO_RELAY} table {RELAY_TABLE}")])
     }
 
-    /// A link from a node to a namespace in the middle of one plane.
-    fn link(&self, node: usize, middle: &str, plane: &str, hub: Ipv4Addr) -> Result<(), Failure> {
-        let (namespace, there, own) = (self.namespace(node), link_name(node), address(node));
+    /// A link, named `there` in the middle of one plane, to a namespace with that address.
+    fn link(&self, namespace: &str, there: &str, own: Ipv4Addr, plane: (&str, &str, Ipv4Addr)) -> Result<(), Failure> {
+        let (middle, plane, hub) = plane;
         let in_the_middle = [
             format!("link add name {there} type veth peer name {plane} netns {namespace}"),
             format!("link set {there} up"),
@@ -69,7 +93,18 @@ impl Net {
             format!("route add {hub}/32 dev {plane} src {own}"),
         ];
         ip(Some(middle), in_the_middle)?;
-        ip(Some(&namespace), at_the_node)
+        ip(Some(namespace), at_the_node)
+    }
+
+    /// The routes from a node to its peers. The second one tells a node that listens on all addresses which is its own.
+    fn routes(&self, verb: &str, own: Ipv4Addr) -> [String; 2] {
+        [PEERS, "default"].map(|to| format!("route {verb} {to} via {ROUTER} dev peers src {own}"))
+    }
+
+    fn add_service_address(&self, node: usize) -> Result<(), Failure> {
+        let at = service_address(node);
+        ip(Some(&self.namespace(node)), [format!("addr add {at}/32 dev clients")])?;
+        ip(Some(&self.clients()), [format!("route add {at}/32 dev {}", link_name(node))])
     }
 
     /// Moves this thread, and those that it will start, into the namespace of the clients.
@@ -92,8 +127,9 @@ impl Net {
         self.at_both_ends(node, |link| format!("qdisc replace dev {link} {shape}"))
     }
 
-    /// Takes back all that was done to the network.
+    /// Takes back all that was done to the network, except for changes of addresses.
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
+        self.open_inbound()?;
         while let Some((from, to)) = self.cuts.pop_first() {
             self.rule("del", from, to)?;
         }
@@ -105,7 +141,8 @@ impl Net {
 
     fn rule(&self, verb: &str, from: usize, to: usize) -> Result<(), Failure> {
         // Unlike `unreachable` and `prohibit` it sends the peer no error.
-        let rule = format!("rule {verb} pref {PREFERENCE} from {} to {} blackhole", address(from), address(to));
+        let rule =
+            format!("rule {verb} pref {PREFERENCE} from {} to {} blackhole", self.address(from), self.address(to));
         ip(Some(&self.router()), [rule])
     }
 
@@ -116,9 +153,23 @@ impl Net {
         ends.try_for_each(|(namespace, link)| batch("tc", Some(&namespace), [line(&link)])).map_err(Failure::failed)
     }
 
+    /// The address of a node at present.
+    pub(super) fn address(&self, node: usize) -> Ipv4Addr {
+        if self.moved.contains(&node) { second_address(node) } else { address(node) }
+    }
+
+    /// The number of the namespace that belongs to no node.
+    pub(super) fn spare(&self) -> usize {
+        self.nodes
+    }
+
     /// The name of a node's namespace.
     pub(super) fn namespace(&self, node: usize) -> String {
         format!("{}n{}", self.prefix, node + 1)
+    }
+
+    fn relay(&self) -> String {
+        format!("{}relay", self.prefix)
     }
 
     fn router(&self) -> String {
@@ -130,8 +181,8 @@ impl Net {
     }
 
     fn all(&self) -> Vec<String> {
-        let nodes = (0..self.nodes).map(|node| self.namespace(node));
-        [self.router(), self.clients()].into_iter().chain(nodes).collect()
+        let nodes = (0..=self.nodes).map(|node| self.namespace(node));
+        [self.router(), self.clients(), self.relay()].into_iter().chain(nodes).collect()
     }
 }
 
@@ -145,9 +196,23 @@ fn ip(namespace: Option<&str>, lines: impl IntoIterator<Item = String>) -> Resul
     batch("ip", namespace, lines).map_err(Failure::failed)
 }
 
-/// The address of a node.
+/// The address that a node has at first.
 pub(super) fn address(node: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 77, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))
+    Ipv4Addr::new(10, 77, 0, place(node))
+}
+
+/// The address that takes its place.
+pub(super) fn second_address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 1, place(node))
+}
+
+/// The address of a node's ports for Redis clients and for HTTP.
+pub(super) fn service_address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 78, 0, place(node))
+}
+
+fn place(node: usize) -> u8 {
+    u8::try_from(node + 1).unwrap_or(u8::MAX)
 }
 
 fn link_name(node: usize) -> String {

@@ -1,4 +1,4 @@
-//! How soon each node serves again after a heal.
+//! How soon nodes serve again after a heal, and after some faults begin.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +13,7 @@ use super::{
     cluster::Cluster,
     door::{Ask, Resp},
     fault::name,
+    set::NodeSet,
 };
 
 /// The time within which each node must have served a write and a read.
@@ -20,13 +21,14 @@ pub(super) const BOUND: Duration = Duration::from_secs(5);
 /// The same if all members of the chain were down: those that come back wait for the others for two seconds, and for the
 /// leases of before.
 pub(super) const REOPEN_BOUND: Duration = Duration::from_secs(10);
-/// When to stop asking.
-const END: Duration = Duration::from_secs(30);
+/// When to stop asking after a heal, and after a fault began.
+pub(super) const END: Duration = Duration::from_secs(30);
+pub(super) const BEGIN_END: Duration = Duration::from_secs(8);
 /// The timeout of one attempt; short, so that an attempt that hangs doesn't hide that the next one succeeds.
 const ATTEMPT: Duration = Duration::from_millis(500);
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// When a node had first served, in milliseconds from the heal; `None`: not by the end.
+/// When a node had first served, in milliseconds from the heal, or from the begin of a fault; `None`: not by the end.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Regained {
     pub(super) node: String,
@@ -41,13 +43,14 @@ impl Regained {
     }
 }
 
-/// Asks every node until it has served a write and a read.
-pub(super) async fn watch(book: &Arc<Book>, nodes: usize, heal: Instant) -> Vec<Regained> {
+/// Asks each of these nodes until it has served a write and a read, or `end` has passed since then.
+pub(super) async fn watch(book: &Arc<Book>, nodes: NodeSet, since: Instant, end: Duration) -> Vec<Regained> {
     let mut asking = JoinSet::new();
-    for node in 0..nodes {
+    for node in nodes.iter() {
         let book = book.clone();
         asking.spawn(async move {
-            let (write_ms, read_ms) = tokio::join!(first(&book, node, heal, false), first(&book, node, heal, true));
+            let first = |reads| first(&book, node, since, end, reads);
+            let (write_ms, read_ms) = tokio::join!(first(false), first(true));
             Regained { node: name(node), write_ms, read_ms }
         });
     }
@@ -56,15 +59,15 @@ pub(super) async fn watch(book: &Arc<Book>, nodes: usize, heal: Instant) -> Vec<
     all
 }
 
-async fn first(book: &Book, node: usize, heal: Instant, reads: bool) -> Option<u64> {
+async fn first(book: &Book, node: usize, since: Instant, end: Duration, reads: bool) -> Option<u64> {
     let client = book.client();
     let mut door = Resp::new(Cluster::resp(node)).patience(ATTEMPT);
     let key = book.keys().find(|key| key.family() == Family::Plain)?;
-    while heal.elapsed() < END {
+    while since.elapsed() < end {
         let ask = if reads { Ask::Get } else { Ask::Set(book.value()) };
         let reply = book.ask(client, &mut door, key, ask).await;
         if reply.is_good() {
-            return Some(heal.elapsed().as_millis() as u64);
+            return Some(since.elapsed().as_millis() as u64);
         }
         sleep(BETWEEN).await;
     }

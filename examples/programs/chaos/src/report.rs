@@ -42,6 +42,10 @@ pub(super) struct FaultRound {
     pub(super) waited_ms: u64,
     /// By when each node must have served.
     pub(super) bound_ms: u64,
+    /// How soon the nodes that the fault left alone served after it had begun, where that is checked.
+    pub(super) meanwhile: Vec<Regained>,
+    /// What a process that the fault started besides did wrong.
+    pub(super) other: Option<String>,
     pub(super) regained: Vec<Regained>,
     /// From the heal until the chain had all its members, in milliseconds.
     pub(super) whole_ms: u64,
@@ -50,14 +54,13 @@ pub(super) struct FaultRound {
 
 impl FaultRound {
     pub(super) fn line(&self) -> String {
-        let span = |of: &dyn Fn(&Regained) -> Option<u64>| {
-            let all: Vec<_> = self.regained.iter().map(of).collect();
-            match all.iter().copied().collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) {
-                Some(ms) => format!("{ms} ms"),
-                None => "never".to_owned(),
-            }
+        let (write, read) = spans(&self.regained);
+        let meanwhile = if self.meanwhile.is_empty() {
+            String::new()
+        } else {
+            let (write, read) = spans(&self.meanwhile);
+            format!("meanwhile writes after {write}, reads {read}; ")
         };
-        let (write, read) = (span(&|node| node.write_ms), span(&|node| node.read_ms));
         let waited = if self.waited_ms > 0 { format!("{} ms for an order, ", self.waited_ms) } else { String::new() };
         let alone = self.isolation.as_ref().map_or(String::new(), |seen| {
             let Isolation { nolease, served, eventual, other } = seen;
@@ -65,10 +68,19 @@ impl FaultRound {
             format!("; alone: {nolease} NOLEASE, {served} served, {eventual} eventual{other}")
         });
         format!(
-            "{:7.1} s  {} ({}); then {waited}writes at all after {write}, reads {read}, whole after {} ms{alone}",
+            "{:7.1} s  {} ({}); {meanwhile}then {waited}writes at all after {write}, reads {read}, whole after {} ms{alone}",
             self.at, self.fault, self.role, self.whole_ms
         )
     }
+}
+
+/// When all of them had written, and when all had read.
+fn spans(nodes: &[Regained]) -> (String, String) {
+    let span = |of: fn(&Regained) -> Option<u64>| {
+        let all: Option<Vec<u64>> = nodes.iter().map(of).collect();
+        all.and_then(|all| all.into_iter().max()).map_or_else(|| "never".to_owned(), |ms| format!("{ms} ms"))
+    };
+    (span(|node| node.write_ms), span(|node| node.read_ms))
 }
 
 /// The summary as `docs/json.md` describes it.
@@ -97,8 +109,10 @@ pub(super) struct Summary {
     pub(super) bound_ms: u64,
     pub(super) slowest_write_ms: Option<u64>,
     pub(super) slowest_read_ms: Option<u64>,
-    /// Heals after which a node served too late.
+    /// Heals, and begins of faults, after which a node served too late.
     pub(super) late: Vec<String>,
+    /// Processes that faults started besides, and that did what they must not.
+    pub(super) others_wrongly: Vec<String>,
     pub(super) isolation: Isolation,
     /// Isolated members that did what they must not, or that were not observed.
     pub(super) isolated_wrongly: Vec<String>,
@@ -117,6 +131,11 @@ impl Summary {
                 self.late.push(format!("{}: {node:?}", round.fault));
             }
         }
+        let bound_ms = BOUND.as_millis() as u64;
+        for node in round.meanwhile.iter().filter(|node| !node.in_time(bound_ms)) {
+            self.late.push(format!("{}, at its begin: {node:?}", round.fault));
+        }
+        self.others_wrongly.extend(round.other.iter().map(|what| format!("{}: {what}", round.fault)));
         if let Some(seen) = &round.isolation {
             self.isolation.add(seen);
             if !seen.is_right() {
@@ -142,7 +161,7 @@ impl Summary {
     pub(super) fn is_fine(&self) -> bool {
         let none = Vec::new();
         let taken_in = self.directories.as_ref().map_or(&none, |directories| &directories.wrong);
-        let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly, taken_in];
+        let wrong = [&self.violations, &self.odd, &self.late, &self.isolated_wrongly, &self.others_wrongly, taken_in];
         let lacks_orders = self.orders.as_ref().is_some_and(|orders| orders.lacks().is_some());
         wrong.iter().all(|list| list.is_empty())
             && !lacks_orders
@@ -172,6 +191,7 @@ impl Summary {
             ("ODD ANSWER", &self.odd),
             ("LATE", &self.late),
             ("ISOLATED", &self.isolated_wrongly),
+            ("BESIDES", &self.others_wrongly),
         ] {
             list.iter().for_each(|what| story.say(&format!("{label}: {what}")));
         }

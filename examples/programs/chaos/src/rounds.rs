@@ -13,7 +13,8 @@ use super::{
     desk::{Desk, ORDER_BOUND},
     fault::{Fault, Kind, Plan, name},
     isolation::{self, Isolation},
-    recovery::{self, BOUND, REOPEN_BOUND},
+    others,
+    recovery::{self, BEGIN_END, BOUND, END, REOPEN_BOUND, Regained},
     report::{FaultRound, Skipped, Summary},
     ruin::{Ruin, RuinTally},
     set::NodeSet,
@@ -44,6 +45,10 @@ struct Suffered {
     /// What the victim was: a role, or a spare.
     role: String,
     isolation: Option<Isolation>,
+    /// How soon the others served after it had begun, where that is checked.
+    meanwhile: Vec<Regained>,
+    /// What a process that the fault started besides did wrong.
+    other: Option<String>,
 }
 
 impl Rounds<'_> {
@@ -105,19 +110,19 @@ impl Rounds<'_> {
         let heal = Instant::now();
         let since = self.after_orders(heal, &fault, summary).await;
         let all_down = view.are_all_members(fault.killed().and(self.desk.taken()));
-        let watch = recovery::watch(self.book, self.cluster.size(), since);
+        let watch = recovery::watch(self.book, NodeSet::all(self.cluster.size()), since, END);
         let (regained, loaded) = tokio::join!(watch, self.cluster.loaded(fault.killed(), since));
         self.desk.open();
         self.whole(heal).await.map_err(after)?;
         let whole_ms = heal.elapsed().as_millis() as u64;
         recovery::read_back(self.book, self.cluster.size()).await;
         ruin.map_or(Ok(()), |ruin| ruin.end())?;
-        let Suffered { role, isolation } = suffered;
+        let Suffered { role, isolation, meanwhile, other } = suffered;
         let bound = if all_down && self.cluster.is_durable() { REOPEN_BOUND } else { BOUND };
         let bound_ms = (bound + loaded).as_millis() as u64;
         let waited_ms = since.duration_since(heal).as_millis() as u64;
         let (kind, fault) = (fault.kind.to_string(), fault.to_string());
-        Ok(FaultRound { at, kind, fault, role, waited_ms, bound_ms, regained, whole_ms, isolation })
+        Ok(FaultRound { at, kind, fault, role, waited_ms, bound_ms, meanwhile, other, regained, whole_ms, isolation })
     }
 
     /// Draws the next fault that is allowed now, and returns it with the nodes' reports just before, and their moment. From
@@ -168,7 +173,8 @@ impl Rounds<'_> {
 
     /// Why a fault is not allowed.
     fn forbids(&self, fault: &Fault, view: &View) -> Option<String> {
-        let needs_process = matches!(fault.kind, Kind::Kill | Kind::Restart | Kind::Pause);
+        let needs_process =
+            fault.instead || matches!(fault.kind, Kind::Kill | Kind::Restart | Kind::Pause | Kind::Twin);
         if needs_process && !self.cluster.nodes.runs(fault.victim) {
             return Some(format!("{} of a node that an order has stopped", fault.kind));
         }
@@ -176,7 +182,7 @@ impl Rounds<'_> {
             return self.forbids_to_touch(fault, view).map(str::to_owned);
         }
         // What a node with a directory holds is there again when it is.
-        let taking = fault.kind.taking().filter(|_| !self.cluster.is_durable())?;
+        let taking = fault.taking().filter(|_| !self.cluster.is_durable())?;
         let why = view.forbids(taking, fault.victim, self.desk.away())?;
         Some(why.to_owned())
     }
@@ -222,7 +228,7 @@ impl Rounds<'_> {
         let victim = fault.victim;
         let place = view.members.iter().position(|member| *member == name(victim));
         let role = role(place, view.members.len()).to_owned();
-        let mut suffered = Suffered { role, isolation: None };
+        let mut suffered = Suffered { role, isolation: None, meanwhile: Vec::new(), other: None };
         if fault.kind == Kind::Isolate && place.is_some() {
             let seen = isolation::watch(self.cluster, self.book, victim, since, end).await;
             if self.desk.taken().contains(victim) {
@@ -235,8 +241,32 @@ impl Rounds<'_> {
                 suffered.isolation = Some(seen);
             }
         }
-        sleep_until(end).await;
+        if fault.kind.is_checked_at_its_begin() {
+            // Writes wait for a head that can't be dialled.
+            let is_checked = fault.kind != Kind::Outbound || place != Some(0);
+            let nodes = if is_checked { self.left_alone(fault) } else { NodeSet::default() };
+            let watch = recovery::watch(self.book, nodes, since, BEGIN_END);
+            let (meanwhile, other) = tokio::join!(watch, self.beside(fault, end));
+            (suffered.meanwhile, suffered.other) = (meanwhile, other?);
+        }
+        if fault.kind != Kind::Twin {
+            sleep_until(end).await;
+        }
         Ok(suffered)
+    }
+
+    /// The nodes that a fault of one node leaves alone.
+    fn left_alone(&self, fault: &Fault) -> NodeSet {
+        NodeSet::all(self.cluster.size()).without(fault.removes()).without(self.desk.taken())
+    }
+
+    /// Plays what a fault starts besides the nodes. Returns what went wrong there.
+    async fn beside(&self, fault: &Fault, end: Instant) -> Result<Option<String>, Failure> {
+        match fault.kind {
+            Kind::Twin => others::twin(self.cluster, fault.victim, end).await,
+            Kind::Young => others::young(self.cluster, fault.pick, end).await,
+            _ => Ok(None),
+        }
     }
 
     /// The moment from which nodes have to serve: the heal, or the end of the order that was under way then.

@@ -122,9 +122,11 @@ async fn judge(setup: Setup, net: &mut Net, logs: &Path, seed: u64) -> Result<Ve
 
 fn start(setup: Setup, server: usize, net: &Net, logs: &Path) -> Result<Process, Failure> {
     let at = Cluster::resp(server);
-    let (ip, port, first) = (at.ip().to_string(), at.port().to_string(), address(0).to_string());
+    let (ip, own) = (at.ip().to_string(), address(server).to_string());
+    let (port, first) = (at.port().to_string(), address(0).to_string());
     let directory = logs.display().to_string();
-    let mut args = vec!["--bind", &ip, "--port", &port, "--save", "", "--protected-mode", "no", "--dir", &directory];
+    let mut args =
+        vec!["--bind", &ip, &own, "--port", &port, "--save", "", "--protected-mode", "no", "--dir", &directory];
     // Send a new replica everything at once, rather than wait for further replicas.
     args.extend(["--repl-diskless-sync-delay", "0"]);
     if setup == Setup::Asynchronous && server > 0 {

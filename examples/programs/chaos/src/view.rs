@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     cluster::LEASE,
-    fault::{Kind, minority, name},
+    fault::{Fault, Kind, minority, name},
     set::NodeSet,
 };
 
@@ -116,12 +116,13 @@ pub(super) enum Taking {
     Stop,
 }
 
-impl Kind {
-    /// How this fault takes its victim away, if it does.
-    pub(super) fn taking(self) -> Option<Taking> {
-        match self {
-            Self::Kill => Some(Taking::Kill),
-            Self::Restart => Some(Taking::Stop),
+impl Fault {
+    /// How it takes its victim away, if it does.
+    pub(super) fn taking(&self) -> Option<Taking> {
+        match self.kind {
+            Kind::Kill => Some(Taking::Kill),
+            Kind::Young if self.instead => Some(Taking::Kill),
+            Kind::Restart => Some(Taking::Stop),
             _ => None,
         }
     }

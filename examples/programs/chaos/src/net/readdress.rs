@@ -1,0 +1,34 @@
+//! The address of a node changes while it runs.
+
+use std::net::Ipv4Addr;
+
+use artillery_programs::exit::Failure;
+
+use super::{CLIENTS, Net, ROUTER, ip, link_name};
+
+impl Net {
+    /// Takes a node's address away in both planes, and gives it its other one. Packets for the old one are lost without an
+    /// error, and so are those that still come from it.
+    pub(in super::super) fn readdress(&mut self, node: usize) -> Result<(), Failure> {
+        let old = self.address(node);
+        if !self.moved.remove(&node) {
+            self.moved.insert(node);
+        }
+        let new = self.address(node);
+        let hubs = [("peers", ROUTER), ("clients", CLIENTS)];
+        let added = hubs.iter().map(|(plane, _)| format!("addr add {new}/32 dev {plane}"));
+        let routed = hubs.iter().map(|(plane, hub)| format!("route replace {hub}/32 dev {plane} src {new}"));
+        let removed = hubs.iter().map(|(plane, _)| format!("addr del {old}/32 dev {plane}"));
+        // The routes that name the old address would go with it.
+        let lines = added.chain(routed).chain(self.routes("replace", new)).chain(removed);
+        ip(Some(&self.namespace(node)), lines)?;
+        self.route_to(node, old, new)
+    }
+
+    fn route_to(&self, node: usize, old: Ipv4Addr, new: Ipv4Addr) -> Result<(), Failure> {
+        let routes =
+            [format!("route replace {new}/32 dev {}", link_name(node)), format!("route replace blackhole {old}/32")];
+        ip(Some(&self.router()), routes.clone())?;
+        ip(Some(&self.clients()), routes)
+    }
+}
