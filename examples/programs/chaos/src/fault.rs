@@ -317,7 +317,7 @@ mod tests {
             assert!((30..70).contains(&count(|fault| fault.returns)));
             assert!((30..70).contains(&count(|fault| fault.instead)));
             assert!(faults.iter().all(|fault| !fault.returns || fault.kind == Kind::Address));
-            assert!(faults.iter().all(|fault| fault.instead == !fault.killed().is_empty()));
+            assert!(faults.iter().all(|fault| fault.instead != fault.killed().is_empty()));
             let spares = |fault: &Fault| fault.kind == Kind::Twin || fault.kind == Kind::Young && !fault.instead;
             assert!(faults.iter().all(|fault| spares(fault) == fault.removes().is_empty()));
         }

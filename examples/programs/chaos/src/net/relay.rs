@@ -63,6 +63,7 @@ impl Net {
 }
 
 /// A socket in a namespace. It stays there, unlike the thread that makes it.
+#[allow(clippy::disallowed_methods, reason = "a namespace is one of a thread, and tasks share theirs")]
 fn bind(namespace: String, at: SocketAddr, peer: Option<SocketAddr>) -> Result<net::UdpSocket, Failure> {
     let make = move || -> io::Result<UdpSocket> {
         namespaces::enter(&namespace)?;
