@@ -81,8 +81,6 @@ enum Guard {
     IgnoreLease,
     /// A successor is followed before its predecessor is known to be a prefix (trap 52).
     FollowTooSoon,
-    /// A leader that can't be reached takes the others for dead (trap 51); with --undialable.
-    TrustOneWay,
 }
 
 impl Arguments {
@@ -108,7 +106,6 @@ impl Arguments {
             Some(Guard::RemoveAtOnce) => bounds.coordinator = Guards::without(Mutant::RemoveAtOnce),
             Some(Guard::NewLeaderDoesNotWait) => bounds.coordinator = Guards::without(Mutant::NewLeaderDoesNotWait),
             Some(Guard::IgnoreLease) => bounds.replica = Guards::without(Mutant::IgnoreLease),
-            Some(Guard::TrustOneWay) => bounds.coordinator = Guards::without(Mutant::TrustOneWay),
             Some(Guard::FollowTooSoon) => bounds.replica = Guards::without(Mutant::FollowTooSoon),
         }
         bounds

@@ -94,11 +94,12 @@ impl Model for Bounds {
             }));
         }
         if self.undialable {
-            all.push(Property::always("a leader that can't be reached changes nothing", |_: &Self, state: &State| {
-                state.world.unreached_leader_changes_nothing()
-            }));
+            all.push(Property::always(
+                "a leader that can't be reached removes no member",
+                |_: &Self, state: &State| state.world.unreached_leader_removes_none(),
+            ));
         }
-        if self.undialable && self.ticks > 7 {
+        if self.undialable && self.ticks > 9 {
             all.push(Property::sometimes("a leader that can't be reached gives up", |_: &Self, state: &State| {
                 state.world.unreached_leader_gave_up()
             }));

@@ -187,6 +187,8 @@ impl World {
             self.step(Action::Tick);
             while self.step_of_message() {}
         }
+        // A leader that renews has made itself known.
+        self.changes = 0;
     }
 
     fn step_of_message(&mut self) -> bool {

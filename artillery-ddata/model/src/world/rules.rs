@@ -4,7 +4,7 @@ use artillery_proto::{Sequence, types::update::Update};
 
 use super::{Node, World};
 use crate::{
-    bounds::WRITES,
+    bounds::{NODES, WRITES},
     history::{Outcome, READ},
 };
 
@@ -48,9 +48,9 @@ impl World {
         self.configs.iter().all(|config| config.syncing().is_none())
     }
 
-    /// A leader that no node can dial has changed nothing: all nodes are well.
-    pub fn unreached_leader_changes_nothing(&self) -> bool {
-        !self.is_leader_undialable || self.changes == 0
+    /// A leader that no node can dial has removed no member: all nodes are well.
+    pub fn unreached_leader_removes_none(&self) -> bool {
+        !self.is_leader_undialable || self.configs.iter().all(|config| config.serving().count() == NODES)
     }
 
     /// A leader that no node can dial has given up.

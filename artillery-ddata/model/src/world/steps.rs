@@ -218,6 +218,12 @@ impl World {
             }
             self.renew(node);
         }
+        if self.bounds.undialable {
+            // The leader renews at itself, which begins a round, whether or not another node reaches it.
+            while let Some((to, _, _)) = self.leader.poll_renewal(clock, |_| None) {
+                self.tell(NodeInput::Renewed { from: to, renewed: None });
+            }
+        }
         self.tell(NodeInput::Tick);
     }
 
