@@ -284,7 +284,7 @@ impl Coordinator {
         let missing: BTreeSet<_> = voters.iter().copied().filter(|&id| is_missing(id)).collect();
         let there = voters.len() - missing.len();
         let warning = match () {
-            () if missing.is_empty() || (there - 1) * 2 > voters.len() => None,
+            () if missing.is_empty() || there.saturating_sub(1) * 2 > voters.len() => None,
             () if there * 2 > voters.len() => Some(LogWarning::AtRisk { missing }),
             () => Some(LogWarning::Lost { missing }),
         };
