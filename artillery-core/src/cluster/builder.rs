@@ -290,7 +290,7 @@ impl ClusterBuilder {
         let local = LocalInfo::new(&self.cluster, incarnation, kind).with_cluster_id(self.cluster_id);
         let mut config = self.transport.clone();
         if self.follows_interfaces() {
-            let ip = addresses::advertisable(None, config.listen).ok_or(StartError::NoAdvertisableAddress)?;
+            let ip = addresses::advertisable(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
             config.advertise = Some((ip, config.advertise.map_or(0, |addr| addr.port())).into());
         }
         let service = Arc::clone(router) as Arc<dyn Service>;

@@ -185,7 +185,11 @@ async fn dial_each(
         let delay = if more { NEXT_DIAL_DELAY } else { shared.config.hello_timeout };
         match timeout(delay, dials.join_next()).await {
             Ok(Some(Ok(Err(ConnectError::EndpointClosed)))) => return Err(ConnectError::EndpointClosed),
-            Ok(Some(Ok(Err(error)))) => last = error,
+            // A reason says more than silence at another address.
+            Ok(Some(Ok(Err(error)))) if !matches!(last, ConnectError::Refused(_) | ConnectError::Rejected(_)) => {
+                last = error
+            }
+            Ok(Some(Ok(Err(_)))) => {}
             Ok(Some(Ok(Ok(connection)))) => return Ok(connection),
             // Nothing is dialled, a dial goes on, or one has panicked.
             Ok(None | Some(Err(_))) | Err(_) => {}

@@ -541,6 +541,13 @@ impl ConfigLog for Embedded {
         raft.runtime_config().heartbeat(may);
         raft.runtime_config().elect(may);
         applied.touch();
+        let led = self.0.metrics.borrow().state == ServerState::Leader;
+        if let (true, true, Ok(runtime)) = (may, led, tokio::runtime::Handle::try_current()) {
+            // No other node was elected: the next term begins with an election.
+            let raft = raft.clone();
+            // Fails only if this part in the group has ended.
+            runtime.spawn(async move { raft.trigger().elect().await });
+        }
     }
 
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {

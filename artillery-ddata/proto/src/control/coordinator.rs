@@ -196,7 +196,7 @@ pub(crate) enum CoordinatorOutput {
         /// The term.
         term: Term,
     },
-    /// This node may lead again.
+    /// This node may lead again, in another term.
     Stand,
     /// Report this to operators.
     Warn(LogWarning),
@@ -219,6 +219,10 @@ pub(crate) struct Coordinator {
     outside: BTreeMap<NodeId, Quarantine>,
     /// This node has given up a leadership, and no majority of the voters has reached it since.
     unreachable: Option<Unreachable>,
+    /// The last term in which this node has given up its leadership.
+    given_up: Option<Term>,
+    /// The nodes of the cluster that have been voters, as far as this node knows.
+    voted: BTreeSet<MemberId>,
     outputs: VecDeque<CoordinatorOutput>,
 }
 
@@ -276,6 +280,8 @@ impl Coordinator {
             awake: Timestamp::ZERO,
             outside: BTreeMap::new(),
             unreachable: None,
+            given_up: None,
+            voted: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -288,15 +294,25 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Names every field, so that a forgotten new one doesn't compile.
-        let Self { me, settings: _, configs, leader, voters, leading, outside, unreachable, rounds, awake, outputs } =
-            self;
+        let Self {
+            me,
+            settings: _,
+            configs,
+            leader,
+            voters,
+            leading,
+            outside,
+            unreachable,
+            given_up,
+            voted,
+            rounds,
+            awake,
+            outputs,
+        } = self;
         // Only a leader has anything to forget after a pause.
         let awake = leading.as_ref().map(|_| awake);
-        write!(
-            out,
-            "{:?}",
-            (me, configs.applied(), leader, voters, leading, outside, unreachable, rounds, awake, outputs)
-        )
+        write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, unreachable, given_up, voted))?;
+        write!(out, "{:?}", (rounds, awake, outputs))
     }
 
     /// The term in which this node leads, if it does.
@@ -327,6 +343,8 @@ impl Coordinator {
                 self.leader = leader;
                 self.voters = voters;
                 self.configs = configs;
+                self.voted.extend(self.voters.iter().copied());
+                self.voted.retain(|&id| self.voters.contains(&id) || self.configs.node(id).is_some());
                 // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap 63).
                 if !allows!(self.settings.guards, KeepOwnTimes) {
                     self.settings.adopt(self.configs.timing());

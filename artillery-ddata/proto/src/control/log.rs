@@ -180,7 +180,7 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Whether this node may lead; at first it may. A leader that may not gives its leadership up, so that another node is
-    /// elected. A node that may not stands in no election, and votes in each.
+    /// elected. A node that may not stands in no election, and votes in each. Once it may again, it leads in another term only.
     fn may_lead(&self, may: bool) {
         let _ = may;
     }

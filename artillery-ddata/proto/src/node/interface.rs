@@ -187,7 +187,7 @@ pub enum NodeOutput {
         /// The term.
         term: Term,
     },
-    /// This node may lead again.
+    /// This node may lead again, in another term.
     Stand,
     /// Tell operators of the voters.
     Warn(LogWarning),

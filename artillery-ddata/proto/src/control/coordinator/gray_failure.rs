@@ -222,22 +222,26 @@ impl View<'_> {
         serving: &[MemberId],
         last: Option<([MemberId; 2], Timestamp)>,
     ) -> Option<Suspicion> {
+        // An end that this leader can't reach either is the cause: it dials others and can't be dialled. With two witnesses less time
+        // is enough.
+        let unreached = |id: MemberId| self.is_unreached(id);
         let lacks = |from: MemberId, to: MemberId| {
+            let patience =
+                if unreached(from) == unreached(to) { self.settings.slow } else { self.settings.suspect * 2 };
+            let is_long = |since: Timestamp| self.now - since.max(self.since) >= patience;
             let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
             let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
-            let unopened = open(before) && self.is_long(before.opened) && !open(behind);
+            let unopened = open(before) && is_long(before.opened) && !open(behind);
             // The awaited update may have arrived, and only its acknowledgement be lost. So the successor must lack a later one.
-            let waits = self.waits_long(&before.report.hop).is_some();
+            let waits = before.report.hop.waits.is_some_and(|(_, age)| age >= patience);
             let unsent = open(before) && waits && behind.report.held < before.report.held;
-            Some((unopened || unsent) && self.is_long(behind.moved))
+            Some((unopened || unsent) && is_long(behind.moved))
         };
         let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
         let (from, to) = (hop[0], hop[1]);
         // A member at the end of two broken hops in a row is the cause of both.
         let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SAME_CAUSE_FACTOR);
         let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
-        // The end that this leader can't reach either is the cause: it dials others and can't be dialled.
-        let unreached = |id: MemberId| self.is_unreached(id);
         let is_first = if unreached(from) == unreached(to) { again(from) && !again(to) } else { unreached(from) };
         let member = if is_first { from } else { to };
         Some(self.guilty(member, Why::Unreached, Some([from, to])))

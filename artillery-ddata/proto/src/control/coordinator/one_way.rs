@@ -10,22 +10,18 @@ use std::collections::BTreeSet;
 use super::{Coordinator, CoordinatorOutput, LeaderTerm, view::View, voters::is_majority};
 use crate::{MemberId, Timestamp, control::log::Term};
 
-/// Since when a leader hears no majority of the voters.
+/// A leader hears no majority of the voters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unheard {
-    since: Timestamp,
     /// The last round that had begun by then.
     round: u64,
+    /// When a later round was confirmed first. Renewals have had no time to arrive before: a lost quorum may just be back.
+    confirmed: Option<Timestamp>,
 }
 
-/// A node that has given up its leadership, since others could not reach it.
-#[derive(Clone, Debug)]
-pub(super) struct Unreachable {
-    /// The term in which it led.
-    term: Term,
-    /// The nodes that have reached it since.
-    reached_by: BTreeSet<MemberId>,
-}
+/// The voters that have reached a node since it gave up its leadership, as others could not reach it.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Unreachable(BTreeSet<MemberId>);
 
 impl View<'_> {
     /// Whether the node has answered a message of the log that was sent a moment ago.
@@ -33,10 +29,12 @@ impl View<'_> {
         self.answered.get(&id).is_some_and(|&sent| self.now - sent < self.settings.suspect)
     }
 
-    /// Whether the node renews, and answers none of the messages that the log's group has for it, while others answer.
+    /// Whether the node has for long answered none of the messages that the log's group has for it, while others answer.
     pub(super) fn is_unreached(&self, id: MemberId) -> bool {
+        let sent = self.answered.get(&id).map_or(self.since, |&sent| sent.max(self.since));
         let one_answers = || self.answered.keys().any(|&other| self.answers(other));
-        id != self.me && !self.answers(id) && one_answers() && !allows!(self.settings.guards, TrustOneWay)
+        let is_long = self.now - sent >= self.settings.suspect * 2;
+        id != self.me && is_long && one_answers() && !allows!(self.settings.guards, TrustOneWay)
     }
 
     /// Whether nothing was heard of the node for the suspicion time. A node that has resigned may still be heard.
@@ -44,8 +42,10 @@ impl View<'_> {
         id != self.me && self.now - self.last_heard(id) >= self.settings.suspect
     }
 
+    /// When the node was last heard, in any life of its store.
     fn last_heard(&self, id: MemberId) -> Timestamp {
-        self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since))
+        let lives = self.nodes.iter().filter(|(life, _)| life.shares_store(id));
+        lives.map(|(_, node)| node.heard).max().unwrap_or_default().max(self.since)
     }
 
     /// Whether this leader hears a majority of the voters.
@@ -54,14 +54,16 @@ impl View<'_> {
     }
 
     /// Whether the silence of a member is its own. If the member answers the log, the way from it to this leader is broken: either
-    /// at this leader, which then hears no other node at all, or on that way alone. In the second case the member gets no lease and
-    /// has to go, but not before the time after which a chain doesn't wait for a member any longer.
+    /// at this leader, which then hears no other node at all, or on that way alone. In the second case, or if no other node could lead,
+    /// the member gets no lease and has to go, but not before the time after which a chain doesn't wait for a member any longer.
     pub(super) fn is_silent_by_itself(&self, id: MemberId) -> bool {
         if allows!(self.settings.guards, TrustOneWay) {
             return true;
         }
         let hears_another = || self.nodes.keys().any(|&other| other != self.me && !self.is_quiet(other));
-        let for_long = || self.now - self.last_heard(id) >= self.settings.slow && hears_another();
+        // No other node could lead in the place of a single voter.
+        let leads_alone = self.voters.len() < 2;
+        let for_long = || self.now - self.last_heard(id) >= self.settings.slow && (leads_alone || hears_another());
         self.hears_majority() && (!self.is_quiet(id) || !self.answers(id) || for_long())
     }
 }
@@ -76,10 +78,12 @@ impl Coordinator {
             leading.unheard = None;
             return;
         }
-        let unheard = *leading.unheard.get_or_insert(Unheard { since: now, round: self.rounds });
-        let is_confirmed = leading.grants.confirmed() > unheard.round;
-        if !is_confirmed
-            || now - unheard.since < self.settings.suspect
+        let is_later = |round| leading.grants.confirmed() > round;
+        let unheard = leading.unheard.get_or_insert(Unheard { round: self.rounds, confirmed: None });
+        if is_later(unheard.round) {
+            unheard.confirmed.get_or_insert(now);
+        }
+        if unheard.confirmed.is_none_or(|since| now - since < self.settings.suspect)
             || allows!(self.settings.guards, TrustOneWay)
             || allows!(self.settings.guards, LeadUnreached)
         {
@@ -87,16 +91,21 @@ impl Coordinator {
         }
         let term = leading.term;
         self.end_term();
-        self.unreachable = Some(Unreachable { term, reached_by: BTreeSet::new() });
+        // A proposal of this term may still come into the log. So this node leads in another term only (trap 35).
+        self.given_up = Some(term);
+        self.unreachable = Some(Unreachable::default());
         self.outputs.push_back(CoordinatorOutput::Resign { term });
     }
 
     /// Another node has reached this one, on a connection that it dialled. Once a majority of the voters has, this node may lead
     /// again.
     pub(super) fn reached(&mut self, by: MemberId) {
-        let Some(unreachable) = self.unreachable.as_mut().filter(|_| by != self.me) else { return };
-        unreachable.reached_by.insert(by);
-        let (me, reached_by) = (self.me, &unreachable.reached_by);
+        let votes = self.voters.iter().any(|voter| voter.shares_store(by));
+        let Some(Unreachable(reached_by)) = self.unreachable.as_mut().filter(|_| by != self.me && votes) else {
+            return;
+        };
+        reached_by.insert(by);
+        let me = self.me;
         if is_majority(&self.voters, |id| id == me || reached_by.iter().any(|by| by.shares_store(id))) {
             self.unreachable = None;
             self.outputs.push_back(CoordinatorOutput::Stand);
@@ -105,7 +114,7 @@ impl Coordinator {
 
     /// Whether this node has given up its leadership in that term.
     pub(super) fn has_given_up(&self, term: Term) -> bool {
-        self.unreachable.as_ref().is_some_and(|unreachable| unreachable.term == term)
+        self.given_up == Some(term)
     }
 }
 

@@ -44,6 +44,8 @@ struct World {
     renewed: BTreeMap<MemberId, Timestamp>,
     /// These nodes answer the log, whether or not they renew.
     answering: Vec<u8>,
+    /// These nodes answer nothing of the log, though they renew.
+    undialable: Vec<u8>,
     /// Whether the leader has given up its leadership.
     resigned: bool,
     warnings: Vec<LogWarning>,
@@ -75,6 +77,7 @@ impl World {
             new_voters: None,
             renewed: BTreeMap::new(),
             answering: vec![],
+            undialable: vec![],
             resigned: false,
             warnings: vec![],
         };
@@ -152,7 +155,8 @@ impl World {
                     let leads = self.confirms;
                     let (answering, now) = (self.answering.iter(), self.now);
                     let answering = answering.map(|&n| (id(n), now));
-                    let answered = self.renewed.clone().into_iter().chain(answering).collect();
+                    let dialable = |&(node, _): &(MemberId, Timestamp)| !self.undialable.contains(&number(node));
+                    let answered = self.renewed.clone().into_iter().chain(answering).filter(dialable).collect();
                     self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads, answered });
                 }
                 CoordinatorOutput::Reopened { token, result } => self.reopened.push((token, result)),

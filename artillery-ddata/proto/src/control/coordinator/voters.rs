@@ -64,7 +64,7 @@ impl Coordinator {
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
     }
 
-    /// Whether a node has lived for so long that it may vote. A node that takes the place of its own former incarnation need not
+    /// Whether a node has lived for so long that it may vote, or has voted before. A node that takes the place of its own former incarnation need not
     /// wait: one that is still a voter is dead, and one that left on request didn't crash.
     fn is_of_age(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
         let has_vote = || self.voters.iter().any(|voter| voter.node == id.node);
@@ -73,7 +73,7 @@ impl Coordinator {
             former.into_iter().any(|(_, seen)| seen.leaver.is_asked())
         };
         let lived = leading.nodes.get(&id).is_some_and(|seen| now - seen.first >= self.settings.voter_age);
-        lived || has_vote() || left() || allows!(self.settings.guards, VoteYoung)
+        lived || self.voted.contains(&id) || has_vote() || left() || allows!(self.settings.guards, VoteYoung)
     }
 
     fn wanted(&self, leading: &LeaderTerm, there: impl Fn(&MemberId) -> bool) -> Option<BTreeSet<MemberId>> {

@@ -124,6 +124,7 @@ impl Group {
         self.configs = configs;
         self.voters = BTreeSet::from([by]);
         (self.next, self.limbo) = (None, None);
+        self.retired.clear();
         self.term += 1;
         (self.leader, self.lost) = (Some(by), now);
         self.told.clear();
@@ -228,8 +229,10 @@ impl World {
         let Some(control) = &mut self.control else { return };
         if may {
             control.group.retired.remove(&id);
-            // It learns that it still leads, if no other node was elected.
-            control.group.told.retain(|&(told, ..)| told != id);
+            if control.group.leader == Some(id) {
+                // It leads in another term only.
+                control.group.leader = None;
+            }
         } else {
             control.group.retired.insert(id);
         }

@@ -86,6 +86,21 @@ fn an_unreached_member_is_moved_out_and_returns_behind_another() {
 }
 
 #[test]
+fn the_end_of_a_dead_hop_that_answers_no_message_of_the_log_is_to_blame_and_sooner() {
+    for (undialable, stay) in [(0, [1, 2]), (1, [0, 2])] {
+        let (mut world, places) = calm_chain(3);
+        let hop = dead(places[0], places[1]);
+        if places[undialable] == 0 {
+            continue;
+        }
+        world.undialable = vec![places[undialable]];
+        let at = pass(&mut world, 6000, hop).expect("it is moved");
+        assert!((1000..=2600).contains(&at), "{at} ms");
+        assert_eq!(self::places(&world), stay.map(|at| places[at]));
+    }
+}
+
+#[test]
 fn a_member_that_makes_progress_is_not_moved_out() {
     let (mut world, places) = calm_chain(3);
     let dead = dead(places[0], places[1]);
