@@ -96,8 +96,7 @@ struct EmbeddedInner {
     /// Held during a change of the voters or learners: one at a time.
     changing: tokio::sync::Mutex<()>,
     answered: AnswerTimes,
-    /// This node may lead.
-    stands: AtomicBool,
+    stands: Arc<Stands>,
     /// Whether the next confirmation panics.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
@@ -257,7 +256,7 @@ impl Embedded {
 
     /// Whether this node may lead.
     pub(crate) fn stands(&self) -> bool {
-        self.0.stands.load(Ordering::Relaxed)
+        self.0.stands.now.load(Ordering::Relaxed)
     }
 
     /// Whether this part in the group ended without being stopped: by a fatal error or a panic.
@@ -340,12 +339,46 @@ impl GroupParts {
             applied,
             changing,
             answered,
-            stands: AtomicBool::new(true),
+            stands: Arc::default(),
             #[cfg(test)]
             panics: Default::default(),
         });
         tokio::spawn(voters::teach(Arc::downgrade(&inner), inner.applied.watch()));
         Ok(Embedded(inner))
+    }
+}
+
+/// Whether a node may lead.
+#[derive(Debug)]
+struct Stands {
+    now: AtomicBool,
+    /// It may, as soon as it leads no more in the term that it gave up.
+    wanted: AtomicBool,
+}
+
+impl Default for Stands {
+    fn default() -> Self {
+        Self { now: AtomicBool::new(true), wanted: AtomicBool::new(true) }
+    }
+}
+
+/// Lets a node lead again once another one has been elected, or it is not the leader anyway: a proposal of the term that it gave
+/// up may still come into the log (trap 35).
+async fn stand_again(
+    raft: Raft,
+    mut metrics: watch::Receiver<Metrics>,
+    applied: Arc<AppliedConfigs>,
+    stands: Arc<Stands>,
+) {
+    // Fails only if this part in the group has ended.
+    if metrics.wait_for(|metrics| metrics.state != ServerState::Leader).await.is_err() {
+        return;
+    }
+    if stands.wanted.load(Ordering::Relaxed) {
+        stands.now.store(true, Ordering::Relaxed);
+        raft.runtime_config().heartbeat(true);
+        raft.runtime_config().elect(true);
+        applied.touch();
     }
 }
 
@@ -397,7 +430,7 @@ async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<A
 impl EmbeddedInner {
     fn leads(&self) -> Option<Term> {
         let applied = self.applied.progress();
-        if applied.ended || !self.stands.load(Ordering::Relaxed) {
+        if applied.ended || !self.stands.now.load(Ordering::Relaxed) {
             return None;
         }
         let metrics = self.metrics.borrow();
@@ -535,19 +568,17 @@ impl ConfigLog for Embedded {
     }
 
     fn may_lead(&self, may: bool) {
-        let EmbeddedInner { raft, applied, stands, .. } = &*self.0;
-        stands.store(may, Ordering::Relaxed);
-        // Without heartbeats the others elect another leader.
-        raft.runtime_config().heartbeat(may);
-        raft.runtime_config().elect(may);
-        applied.touch();
-        let led = self.0.metrics.borrow().state == ServerState::Leader;
-        if let (true, true, Ok(runtime)) = (may, led, tokio::runtime::Handle::try_current()) {
-            // No other node was elected: the next term begins with an election.
-            let raft = raft.clone();
-            // Fails only if this part in the group has ended.
-            runtime.spawn(async move { raft.trigger().elect().await });
+        let EmbeddedInner { raft, metrics, applied, stands, .. } = &*self.0;
+        stands.wanted.store(may, Ordering::Relaxed);
+        if may {
+            tokio::spawn(stand_again(raft.clone(), metrics.clone(), applied.clone(), stands.clone()));
+            return;
         }
+        stands.now.store(false, Ordering::Relaxed);
+        // Without heartbeats the others elect another leader.
+        raft.runtime_config().heartbeat(false);
+        raft.runtime_config().elect(false);
+        applied.touch();
     }
 
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {

@@ -167,3 +167,33 @@ async fn a_half_done_change_of_voters_is_finished() {
         tokio::time::timeout(Duration::from_secs(60), whole).await.expect("two sets of voters remain");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_may_not_lead_hands_over_and_leads_in_a_later_term_only() {
+    let group = Group::new(2, 3, 3, false, Guards::ALL);
+    for n in 0..3 {
+        group.start(n).await;
+    }
+    for waits in [true, false] {
+        let (log, term) = leader(&group.net).await;
+        let me = log.leader();
+        log.may_lead(false);
+        assert_eq!(log.leads(), None);
+        if waits {
+            // Another node is elected meanwhile.
+            let (other, _) = leader(&group.net).await;
+            assert_ne!(other.leader(), me);
+        }
+        log.may_lead(true);
+        let later = loop {
+            let (log, later) = leader(&group.net).await;
+            if later > term {
+                break later;
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(50), log.changed(u64::MAX)).await;
+        };
+        assert!(later > term);
+    }
+    group.end().await;
+    assert_eq!(group.book().violation, None);
+}
