@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::{
     book::Line,
     door::Reply,
+    fault::Kind,
     isolation::Isolation,
-    recovery::{BOUND, Regained},
+    recovery::{BEGIN_END, BOUND, Regained},
     ruin::RuinTally,
     tally::Tally,
 };
@@ -131,7 +132,9 @@ impl Summary {
                 self.late.push(format!("{}: {node:?}", round.fault));
             }
         }
-        let bound_ms = BOUND.as_millis() as u64;
+        // A leader that can't be dialled gives up first, and the next one waits for the leases of before.
+        let is_outbound = round.kind == Kind::Outbound.to_string();
+        let bound_ms = if is_outbound { BEGIN_END } else { BOUND }.as_millis() as u64;
         for node in round.meanwhile.iter().filter(|node| !node.in_time(bound_ms)) {
             self.late.push(format!("{}, at its begin: {node:?}", round.fault));
         }
