@@ -60,7 +60,7 @@ pub const HUNTED: [Hunted; 78] = {
         (M::RollBackFirst, S::Partitions),
         (M::RemoveAtOnce, S::Partitions),
         (M::NewLeaderDoesNotWait, S::LastWords),
-        (M::RenewWhileDeciding, S::Unrest),
+        (M::RenewWhileDeciding, S::Clocks),
         (M::GrantUnconfirmed, S::Unrest),
         (M::JoinRound, S::Halves),
         (M::ForgetDrift, S::Clocks),
