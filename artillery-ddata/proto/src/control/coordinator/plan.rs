@@ -85,8 +85,9 @@ impl View<'_> {
     pub(super) fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // With `GrantUnconfirmed` no round runs, so none ever confirms.
-        let unasked = allows!(self.settings.guards, RemoveUnheard) || allows!(self.settings.guards, GrantUnconfirmed);
-        ((heard || unasked) && self.is_silent_by_itself(id)) || self.has_resigned(id)
+        let is_confirmed = heard || allows!(self.settings.guards, GrantUnconfirmed);
+        let unheard = allows!(self.settings.guards, RemoveUnheard);
+        (is_confirmed && self.is_silent_by_itself(id)) || unheard || self.has_resigned(id)
     }
 
     fn of_chain(&self, configs: &Configs, config: &ChainConfig) -> Option<ChainChange> {
