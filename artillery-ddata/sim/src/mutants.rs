@@ -15,14 +15,12 @@ pub const MAX_SEEDS: u64 = 500;
 pub const USUAL_SEEDS: u64 = 60;
 
 /// Mutants that few seeds convict. A hunt for one may take up to [`MAX_SEEDS`].
-const RARE: [Mutant; 7] = [
+const RARE: [Mutant; 5] = [
     Mutant::AcceptTwo,
     Mutant::RemoveUnheard,
     Mutant::NewLeaderDoesNotWait,
     Mutant::TakeOlderEpoch,
     Mutant::ForgetDrift,
-    Mutant::KeepOwnTimes,
-    Mutant::KeepReading,
 ];
 
 /// Most seeds that it may take to convict a mutant in its own scenario.
