@@ -97,8 +97,8 @@ pub enum Refusal {
         /// Whether this node keeps its data on disk.
         here: bool,
     },
-    /// Another process with the name of the peer lives: it is connected with this node and answers.
-    #[error("another process with this name lives: {by:?}")]
+    /// Another process with the name of the peer is running: it is connected with this node and answers.
+    #[error("another process with this name is running: {by:?}")]
     NameTaken {
         /// The process that has the name.
         by: MemberId,

@@ -9,7 +9,7 @@ use super::{
     CloseCode, Connection, FrameReader, IncomingStream, StreamKind,
     hello::{self, Hello, HelloReply},
     namesake, quic,
-    registry::{NotAdded, Ticket},
+    registry::Ticket,
     shared::EndpointShared,
 };
 use crate::{
@@ -124,7 +124,8 @@ async fn admit(
     checked.inspect_err(|refusal| shared.on_twin(refusal, theirs.member))?;
     let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
-    let ticket = add(shared, &connection).await?;
+    let most = shared.config.max_connections_per_peer;
+    let ticket = namesake::once_free(shared, || shared.registry.add_accepted(&connection, most)).await?;
     let admitted = if shared.trusts(&connection, changes) {
         shared.service.admit(&peer)
     } else {
@@ -138,17 +139,6 @@ async fn admit(
         shared.links.heard_from(&peer);
     }
     Ok((connection, ticket))
-}
-
-/// Adds a connection to the registry, once no other process with its peer's name lives.
-async fn add(shared: &EndpointShared, connection: &Connection) -> Result<Ticket, Refusal> {
-    loop {
-        match shared.registry.add_accepted(connection, shared.config.max_connections_per_peer) {
-            Ok(ticket) => return Ok(ticket),
-            Err(NotAdded::Refused(refusal)) => return Err(refusal),
-            Err(NotAdded::Namesakes(namesakes)) => namesake::give_way(shared, namesakes).await?,
-        }
-    }
 }
 
 /// Hands on the streams and datagrams of an accepted connection until it is gone.

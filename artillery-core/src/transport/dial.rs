@@ -11,7 +11,6 @@ use super::{
     CloseCode, Connection, StreamKind,
     hello::{self, HelloReply},
     namesake, quic,
-    registry::NotAdded,
     shared::{EndpointCarrier, EndpointShared},
 };
 use crate::{
@@ -88,7 +87,7 @@ async fn greet(
     let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
     let connection = shared.connection(quinn, peer);
     let added = match checked {
-        Ok(()) => add(shared, &connection).await,
+        Ok(()) => namesake::once_free(shared, || shared.registry.add_dialled(&connection)).await,
         Err(refusal) => Err(refusal),
     };
     match added {
@@ -106,18 +105,6 @@ async fn greet(
         Err(refusal) => {
             connection.close_refused(&refusal);
             Err(ConnectError::Rejected(refusal))
-        }
-    }
-}
-
-/// Adds a connection to the registry, once no other process with its peer's name lives. Returns this node's formation as
-/// it is now.
-async fn add(shared: &EndpointShared, connection: &Connection) -> Result<Option<ClusterId>, Refusal> {
-    loop {
-        match shared.registry.add_dialled(connection) {
-            Ok(formation) => return Ok(formation),
-            Err(NotAdded::Refused(refusal)) => return Err(refusal),
-            Err(NotAdded::Namesakes(namesakes)) => namesake::give_way(shared, namesakes).await?,
         }
     }
 }

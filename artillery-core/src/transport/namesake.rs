@@ -1,9 +1,10 @@
-//! Two processes with one name: the one that lives keeps it.
+//! Two processes with one name: the connected process keeps it while it is running.
 //!
-//! A peer may say hello in one incarnation while this endpoint is connected with another incarnation of the same node.
-//! Either the former process has ended and the peer is its successor, or an operator has given one name to two
-//! processes. Which incarnation is the later one doesn't tell. So the former process is asked for a sign of life. If it
-//! gives one, the peer is refused. Otherwise its connections are closed, and the peer takes its place.
+//! A peer may send a hello in one incarnation while this endpoint is connected with another incarnation of the same
+//! node. Either the connected process has ended and the peer is its successor, or an operator has given one name to two
+//! processes. The order of the incarnations doesn't distinguish the two cases. So this endpoint probes the connected
+//! process. If the process answers, the endpoint refuses the peer. Otherwise it closes the process's connections and
+//! admits the peer.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,32 +13,32 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{CloseCode, Connection, shared::EndpointShared};
+use super::{CloseCode, Connection, registry::NotAdded, shared::EndpointShared};
 use crate::{error::Refusal, id::MemberId};
 
-/// How long a process is asked for a sign of life.
+/// A process that answers no probe for this long counts as ended.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How often the connections are checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(5);
 
-/// After so long without an acknowledgement the process is asked once more.
+/// The interval between two probes without an acknowledgement.
 const ASK_PERIOD: Duration = Duration::from_millis(50);
 
-/// The first acknowledgement may have been on its way before the hello came. The second one answers a question that was
-/// sent after the first had come.
+/// The first acknowledgement may have been in transit when the hello arrived. The second one answers a probe sent after
+/// the first was received.
 const PROOF_ROUNDS: u32 = 2;
 
-/// A process that has been connected, or has belonged to a formation, for so long is not the second one of its name.
+/// A process that has been connected, or has belonged to a formation, for this long is not the second one of its name.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// Whether the process at the other end of a connection lives.
+/// Decides whether the process at the other end of a connection is running.
 #[derive(Debug)]
 struct LifeProof {
     begun: Instant,
     limit: Duration,
     asked: Instant,
-    /// Acknowledgements seen so far.
+    /// The acknowledgements received until now.
     seen: u64,
     rounds: u32,
 }
@@ -47,17 +48,17 @@ enum ProofVerdict {
     Ask,
     Wait,
     Lives,
-    /// It has ended, or is as good as dead.
+    /// The process has ended, or doesn't answer.
     Gone,
 }
 
 impl LifeProof {
-    /// Ask right after this.
+    /// The caller sends the first probe right after this call.
     fn new(now: Instant, limit: Duration, seen: u64) -> Self {
         Self { begun: now, limit, asked: now, seen, rounds: 0 }
     }
 
-    /// `acknowledgements` are those received so far, `None` if the connection is closed.
+    /// `acknowledgements`: the number received until now, `None` if the connection is closed.
     fn check(&mut self, now: Instant, acknowledgements: Option<u64>) -> ProofVerdict {
         let Some(acknowledgements) = acknowledgements else { return ProofVerdict::Gone };
         if acknowledgements != self.seen {
@@ -76,9 +77,22 @@ impl LifeProof {
     }
 }
 
-/// Finds out whether a process at the other end of these connections lives: then the refusal says so. Otherwise closes
-/// the connections.
-pub(super) async fn give_way(shared: &EndpointShared, namesakes: Vec<Connection>) -> Result<(), Refusal> {
+/// Repeats `add` until no connection with another process of the peer's name is in its way.
+///
+/// # Errors
+/// The refusal of `add`, or [`Refusal::NameTaken`] if such a process is running.
+pub(super) async fn once_free<T>(shared: &EndpointShared, add: impl Fn() -> Result<T, NotAdded>) -> Result<T, Refusal> {
+    loop {
+        match add() {
+            Ok(added) => return Ok(added),
+            Err(NotAdded::Refused(refusal)) => return Err(refusal),
+            Err(NotAdded::Namesakes(namesakes)) => give_way(shared, namesakes).await?,
+        }
+    }
+}
+
+/// Closes these connections, unless a process at the other end is running.
+async fn give_way(shared: &EndpointShared, namesakes: Vec<Connection>) -> Result<(), Refusal> {
     let limit = PROOF_TIMEOUT.min(shared.config.hello_timeout / 2);
     if let Some(by) = living(&namesakes, limit).await {
         return Err(Refusal::NameTaken { by });
@@ -122,7 +136,7 @@ async fn living(namesakes: &[Connection], limit: Duration) -> Option<MemberId> {
     None
 }
 
-/// What a process knows of itself when it hears that its name is taken.
+/// The state of this process when a peer reports that its name is taken.
 #[derive(Debug, Clone, Copy)]
 struct NameClaim {
     /// How long it has run.
@@ -133,13 +147,13 @@ struct NameClaim {
 }
 
 impl NameClaim {
-    /// Whether it has to end since a third node has the name's other process as a peer. A process that others have
-    /// known for long goes on: the third one has met them in the wrong order, and will be met again.
+    /// Whether this process has to end because a third node is connected with the other process of this name. A process
+    /// that has been connected with other nodes for long continues: the third node met the two in the wrong order.
     fn yields_to_peer(self) -> bool {
         self.oldest.is_none_or(|age| age < SETTLED_AFTER)
     }
 
-    /// Whether it has to end since it has dialled the name's other process itself.
+    /// Whether this process has to end because it has dialled the other process of this name itself.
     fn yields_to_twin(self) -> bool {
         !self.is_formed || self.up < SETTLED_AFTER
     }
@@ -149,7 +163,7 @@ impl NameClaim {
 #[derive(Debug)]
 pub(super) struct Twins {
     begun: Instant,
-    /// The one that was refused last. It ends for that, so one is enough.
+    /// The process that was refused last. It ends after that, so one is enough.
     refused: Mutex<Option<MemberId>>,
 }
 

@@ -59,7 +59,7 @@ pub trait Service: Send + Sync + 'static {
         let _ = by;
     }
 
-    /// Another process with this node's name lives, and peers refuse this one. `by` is that process.
+    /// Another process with this node's name is running, and peers refuse this one. `by` is that process.
     fn name_taken(&self, by: MemberId) {
         let _ = by;
     }

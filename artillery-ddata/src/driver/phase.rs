@@ -16,7 +16,7 @@ const SUCCEEDED: &str = "the cluster was given up for another one: start the nod
 const ROLLED_BACK: &str =
     "the directory of this node is an older copy, or a second one: start the node with an empty directory";
 
-const NAME_TAKEN: &str = "another process with this node's name lives: give each node a name of its own";
+const NAME_TAKEN: &str = "another process with this node's name is running: give each node its own name";
 
 const DISK_FAILED: &str = "the disk of this node failed";
 

@@ -246,7 +246,7 @@ impl Data {
                         tracing::error!(
                             ?by,
                             name = data.name(),
-                            "another process with this name lives: this one stops"
+                            "another process with this name is running: this one stops"
                         );
                         data.stop(Stopped::NameTaken);
                     }

@@ -8,13 +8,12 @@ use std::{
 use tokio::time::sleep;
 
 use crate::{
-    error::{CloseReason, ConnectError, Refusal},
+    error::{CloseReason, ConnectError},
     id::NodeId,
     transport::{
         Connection, IncomingStream, PROTOCOL_VERSIONS, PeerInfo, StreamKind, hello,
         medium::{Accept, LineEnd, Medium, PipeReader, PipeWriter, SimulatedLine, SimulatedPort},
         namesake,
-        registry::NotAdded,
         shared::{EndpointCarrier, EndpointShared, Listeners},
     },
 };
@@ -68,29 +67,18 @@ pub(super) async fn dial(
     hello::check(&hers, &mine, &port.name).map_err(ConnectError::Refused)?;
     hello::check(&mine, &hers, &other.name).map_err(ConnectError::Rejected)?;
     let me = Arc::new(mine.into_peer(port.name.clone(), port.addr, PROTOCOL_VERSIONS.max));
-    part(&theirs, &me).await.map_err(ConnectError::Refused)?;
+    namesake::once_free(&theirs, || theirs.registry.check_namesakes(&me)).await.map_err(ConnectError::Refused)?;
     theirs.service.admit(&me).map_err(ConnectError::Refused)?;
     pass(&port.medium, found, port.node).await;
     if port.is_closed() || other.is_closed() {
         return Err(ConnectError::Lost(CloseReason::Reset));
     }
     let them = Arc::new(hers.into_peer(other.name.clone(), addr, PROTOCOL_VERSIONS.max));
-    if let Err(refusal) = part(shared, &them).await {
+    if let Err(refusal) = namesake::once_free(shared, || shared.registry.check_namesakes(&them)).await {
         theirs.on_refusal(&refusal);
         return Err(ConnectError::Rejected(refusal));
     }
     Ok(connect((shared, port, me), (&theirs, other, them)))
-}
-
-/// Parts with other processes of the peer's name, unless one of them lives.
-async fn part(shared: &EndpointShared, peer: &PeerInfo) -> Result<(), Refusal> {
-    loop {
-        match shared.registry.check_namesakes(peer) {
-            Ok(()) => return Ok(()),
-            Err(NotAdded::Refused(refusal)) => return Err(refusal),
-            Err(NotAdded::Namesakes(namesakes)) => namesake::give_way(shared, namesakes).await?,
-        }
-    }
 }
 
 /// An endpoint, its place on the network, and what the other side knows of it.

@@ -29,7 +29,7 @@ impl View<'_> {
         self.answered.get(&id).is_some_and(|&sent| self.now - sent < self.settings.suspect)
     }
 
-    /// Whether the node has for long answered none of the messages that the log's group has for it, while others answer.
+    /// Whether the node has answered no message of the log for two suspicion times, while others answer.
     pub(super) fn is_unreached(&self, id: MemberId) -> bool {
         let sent = self.answered.get(&id).map_or(self.since, |&sent| sent.max(self.since));
         let one_answers = || self.answered.keys().any(|&other| self.answers(other));
@@ -43,7 +43,7 @@ impl View<'_> {
     }
 
     /// When the node was last heard, in any life of its store.
-    fn last_heard(&self, id: MemberId) -> Timestamp {
+    pub(super) fn last_heard(&self, id: MemberId) -> Timestamp {
         let lives = self.nodes.iter().filter(|(life, _)| life.shares_store(id));
         lives.map(|(_, node)| node.heard).max().unwrap_or_default().max(self.since)
     }
@@ -78,9 +78,9 @@ impl Coordinator {
             leading.unheard = None;
             return;
         }
-        let is_later = |round| leading.grants.confirmed() > round;
+        let confirmed = leading.grants.confirmed();
         let unheard = leading.unheard.get_or_insert(Unheard { round: self.rounds, confirmed: None });
-        if is_later(unheard.round) {
+        if confirmed > unheard.round {
             unheard.confirmed.get_or_insert(now);
         }
         if unheard.confirmed.is_none_or(|since| now - since < self.settings.suspect)

@@ -64,8 +64,8 @@ impl Coordinator {
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
     }
 
-    /// Whether a node has lived for so long that it may vote, or has voted before. A node that takes the place of its own former incarnation need not
-    /// wait: one that is still a voter is dead, and one that left on request didn't crash.
+    /// Whether a node has been heard for `voter_age`, or has voted before. A node that takes the place of its own former incarnation
+    /// doesn't wait: a former incarnation that is still a voter is dead, and one that left on request didn't crash.
     fn is_of_age(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
         let has_vote = || self.voters.iter().any(|voter| voter.node == id.node);
         let left = || {
@@ -279,8 +279,8 @@ impl Coordinator {
         let Some(leading) = &mut self.leading else { return };
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let (me, voters) = (self.me, &self.voters);
-        let heard = |id: MemberId| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
-        let is_missing = |id: MemberId| id != me && now - heard(id) >= patience;
+        let view = leading.view(now, me, voters, &self.settings, &self.outside);
+        let is_missing = |id: MemberId| id != me && now - view.last_heard(id) >= patience;
         let missing: BTreeSet<_> = voters.iter().copied().filter(|&id| is_missing(id)).collect();
         let there = voters.len() - missing.len();
         let warning = match () {
