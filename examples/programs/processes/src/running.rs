@@ -28,7 +28,7 @@ impl Lines {
         Self(receiver)
     }
 
-    /// Those that have come so far.
+    /// Those received so far.
     pub fn all(&self) -> Vec<String> {
         self.0.borrow().clone()
     }
@@ -37,6 +37,12 @@ impl Lines {
     pub async fn until(&mut self, enough: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
         let seen = timeout(TEST_TIMEOUT, self.0.wait_for(|lines| enough(lines))).await.ok()?;
         seen.ok().map(|lines| lines.clone())
+    }
+
+    /// Waits until the stream ends. What an ended program wrote is still read for a moment.
+    async fn closed(&mut self) {
+        // Never satisfied, so it returns when the sender is dropped.
+        let _ = self.0.wait_for(|_| false).await;
     }
 }
 
@@ -112,9 +118,15 @@ impl Node {
         resident(self.id())
     }
 
-    /// Waits until it has ended. Returns its exit code, unless a signal ended it.
+    /// Waits until it has ended and all its output is read. Returns its exit code, unless a signal ended it.
     pub async fn ended(&mut self) -> Option<i32> {
-        timeout(TEST_TIMEOUT, self.child.wait()).await.expect("a node didn't end").unwrap().code()
+        let all = async {
+            let status = self.child.wait().await.unwrap();
+            self.out.closed().await;
+            self.err.closed().await;
+            status.code()
+        };
+        timeout(TEST_TIMEOUT, all).await.expect("a node didn't end")
     }
 
     /// Sends it a signal, such as `-STOP`.

@@ -147,7 +147,8 @@ async fn a_damaged_directory_is_named_and_moved_aside_when_told() {
     flip(&durable.dir(0));
     let refused = durable.start(0, None, &["--expect", "1"]);
     assert_eq!(refused.ended().await, Some(1));
-    assert!(refused.err.all().iter().any(|line| line.contains("journal-0000000001 is damaged at byte 4096")));
+    let named = |line: &String| line.contains("journal-0000000001 is damaged at byte 4096");
+    assert!(refused.err.all().iter().any(named), "{:#?}", refused.err.all());
     let line = durable.start(0, None, &["--expect", "1", "--replace-damaged"]).ready().await;
     assert_eq!(line["node"], "node-0", "the new directory has the name of the old one");
     assert!(durable.place.join("node-0.damaged-1").is_dir());
