@@ -323,6 +323,7 @@ fn settings(setup: &Setup) -> ReplicaSettings {
         snapshot_bytes: setup.snapshot_bytes,
         chunk: setup.chunk,
         clear_keys: 3,
+        catch_up: 2,
         turn: setup.turn,
         durable: setup.durable.is_some(),
         ..ReplicaSettings::default()

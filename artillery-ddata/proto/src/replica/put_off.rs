@@ -6,7 +6,12 @@ use crate::Timestamp;
 impl Replica {
     /// Whether deferred work is left, for which no caller waits. [`settle`](Self::settle) does it.
     pub(crate) fn is_behind(&self) -> bool {
-        (self.store.is_behind() || self.is_clearing() || self.assembling.is_some()) && self.halted.is_none()
+        (self.store.is_behind() || self.has_steps()) && self.halted.is_none()
+    }
+
+    /// Whether there is work that is done in steps, each in a turn of its own.
+    fn has_steps(&self) -> bool {
+        self.is_clearing() || self.is_catching_up() || self.assembling.is_some()
     }
 
     /// Whether the deferred work had better wait for a moment. While the gate is open to local readers it can wait
@@ -15,14 +20,19 @@ impl Replica {
     pub(crate) fn is_between(&self) -> bool {
         let place = &self.place;
         let others_work = place.successor.is_some() && !place.is_head && self.history.last().sequence > self.watermark;
-        !self.is_clearing() && self.assembling.is_none() && (others_work || !self.store.is_held())
+        !self.has_steps() && (others_work || !self.store.is_held())
     }
 
     /// Does the deferred work. It shows only in the time that the next input takes, and in local reads, which come to
     /// the replica until it is done. A joiner that clears its store does one step; it takes in no snapshot before the
-    /// last one. A head puts more of a write's values together.
+    /// last one. Then it applies the updates that it has kept, some in each step. A head puts more of a write's values
+    /// together.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.make_up();
+        if self.is_catching_up() {
+            self.catch_up(now);
+            self.follow_up(now);
+        }
         if self.assembling.is_some() {
             self.go_on_joining(now);
             self.follow_up(now);

@@ -51,11 +51,13 @@ pub struct ReplicaSettings {
     pub snapshot_bytes: usize,
     /// The tail asks for the promotion of a joiner that lacks at most this many bytes of updates.
     pub close_behind: usize,
-    /// Bytes of updates that a joiner keeps until the last part of its snapshot has come. Further ones wait in the
+    /// Bytes of updates that a joiner keeps until they can be applied over its snapshot. Further ones wait in the
     /// source's backlog.
     pub joiner_buffer: usize,
     /// Keys that a joiner clears from its store in one step, at least 1, before it takes in a snapshot.
     pub clear_keys: usize,
+    /// Kept updates that a joiner applies in one step, at least 1, once the last part of its snapshot has come.
+    pub catch_up: usize,
     /// How long a chain takes in inputs until the other tasks of its thread have their turn, its node's renewals among them.
     /// A turn ends with the input during which this time has passed.
     pub turn: Duration,
@@ -103,6 +105,7 @@ impl Default for ReplicaSettings {
             close_behind: 1 << 20,
             joiner_buffer: 32 << 20,
             clear_keys: 64,
+            catch_up: 256,
             turn: Duration::from_millis(2),
             heartbeat: Duration::from_millis(100),
             resend: None,

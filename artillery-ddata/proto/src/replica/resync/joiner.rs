@@ -52,6 +52,30 @@ pub(in super::super) struct SnapshotReceiver {
     come: ResyncProgress,
 }
 
+/// The most bytes of updates that are applied in one step, but for the last update of it.
+const STEP_BYTES: usize = 256 << 10;
+
+/// What a step of applying updates has left.
+struct Step {
+    updates: usize,
+    bytes: usize,
+}
+
+impl Step {
+    fn of(updates: usize) -> Self {
+        Self { updates: updates.max(1), bytes: STEP_BYTES }
+    }
+
+    fn count(&mut self, update: &Update) {
+        self.updates -= 1;
+        self.bytes = self.bytes.saturating_sub(update.cost());
+    }
+
+    fn is_over(&self) -> bool {
+        self.updates == 0 || self.bytes == 0
+    }
+}
+
 /// What a received part leads to.
 enum PartOutcome {
     /// Nothing is to be done: the part is known, incomplete, or not the next one.
@@ -106,10 +130,25 @@ impl SnapshotReceiver {
     }
 
     /// Behind an update that has no room all further ones are dropped too; the source's backlog keeps them. After the
-    /// last part there is always room: updates are applied as they come.
+    /// last part an empty buffer has room for any update: it may be one that the records contain.
     pub(in super::super) fn has_room(&mut self, bytes: usize, limit: usize) -> bool {
-        self.hold |= self.until.is_none() && self.buffered.saturating_add(bytes) > limit;
+        let may_be_alone = self.until.is_some() && self.buffer.is_empty();
+        self.hold |= !may_be_alone && self.buffered.saturating_add(bytes) > limit;
         !self.hold
+    }
+
+    /// Takes updates in again if those that are still needed have room now. Otherwise the rest of the buffer leads to the
+    /// end of the resync, and nothing need come before.
+    fn lift_hold(&mut self, limit: usize) -> bool {
+        let needs_more = self.until.is_some_and(|until| self.upto() < until);
+        let lifts = self.hold && needs_more && self.buffered <= limit / 2;
+        self.hold &= !lifts;
+        lifts
+    }
+
+    /// Whether the last part has come, and buffered updates can be applied or the resync ended.
+    pub(super) fn can_go_on(&self) -> bool {
+        self.until.is_some_and(|until| self.history.last().sequence >= until || !self.buffer.is_empty())
     }
 
     pub(in super::super) fn keep(&mut self, update: Update, limit: usize) {
@@ -138,7 +177,9 @@ impl SnapshotReceiver {
 
     /// Takes the next update, up to `until`, if it has come.
     fn next(&mut self, until: Sequence) -> Option<Update> {
-        if self.history.last().sequence < until { self.buffer.pop_front() } else { None }
+        let update = self.buffer.pop_front_if(|update| update.version.sequence <= until)?;
+        self.buffered = self.buffered.saturating_sub(update.cost());
+        Some(update)
     }
 
     fn committed(&mut self, update: Update, taken: Option<Bytes>, backlog: usize) {
@@ -322,22 +363,44 @@ impl Replica {
         let Some(filling) = &mut self.filling else { return };
         let too_soon = allows!(self.settings.guards, WholeTooSoon);
         let until = if too_soon { filling.shown.min(filling.upto()) } else { filling.shown };
-        (filling.until, filling.hold) = (Some(until), false);
+        filling.until = Some(until);
         self.catch_up(now);
     }
 
-    /// After the last part: applies the updates that the records may already contain, as far as they have come. With
-    /// the last of them the joiner is whole.
+    /// After the last part: applies some of the updates that the records may already contain, and then of those that the
+    /// source has committed since. The joiner is whole once no such update is left in its buffer. It has the rest of them
+    /// in further steps, since there may be many.
     pub(in super::super) fn catch_up(&mut self, now: Timestamp) {
         let Some(until) = self.filling.as_ref().and_then(|filling| filling.until) else { return };
-        while let Some(update) = self.filling.as_mut().and_then(|filling| filling.next(until)) {
+        let committed = until.max(self.committed_before_us());
+        let (mut step, mut is_over) = (Step::of(self.settings.catch_up), false);
+        while !step.is_over() {
+            let Some(update) = self.filling.as_mut().and_then(|filling| filling.next(committed)) else {
+                is_over = true;
+                break;
+            };
+            step.count(&update);
             if let Err(halt) = self.apply_over_records(update) {
                 return self.halt(halt);
             }
         }
-        if self.filling.as_ref().is_some_and(|filling| filling.history.last().sequence >= until) {
-            self.finish_filling(now);
+        let Some(filling) = &mut self.filling else { return };
+        if is_over && filling.history.last().sequence >= until {
+            return self.finish_filling(now);
         }
+        if filling.lift_hold(self.settings.joiner_buffer) {
+            self.due_for(self.place.predecessor);
+        }
+    }
+
+    pub(in super::super) fn is_catching_up(&self) -> bool {
+        self.filling.as_ref().is_some_and(|filling| filling.can_go_on())
+    }
+
+    /// The highest watermark that the source has told in this epoch.
+    fn committed_before_us(&self) -> Sequence {
+        let source = self.place.predecessor.and_then(|id| self.peers.get(&id));
+        source.map_or(Sequence::ZERO, |source| source.watermark)
     }
 
     /// Applies an update that the source had committed when it made the last part. Newer versions here stay.
@@ -373,26 +436,33 @@ impl Replica {
         Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
     }
 
-    /// Ends the resync: the history begins at the snapshot's first watermark, and the buffered updates are applied as
-    /// usual.
+    /// Ends the resync: the history begins at the snapshot's first watermark, and some of the buffered updates are applied
+    /// as usual. The source hadn't committed these, so its history still has those that are dropped here.
     fn finish_filling(&mut self, now: Timestamp) {
         let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
-        let SnapshotReceiver { beginning, history, sessions, buffer, .. } = *filling;
+        let SnapshotReceiver { beginning, history, sessions, mut buffer, .. } = *filling;
         self.watermark = history.last().sequence;
         self.store.commit(self.watermark);
         (self.history, self.sessions) = (history, sessions);
         self.writes.follow_chain_time(beginning.chain_time);
         self.begin_checkpoint();
-        for update in buffer {
+        let mut step = Step::of(self.settings.catch_up);
+        while let Some(update) = buffer.pop_front() {
+            step.count(&update);
             if let Err(halt) = self.apply(update) {
                 return self.halt(halt);
             }
+            if step.is_over() {
+                break;
+            }
         }
+        self.free_later(buffer);
         self.follow_chain_time();
         self.resyncs.full += 1;
         self.event(ReplicaEvent::Resynced { upto: self.history.last() });
         // Our history is a prefix of the source's. The source will say that it follows.
         self.needs_resume = true;
+        self.due_for(self.place.predecessor);
         self.believe_prefix(now);
     }
 }
