@@ -389,6 +389,8 @@ impl Replica {
             return self.finish_filling(now);
         }
         if filling.lift_hold(self.settings.joiner_buffer) {
+            // The source may not have heard of the hold, and have sent on.
+            self.gap = true;
             self.due_for(self.place.predecessor);
         }
     }
