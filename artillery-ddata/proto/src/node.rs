@@ -166,6 +166,13 @@ impl NodeMachine {
         self.coordinator.kept_away(now, tail).collect()
     }
 
+    /// Test-only: the highest watermark of the chain that this leader has been told. Stores must account for it before
+    /// they open the chain again.
+    #[cfg(feature = "mutants")]
+    pub fn highest_watermark(&self, chain: ChainId, now: Timestamp) -> Option<crate::Sequence> {
+        self.coordinator.told_watermark(chain, now)
+    }
+
     /// Whether the membership knows `node`, in any incarnation.
     pub fn has_met(&self, node: NodeId) -> bool {
         self.met.keys().any(|id| id.node == node)

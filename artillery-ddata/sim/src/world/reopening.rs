@@ -194,6 +194,8 @@ impl World {
         let knows_more = |node: &crate::node::Node| {
             node.is_alive() && node.slots[slot].runner.replica().status().watermark > longest
         };
-        is_torn || back.iter().all(|&(id, _)| lacks(id)) && self.nodes.iter().any(knows_more)
+        // A member may have reported more to the leader before the power was lost.
+        let is_known = || self.nodes.iter().any(knows_more) || self.was_told(config.chain) > Some(longest);
+        is_torn || back.iter().all(|&(id, _)| lacks(id)) && is_known()
     }
 }

@@ -18,6 +18,16 @@ struct Back<'a> {
     holding: &'a StoreHolding,
 }
 
+#[cfg(feature = "mutants")]
+impl super::Coordinator {
+    /// Test-only: what [`View::highest_watermark`] is at this leader.
+    pub(crate) fn told_watermark(&self, chain: ChainId, now: crate::Timestamp) -> Option<Sequence> {
+        let leading = self.leading.as_ref()?;
+        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
+        Some(view.highest_watermark(&self.configs, self.configs.get(chain)?))
+    }
+}
+
 impl View<'_> {
     /// The members that open the chain again; `None`: a member lives on, or those that are back have to wait.
     pub(super) fn reopened(&self, configs: &Configs, config: &ChainConfig) -> Option<Vec<ChainMember>> {

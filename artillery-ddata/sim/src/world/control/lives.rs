@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use artillery_proto::{ChainConfig, ChainId, MemberId, NodeId, allows, control::log::Configs, node::NodeInput};
+use artillery_proto::{
+    ChainConfig, ChainId, MemberId, NodeId, Sequence, allows, control::log::Configs, node::NodeInput,
+};
 
 use super::{Event, World};
 use crate::{oracle::Failure, scenario::SECOND};
@@ -232,6 +234,12 @@ impl World {
     /// Whether these incarnations are a majority of those that keep the log.
     pub(in super::super) fn has_majority_among(&self, nodes: &BTreeSet<MemberId>) -> bool {
         self.control.as_ref().is_none_or(|control| control.majority_in(|id| nodes.contains(&id)))
+    }
+
+    /// The highest watermark of a chain that a leader has been told.
+    pub(in super::super) fn was_told(&self, chain: ChainId) -> Option<Sequence> {
+        let halves = self.control.as_ref()?.nodes.iter().zip(&self.nodes).filter(|(_, node)| node.is_alive());
+        halves.filter_map(|(half, node)| half.decider.highest_watermark(chain, node.clock(self.now))).max()
     }
 
     /// Nodes that a leader keeps out of a chain for a while, since they held it up.
