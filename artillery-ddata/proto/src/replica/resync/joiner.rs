@@ -396,7 +396,7 @@ impl Replica {
     }
 
     pub(in super::super) fn is_catching_up(&self) -> bool {
-        self.filling.as_ref().is_some_and(|filling| filling.can_go_on())
+        self.halted.is_none() && self.filling.as_ref().is_some_and(|filling| filling.can_go_on())
     }
 
     /// The highest watermark that the source has told in this epoch.
@@ -439,7 +439,8 @@ impl Replica {
     }
 
     /// Ends the resync: the history begins at the snapshot's first watermark, and some of the buffered updates are applied
-    /// as usual. The source hadn't committed these, so its history still has those that are dropped here.
+    /// as usual. The source hadn't committed these when it reported its watermark, so its backlog has those that are dropped
+    /// here, unless it has committed more than that backlog since. Then it offers another snapshot.
     fn finish_filling(&mut self, now: Timestamp) {
         let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
         let SnapshotReceiver { beginning, history, sessions, mut buffer, .. } = *filling;

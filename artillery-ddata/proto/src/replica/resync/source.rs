@@ -70,6 +70,15 @@ impl SnapshotSender {
         self.sent
     }
 
+    /// Whether a joiner that stands at `said` can't use it. It has moved, and ignores a snapshot that was begun for another
+    /// position. Or it has ended this one, and dropped updates that the backlog has no more.
+    fn is_useless_from(&self, said: Version) -> bool {
+        match self.mark {
+            None => self.beginning.said != said,
+            Some(_) => said != Version::NONE && said.sequence >= self.beginning.version.sequence,
+        }
+    }
+
     /// Goes back to the joiner's last position.
     fn rewind(&mut self) {
         self.go_to(self.mark.clone().map_or(NextPart::Begin, NextPart::At));
@@ -97,8 +106,7 @@ impl Replica {
         }
         match &mut self.outgoing {
             None => self.begin_outgoing(now, to, said),
-            // The joiner has moved: it ignores a snapshot that was begun for another position.
-            Some(outgoing) if outgoing.mark.is_none() && outgoing.beginning.said != said => {
+            Some(outgoing) if outgoing.is_useless_from(said) => {
                 self.end_outgoing();
                 self.begin_outgoing(now, to, said);
             }
