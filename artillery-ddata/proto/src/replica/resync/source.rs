@@ -70,8 +70,9 @@ impl SnapshotSender {
         self.sent
     }
 
-    /// Whether a joiner that stands at `said` can't use it. It has moved, and ignores a snapshot that was begun for another
-    /// position. Or it has ended this one, and dropped updates that the backlog has no more.
+    /// Whether a joiner at position `said` can't use this snapshot. Before its first part, the joiner ignores a
+    /// snapshot for another position. Afterwards, a joiner with a history has ended this snapshot, and dropped updates that are
+    /// no longer in the backlog.
     fn is_useless_from(&self, said: Version) -> bool {
         match self.mark {
             None => self.beginning.said != said,

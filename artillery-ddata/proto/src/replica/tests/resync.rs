@@ -155,7 +155,6 @@ fn a_full_buffer_holds_the_source_back() {
 #[test]
 fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
     let mut rig = filled(&small());
-    // The joiner has ended this snapshot, and dropped updates of which it had reported to hold them.
     begin_parts(&mut rig, 16);
     let at = rig.replicas[&2].watermark;
     for value in ["a", "b", "c", "d", "e", "f", "g", "h"] {
@@ -170,6 +169,7 @@ fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
     let (now, source) = (rig.now, rig.replicas.get_mut(&2).unwrap());
     let (id, last) = (source.snapshot_number, Version { epoch: Epoch(1), sequence: at });
     assert!(source.outgoing.is_some() && at.next() < source.history.first());
+    // The joiner reports that it has ended this snapshot, without the updates that it received alongside.
     source.follow(now, member(3), &crate::message::Position { last, epochs: vec![(Epoch(1), Sequence(1))] }, None);
     assert_eq!(rig.replicas[&2].snapshot_number, id + 1);
 }
