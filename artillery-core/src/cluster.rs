@@ -14,6 +14,7 @@ mod links;
 mod member;
 mod record;
 mod router;
+mod solitude;
 mod targets;
 
 use std::{

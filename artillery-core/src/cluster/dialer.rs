@@ -21,7 +21,7 @@ use crate::{
     discovery::{Candidate, Candidates, Source},
     error::{ConnectError, Refusal},
     id::NodeId,
-    transport::Endpoint,
+    transport::{Endpoint, reach::without_zone},
 };
 
 /// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
@@ -111,8 +111,9 @@ impl Dialer {
         // Only members tell the addresses of members, and each has shown its certificate. So no stranger has made this
         // address up, and it counts as proven.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
-            state.targets.set_proven(member.id.node, member.addr);
+            member.addrs.iter().rev().for_each(|&addr| state.targets.set_proven(member.id.node, addr));
         }
+        self.record.hear(&candidate.addrs);
         let changes = state.targets.on_announced(candidate.node, &candidate.addrs);
         state.give_up(&changes.end);
         for target in changes.begin {
@@ -166,12 +167,17 @@ impl Dialer {
             }
             RoundOutcome::Itself => state.targets.remove(target),
             RoundOutcome::Refused(addr, reason) => {
+                self.record.failed(addr, reason.to_string());
                 state.targets.remove(target);
-                if self.record.should_warn(addr) {
+                // Two hosts may have the same address, on networks of their own.
+                if matches!(reason, ConnectError::WrongPeer { .. }) {
+                    tracing::debug!(%addr, %reason, "an announced address is another node's");
+                } else if self.record.should_warn(addr) {
                     tracing::warn!(%addr, %reason, "a node that was found is skipped");
                 }
             }
-            RoundOutcome::Failed(_) => {
+            RoundOutcome::Failed(why) => {
+                self.record.failed(target.addr, why);
                 if let Some(rounds) = state.targets.on_failed(target) {
                     self.dial(target, source, round_pause(rounds), state);
                 }
@@ -223,7 +229,8 @@ impl Dialer {
     fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
         let member = candidate.node.and_then(|node| self.hub.member(node))?;
         let node = member.id.node;
-        if !candidate.addrs.contains(&member.addr) || !self.hub.is_active(node) {
+        let is_known = |addr: &SocketAddr| member.addrs.contains(&without_zone(*addr));
+        if !candidate.addrs.iter().any(is_known) || !self.hub.is_active(node) {
             return None;
         }
         self.record.set_source(node, &candidate.source);
@@ -257,7 +264,7 @@ impl Dialer {
                 Err(error) if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
                 Err(error) => {
                     if let RoundOutcome::Failed(why) = &mut outcome {
-                        *why = format!("{addr}: {error}");
+                        *why = if candidate.addrs == [addr] { error.to_string() } else { format!("{addr}: {error}") };
                     }
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr, SocketAddrV6},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use mdns_sd::{DaemonEvent, IfKind, Receiver, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{DaemonEvent, IfKind, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
 use tracing::{debug, warn};
 
 use super::{Announcement, Candidate, Candidates, Discovery, Source, txt::TxtRecord};
@@ -187,7 +187,8 @@ impl MdnsDiscovery {
 
     fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
         let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
-        let addrs: Vec<_> = me.addrs.iter().copied().filter(|addr| !addr.ip().is_unspecified()).collect();
+        let is_told = |addr: &SocketAddr| !me.by_interface && !addr.ip().is_unspecified();
+        let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
         let ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
         let host = format!("{}.local.", me.node);
@@ -369,11 +370,21 @@ fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
     }
     let mut addrs = txt.addrs;
     if addrs.is_empty() {
-        addrs = service.addresses.iter().map(|ip| (ip.to_ip_addr(), service.port).into()).collect();
+        addrs = service.addresses.iter().map(|ip| at(ip, service.port)).collect();
         addrs.sort_unstable();
     }
     addrs.retain(|addr| addr.port() != 0);
     (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
+}
+
+/// An address of a found instance. A link-local one is valid on the interface where it was announced.
+fn at(ip: &ScopedIp, port: u16) -> SocketAddr {
+    match ip {
+        ScopedIp::V6(v6) if v6.addr().is_unicast_link_local() => {
+            SocketAddrV6::new(*v6.addr(), port, 0, v6.scope_id().index).into()
+        }
+        ip => (ip.to_ip_addr(), port).into(),
+    }
 }
 
 /// The stream of a source that does not work.

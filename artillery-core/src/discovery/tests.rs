@@ -39,6 +39,7 @@ fn mdns(cluster: &str, port: u16) -> MdnsDiscovery {
 
 fn announcement(cluster: &str, name: &str, addr: &str) -> Announcement {
     Announcement {
+        by_interface: false,
         cluster: cluster.into(),
         node: NodeId::from_name(name),
         name: name.into(),

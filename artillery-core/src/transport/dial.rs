@@ -5,12 +5,12 @@ mod simulated;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     CloseCode, Connection, StreamKind,
     hello::{self, HelloReply},
-    namesake, quic,
+    namesake, quic, reach,
     shared::{EndpointCarrier, EndpointShared},
 };
 use crate::{
@@ -22,8 +22,63 @@ use crate::{
 /// The server name that TLS requires. No side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr` and says hello.
+/// Dials `addr` and says hello. A link-local address without a zone is dialled on each interface at once.
 pub(super) async fn dial(
+    shared: &Arc<EndpointShared>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
+    if !reach::lacks_zone(addr) {
+        return dial_one(shared, addr, expected).await;
+    }
+    let mut dials = JoinSet::new();
+    for addr in reach::in_zones(addr, &reach::zones()) {
+        let shared = Arc::clone(shared);
+        dials.spawn(async move { dial_one(&shared, addr, expected).await });
+    }
+    let mut failure = DialFailure::default();
+    while let Some(done) = dials.join_next().await {
+        match done {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => failure.note(error),
+            Err(_) => {}
+        }
+    }
+    Err(failure.reason())
+}
+
+/// Why no address of a peer has answered: the reason that says most.
+#[derive(Default)]
+pub(super) struct DialFailure(Option<ConnectError>);
+
+impl DialFailure {
+    pub(super) fn note(&mut self, error: ConnectError) {
+        let known = self.0.as_ref().map_or(0, weight);
+        // Of several reasons that say most, the first stays.
+        if weight(&error) > known || (known < MOST && weight(&error) == known) {
+            self.0 = Some(error);
+        }
+    }
+
+    pub(super) fn reason(self) -> ConnectError {
+        self.0.unwrap_or(ConnectError::NoAddress)
+    }
+}
+
+/// The weight of a refusal.
+const MOST: u8 = 3;
+
+/// How much an error says of the peer that was meant. That another node has answered at an address says nothing of it: two
+/// hosts may have the same address on networks of their own.
+fn weight(error: &ConnectError) -> u8 {
+    match error {
+        ConnectError::Refused(_) | ConnectError::Rejected(_) => MOST,
+        ConnectError::WrongPeer { .. } => 1,
+        _ => 2,
+    }
+}
+
+async fn dial_one(
     shared: &Arc<EndpointShared>,
     addr: SocketAddr,
     expected: Option<NodeId>,
@@ -58,6 +113,7 @@ async fn greet(
             return simulated::dial(shared, port, listeners, addr, expected).await;
         }
     };
+    reach::check(shared.local_addr, addr, reach::is_own)?;
     let connecting = quinn.connect_with(client, addr, SERVER_NAME).map_err(|error| match error {
         quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
         error => ConnectError::BadAddress { addr, reason: error.to_string() },
@@ -84,7 +140,7 @@ async fn greet(
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &succeeds);
     }
-    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, reach::canonical(quinn.remote_address()), version));
     let connection = shared.connection(quinn, peer);
     let added = match checked {
         Ok(()) => namesake::once_free(shared, || shared.registry.add_dialled(&connection)).await,

@@ -208,10 +208,8 @@ async fn refresh_on(client: Client, every: Duration, window: Window) -> Result<(
 }
 
 async fn connect(contact: &Contact, at: usize) -> Result<Client, Failed> {
-    let mut transport = TransportConfig::default();
-    transport.listen = (Ipv4Addr::UNSPECIFIED, 0).into();
     let seed = *contact.addrs.get(at).ok_or("there is no such node")?;
-    let client = Client::builder().cluster(&contact.name).secret(&contact.secret).transport(transport);
+    let client = Client::builder().cluster(&contact.name).secret(&contact.secret);
     Ok(client.seed(seed).connect().await?)
 }
 

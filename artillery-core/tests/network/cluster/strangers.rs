@@ -69,7 +69,7 @@ async fn foreign_addresses_of_a_node_do_not_end_the_dialling_of_its_own() {
 #[tokio::test]
 async fn a_crowd_of_strangers_leaves_room_for_a_node() {
     let (sender, rumours) = rumours();
-    let mut transport = TransportConfig::default();
+    let mut transport = TransportConfig::loopback();
     transport.hello_timeout = Duration::from_millis(500);
     let a = node("a").transport(transport).discovery(rumours).start().await.unwrap();
     let (_place, addr) = silence();
