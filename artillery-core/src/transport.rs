@@ -29,6 +29,7 @@ mod shared;
 #[cfg(feature = "testing")]
 pub(crate) mod simulated;
 pub(crate) mod socket;
+pub(crate) mod staggered;
 mod stream;
 mod waiters;
 

@@ -21,7 +21,7 @@ use crate::{
     discovery::{Candidate, Candidates, Source},
     error::{ConnectError, Refusal},
     id::NodeId,
-    transport::{Endpoint, reach::without_zone},
+    transport::{Endpoint, reach::without_zone, staggered::first_of},
 };
 
 /// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
@@ -243,33 +243,40 @@ impl Dialer {
             Ok(addrs) => addrs,
             Err(error) => return RoundOutcome::Failed(error.to_string()),
         };
+        let failures = match first_of(addrs, |addr| self.dial_addr(candidate, addr)).await {
+            Ok(settled) => return settled,
+            Err(failures) => failures,
+        };
+        // A refusal says more than silence at another address.
         let mut outcome = RoundOutcome::Failed("no address".into());
-        for addr in addrs {
-            let dialled = match candidate.node {
-                Some(node) => self.endpoint.connect_to(node, addr).await,
-                None => self.endpoint.connect(addr).await,
-            };
-            match dialled {
-                // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its
-                // own link.
-                Ok(connection) => {
-                    let node = connection.peer().id.node;
-                    self.record.set_source(node, &candidate.source);
-                    return RoundOutcome::Met(node);
-                }
-                Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
-                    return RoundOutcome::Itself;
-                }
-                // Try the other addresses too, but remember the refusal: it says more than silence.
-                Err(error) if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
-                Err(error) => {
-                    if let RoundOutcome::Failed(why) = &mut outcome {
-                        *why = if candidate.addrs == [addr] { error.to_string() } else { format!("{addr}: {error}") };
-                    }
-                }
+        for (addr, error) in failures {
+            match &mut outcome {
+                _ if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
+                RoundOutcome::Failed(why) if candidate.addrs == [addr] => *why = error.to_string(),
+                RoundOutcome::Failed(why) => *why = format!("{addr}: {error}"),
+                _ => {}
             }
         }
         outcome
+    }
+
+    async fn dial_addr(&self, candidate: &Candidate, addr: SocketAddr) -> Result<RoundOutcome, ConnectError> {
+        let dialled = match candidate.node {
+            Some(node) => self.endpoint.connect_to(node, addr).await,
+            None => self.endpoint.connect(addr).await,
+        };
+        match dialled {
+            // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
+            Ok(connection) => {
+                let node = connection.peer().id.node;
+                self.record.set_source(node, &candidate.source);
+                Ok(RoundOutcome::Met(node))
+            }
+            Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
+                Ok(RoundOutcome::Itself)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, SocketAddr, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -189,7 +189,11 @@ impl MdnsDiscovery {
         let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
         let is_told = |addr: &SocketAddr| !me.by_interface && !addr.ip().is_unspecified();
         let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
-        let ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
+        let mut ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
+        if !ips.is_empty() && ips.iter().all(IpAddr::is_loopback) {
+            // Systems have no multicast of IPv6 on loopback. The TXT record says which address counts.
+            ips.push(Ipv4Addr::LOCALHOST.into());
+        }
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
         let host = format!("{}.local.", me.node);
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())

@@ -134,6 +134,29 @@ async fn a_new_address_is_announced_in_place_of_the_old() {
     }
 }
 
+/// No multicast of IPv6 reaches other processes by loopback.
+#[tokio::test]
+async fn a_node_at_the_loopback_address_of_ipv6_is_found() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    there.announce(&announcement("shop", "there", "[::1]:7401"));
+    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
+    assert_eq!(found.addrs, ["[::1]:7401".parse().unwrap()]);
+}
+
+#[tokio::test]
+async fn the_addresses_of_interfaces_are_announced_on_each_of_them() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    // Only loopback is used, and it does not have this address.
+    let me = Announcement { by_interface: true, ..announcement("shop", "there", "172.17.0.1:7401") };
+    there.announce(&me);
+    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
+    assert!(found.addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 7401), "{found:?}");
+}
+
 #[tokio::test]
 async fn a_node_without_address_cannot_be_announced() {
     let nowhere = Announcement { addrs: Vec::new(), ..announcement("shop", "a", "127.0.0.1:1") };

@@ -219,3 +219,24 @@ pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
         tracing::debug!(peer = %connection.peer().name, %error, "could not tell the cluster id");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_node_at_an_address_says_nothing_of_the_one_that_was_meant() {
+        let node = NodeId::from_name;
+        let wrong = || ConnectError::WrongPeer { expected: node("a"), found: node("b") };
+        let kept = |errors: Vec<ConnectError>| {
+            let mut failure = DialFailure::default();
+            errors.into_iter().for_each(|error| failure.note(error));
+            failure.reason()
+        };
+        let refused = || ConnectError::Refused(Refusal::Busy);
+        assert_eq!(kept(vec![]), ConnectError::NoAddress);
+        assert_eq!(kept(vec![wrong()]), wrong());
+        assert_eq!(kept(vec![ConnectError::TimedOut, wrong()]), ConnectError::TimedOut);
+        assert_eq!(kept(vec![wrong(), refused(), ConnectError::TimedOut]), refused());
+    }
+}

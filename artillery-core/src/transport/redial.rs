@@ -17,6 +17,7 @@ use super::{
     dial::{DialFailure, dial},
     link::{LinkOrders, LinkReporter},
     shared::EndpointShared,
+    staggered::NEXT_DELAY,
 };
 use crate::{
     error::{CloseReason, ConnectError},
@@ -29,9 +30,6 @@ const MOVE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
 /// A connection to an address that the peer has left is given up after so long without an acknowledgement.
 const MOVED_TIMEOUT: Duration = Duration::from_millis(600);
-
-/// After so long without an answer from one address the next is dialled as well.
-const NEXT_DIAL_DELAY: Duration = Duration::from_millis(200);
 
 /// The link to `peer`, with a task behind it if the link is new.
 pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
@@ -177,7 +175,7 @@ async fn dial_each(
         } else {
             more = false;
         }
-        let delay = if more { NEXT_DIAL_DELAY } else { shared.config.hello_timeout };
+        let delay = if more { NEXT_DELAY } else { shared.config.hello_timeout };
         match timeout(delay, dials.join_next()).await {
             Ok(Some(Ok(Err(ConnectError::EndpointClosed)))) => return Err(ConnectError::EndpointClosed),
             Ok(Some(Ok(Err(error)))) => failure.note(error),

@@ -315,6 +315,20 @@ async fn an_unspecified_address_is_not_advertised() {
     assert_eq!(b.addr(), SocketAddr::from(([127, 0, 0, 1], b.endpoint().local_addr().port())));
 }
 
+/// All addresses of a machine are told, and one socket has both families.
+#[tokio::test]
+async fn nodes_on_all_addresses_see_each_other() {
+    let on_all = |name: &str| node(name).listen("[::]:0".parse().unwrap());
+    let a = on_all("a").start().await.unwrap();
+    let port = a.addr().port();
+    let b = on_all("b").seed(format!("127.0.0.1:{port}")).start().await.unwrap();
+    let c = on_all("c").seed(format!("[::1]:{port}")).start().await.unwrap();
+    see_each_other(&a, &[&b, &c], MemberState::Alive).await;
+    see_each_other(&b, &[&c], MemberState::Alive).await;
+    let told = b.endpoint().advertised_addrs();
+    see(&c, |members| members.iter().any(|member| member.id == b.id() && member.addrs == told)).await;
+}
+
 /// Addresses that a test has cut off.
 #[derive(Clone, Default)]
 struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);

@@ -10,6 +10,7 @@ use std::{
 
 use artillery_core::{
     error::ConnectError,
+    internal::first_of,
     transport::{Connection, StreamKind},
 };
 use tokio::{
@@ -203,15 +204,15 @@ impl Router {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
         let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
-        for addr in addrs {
+        let endpoint = &endpoint;
+        let asked = first_of(addrs, |addr| async move {
             let until = deadline.min(Instant::now() + ASK_TIMEOUT);
-            if let Ok(Ok(connection)) = timeout_at(until, endpoint.connect(addr)).await
-                && let Ok(Some(routing)) = ask_on(&connection, until, false).await
-            {
-                return Some(routing);
+            match timeout_at(until, endpoint.connect(addr)).await {
+                Ok(Ok(connection)) => ask_on(&connection, until, false).await.ok().flatten().ok_or(()),
+                _ => Err(()),
             }
-        }
-        None
+        });
+        asked.await.ok()
     }
 
     /// Merges in newer routing, and drops the channels of nodes that have left.
