@@ -203,7 +203,8 @@ impl Router {
     async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
-        let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
+        let mut addrs: Vec<_> = known.nodes.values().flat_map(|node| node.addrs.iter().copied()).collect();
+        addrs.extend(asked.candidates.all());
         let endpoint = &endpoint;
         let asked = first_of(addrs, |addr| async move {
             let until = deadline.min(Instant::now() + ASK_TIMEOUT);
