@@ -1,12 +1,11 @@
 //! The clients of one chain, each in a namespace of its own.
 
 use std::{
-    net::Ipv4Addr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use artillery_core::{config::TransportConfig, internal::clock};
+use artillery_core::internal::clock;
 use artillery_ddata::{Client, NodeId, Place};
 use bytes::Bytes;
 use tokio::task::JoinSet;

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::config::TransportConfig;
 use artillery_ddata::{Client, client::Spread};
 use artillery_programs::{chance, exit::Failure};
 use rustix::process::Signal;
