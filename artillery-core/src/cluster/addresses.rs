@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
     time::Duration,
@@ -15,8 +16,11 @@ use crate::{
     transport::Endpoint,
 };
 
-/// How often the addresses of this machine are looked at.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How often the addresses of this machine are looked at. A change counts once two looks have shown it.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
+/// How the names of interfaces begin that lead to the containers and virtual machines of this host.
+const INTERNAL: [&str; 9] = ["veth", "docker", "br-", "virbr", "vnet", "cni", "cali", "flannel", "lxc"];
 
 /// An address of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +34,8 @@ struct LocalAddr {
 /// The IPs that a node advertises that listens on all addresses. Which of them a peer reaches is not known here: a host may
 /// have a VPN, or a bridge with the same address as every other host. So all are told, up to [`MAX_ADDRS`], and peers try
 /// them. Those from which packets to the outside world leave (`outward`) come first, link-local ones last. Loopback counts
-/// if there is nothing else.
+/// if there is nothing else, and so do the link-local addresses of IPv6 that lead to containers: these begin and end with
+/// each container.
 fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
     let is_meant = |one: &&LocalAddr| match interfaces {
         Interfaces::All => true,
@@ -41,11 +46,27 @@ fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> V
     if meant.iter().any(|one| !one.ip.is_loopback()) {
         meant.retain(|one| !one.ip.is_loopback());
     }
+    if matches!(interfaces, Interfaces::All) && !meant.iter().all(|one| is_internal_link_local(one)) {
+        meant.retain(|one| !is_internal_link_local(one));
+    }
     meant.sort_by_key(|one| (Reverse(outward.contains(&one.ip)), is_link_local(one.ip), one.index, one.ip));
-    let mut chosen: Vec<_> = meant.into_iter().map(|one| one.ip).collect();
-    chosen.dedup();
-    chosen.truncate(MAX_ADDRS);
-    chosen
+    // Several interfaces may have the same address.
+    let mut known = BTreeSet::new();
+    meant.into_iter().map(|one| one.ip).filter(|&ip| known.insert(ip)).take(MAX_ADDRS).collect()
+}
+
+fn is_internal_link_local(one: &LocalAddr) -> bool {
+    one.ip.is_ipv6() && is_link_local(one.ip) && INTERNAL.iter().any(|name| one.interface.starts_with(name))
+}
+
+/// What is advertised after a look that has shown `seen`. `before` is what the look before has shown. `None`: as now. The
+/// order is no change. A machine without any network, or with loopback alone, has lost it for a moment: peers know its
+/// addresses for when it is back.
+fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
+    let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
+    let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
+    let changes = !is_cut_off && set(seen) == set(before) && set(seen) != set(advertised);
+    changes.then(|| seen.to_vec())
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
@@ -104,13 +125,14 @@ pub(super) async fn announce_changes(
 /// Has the endpoint advertise the addresses that this machine has now, for ever.
 pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces) {
     let (local, port) = (endpoint.local_addr(), endpoint.advertised_addr().port());
+    let mut before = endpoint.advertised_addrs();
     loop {
         sleep(LOOK_PERIOD).await;
-        let addrs = advertisable(local, port, &interfaces);
-        // A machine that has no address for a moment will have one again.
-        if !addrs.is_empty() {
+        let seen = advertisable(local, port, &interfaces);
+        if let Some(addrs) = settle(&endpoint.advertised_addrs(), &before, &seen) {
             endpoint.set_advertised_addrs(addrs);
         }
+        before = seen;
     }
 }
 
@@ -166,6 +188,48 @@ mod tests {
     fn loopback_is_told_without_a_network() {
         assert_eq!(chosen(&[], &HOST[..1], &Interfaces::All), ["127.0.0.1"]);
         assert_eq!(chosen(&[], &[], &Interfaces::All), [""; 0]);
+    }
+
+    #[test]
+    fn an_address_of_two_interfaces_is_told_once() {
+        let all = [("10.0.0.5", "eth0", 2), ("172.17.0.1", "docker0", 3), ("10.0.0.5", "eth1", 4)];
+        assert_eq!(chosen(&[], &all, &Interfaces::All), ["10.0.0.5", "172.17.0.1"]);
+    }
+
+    /// Each start of a container would be a change, and no other host reaches them.
+    #[test]
+    fn link_local_addresses_of_containers_are_told_if_there_is_nothing_else() {
+        let all =
+            [("172.17.0.1", "docker0", 3), ("fe80::3", "docker0", 3), ("fe80::9", "veth1f", 9), ("fe80::2", "eth0", 2)];
+        assert_eq!(chosen(&[], &all, &Interfaces::All), ["172.17.0.1", "fe80::2"]);
+        assert_eq!(chosen(&[], &all[..3], &Interfaces::All), ["172.17.0.1"]);
+        assert_eq!(chosen(&[], &all[2..], &Interfaces::All), ["fe80::2"]);
+        assert_eq!(chosen(&[], &all[1..3], &Interfaces::All), ["fe80::3", "fe80::9"]);
+        let named = Interfaces::Named(vec!["docker0".into()]);
+        assert_eq!(chosen(&[], &all, &named), ["172.17.0.1", "fe80::3"]);
+    }
+
+    fn at(ips: &[&str]) -> Vec<SocketAddr> {
+        ips.iter().map(|&text| (ip(text), 7400).into()).collect()
+    }
+
+    #[test]
+    fn a_change_counts_once_two_looks_have_shown_it() {
+        let (old, new) = (at(&["10.0.0.1"]), at(&["10.0.0.2", "fd00::2"]));
+        assert_eq!(settle(&old, &old, &new), None);
+        assert_eq!(settle(&old, &new, &new), Some(new.clone()));
+        assert_eq!(settle(&new, &new, &new), None);
+        let reversed: Vec<_> = new.iter().rev().copied().collect();
+        assert_eq!(settle(&new, &reversed, &reversed), None);
+        assert_eq!(settle(&old, &reversed, &new), Some(new));
+    }
+
+    #[test]
+    fn a_network_that_is_down_for_a_moment_is_no_change() {
+        let (lan, loopback) = (at(&["10.0.0.1"]), at(&["127.0.0.1", "::1"]));
+        assert_eq!(settle(&lan, &loopback, &loopback), None);
+        assert_eq!(settle(&lan, &[], &[]), None);
+        assert_eq!(settle(&loopback, &lan, &lan), Some(lan));
     }
 
     #[test]
