@@ -13,14 +13,11 @@ use tokio::{sync::mpsc, time::sleep};
 use super::{driver::MembershipInput, member::MAX_ADDRS};
 use crate::{
     discovery::{Announcement, Combined, Discovery, Interfaces},
-    transport::Endpoint,
+    transport::{Endpoint, zones::is_internal},
 };
 
 /// How often the addresses of this machine are looked at. A change counts once two looks have shown it.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-
-/// How the names of interfaces begin that lead to the containers and virtual machines of this host.
-const INTERNAL: [&str; 9] = ["veth", "docker", "br-", "virbr", "vnet", "cni", "cali", "flannel", "lxc"];
 
 /// An address of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +53,7 @@ fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> V
 }
 
 fn is_internal_link_local(one: &LocalAddr) -> bool {
-    one.ip.is_ipv6() && is_link_local(one.ip) && INTERNAL.iter().any(|name| one.interface.starts_with(name))
+    one.ip.is_ipv6() && is_link_local(one.ip) && is_internal(&one.interface)
 }
 
 /// What is advertised after a look that has shown `seen`. `before` is what the look before has shown. `None`: as now. The

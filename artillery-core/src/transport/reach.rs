@@ -22,28 +22,6 @@ pub(crate) fn without_zone(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip(), addr.port())
 }
 
-/// Whether it is a link-local IPv6 address of which nothing says on which interface it is.
-pub(super) fn lacks_zone(addr: SocketAddr) -> bool {
-    matches!(addr, SocketAddr::V6(addr) if addr.ip().is_unicast_link_local() && addr.scope_id() == 0)
-}
-
-/// The address on each of these interfaces.
-pub(super) fn in_zones(addr: SocketAddr, zones: &[u32]) -> Vec<SocketAddr> {
-    let SocketAddr::V6(addr) = addr else { return vec![addr] };
-    zones.iter().map(|&zone| SocketAddrV6::new(*addr.ip(), addr.port(), 0, zone).into()).collect()
-}
-
-/// The interfaces of this machine that have a link-local IPv6 address.
-pub(super) fn zones() -> Vec<u32> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let is_link_local = |ip| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    let mut zones: Vec<_> =
-        interfaces.iter().filter(|one| is_link_local(one.ip())).filter_map(|one| one.index).collect();
-    zones.sort_unstable();
-    zones.dedup();
-    zones
-}
-
 /// Refuses what a socket at `local` can't reach, and names the setting.
 pub(super) fn check(
     local: SocketAddr,
@@ -83,15 +61,6 @@ mod tests {
         assert_eq!(canonical(addr("[::ffff:10.0.0.2]:7")), addr("10.0.0.2:7"));
         assert_eq!(canonical(addr("[fe80::1%3]:7")), addr("[fe80::1%3]:7"));
         assert_eq!(without_zone(addr("[fe80::1%3]:7")), addr("[fe80::1]:7"));
-    }
-
-    #[test]
-    fn a_link_local_address_is_tried_on_each_interface() {
-        assert!(lacks_zone(addr("[fe80::1]:7")));
-        assert!(
-            !lacks_zone(addr("[fe80::1%3]:7")) && !lacks_zone(addr("[fd00::1]:7")) && !lacks_zone(addr("10.0.0.1:7"))
-        );
-        assert_eq!(in_zones(addr("[fe80::1]:7"), &[2, 5]), [addr("[fe80::1%2]:7"), addr("[fe80::1%5]:7")]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ async fn dial_each(
     if let [addr] = addresses {
         return dial(shared, *addr, Some(peer)).await;
     }
-    let mut failure = DialFailure::default();
+    let mut failure = DialFailure::new(shared.id);
     let mut next = addresses.iter().copied();
     let mut dials = JoinSet::new();
     let mut more = true;
