@@ -13,6 +13,7 @@ mod hub;
 mod links;
 mod member;
 mod record;
+mod round;
 mod router;
 mod solitude;
 mod targets;

@@ -32,6 +32,7 @@ pub(crate) mod socket;
 pub(crate) mod staggered;
 mod stream;
 mod waiters;
+pub(crate) mod zones;
 
 #[cfg(test)]
 mod tests;

@@ -15,11 +15,12 @@ use super::{
     hub::MemberHub,
     member::MemberEvent,
     record::{DiscoveryRecord, SeedState},
+    round::RoundOutcome,
     targets::{DialTarget, DialTargets},
 };
 use crate::{
     discovery::{Candidate, Candidates, Source},
-    error::{ConnectError, Refusal},
+    error::ConnectError,
     id::NodeId,
     transport::{Endpoint, reach::without_zone, staggered::first_of},
 };
@@ -56,18 +57,6 @@ struct RoundResult {
     /// The task that dialled. If another task dials the target by now, this result is ignored.
     task: Option<Id>,
     round: RoundOutcome,
-}
-
-/// How a round of dialling ended.
-enum RoundOutcome {
-    /// The node has accepted this one, or is an active member already.
-    Met(NodeId),
-    /// The address is this node's own.
-    Itself,
-    /// Refused for a reason that the next try will meet again.
-    Refused(SocketAddr, ConnectError),
-    /// Failed for a reason that may pass: no answer, a busy node, a name that isn't resolved.
-    Failed(String),
 }
 
 impl Dialer {
@@ -243,56 +232,21 @@ impl Dialer {
             Ok(addrs) => addrs,
             Err(error) => return RoundOutcome::Failed(error.to_string()),
         };
-        let failures = match first_of(addrs, |addr| self.dial_addr(candidate, addr)).await {
-            Ok(settled) => return settled,
-            Err(failures) => failures,
-        };
-        // A refusal says more than silence at another address.
-        let mut outcome = RoundOutcome::Failed("no address".into());
-        for (addr, error) in failures {
-            match &mut outcome {
-                _ if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
-                RoundOutcome::Failed(why) if candidate.addrs == [addr] => *why = error.to_string(),
-                RoundOutcome::Failed(why) => *why = format!("{addr}: {error}"),
-                _ => {}
-            }
-        }
-        outcome
-    }
-
-    async fn dial_addr(&self, candidate: &Candidate, addr: SocketAddr) -> Result<RoundOutcome, ConnectError> {
-        let dialled = match candidate.node {
-            Some(node) => self.endpoint.connect_to(node, addr).await,
-            None => self.endpoint.connect(addr).await,
-        };
-        match dialled {
-            // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
-            Ok(connection) => {
-                let node = connection.peer().id.node;
-                self.record.set_source(node, &candidate.source);
-                Ok(RoundOutcome::Met(node))
-            }
-            Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
-                Ok(RoundOutcome::Itself)
-            }
-            Err(error) => Err(error),
+        match first_of(addrs, |addr| self.dial_addr(candidate, addr)).await {
+            Ok(node) => RoundOutcome::Met(node),
+            Err(failures) => RoundOutcome::of_failures(self.endpoint.id(), &candidate.addrs, failures),
         }
     }
-}
 
-/// Whether the next try would end in the same way.
-fn is_final(error: &ConnectError) -> bool {
-    match error {
-        ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
-            !matches!(refusal, Refusal::Busy | Refusal::TimedOut)
-        }
-        ConnectError::Untrusted(_)
-        | ConnectError::WrongPeer { .. }
-        | ConnectError::Malformed(_)
-        | ConnectError::BadAddress { .. } => true,
-        ConnectError::TimedOut | ConnectError::Lost(_) | ConnectError::NoAddress | ConnectError::EndpointClosed => {
-            false
-        }
+    async fn dial_addr(&self, candidate: &Candidate, addr: SocketAddr) -> Result<NodeId, ConnectError> {
+        let connection = match candidate.node {
+            Some(node) => self.endpoint.connect_to(node, addr).await?,
+            None => self.endpoint.connect(addr).await?,
+        };
+        // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
+        let node = connection.peer().id.node;
+        self.record.set_source(node, &candidate.source);
+        Ok(node)
     }
 }
 
