@@ -157,6 +157,38 @@ async fn the_addresses_of_interfaces_are_announced_on_each_of_them() {
     assert!(found.addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 7401), "{found:?}");
 }
 
+/// Nothing listens at the addresses of the other family.
+#[tokio::test]
+async fn a_node_that_advertises_no_address_of_ipv6_announces_none() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    let me = Announcement { by_interface: true, ..announcement("shop", "there", "10.0.0.1:7401") };
+    there.announce(&me);
+    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
+    assert_eq!(found.addrs, ["127.0.0.1:7401".parse().unwrap()]);
+}
+
+/// Any host of the network may add addresses to those of a node.
+#[tokio::test]
+async fn only_so_many_addresses_of_an_instance_are_taken() {
+    let port = free_port();
+    let here = mdns("shop", port);
+    let mut candidates = here.candidates();
+    let daemon = ServiceDaemon::new_with_port(port).unwrap();
+    daemon.disable_interface(IfKind::All).unwrap();
+    daemon.enable_interface(vec![IfKind::LoopbackV4]).unwrap();
+    let node = NodeId::from_name("there");
+    let txt = [("v", "1".to_owned()), ("cluster", "shop".to_owned()), ("node", node.to_string())];
+    let ips: Vec<std::net::IpAddr> = (1..100).map(|n| [127, 0, 0, n].into()).collect();
+    let mut info = ServiceInfo::new(SERVICE_TYPE, "there", "there.local.", ips.as_slice(), 7401, &txt[..]).unwrap();
+    info.set_requires_probe(false);
+    daemon.register(info).unwrap();
+    let found = find(&mut candidates, node, false).await;
+    assert_eq!(found.addrs.len(), 16);
+    daemon.shutdown().unwrap();
+}
+
 #[tokio::test]
 async fn a_node_without_address_cannot_be_announced() {
     let nowhere = Announcement { addrs: Vec::new(), ..announcement("shop", "a", "127.0.0.1:1") };
