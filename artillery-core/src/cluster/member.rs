@@ -194,6 +194,27 @@ mod tests {
         assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }
 
+    /// A vector never changes. The additions of a later release get vectors of their own.
+    #[test]
+    fn the_bytes_before_the_payload_are_fixed() {
+        let id = Some(ClusterId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10));
+        let v4 = SocketAddr::from(([10, 0, 0, 5], 7400));
+        let v6 = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 7400));
+        let wrapped = |cluster_id, addrs: &[SocketAddr]| {
+            wrap(&MemberPrefix { cluster_id, addrs: addrs.to_vec() }, &Bytes::from_static(b"payload"))
+        };
+        let vectors = [
+            ("plain", wrapped(None, &[])),
+            ("formed", wrapped(id, &[])),
+            ("moved", wrapped(id, &[v4])),
+            ("addresses", wrapped(id, &[v4, v6])),
+            ("unformed_addresses", wrapped(None, &[v6, v4])),
+        ];
+        let hex = |bytes: &Bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
+        assert_eq!(written, include_str!("../../tests/wire-1/member.hex"));
+    }
+
     proptest! {
         #[test]
         fn wrapping_is_undone(id: Option<u128>, mut addrs: Vec<SocketAddr>, payload: Vec<u8>) {
