@@ -46,9 +46,9 @@ impl fmt::Display for Solitude {
         for SeedStatus { seed, state } in &self.seeds {
             match state {
                 SeedState::Trying { last } => {
-                    write!(f, "; seed {seed}: {}", last.as_deref().unwrap_or("no answer yet"))?;
+                    write!(f, "; seed {seed}: {}", escaped(last.as_deref().unwrap_or("no answer yet")))?;
                 }
-                SeedState::Refused { reason, .. } => write!(f, "; seed {seed}: {reason}")?,
+                SeedState::Refused { reason, .. } => write!(f, "; seed {seed}: {}", escaped(&reason.to_string()))?,
                 SeedState::Met(_) => write!(f, "; seed {seed}: met")?,
                 SeedState::Itself => write!(f, "; seed {seed}: this node itself")?,
             }
@@ -59,8 +59,14 @@ impl fmt::Display for Solitude {
 
 impl fmt::Display for Heard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.addr, self.failure.as_deref().unwrap_or("no answer yet"))
+        write!(f, "{} ({})", self.addr, escaped(self.failure.as_deref().unwrap_or("no answer yet")))
     }
+}
+
+/// A reason may be another host's words. No character of it may end the line or change how a terminal shows it.
+fn escaped(text: &str) -> String {
+    let plain = |c: char| matches!(c, '\'' | '"');
+    text.chars().flat_map(|c| if plain(c) { vec![c] } else { c.escape_debug().collect() }).collect()
 }
 
 fn list(all: impl Iterator<Item = impl fmt::Display>) -> String {
@@ -108,5 +114,11 @@ mod tests {
             assert!(line.contains(part), "{line}");
         }
         assert!(!line.contains('\n'));
+    }
+
+    #[test]
+    fn what_others_say_stays_on_the_line() {
+        assert_eq!(escaped("it's \"here\", näher"), "it's \"here\", näher");
+        assert_eq!(escaped("a\n\u{1b}[2J\u{202e}b\\n"), "a\\n\\u{1b}[2J\\u{202e}b\\\\n");
     }
 }
