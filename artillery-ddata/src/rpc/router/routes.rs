@@ -1,6 +1,7 @@
 //! The routing: which chains exist and where their members are. A node knows it; a client asks for it.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -203,7 +204,7 @@ impl Router {
     async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
-        let mut addrs: Vec<_> = known.nodes.values().flat_map(|node| node.addrs.iter().copied()).collect();
+        let mut addrs = in_turn(known.nodes.values().map(|node| &node.addrs[..]));
         addrs.extend(asked.candidates.all());
         let endpoint = &endpoint;
         let asked = first_of(addrs, |addr| async move {
@@ -276,6 +277,13 @@ impl Router {
     }
 }
 
+/// The first address of each node, then the second ones: the addresses of a node that has gone must not delay those of others.
+fn in_turn<'a>(nodes: impl Iterator<Item = &'a [SocketAddr]>) -> Vec<SocketAddr> {
+    let nodes: Vec<_> = nodes.collect();
+    let most = nodes.iter().map(|addrs| addrs.len()).max().unwrap_or(0);
+    (0..most).flat_map(|at| nodes.iter().filter_map(move |addrs| addrs.get(at).copied())).collect()
+}
+
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     let question = Question::admin(AdminOperation::Routing);
     let until = deadline.min(Instant::now() + ASK_TIMEOUT);
@@ -328,4 +336,18 @@ pub(crate) async fn ask_once(
         Ok(decode_response(&frame).map_err(|error| malformed(&error))?.answer)
     };
     timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_asked_in_turn() {
+        let at = |ip: u8| SocketAddr::from(([10, 0, 0, ip], 7400));
+        let nodes = [vec![at(1), at(2), at(3)], vec![], vec![at(4)], vec![at(5), at(6)]];
+        let order = in_turn(nodes.iter().map(|addrs| &addrs[..]));
+        assert_eq!(order, [at(1), at(4), at(5), at(2), at(6), at(3)]);
+        assert_eq!(in_turn([].into_iter()), []);
+    }
 }
