@@ -232,7 +232,7 @@ impl Discovery for MdnsDiscovery {
 
 /// The interfaces and families of which addresses are announced. A node that advertises no address of IPv6 may have no socket
 /// for it. `None` stands for the default of the daemon.
-fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -> Option<Vec<IfKind>> {
+pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -> Option<Vec<IfKind>> {
     let kinds = interfaces.kinds();
     if !me.by_interface || me.addrs.iter().any(SocketAddr::is_ipv6) {
         return kinds;

@@ -4,7 +4,10 @@ use std::{future::poll_fn, net::UdpSocket, time::Duration};
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
-use super::{mdns::SERVICE_TYPE, *};
+use super::{
+    mdns::{SERVICE_TYPE, announced_interfaces},
+    *,
+};
 use crate::NodeId;
 
 /// Far longer than any step here takes. A test that reaches it fails.
@@ -158,15 +161,18 @@ async fn the_addresses_of_interfaces_are_announced_on_each_of_them() {
 }
 
 /// Nothing listens at the addresses of the other family.
-#[tokio::test]
-async fn a_node_that_advertises_no_address_of_ipv6_announces_none() {
-    let port = free_port();
-    let (here, there) = (mdns("shop", port), mdns("shop", port));
-    let mut candidates = here.candidates();
-    let me = Announcement { by_interface: true, ..announcement("shop", "there", "10.0.0.1:7401") };
-    there.announce(&me);
-    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
-    assert_eq!(found.addrs, ["127.0.0.1:7401".parse().unwrap()]);
+#[test]
+fn a_node_that_advertises_no_address_of_ipv6_announces_none() {
+    let me = |by_interface, addr: &str| Announcement { by_interface, ..announcement("shop", "there", addr) };
+    let (v4, v6, fixed) = (me(true, "10.0.0.1:7401"), me(true, "[fd00::1]:7401"), me(false, "10.0.0.1:7401"));
+    let kinds = |interfaces: &Interfaces, me| announced_interfaces(interfaces, me).unwrap_or_default();
+    assert!(matches!(kinds(&Interfaces::All, &v4)[..], [IfKind::IPv4]));
+    assert!(matches!(kinds(&Interfaces::Loopback, &v4)[..], [IfKind::LoopbackV4]));
+    assert!(matches!(kinds(&Interfaces::Named(vec!["eth0".into()]), &v4)[..], [IfKind::Predicate(_)]));
+    for me in [&v6, &fixed] {
+        assert!(kinds(&Interfaces::All, me).is_empty());
+        assert!(matches!(kinds(&Interfaces::Named(vec!["eth0".into()]), me)[..], [IfKind::Name(_)]));
+    }
 }
 
 /// Any host of the network may add addresses to those of a node.
