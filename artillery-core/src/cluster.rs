@@ -13,7 +13,9 @@ mod hub;
 mod links;
 mod member;
 mod record;
+mod round;
 mod router;
+mod solitude;
 mod targets;
 
 use std::{

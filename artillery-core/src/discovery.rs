@@ -6,6 +6,7 @@
 mod candidate;
 mod combined;
 mod mdns;
+mod sample;
 mod seed;
 mod txt;
 

@@ -124,7 +124,10 @@ pub enum StartError {
     /// The endpoint could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The node listens on all addresses, and the address that other nodes should dial is unknown.
-    #[error("no address that other nodes can dial: give one to advertise, or listen on one")]
-    NoAdvertisableAddress,
+    /// The node listens on all addresses and advertises those of these interfaces, which have none.
+    #[error("no address that other nodes can dial on {}: give another interface, or an address to advertise", interfaces.join(", "))]
+    NoAdvertisableAddress {
+        /// The interfaces by name.
+        interfaces: Vec<String>,
+    },
 }

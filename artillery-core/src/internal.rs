@@ -40,7 +40,7 @@ pub mod simulated {
 
 pub use crate::id::MAX_LINEAGE;
 #[cfg(feature = "net")]
-pub use crate::transport::socket::LinkFilter;
+pub use crate::transport::{socket::LinkFilter, staggered::first_of};
 
 /// Doors for the fuzz targets, which stand outside this crate.
 #[cfg(all(fuzzing, feature = "net"))]

@@ -6,6 +6,7 @@
 //! two nodes that send to each other have two connections, and never need to agree on which of two to keep.
 
 mod accept;
+mod answered;
 mod codes;
 mod connection;
 mod counters;
@@ -18,6 +19,7 @@ mod medium;
 mod namesake;
 mod peer;
 mod quic;
+pub(crate) mod reach;
 mod redial;
 mod registry;
 mod reset;
@@ -27,8 +29,10 @@ mod shared;
 #[cfg(feature = "testing")]
 pub(crate) mod simulated;
 pub(crate) mod socket;
+pub(crate) mod staggered;
 mod stream;
 mod waiters;
+pub(crate) mod zones;
 
 #[cfg(test)]
 mod tests;

@@ -141,7 +141,8 @@ pub struct LeaseConfig {
 pub struct DiscoveryConfig {
     /// Whether to announce this node by multicast DNS, and to find others by it.
     pub mdns: bool,
-    /// The network interface for multicast DNS, by name. `None`: loopback if the node listens there, otherwise all.
+    /// The network interface for multicast DNS, by name. `None`: loopback if the node listens there, otherwise all. A node that
+    /// listens on all addresses advertises those of these interfaces.
     pub interface: Option<String>,
     /// The UDP port of multicast DNS. `None`: 5353. Another port separates a test from other programs.
     pub mdns_port: Option<u16>,

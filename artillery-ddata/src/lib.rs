@@ -39,7 +39,8 @@
 //! # }
 //! ```
 //!
-//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. Nodes find each
+//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. A node listens on all
+//! addresses of its machine unless [`listen`](crate::NodeBuilder::listen) says otherwise. Nodes find each
 //! other by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses where that doesn't reach. Once three
 //! nodes with this name and secret see each other, they form the cluster; that happens once. Later nodes become spares:
 //! they serve by asking a member, and take the place of a member that dies. `cargo run --release --bin quickstart`

@@ -88,7 +88,9 @@ pub async fn start_nodes(
 ) -> Result<Vec<Node>, Failed> {
     let mut nodes: Vec<Node> = Vec::new();
     for _ in 0..members {
-        let mut builder = configure(Node::builder().cluster(name).secret(SECRET).mdns(false).expect(members));
+        let mut builder = configure(
+            Node::builder().cluster(name).secret(SECRET).mdns(false).expect(members).listen(([127, 0, 0, 1], 0).into()),
+        );
         if let Some(first) = nodes.first() {
             builder = builder.seed(first.addr().to_string());
         }

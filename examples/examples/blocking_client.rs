@@ -13,7 +13,14 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn serve(addr: mpsc::Sender<SocketAddr>, stop: oneshot::Receiver<()>) -> Outcome<()> {
-    let node = Node::builder().cluster("blocking").secret(SECRET).expect(1).mdns(false).start().await?;
+    let node = Node::builder()
+        .cluster("blocking")
+        .secret(SECRET)
+        .expect(1)
+        .mdns(false)
+        .listen(([127, 0, 0, 1], 0).into())
+        .start()
+        .await?;
     node.ready().await?;
     addr.send(node.addr())?;
     let _ = stop.await;

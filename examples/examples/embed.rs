@@ -1,11 +1,17 @@
-//! A node inside an application: `cargo run --example embed` three times, in three terminals.
+//! A node inside an application: `cargo run --example embed` three times, in three terminals. With a secret in `ARTILLERY_SECRET`,
+//! the same one for all, they may be on three hosts of one network.
 
 use artillery_ddata::Node;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A real application reads its secret from where it keeps its secrets.
-    let node = Node::builder().cluster("embed").secret("not a secret, an example").expect(3).start().await?;
+    let node = Node::builder().cluster("embed").expect(3);
+    let node = match std::env::var("ARTILLERY_SECRET") {
+        Ok(secret) => node.secret(secret),
+        // This one is public, so the node listens on loopback only.
+        Err(_) => node.secret("not a secret, an example").listen(([127, 0, 0, 1], 0).into()),
+    };
+    let node = node.start().await?;
     println!("{} is at {} and looks for two others …", node.name(), node.addr());
     let ready = node.ready().await?;
     println!("the cluster is there, and this node is its {}", ready.role);

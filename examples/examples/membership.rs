@@ -1,10 +1,16 @@
-//! Membership without any data: `cargo run --example membership` in several terminals.
+//! Membership without any data: `cargo run --example membership` in several terminals. With a secret in `ARTILLERY_SECRET`, the
+//! same one for all, they may be on several hosts of one network.
 
 use artillery_core::{Cluster, MemberEvent};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let cluster = Cluster::builder().cluster("membership").secret("not a secret, an example");
+    let cluster = Cluster::builder().cluster("membership");
+    let cluster = match std::env::var("ARTILLERY_SECRET") {
+        Ok(secret) => cluster.secret(secret),
+        // This one is public, so the node listens on loopback only.
+        Err(_) => cluster.secret("not a secret, an example").listen(([127, 0, 0, 1], 0).into()),
+    };
     let cluster = cluster.payload("role=example").start().await?;
     println!("{} is at {}; Ctrl-C ends it", cluster.name(), cluster.addr());
     let mut events = cluster.events();

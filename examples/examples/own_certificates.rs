@@ -30,7 +30,7 @@ fn identity([ca, certificate, key]: [String; 3]) -> Result<Identity, IdentityErr
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let authority = Authority::new()?;
     let node = Node::builder().cluster("certificates").identity(identity(authority.sign("node-1.shop")?)?);
-    let node = node.expect(1).mdns(false).start().await?;
+    let node = node.expect(1).mdns(false).listen(([127, 0, 0, 1], 0).into()).start().await?;
     node.ready().await?;
     assert_eq!(node.name(), "node-1.shop");
 

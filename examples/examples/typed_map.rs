@@ -11,7 +11,7 @@ struct User {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = Node::builder().cluster("typed-map").secret("not a secret, an example").expect(1).mdns(false);
-    let node = node.start().await?;
+    let node = node.listen(([127, 0, 0, 1], 0).into()).start().await?;
     node.ready().await?;
     let kv = node.kv();
 

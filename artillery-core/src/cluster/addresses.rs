@@ -1,6 +1,8 @@
-//! Notices that this machine's addresses have changed, and tells the other nodes.
+//! Which addresses of this machine other nodes are told, and how they learn that these have changed.
 
 use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
     time::Duration,
@@ -8,99 +10,126 @@ use std::{
 
 use tokio::{sync::mpsc, time::sleep};
 
-use super::driver::MembershipInput;
+use super::{driver::MembershipInput, member::MAX_ADDRS};
 use crate::{
-    discovery::{Announcement, Combined, Discovery},
-    transport::Endpoint,
+    discovery::{Announcement, Combined, Discovery, Interfaces},
+    transport::{Endpoint, zones::is_internal},
 };
 
-/// How often the addresses of this machine are looked at.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How often the addresses of this machine are looked at. A change counts once two looks have shown it.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// An IP that this node advertises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Advertised {
+/// An address of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LocalAddr {
     ip: IpAddr,
-    /// No route leads to the outside world, so this is just one of the machine's addresses: it may be that of a bridge.
-    is_guess: bool,
+    interface: String,
+    /// The system's number of the interface.
+    index: u32,
 }
 
-/// Which IP this node advertises. `present` is the one that it advertises now, `outward` the one from which packets to
-/// the outside world leave, and `local` are those that this machine has. The present one stays for as long as the machine
-/// has it: a machine with several addresses must not change between them. A guess stays until there is a route.
-fn choose(present: Option<Advertised>, outward: Option<IpAddr>, local: &[IpAddr]) -> Option<Advertised> {
-    let kept = present.filter(|present| local.contains(&present.ip) && (outward.is_none() || !present.is_guess));
-    let known = || outward.map(|ip| Advertised { ip, is_guess: false });
-    let guess = || local.iter().copied().filter(is_reachable).min().map(|ip| Advertised { ip, is_guess: true });
-    kept.or_else(known).or_else(guess)
+/// The IPs that a node advertises that listens on all addresses. Which of them a peer reaches is not known here: a host may
+/// have a VPN, or a bridge with the same address as every other host. So all are told, up to [`MAX_ADDRS`], and peers try
+/// them. Those from which packets to the outside world leave (`outward`) come first, link-local ones last. Loopback counts
+/// if there is nothing else, and so do the link-local addresses of IPv6 that lead to containers: these begin and end with
+/// each container.
+fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
+    let is_meant = |one: &&LocalAddr| match interfaces {
+        Interfaces::All => true,
+        Interfaces::Loopback => one.ip.is_loopback(),
+        Interfaces::Named(names) => names.contains(&one.interface),
+    };
+    let mut meant: Vec<_> = local.iter().filter(is_meant).filter(|one| !one.ip.is_unspecified()).collect();
+    if meant.iter().any(|one| !one.ip.is_loopback()) {
+        meant.retain(|one| !one.ip.is_loopback());
+    }
+    if matches!(interfaces, Interfaces::All) && !meant.iter().all(|one| is_internal_link_local(one)) {
+        meant.retain(|one| !is_internal_link_local(one));
+    }
+    meant.sort_by_key(|one| (Reverse(outward.contains(&one.ip)), is_link_local(one.ip), one.index, one.ip));
+    // Several interfaces may have the same address.
+    let mut known = BTreeSet::new();
+    meant.into_iter().map(|one| one.ip).filter(|&ip| known.insert(ip)).take(MAX_ADDRS).collect()
 }
 
-/// Whether other machines may reach a node there.
-fn is_reachable(ip: &IpAddr) -> bool {
-    let is_link_local = match ip {
+fn is_internal_link_local(one: &LocalAddr) -> bool {
+    one.ip.is_ipv6() && is_link_local(one.ip) && is_internal(&one.interface)
+}
+
+/// What is advertised after a look that has shown `seen`. `before` is what the look before has shown. `None`: as now. The
+/// order is no change. A machine without any network, or with loopback alone, has lost it for a moment: peers know its
+/// addresses for when it is back.
+fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
+    let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
+    let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
+    let changes = !is_cut_off && set(seen) == set(before) && set(seen) != set(advertised);
+    changes.then(|| seen.to_vec())
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
+    }
 }
 
-/// The IP to advertise of a node that listens on all addresses of this family.
-pub(super) fn advertisable(listen: SocketAddr) -> Option<IpAddr> {
-    look(None, listen).map(|advertised| advertised.ip)
+/// The addresses to advertise now of a node that listens at `local`, an unspecified address. Others are told `port`.
+pub(super) fn advertisable(local: SocketAddr, port: u16, interfaces: &Interfaces) -> Vec<SocketAddr> {
+    let is_spoken = |ip: IpAddr| local.is_ipv6() || ip.is_ipv4();
+    let here = if_addrs::get_if_addrs().unwrap_or_default();
+    let here: Vec<_> = here
+        .into_iter()
+        .filter(|one| one.is_oper_up() && is_spoken(one.ip()))
+        .map(|one| LocalAddr { ip: one.ip(), index: one.index.unwrap_or(0), interface: one.name })
+        .collect();
+    let outward: Vec<_> = OUTSIDE.into_iter().filter(|outside| is_spoken(*outside)).filter_map(outward).collect();
+    choose(&outward, &here, interfaces).into_iter().map(|ip| (ip, port).into()).collect()
 }
 
-fn look(present: Option<Advertised>, listen: SocketAddr) -> Option<Advertised> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let local: Vec<_> =
-        interfaces.iter().map(if_addrs::Interface::ip).filter(|ip| ip.is_ipv4() == listen.is_ipv4()).collect();
-    choose(present, outward(listen), &local)
-}
+/// Addresses reserved for documentation, routed like any address that is not on a local network.
+const OUTSIDE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// The address that packets to the outside world leave from. No packet is sent: connecting a UDP socket only picks a
 /// route.
-fn outward(listen: SocketAddr) -> Option<IpAddr> {
-    // Addresses reserved for documentation, routed like any address that is not on a local network.
-    let (any, outside): (IpAddr, IpAddr) = match listen {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
-    };
+fn outward(outside: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if outside.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((outside, 9)).ok()?;
-    let ip = socket.local_addr().ok()?.ip();
-    (!ip.is_unspecified()).then_some(ip)
+    Some(socket.local_addr().ok()?.ip())
 }
 
-/// Tells discovery and the membership of each change of the advertised address.
+/// Tells discovery and the membership of each change of the advertised addresses.
 pub(super) async fn announce_changes(
     endpoint: Endpoint,
     discovery: Arc<Combined>,
     me: Announcement,
     inputs: mpsc::Sender<MembershipInput>,
 ) {
-    let mut advertised = endpoint.watch_advertised_addr();
+    let mut advertised = endpoint.watch_advertised_addrs();
     // The endpoint must not live on for this task.
     drop(endpoint);
     while advertised.changed().await.is_ok() {
-        let addr = *advertised.borrow_and_update();
-        tracing::info!(%addr, "this node has another address");
-        discovery.announce(&Announcement { addrs: vec![addr], ..me.clone() });
-        if inputs.send(MembershipInput::Moved(addr)).await.is_err() {
+        let addrs = advertised.borrow_and_update().clone();
+        tracing::info!(?addrs, "this node has other addresses");
+        discovery.announce(&Announcement { addrs: addrs.clone(), ..me.clone() });
+        if inputs.send(MembershipInput::Moved(addrs)).await.is_err() {
             return;
         }
     }
 }
 
-/// Has the endpoint advertise the address that this machine has now, for ever.
-pub(super) async fn follow_interfaces(endpoint: Endpoint) {
-    let listen = endpoint.local_addr();
-    let mut is_guess = outward(listen).is_none_or(|ip| ip != endpoint.advertised_addr().ip());
+/// Has the endpoint advertise the addresses that this machine has now, for ever.
+pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces) {
+    let (local, port) = (endpoint.local_addr(), endpoint.advertised_addr().port());
+    let mut before = endpoint.advertised_addrs();
     loop {
         sleep(LOOK_PERIOD).await;
-        let before = endpoint.advertised_addr();
-        if let Some(advertised) = look(Some(Advertised { ip: before.ip(), is_guess }), listen) {
-            is_guess = advertised.is_guess;
-            endpoint.set_advertised_addr((advertised.ip, before.port()).into());
+        let seen = advertisable(local, port, &interfaces);
+        if let Some(addrs) = settle(&endpoint.advertised_addrs(), &before, &seen) {
+            endpoint.set_advertised_addrs(addrs);
         }
+        before = seen;
     }
 }
 
@@ -108,28 +137,103 @@ pub(super) async fn follow_interfaces(endpoint: Endpoint) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_stays_until_it_is_gone() {
-        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let (lan, other, wan) = (ip("10.0.0.2"), ip("10.0.0.7"), ip("203.0.113.5"));
-        let loopback = ip("127.0.0.1");
-        let known = |ip: IpAddr| Some(Advertised { ip, is_guess: false });
-        let guessed = |ip: IpAddr| Some(Advertised { ip, is_guess: true });
-        assert_eq!(choose(known(lan), Some(wan), &[loopback, lan, wan]), known(lan));
-        assert_eq!(choose(known(lan), Some(wan), &[loopback, wan]), known(wan));
-        assert_eq!(choose(known(lan), None, &[loopback, ip("169.254.1.1"), wan, other]), guessed(other));
-        assert_eq!(choose(known(lan), None, &[loopback]), None);
-        assert_eq!(choose(None, Some(wan), &[lan, wan]), known(wan));
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
     }
 
-    /// Between two leases of an address a machine may have no other one than that of a bridge.
+    fn local(all: &[(&str, &str, u32)]) -> Vec<LocalAddr> {
+        let one = |&(text, interface, index): &(&str, &str, u32)| LocalAddr {
+            ip: ip(text),
+            interface: interface.into(),
+            index,
+        };
+        all.iter().map(one).collect()
+    }
+
+    fn chosen(outward: &[&str], all: &[(&str, &str, u32)], interfaces: &Interfaces) -> Vec<String> {
+        let outward: Vec<_> = outward.iter().map(|text| ip(text)).collect();
+        choose(&outward, &local(all), interfaces).iter().map(ToString::to_string).collect()
+    }
+
+    const HOST: [(&str, &str, u32); 6] = [
+        ("127.0.0.1", "lo", 1),
+        ("192.168.1.5", "eth0", 2),
+        ("172.17.0.1", "docker0", 3),
+        ("100.64.0.9", "tun0", 4),
+        ("fe80::1", "eth0", 2),
+        ("169.254.3.4", "eth1", 5),
+    ];
+
+    /// With a VPN as the default route, or the same bridge on each host, only one of the other addresses is reached.
     #[test]
-    fn a_guess_gives_way_to_a_route() {
-        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let (docker, lan) = (ip("172.17.0.1"), ip("192.168.1.9"));
-        let guess = choose(Some(Advertised { ip: ip("192.168.1.5"), is_guess: false }), None, &[docker]);
-        assert_eq!(guess, Some(Advertised { ip: docker, is_guess: true }));
-        assert_eq!(choose(guess, None, &[docker, lan]), guess);
-        assert_eq!(choose(guess, Some(lan), &[docker, lan]), Some(Advertised { ip: lan, is_guess: false }));
+    fn all_addresses_are_told() {
+        assert_eq!(
+            chosen(&["100.64.0.9"], &HOST, &Interfaces::All),
+            ["100.64.0.9", "192.168.1.5", "172.17.0.1", "fe80::1", "169.254.3.4"]
+        );
+        assert_eq!(chosen(&[], &HOST, &Interfaces::All)[0], "192.168.1.5");
+    }
+
+    #[test]
+    fn a_named_interface_is_told_alone() {
+        let named = Interfaces::Named(vec!["eth0".into()]);
+        assert_eq!(chosen(&["100.64.0.9"], &HOST, &named), ["192.168.1.5", "fe80::1"]);
+        assert_eq!(chosen(&["100.64.0.9"], &HOST, &Interfaces::Loopback), ["127.0.0.1"]);
+    }
+
+    #[test]
+    fn loopback_is_told_without_a_network() {
+        assert_eq!(chosen(&[], &HOST[..1], &Interfaces::All), ["127.0.0.1"]);
+        assert_eq!(chosen(&[], &[], &Interfaces::All), [""; 0]);
+    }
+
+    #[test]
+    fn an_address_of_two_interfaces_is_told_once() {
+        let all = [("10.0.0.5", "eth0", 2), ("172.17.0.1", "docker0", 3), ("10.0.0.5", "eth1", 4)];
+        assert_eq!(chosen(&[], &all, &Interfaces::All), ["10.0.0.5", "172.17.0.1"]);
+    }
+
+    /// Each start of a container would be a change, and no other host reaches them.
+    #[test]
+    fn link_local_addresses_of_containers_are_told_if_there_is_nothing_else() {
+        let all =
+            [("172.17.0.1", "docker0", 3), ("fe80::3", "docker0", 3), ("fe80::9", "veth1f", 9), ("fe80::2", "eth0", 2)];
+        assert_eq!(chosen(&[], &all, &Interfaces::All), ["172.17.0.1", "fe80::2"]);
+        assert_eq!(chosen(&[], &all[..3], &Interfaces::All), ["172.17.0.1"]);
+        assert_eq!(chosen(&[], &all[2..], &Interfaces::All), ["fe80::2"]);
+        assert_eq!(chosen(&[], &all[1..3], &Interfaces::All), ["fe80::3", "fe80::9"]);
+        let named = Interfaces::Named(vec!["docker0".into()]);
+        assert_eq!(chosen(&[], &all, &named), ["172.17.0.1", "fe80::3"]);
+    }
+
+    fn at(ips: &[&str]) -> Vec<SocketAddr> {
+        ips.iter().map(|&text| (ip(text), 7400).into()).collect()
+    }
+
+    #[test]
+    fn a_change_counts_once_two_looks_have_shown_it() {
+        let (old, new) = (at(&["10.0.0.1"]), at(&["10.0.0.2", "fd00::2"]));
+        assert_eq!(settle(&old, &old, &new), None);
+        assert_eq!(settle(&old, &new, &new), Some(new.clone()));
+        assert_eq!(settle(&new, &new, &new), None);
+        let reversed: Vec<_> = new.iter().rev().copied().collect();
+        assert_eq!(settle(&new, &reversed, &reversed), None);
+        assert_eq!(settle(&old, &reversed, &new), Some(new));
+    }
+
+    #[test]
+    fn a_network_that_is_down_for_a_moment_is_no_change() {
+        let (lan, loopback) = (at(&["10.0.0.1"]), at(&["127.0.0.1", "::1"]));
+        assert_eq!(settle(&lan, &loopback, &loopback), None);
+        assert_eq!(settle(&lan, &[], &[]), None);
+        assert_eq!(settle(&loopback, &lan, &lan), Some(lan));
+    }
+
+    #[test]
+    fn so_many_are_told_as_fit() {
+        let many: Vec<_> =
+            (0..20).map(|n| LocalAddr { ip: [10, 0, 0, n].into(), interface: "e".into(), index: 1 }).collect();
+        assert_eq!(choose(&[[10, 0, 0, 19].into()], &many, &Interfaces::All).len(), MAX_ADDRS);
+        assert_eq!(choose(&[[10, 0, 0, 19].into()], &many, &Interfaces::All)[0], ip("10.0.0.19"));
     }
 }

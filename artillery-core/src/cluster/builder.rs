@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -21,6 +21,7 @@ use super::{
     member::{self, MemberPrefix},
     record::DiscoveryRecord,
     router::ServiceRouter,
+    solitude,
 };
 use crate::{
     config::{SwimSettings, TransportConfig},
@@ -55,6 +56,7 @@ pub struct ClusterBuilder {
     discovery: Combined,
     service: Option<Arc<dyn Service>>,
     filter: Option<LinkFilter>,
+    may_be_alone: bool,
 }
 
 impl ClusterBuilder {
@@ -77,6 +79,7 @@ impl ClusterBuilder {
             discovery: Combined::new(),
             service: None,
             filter: None,
+            may_be_alone: false,
         }
     }
 
@@ -128,7 +131,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// UDP address to listen on (`127.0.0.1:0`).
+    /// UDP address to listen on (`[::]:0`: all addresses of this machine, of both families).
     pub fn listen(mut self, addr: SocketAddr) -> Self {
         self.transport.listen = addr;
         self
@@ -172,7 +175,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all).
+    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). If the node listens on all addresses,
+    /// it advertises those of these interfaces.
     pub fn mdns_interfaces(mut self, interfaces: Interfaces) -> Self {
         self.mdns_interfaces = Some(interfaces);
         self
@@ -193,6 +197,13 @@ impl ClusterBuilder {
     /// What receives the streams and calls of peers: see [`Cluster::serve`].
     pub fn service(mut self, service: Arc<dyn Service>) -> Self {
         self.service = Some(service);
+        self
+    }
+
+    /// Whether it is as wanted that the node meets no other one (no: after 10 s alone it logs what it has announced and
+    /// received).
+    pub fn may_be_alone(mut self, may: bool) -> Self {
+        self.may_be_alone = may;
         self
     }
 
@@ -224,7 +235,7 @@ impl ClusterBuilder {
             hub: Arc::clone(&hub),
             record: Arc::clone(&record),
             payload: self.payload.clone(),
-            prefix: MemberPrefix { cluster_id: self.cluster_id, addr: None },
+            prefix: self.prefix(&endpoint),
             pending: BTreeMap::new(),
         };
 
@@ -233,7 +244,8 @@ impl ClusterBuilder {
             cluster: self.cluster.clone(),
             node: endpoint.id().node,
             name: identity.name().to_owned(),
-            addrs: vec![endpoint.advertised_addr()],
+            addrs: endpoint.advertised_addrs(),
+            by_interface: self.follows_interfaces(),
         };
         discovery.announce(&me);
         let candidates = discovery.candidates();
@@ -242,7 +254,11 @@ impl ClusterBuilder {
         tasks.spawn(driver.run(received));
         tasks.spawn(addresses::announce_changes(endpoint.clone(), Arc::clone(&discovery), me, inputs.clone()));
         if self.follows_interfaces() {
-            tasks.spawn(addresses::follow_interfaces(endpoint.clone()));
+            tasks.spawn(addresses::follow_interfaces(endpoint.clone(), self.interfaces()));
+        }
+        if !self.may_be_alone {
+            let interfaces = self.mdns.then(|| self.interfaces());
+            tasks.spawn(solitude::report(endpoint.clone(), Arc::clone(&record), interfaces));
         }
         tasks.spawn(async move {
             // Dropping the sources withdraws the announcement.
@@ -288,16 +304,36 @@ impl ClusterBuilder {
     ) -> Result<Endpoint, StartError> {
         let kind = if self.durable { PeerKind::DurableNode } else { PeerKind::Node };
         let local = LocalInfo::new(&self.cluster, incarnation, kind).with_cluster_id(self.cluster_id);
-        let mut config = self.transport.clone();
-        if self.follows_interfaces() {
-            let ip = addresses::advertisable(config.listen).ok_or(StartError::NoAdvertisableAddress)?;
-            config.advertise = Some((ip, config.advertise.map_or(0, |addr| addr.port())).into());
-        }
+        let config = self.transport.clone();
         let service = Arc::clone(router) as Arc<dyn Service>;
-        Ok(match &self.filter {
+        let endpoint = match &self.filter {
             Some(filter) => Endpoint::bind_filtered(config, identity.clone(), local, service, Arc::clone(filter))?,
             None => Endpoint::bind(config, identity.clone(), local, service)?,
-        })
+        };
+        if self.follows_interfaces() {
+            let (here, port) = (endpoint.local_addr(), endpoint.advertised_addr().port());
+            match (addresses::advertisable(here, port, &self.interfaces()), self.interfaces()) {
+                (addrs, Interfaces::Named(names)) if addrs.is_empty() => {
+                    return Err(StartError::NoAdvertisableAddress { interfaces: names });
+                }
+                (addrs, _) if addrs.is_empty() => {
+                    endpoint.set_advertised_addrs(vec![(Ipv4Addr::LOCALHOST, port).into()]);
+                }
+                (addrs, _) => endpoint.set_advertised_addrs(addrs),
+            }
+        }
+        Ok(endpoint)
+    }
+
+    /// What this node says of itself from the start: SWIM carries one address.
+    fn prefix(&self, endpoint: &Endpoint) -> MemberPrefix {
+        let addrs = Some(endpoint.advertised_addrs()).filter(|addrs| addrs.len() > 1);
+        MemberPrefix { cluster_id: self.cluster_id, addrs: addrs.unwrap_or_default() }
+    }
+
+    /// The interfaces on which this node is announced and whose addresses it advertises.
+    fn interfaces(&self) -> Interfaces {
+        self.mdns_interfaces.clone().unwrap_or_else(|| Interfaces::for_listener(self.transport.listen.ip()))
     }
 
     #[allow(
@@ -306,12 +342,11 @@ impl ClusterBuilder {
     )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let prefix = MemberPrefix { cluster_id: self.cluster_id, addr: None };
         let local = LocalMember {
             id: endpoint.id(),
             name: identity.name().to_owned(),
             addr: endpoint.advertised_addr(),
-            payload: member::wrap(prefix, &self.payload),
+            payload: member::wrap(&self.prefix(endpoint), &self.payload),
             started_at_ms: started.as_millis() as u64,
         };
         let swim = Swim::new(local, self.membership.clone(), rand::rng().random());
@@ -325,9 +360,7 @@ impl ClusterBuilder {
     fn find(&self, seeds: Vec<Seed>) -> Combined {
         let mut discovery = self.discovery.clone().with(SeedDiscovery::new(seeds));
         if self.mdns {
-            let listen = self.transport.listen.ip();
-            let interfaces = self.mdns_interfaces.clone().unwrap_or_else(|| Interfaces::for_listener(listen));
-            let settings = MdnsSettings::new(self.cluster.clone()).interfaces(interfaces).port(self.mdns_port);
+            let settings = MdnsSettings::new(self.cluster.clone()).interfaces(self.interfaces()).port(self.mdns_port);
             match MdnsDiscovery::new(settings) {
                 Ok(mdns) => discovery = discovery.with(mdns),
                 Err(error) => tracing::warn!(%error, "nodes can be found by seeds only"),

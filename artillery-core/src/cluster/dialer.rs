@@ -15,13 +15,14 @@ use super::{
     hub::MemberHub,
     member::MemberEvent,
     record::{DiscoveryRecord, SeedState},
+    round::RoundOutcome,
     targets::{DialTarget, DialTargets},
 };
 use crate::{
     discovery::{Candidate, Candidates, Source},
-    error::{ConnectError, Refusal},
+    error::ConnectError,
     id::NodeId,
-    transport::Endpoint,
+    transport::{Endpoint, reach::without_zone, staggered::first_of},
 };
 
 /// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
@@ -56,18 +57,6 @@ struct RoundResult {
     /// The task that dialled. If another task dials the target by now, this result is ignored.
     task: Option<Id>,
     round: RoundOutcome,
-}
-
-/// How a round of dialling ended.
-enum RoundOutcome {
-    /// The node has accepted this one, or is an active member already.
-    Met(NodeId),
-    /// The address is this node's own.
-    Itself,
-    /// Refused for a reason that the next try will meet again.
-    Refused(SocketAddr, ConnectError),
-    /// Failed for a reason that may pass: no answer, a busy node, a name that isn't resolved.
-    Failed(String),
 }
 
 impl Dialer {
@@ -111,8 +100,9 @@ impl Dialer {
         // Only members tell the addresses of members, and each has shown its certificate. So no stranger has made this
         // address up, and it counts as proven.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
-            state.targets.set_proven(member.id.node, member.addr);
+            member.addrs.iter().rev().for_each(|&addr| state.targets.set_proven(member.id.node, addr));
         }
+        self.record.hear(&candidate.addrs);
         let changes = state.targets.on_announced(candidate.node, &candidate.addrs);
         state.give_up(&changes.end);
         for target in changes.begin {
@@ -166,12 +156,17 @@ impl Dialer {
             }
             RoundOutcome::Itself => state.targets.remove(target),
             RoundOutcome::Refused(addr, reason) => {
+                self.record.failed(addr, reason.to_string());
                 state.targets.remove(target);
-                if self.record.should_warn(addr) {
+                // Two hosts may have the same address, on networks of their own.
+                if matches!(reason, ConnectError::WrongPeer { .. }) {
+                    tracing::debug!(%addr, %reason, "an announced address is another node's");
+                } else if self.record.should_warn(addr) {
                     tracing::warn!(%addr, %reason, "a node that was found is skipped");
                 }
             }
-            RoundOutcome::Failed(_) => {
+            RoundOutcome::Failed(why) => {
+                self.record.failed(target.addr, why);
                 if let Some(rounds) = state.targets.on_failed(target) {
                     self.dial(target, source, round_pause(rounds), state);
                 }
@@ -223,7 +218,8 @@ impl Dialer {
     fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
         let member = candidate.node.and_then(|node| self.hub.member(node))?;
         let node = member.id.node;
-        if !candidate.addrs.contains(&member.addr) || !self.hub.is_active(node) {
+        let is_known = |addr: &SocketAddr| member.addrs.contains(&without_zone(*addr));
+        if !candidate.addrs.iter().any(is_known) || !self.hub.is_active(node) {
             return None;
         }
         self.record.set_source(node, &candidate.source);
@@ -236,49 +232,21 @@ impl Dialer {
             Ok(addrs) => addrs,
             Err(error) => return RoundOutcome::Failed(error.to_string()),
         };
-        let mut outcome = RoundOutcome::Failed("no address".into());
-        for addr in addrs {
-            let dialled = match candidate.node {
-                Some(node) => self.endpoint.connect_to(node, addr).await,
-                None => self.endpoint.connect(addr).await,
-            };
-            match dialled {
-                // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its
-                // own link.
-                Ok(connection) => {
-                    let node = connection.peer().id.node;
-                    self.record.set_source(node, &candidate.source);
-                    return RoundOutcome::Met(node);
-                }
-                Err(ConnectError::Refused(Refusal::Itself(other))) if other == self.endpoint.id() => {
-                    return RoundOutcome::Itself;
-                }
-                // Try the other addresses too, but remember the refusal: it says more than silence.
-                Err(error) if is_final(&error) => outcome = RoundOutcome::Refused(addr, error),
-                Err(error) => {
-                    if let RoundOutcome::Failed(why) = &mut outcome {
-                        *why = format!("{addr}: {error}");
-                    }
-                }
-            }
+        match first_of(addrs, |addr| self.dial_addr(candidate, addr)).await {
+            Ok(node) => RoundOutcome::Met(node),
+            Err(failures) => RoundOutcome::of_failures(self.endpoint.id(), &candidate.addrs, failures),
         }
-        outcome
     }
-}
 
-/// Whether the next try would end in the same way.
-fn is_final(error: &ConnectError) -> bool {
-    match error {
-        ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
-            !matches!(refusal, Refusal::Busy | Refusal::TimedOut)
-        }
-        ConnectError::Untrusted(_)
-        | ConnectError::WrongPeer { .. }
-        | ConnectError::Malformed(_)
-        | ConnectError::BadAddress { .. } => true,
-        ConnectError::TimedOut | ConnectError::Lost(_) | ConnectError::NoAddress | ConnectError::EndpointClosed => {
-            false
-        }
+    async fn dial_addr(&self, candidate: &Candidate, addr: SocketAddr) -> Result<NodeId, ConnectError> {
+        let connection = match candidate.node {
+            Some(node) => self.endpoint.connect_to(node, addr).await?,
+            None => self.endpoint.connect(addr).await?,
+        };
+        // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
+        let node = connection.peer().id.node;
+        self.record.set_source(node, &candidate.source);
+        Ok(node)
     }
 }
 

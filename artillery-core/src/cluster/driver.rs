@@ -47,7 +47,7 @@ pub(super) enum MembershipInput {
     Payload(Bytes, oneshot::Sender<()>),
     ClusterId(ClusterId, oneshot::Sender<()>),
     /// Other nodes can dial this one there now.
-    Moved(SocketAddr),
+    Moved(Vec<SocketAddr>),
     Leave(oneshot::Sender<()>),
     Stop(oneshot::Sender<()>),
 }
@@ -125,8 +125,8 @@ impl MembershipDriver {
                 // The caller may have gone away.
                 let _ = done.send(());
             }
-            MembershipInput::Moved(addr) => {
-                self.prefix.addr = Some(addr);
+            MembershipInput::Moved(addrs) => {
+                self.prefix.addrs = addrs;
                 self.publish();
             }
             MembershipInput::Leave(done) => {
@@ -156,7 +156,7 @@ impl MembershipDriver {
     }
 
     fn publish(&mut self) {
-        if let Err(error) = self.swim.set_payload(wrap(self.prefix, &self.payload)) {
+        if let Err(error) = self.swim.set_payload(wrap(&self.prefix, &self.payload)) {
             // The size was checked before.
             tracing::debug!(%error, "the payload was not changed");
         }
@@ -168,7 +168,7 @@ impl MembershipDriver {
         let mut farewells = Vec::new();
         while let Some(output) = self.swim.poll_output() {
             match output {
-                SwimOutput::Packet { to, bytes } => farewells.push((to, bytes)),
+                SwimOutput::Packet { to, bytes } => farewells.push((to.id.node, self.present(&to), bytes)),
                 SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
@@ -181,18 +181,18 @@ impl MembershipDriver {
         while let Some(output) = self.swim.poll_output() {
             match output {
                 SwimOutput::Packet { to, bytes } => {
-                    let to = self.present(to);
-                    self.links.send(clock::now(), &to, &bytes);
+                    let addrs = self.present(&to);
+                    self.links.send(clock::now(), to.id.node, addrs, &bytes);
                 }
                 SwimOutput::Event(event) => self.hub.on_event(event),
             }
         }
     }
 
-    /// The peer at the address where it can be dialled now: SWIM knows the one with which its process was started.
-    fn present(&self, to: SwimPeer) -> SwimPeer {
-        let addr = self.hub.member(to.id.node).filter(|member| member.id == to.id).map(|member| member.addr);
-        SwimPeer { addr: addr.unwrap_or(to.addr), ..to }
+    /// The addresses where the peer can be dialled now: SWIM knows one with which its process was started.
+    fn present(&self, to: &SwimPeer) -> Vec<SocketAddr> {
+        let member = self.hub.member(to.id.node).filter(|member| member.id == to.id);
+        member.map_or_else(|| vec![to.addr], |member| member.addrs)
     }
 
     fn sweep(&mut self) {

@@ -117,7 +117,7 @@ impl MemberHub {
                 let before = state.view.get(&member.id.node).filter(|before| before.id == member.id);
                 let formed = before.is_none_or(|before| before.cluster_id != member.cluster_id);
                 let said = before.is_none_or(|before| before.payload != member.payload);
-                let moved = before.is_some_and(|before| before.addr != member.addr);
+                let moved = before.is_some_and(|before| before.addrs != member.addrs);
                 if formed {
                     state.push(MemberEvent::Formed(member.clone()));
                 }
@@ -293,7 +293,8 @@ mod tests {
         let hub = Arc::new(MemberHub::default());
         let mut events = MemberHub::subscribe(&hub);
         let say = |id: Option<u128>, payload: &'static str| {
-            let payload = wrap(MemberPrefix { cluster_id: id.map(ClusterId), addr: None }, &Bytes::from(payload));
+            let payload =
+                wrap(&MemberPrefix { cluster_id: id.map(ClusterId), addrs: Vec::new() }, &Bytes::from(payload));
             membership::SwimMember { payload, ..member("a", MemberState::Alive) }
         };
         hub.on_event(SwimEvent::Joined(say(None, "x")));

@@ -9,7 +9,6 @@ use crate::{
     Timestamp,
     error::{DatagramError, WriteError},
     id::NodeId,
-    membership::SwimPeer,
     transport::{Connection, Endpoint, Link, StreamKind},
 };
 
@@ -27,7 +26,7 @@ pub(super) struct MembershipLinks {
 
 struct MembershipLink {
     link: Link,
-    addr: SocketAddr,
+    addrs: Vec<SocketAddr>,
     used: Timestamp,
 }
 
@@ -36,25 +35,25 @@ impl MembershipLinks {
         Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_PACKET_STREAMS)) }
     }
 
-    /// The connection to `to`. `None` while it is being dialled.
-    fn connection(&mut self, now: Timestamp, to: &SwimPeer) -> Option<Connection> {
+    /// The connection to a node. `None` while it is being dialled.
+    fn connection(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>) -> Option<Connection> {
         let endpoint = &self.endpoint;
-        let known = self.links.entry(to.id.node).or_insert_with(|| MembershipLink {
-            link: endpoint.link(to.id.node, vec![to.addr]),
-            addr: to.addr,
+        let known = self.links.entry(to).or_insert_with(|| MembershipLink {
+            link: endpoint.link(to, addrs.clone()),
+            addrs: addrs.clone(),
             used: now,
         });
         known.used = now;
-        if known.addr != to.addr {
-            known.addr = to.addr;
-            known.link.set_addresses(vec![to.addr]);
+        if known.addrs != addrs {
+            known.addrs.clone_from(&addrs);
+            known.link.set_addresses(addrs);
         }
         known.link.connection()
     }
 
     /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path takes a stream.
-    pub(super) fn send(&mut self, now: Timestamp, to: &SwimPeer, packet: &Bytes) {
-        let Some(connection) = self.connection(now, to) else {
+    pub(super) fn send(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>, packet: &Bytes) {
+        let Some(connection) = self.connection(now, to, addrs) else {
             self.endpoint.count_dropped_datagram();
             return;
         };
@@ -75,10 +74,14 @@ impl MembershipLinks {
 
     /// Begins to send `packets` over streams, since a farewell is not repeated. A receiver whose connection is still
     /// being dialled gets none.
-    pub(super) fn send_reliably(&mut self, now: Timestamp, packets: Vec<(SwimPeer, Bytes)>) -> JoinSet<()> {
+    pub(super) fn send_reliably(
+        &mut self,
+        now: Timestamp,
+        packets: Vec<(NodeId, Vec<SocketAddr>, Bytes)>,
+    ) -> JoinSet<()> {
         let mut sending = JoinSet::new();
-        for (to, packet) in packets {
-            if let Some(connection) = self.connection(now, &to) {
+        for (to, addrs, packet) in packets {
+            if let Some(connection) = self.connection(now, to, addrs) {
                 sending.spawn(async move {
                     // A receiver that is gone needs no farewell.
                     let _ = send_by_stream(&connection, &packet).await;

@@ -10,8 +10,11 @@ use crate::{
     membership::{self, MemberState},
 };
 
-/// The largest number of bytes before the payload: a tag, a cluster id, and an address.
-const MAX_PREFIX_BYTES: usize = 1 + 16 + MAX_ADDR_BYTES;
+/// The most addresses that a member states.
+pub(super) const MAX_ADDRS: usize = 8;
+
+/// The largest number of bytes before the payload: a tag, a cluster id, and a number of addresses.
+const MAX_PREFIX_BYTES: usize = 1 + 16 + 1 + MAX_ADDRS * MAX_ADDR_BYTES;
 
 /// The length of an IP address in bytes, the address, and a port.
 const MAX_ADDR_BYTES: usize = 1 + 16 + 2;
@@ -19,6 +22,7 @@ const MAX_ADDR_BYTES: usize = 1 + 16 + 2;
 /// Bits of the tag.
 const HAS_CLUSTER_ID: u8 = 1;
 const HAS_ADDR: u8 = 2;
+const HAS_ADDRS: u8 = 4;
 
 /// Another member, as it seems to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +32,10 @@ pub struct Member {
     pub id: MemberId,
     /// Its stable name.
     pub name: String,
-    /// Where it can be dialled.
+    /// Where it can be dialled: the first of `addrs`.
     pub addr: SocketAddr,
+    /// All addresses where it may be dialled. Some of them may be reached from some hosts only, or be those of other hosts, too.
+    pub addrs: Vec<SocketAddr>,
     /// What it says of itself.
     pub payload: Bytes,
     /// How it seems to be.
@@ -56,7 +62,7 @@ pub enum MemberEvent {
     Payload(Member),
     /// The member joined a formation, or another one.
     Formed(Member),
-    /// The member can be dialled at another address now.
+    /// The member can be dialled at other addresses now.
     Moved(Member),
     /// A seed refused this node. Reported once for each reason.
     SeedRefused {
@@ -85,24 +91,34 @@ pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
 }
 
 /// What stands before the payload in what the membership carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MemberPrefix {
     pub(super) cluster_id: Option<ClusterId>,
-    /// Where the member can be dialled, if that has changed since it was started.
-    pub(super) addr: Option<SocketAddr>,
+    /// Where the member can be dialled, if there are several addresses or they have changed since it was started.
+    pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// What the membership carries as the payload: one byte with a bit for a cluster id and one for an address; the cluster
-/// id of 16 bytes (big endian); the address: the number of its bytes (4 or 16), these, and the port (big endian); then
-/// the payload.
-pub(super) fn wrap(prefix: MemberPrefix, payload: &Bytes) -> Bytes {
+/// What the membership carries as the payload: one byte with a bit for a cluster id, one for an address and one for several;
+/// the cluster id of 16 bytes (big endian); of several addresses, their number; each address: the number of its bytes (4 or
+/// 16), these, and the port (big endian); then the payload.
+pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(MAX_PREFIX_BYTES + payload.len());
-    let bit = |is_there, bit| if is_there { bit } else { 0 };
-    wrapped.put_u8(bit(prefix.cluster_id.is_some(), HAS_CLUSTER_ID) | bit(prefix.addr.is_some(), HAS_ADDR));
+    let addrs = &prefix.addrs[..prefix.addrs.len().min(MAX_ADDRS)];
+    let id_bit = if prefix.cluster_id.is_some() { HAS_CLUSTER_ID } else { 0 };
+    let addr_bit = match addrs.len() {
+        0 => 0,
+        1 => HAS_ADDR,
+        _ => HAS_ADDRS,
+    };
+    wrapped.put_u8(id_bit | addr_bit);
     if let Some(id) = prefix.cluster_id {
         wrapped.put_u128(id.0);
     }
-    if let Some(addr) = prefix.addr {
+    if addrs.len() > 1 {
+        // At most `MAX_ADDRS`.
+        wrapped.put_u8(addrs.len() as u8);
+    }
+    for addr in addrs {
         match addr.ip() {
             IpAddr::V4(ip) => {
                 wrapped.put_u8(4);
@@ -126,31 +142,39 @@ fn unwrap(wrapped: &Bytes) -> (MemberPrefix, Bytes) {
 }
 
 fn read_prefix(bytes: &mut Bytes) -> Option<MemberPrefix> {
-    let tag = bytes.try_get_u8().ok().filter(|tag| tag & !(HAS_CLUSTER_ID | HAS_ADDR) == 0)?;
+    let tag = bytes.try_get_u8().ok().filter(|tag| tag & !(HAS_CLUSTER_ID | HAS_ADDR | HAS_ADDRS) == 0)?;
     let mut prefix = MemberPrefix::default();
     if tag & HAS_CLUSTER_ID != 0 {
         prefix.cluster_id = Some(ClusterId(bytes.try_get_u128().ok()?));
     }
-    if tag & HAS_ADDR != 0 {
-        let ip = match bytes.try_get_u8().ok()? {
-            4 => IpAddr::from(bytes.try_get_u32().ok()?.to_be_bytes()),
-            16 => IpAddr::from(bytes.try_get_u128().ok()?.to_be_bytes()),
-            _ => return None,
-        };
-        prefix.addr = Some(SocketAddr::new(ip, bytes.try_get_u16().ok()?));
+    let several = if tag & HAS_ADDRS != 0 { usize::from(bytes.try_get_u8().ok()?) } else { 0 };
+    let addrs = usize::from(tag & HAS_ADDR != 0) + several;
+    if addrs > MAX_ADDRS {
+        return None;
     }
+    prefix.addrs = (0..addrs).map(|_| read_addr(bytes)).collect::<Option<_>>()?;
     Some(prefix)
+}
+
+fn read_addr(bytes: &mut Bytes) -> Option<SocketAddr> {
+    let ip = match bytes.try_get_u8().ok()? {
+        4 => IpAddr::from(bytes.try_get_u32().ok()?.to_be_bytes()),
+        16 => IpAddr::from(bytes.try_get_u128().ok()?.to_be_bytes()),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, bytes.try_get_u16().ok()?))
 }
 
 impl Member {
     /// The largest payload of a member, in bytes: what a membership packet takes, less the cluster id
-    /// and an address.
+    /// and the addresses.
     pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - MAX_PREFIX_BYTES;
 
     pub(super) fn from_swim(member: membership::SwimMember) -> Self {
         let (prefix, payload) = unwrap(&member.payload);
         let membership::SwimMember { id, name, addr, state, .. } = member;
-        Self { id, name, addr: prefix.addr.unwrap_or(addr), payload, state, cluster_id: prefix.cluster_id }
+        let addrs = if prefix.addrs.is_empty() { vec![addr] } else { prefix.addrs };
+        Self { id, name, addr: addrs[0], addrs, payload, state, cluster_id: prefix.cluster_id }
     }
 }
 
@@ -162,20 +186,42 @@ mod tests {
 
     #[test]
     fn the_largest_payload_fits() {
-        let addr = Some(([u16::MAX; 8], u16::MAX).into());
-        let prefix = MemberPrefix { cluster_id: Some(ClusterId(u128::MAX)), addr };
-        let wrapped = wrap(prefix, &vec![0; Member::MAX_PAYLOAD].into());
+        let addrs = vec![([u16::MAX; 8], u16::MAX).into(); MAX_ADDRS];
+        let prefix = MemberPrefix { cluster_id: Some(ClusterId(u128::MAX)), addrs };
+        let wrapped = wrap(&prefix, &vec![0; Member::MAX_PAYLOAD].into());
         assert_eq!(wrapped.len(), membership::MAX_MEMBER_PAYLOAD_BYTES);
         let limit = Member::MAX_PAYLOAD;
         assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }
 
+    /// A vector never changes. The additions of a later release get vectors of their own.
+    #[test]
+    fn the_bytes_before_the_payload_are_fixed() {
+        let id = Some(ClusterId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10));
+        let v4 = SocketAddr::from(([10, 0, 0, 5], 7400));
+        let v6 = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 7400));
+        let wrapped = |cluster_id, addrs: &[SocketAddr]| {
+            wrap(&MemberPrefix { cluster_id, addrs: addrs.to_vec() }, &Bytes::from_static(b"payload"))
+        };
+        let vectors = [
+            ("plain", wrapped(None, &[])),
+            ("formed", wrapped(id, &[])),
+            ("moved", wrapped(id, &[v4])),
+            ("addresses", wrapped(id, &[v4, v6])),
+            ("unformed_addresses", wrapped(None, &[v6, v4])),
+        ];
+        let hex = |bytes: &Bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
+        assert_eq!(written, include_str!("../../tests/wire-1/member.hex"));
+    }
+
     proptest! {
         #[test]
-        fn wrapping_is_undone(id: Option<u128>, addr: Option<SocketAddr>, payload: Vec<u8>) {
-            let addr = addr.map(|addr| SocketAddr::new(addr.ip(), addr.port()));
-            let (prefix, payload) = (MemberPrefix { cluster_id: id.map(ClusterId), addr }, Bytes::from(payload));
-            prop_assert_eq!(unwrap(&wrap(prefix, &payload)), (prefix, payload));
+        fn wrapping_is_undone(id: Option<u128>, mut addrs: Vec<SocketAddr>, payload: Vec<u8>) {
+            addrs.truncate(MAX_ADDRS);
+            let addrs = addrs.into_iter().map(|addr| SocketAddr::new(addr.ip(), addr.port())).collect();
+            let (prefix, payload) = (MemberPrefix { cluster_id: id.map(ClusterId), addrs }, Bytes::from(payload));
+            prop_assert_eq!(unwrap(&wrap(&prefix, &payload)), (prefix, payload));
         }
 
         #[test]

@@ -62,10 +62,23 @@ struct NodeSources {
     warned: BTreeSet<SocketAddr>,
     /// This node has met a member.
     met: bool,
+    /// Announced addresses, and why the last dial failed there.
+    heard: BTreeMap<SocketAddr, Option<String>>,
+}
+
+/// An address that was announced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub(super) addr: SocketAddr,
+    /// Why the last dial failed, if one has ended.
+    pub(super) failure: Option<String>,
 }
 
 /// Nodes whose source is remembered.
 const MAX_SOURCES: usize = 4096;
+
+/// Announced addresses that are remembered until a member is met.
+const MAX_HEARD: usize = 64;
 
 /// Addresses that a warning may be given for.
 const MAX_WARNED: usize = 1024;
@@ -137,7 +150,36 @@ impl DiscoveryRecord {
 
     /// A peer was accepted, or has accepted this node.
     pub(super) fn set_met(&self) {
-        self.sources().met = true;
+        let mut sources = self.sources();
+        sources.met = true;
+        sources.heard.clear();
+    }
+
+    pub(super) fn has_met(&self) -> bool {
+        self.sources().met
+    }
+
+    /// These addresses were announced.
+    pub(super) fn hear(&self, addrs: &[SocketAddr]) {
+        let mut sources = self.sources();
+        for addr in addrs {
+            if !sources.met && sources.heard.len() < MAX_HEARD {
+                sources.heard.entry(*addr).or_default();
+            }
+        }
+    }
+
+    /// A dial to an announced address has failed.
+    pub(super) fn failed(&self, addr: SocketAddr, why: String) {
+        if let Some(failure) = self.sources().heard.get_mut(&addr) {
+            *failure = Some(why);
+        }
+    }
+
+    /// The announced addresses, while no member was met.
+    pub(super) fn heard(&self) -> Vec<Heard> {
+        let heard = &self.sources().heard;
+        heard.iter().map(|(&addr, failure)| Heard { addr, failure: failure.clone() }).collect()
     }
 
     pub(super) async fn refused_by_all(&self) -> Vec<SeedStatus> {
@@ -201,6 +243,22 @@ mod tests {
     #[tokio::test]
     async fn without_seeds_none_refuses() {
         assert!(!is_refused(&DiscoveryRecord::new(std::iter::empty())).await);
+    }
+
+    #[test]
+    fn announcements_are_remembered_until_a_member_is_met() {
+        let record = record();
+        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        record.hear(&[addr(1), addr(2)]);
+        record.failed(addr(2), "silence".into());
+        record.failed(addr(3), "silence".into());
+        let failure = Some("silence".to_owned());
+        assert_eq!(record.heard(), [Heard { addr: addr(1), failure: None }, Heard { addr: addr(2), failure }]);
+        (1..200).for_each(|port| record.hear(&[addr(port)]));
+        assert_eq!(record.heard().len(), MAX_HEARD);
+        record.set_met();
+        record.hear(&[addr(1)]);
+        assert_eq!(record.heard(), []);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
     str::FromStr,
     time::Duration,
@@ -55,7 +55,8 @@ impl FromStr for Congestion {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// UDP address to listen on. With port 0 the system chooses a port.
+    /// UDP address to listen on (`[::]:0`). `[::]` stands for all addresses of this machine, of both families. With port 0
+    /// the system chooses a port.
     pub listen: SocketAddr,
     /// The address that other nodes dial, if it differs from the one listened on. Port 0 stands for the port listened
     /// on.
@@ -106,7 +107,7 @@ pub struct TransportConfig {
 impl Default for TransportConfig {
     fn default() -> Self {
         Self {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            listen: (Ipv6Addr::UNSPECIFIED, 0).into(),
             advertise: None,
             socket_buffer_bytes: 4 << 20,
             stream_window_bytes: 8 << 20,
@@ -131,6 +132,11 @@ impl Default for TransportConfig {
 }
 
 impl TransportConfig {
+    /// For a process that talks to others on this machine alone: it listens at `127.0.0.1`.
+    pub fn loopback() -> Self {
+        Self { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Self::default() }
+    }
+
     /// Checks every setting.
     ///
     /// # Errors

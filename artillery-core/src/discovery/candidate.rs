@@ -16,6 +16,9 @@ pub struct Announcement {
     pub name: String,
     /// Where it can be reached. All addresses have the same port.
     pub addrs: Vec<SocketAddr>,
+    /// The addresses are those of this machine's interfaces. Where that can be done, each is announced on its own interface:
+    /// elsewhere it may be that of another host.
+    pub by_interface: bool,
 }
 
 /// Where a hint comes from.

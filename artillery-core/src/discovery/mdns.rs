@@ -3,9 +3,11 @@
 //! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). Instance names contain the
 //! node id, so they are announced without a probe for conflicts.
 
+mod found;
+
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,10 +17,10 @@ use std::{
 };
 
 use futures_core::Stream;
-use mdns_sd::{DaemonEvent, IfKind, Receiver, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{DaemonEvent, IfKind, IfPredicate, Receiver, ServiceDaemon, ServiceEvent, ServiceInfo};
 use tracing::{debug, warn};
 
-use super::{Announcement, Candidate, Candidates, Discovery, Source, txt::TxtRecord};
+use super::{Announcement, Candidate, Candidates, Discovery, txt::TxtRecord};
 use crate::NodeId;
 
 /// The DNS-SD service type of Artillery.
@@ -187,15 +189,20 @@ impl MdnsDiscovery {
 
     fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
         let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
-        let addrs: Vec<_> = me.addrs.iter().copied().filter(|addr| !addr.ip().is_unspecified()).collect();
-        let ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
+        let is_told = |addr: &SocketAddr| !me.by_interface && !addr.ip().is_unspecified();
+        let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
+        let mut ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
+        if !ips.is_empty() && ips.iter().all(IpAddr::is_loopback) {
+            // Systems have no multicast of IPv6 on loopback. The TXT record says which address counts.
+            ips.push(Ipv4Addr::LOCALHOST.into());
+        }
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
         let host = format!("{}.local.", me.node);
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
             .map_err(unannounceable)?;
         let mut info = if ips.is_empty() { info.enable_addr_auto() } else { info };
         info.set_requires_probe(false);
-        if let Some(kinds) = self.settings.interfaces.kinds() {
+        if let Some(kinds) = announced_interfaces(&self.settings.interfaces, me) {
             info.set_interfaces(kinds);
         }
         Ok(info)
@@ -221,6 +228,24 @@ impl Discovery for MdnsDiscovery {
             }
         }
     }
+}
+
+/// The interfaces and families of which addresses are announced. A node that advertises no address of IPv6 may have no socket
+/// for it. `None` stands for the default of the daemon.
+pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -> Option<Vec<IfKind>> {
+    let kinds = interfaces.kinds();
+    if !me.by_interface || me.addrs.iter().any(SocketAddr::is_ipv6) {
+        return kinds;
+    }
+    Some(match interfaces {
+        Interfaces::All => vec![IfKind::IPv4],
+        Interfaces::Loopback => vec![IfKind::LoopbackV4],
+        Interfaces::Named(names) => {
+            let names = names.clone();
+            let is_meant = move |one: &if_addrs::Interface| one.ip().is_ipv4() && names.contains(&one.name);
+            vec![IfKind::Predicate(IfPredicate::new(is_meant))]
+        }
+    })
 }
 
 /// As much of the node's name as fits, and the beginning of its id: at most 63 bytes, and unique.
@@ -298,7 +323,7 @@ impl MdnsBrowse {
     fn take(&mut self, event: ServiceEvent) -> Option<Candidate> {
         match event {
             ServiceEvent::ServiceResolved(service) => {
-                let candidate = read(&service, &self.cluster)?;
+                let candidate = found::read(&service, &self.cluster)?;
                 if candidate.node.is_some_and(|node| self.shared.is_me(node)) {
                     return None;
                 }
@@ -352,28 +377,6 @@ impl Stream for MdnsBrowse {
             }
         }
     }
-}
-
-/// The candidate of a found instance. `None` if the record is malformed or of another cluster.
-fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
-    let property = |key: &str| service.get_property_val(key).flatten();
-    let txt = match TxtRecord::parse(property) {
-        Ok(txt) => txt,
-        Err(error) => {
-            debug!(instance = service.fullname, %error, "an mDNS instance that can't be read");
-            return None;
-        }
-    };
-    if txt.cluster != cluster {
-        return None;
-    }
-    let mut addrs = txt.addrs;
-    if addrs.is_empty() {
-        addrs = service.addresses.iter().map(|ip| (ip.to_ip_addr(), service.port).into()).collect();
-        addrs.sort_unstable();
-    }
-    addrs.retain(|addr| addr.port() != 0);
-    (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
 }
 
 /// The stream of a source that does not work.

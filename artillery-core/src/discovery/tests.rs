@@ -4,7 +4,10 @@ use std::{future::poll_fn, net::UdpSocket, time::Duration};
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
-use super::{mdns::SERVICE_TYPE, *};
+use super::{
+    mdns::{SERVICE_TYPE, announced_interfaces},
+    *,
+};
 use crate::NodeId;
 
 /// Far longer than any step here takes. A test that reaches it fails.
@@ -39,6 +42,7 @@ fn mdns(cluster: &str, port: u16) -> MdnsDiscovery {
 
 fn announcement(cluster: &str, name: &str, addr: &str) -> Announcement {
     Announcement {
+        by_interface: false,
         cluster: cluster.into(),
         node: NodeId::from_name(name),
         name: name.into(),
@@ -131,6 +135,64 @@ async fn a_new_address_is_announced_in_place_of_the_old() {
             break;
         }
     }
+}
+
+/// No multicast of IPv6 reaches other processes by loopback.
+#[tokio::test]
+async fn a_node_at_the_loopback_address_of_ipv6_is_found() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    there.announce(&announcement("shop", "there", "[::1]:7401"));
+    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
+    assert_eq!(found.addrs, ["[::1]:7401".parse().unwrap()]);
+}
+
+#[tokio::test]
+async fn the_addresses_of_interfaces_are_announced_on_each_of_them() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    let mut candidates = here.candidates();
+    // Only loopback is used, and it does not have this address.
+    let me = Announcement { by_interface: true, ..announcement("shop", "there", "172.17.0.1:7401") };
+    there.announce(&me);
+    let found = find(&mut candidates, NodeId::from_name("there"), false).await;
+    assert!(found.addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 7401), "{found:?}");
+}
+
+/// Nothing listens at the addresses of the other family.
+#[test]
+fn a_node_that_advertises_no_address_of_ipv6_announces_none() {
+    let me = |by_interface, addr: &str| Announcement { by_interface, ..announcement("shop", "there", addr) };
+    let (v4, v6, fixed) = (me(true, "10.0.0.1:7401"), me(true, "[fd00::1]:7401"), me(false, "10.0.0.1:7401"));
+    let kinds = |interfaces: &Interfaces, me| announced_interfaces(interfaces, me).unwrap_or_default();
+    assert!(matches!(kinds(&Interfaces::All, &v4)[..], [IfKind::IPv4]));
+    assert!(matches!(kinds(&Interfaces::Loopback, &v4)[..], [IfKind::LoopbackV4]));
+    assert!(matches!(kinds(&Interfaces::Named(vec!["eth0".into()]), &v4)[..], [IfKind::Predicate(_)]));
+    for me in [&v6, &fixed] {
+        assert!(kinds(&Interfaces::All, me).is_empty());
+        assert!(matches!(kinds(&Interfaces::Named(vec!["eth0".into()]), me)[..], [IfKind::Name(_)]));
+    }
+}
+
+/// Any host of the network may add addresses to those of a node.
+#[tokio::test]
+async fn only_so_many_addresses_of_an_instance_are_taken() {
+    let port = free_port();
+    let here = mdns("shop", port);
+    let mut candidates = here.candidates();
+    let daemon = ServiceDaemon::new_with_port(port).unwrap();
+    daemon.disable_interface(IfKind::All).unwrap();
+    daemon.enable_interface(vec![IfKind::LoopbackV4]).unwrap();
+    let node = NodeId::from_name("there");
+    let txt = [("v", "1".to_owned()), ("cluster", "shop".to_owned()), ("node", node.to_string())];
+    let ips: Vec<std::net::IpAddr> = (1..100).map(|n| [127, 0, 0, n].into()).collect();
+    let mut info = ServiceInfo::new(SERVICE_TYPE, "there", "there.local.", ips.as_slice(), 7401, &txt[..]).unwrap();
+    info.set_requires_probe(false);
+    daemon.register(info).unwrap();
+    let found = find(&mut candidates, node, false).await;
+    assert_eq!(found.addrs.len(), 16);
+    daemon.shutdown().unwrap();
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use super::{
     CloseCode, Connection, FrameReader, IncomingStream, StreamKind,
     hello::{self, Hello, HelloReply},
-    namesake, quic,
+    namesake, quic, reach,
     registry::Ticket,
     shared::EndpointShared,
 };
@@ -32,7 +32,7 @@ pub(super) async fn run(shared: Arc<EndpointShared>, quinn: quinn::Endpoint) {
                 tokio::spawn(handle(Arc::clone(&shared), incoming, handshake, connection));
             }
             _ => {
-                let addr = incoming.remote_address();
+                let addr = reach::canonical(incoming.remote_address());
                 incoming.refuse();
                 shared.refused(addr, &Refusal::Busy);
             }
@@ -46,7 +46,7 @@ async fn handle(
     handshake: OwnedSemaphorePermit,
     _connection: OwnedSemaphorePermit,
 ) {
-    let addr = incoming.remote_address();
+    let addr = reach::canonical(incoming.remote_address());
     let greeted = timeout(shared.config.hello_timeout, greet(&shared, incoming)).await;
     drop(handshake);
     match greeted.unwrap_or(Err(Refusal::TimedOut)) {
@@ -122,7 +122,7 @@ async fn admit(
         shared.met_foreign(*there, &hello::succeeds(frame));
     }
     checked.inspect_err(|refusal| shared.on_twin(refusal, theirs.member))?;
-    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, reach::canonical(quinn.remote_address()), version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let most = shared.config.max_connections_per_peer;
     let ticket = namesake::once_free(shared, || shared.registry.add_accepted(&connection, most)).await?;

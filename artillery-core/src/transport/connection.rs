@@ -18,6 +18,7 @@ use super::{
     CloseCode, FrameReader, FrameWriter, PeerInfo, StreamKind,
     counters::CounterCells,
     quic::{self, Traffic},
+    reach,
     stream::{StreamSink, StreamSource},
 };
 use crate::{
@@ -146,7 +147,7 @@ impl Connection {
     /// The address from which the peer's packets come now.
     pub(super) fn remote(&self) -> SocketAddr {
         match &self.inner.carrier {
-            ConnectionCarrier::Quic(quinn) => quinn.remote_address(),
+            ConnectionCarrier::Quic(quinn) => reach::canonical(quinn.remote_address()),
             #[cfg(feature = "testing")]
             ConnectionCarrier::Simulated(_) => self.inner.peer.remote,
         }

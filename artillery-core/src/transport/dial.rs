@@ -5,25 +5,115 @@ mod simulated;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     CloseCode, Connection, StreamKind,
     hello::{self, HelloReply},
-    namesake, quic,
+    namesake, quic, reach,
     shared::{EndpointCarrier, EndpointShared},
+    zones,
 };
 use crate::{
     codec,
     error::{ConnectError, Refusal},
-    id::{ClusterId, NodeId},
+    id::{ClusterId, MemberId, NodeId},
 };
 
 /// The server name that TLS requires. No side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr` and says hello.
+/// Dials `addr` and says hello. A link-local address without a zone is dialled on several interfaces at once.
 pub(super) async fn dial(
+    shared: &Arc<EndpointShared>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
+    match zones::lacks_zone(addr) {
+        None => dial_one(shared, addr, expected).await,
+        Some(bare) => {
+            let here = zones::here();
+            let addrs = zones::in_zones(bare, shared.local_addr.port(), &here);
+            dial_zones(shared, addrs, expected).await.map_err(|error| match error {
+                ConnectError::NoAddress if here.is_empty() => {
+                    ConnectError::BadAddress { addr, reason: "no interface has a link-local IPv6 address".into() }
+                }
+                ConnectError::NoAddress => ConnectError::Refused(Refusal::Itself(shared.id)),
+                error => error,
+            })
+        }
+    }
+}
+
+async fn dial_zones(
+    shared: &Arc<EndpointShared>,
+    addrs: Vec<SocketAddr>,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
+    let mut dials = JoinSet::new();
+    for addr in addrs {
+        let shared = Arc::clone(shared);
+        dials.spawn(async move { dial_one(&shared, addr, expected).await });
+    }
+    let mut failure = DialFailure::new(shared.id);
+    while let Some(done) = dials.join_next().await {
+        match done {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => failure.note(error),
+            Err(_) => {}
+        }
+    }
+    Err(failure.reason())
+}
+
+impl ConnectError {
+    /// Whether `me` has answered its own dial.
+    pub(crate) fn is_itself(&self, me: MemberId) -> bool {
+        matches!(self, Self::Refused(Refusal::Itself(other)) if *other == me)
+    }
+}
+
+/// Why no address of a peer has answered: the reason that says most.
+pub(super) struct DialFailure {
+    me: MemberId,
+    known: Option<ConnectError>,
+}
+
+impl DialFailure {
+    /// For a peer of `me`.
+    pub(super) fn new(me: MemberId) -> Self {
+        Self { me, known: None }
+    }
+
+    pub(super) fn note(&mut self, error: ConnectError) {
+        let known = self.known.as_ref().map_or(0, |known| self.weight(known));
+        let new = self.weight(&error);
+        // Of several reasons that say most, the first stays.
+        if new > known || (known < MOST && new == known) {
+            self.known = Some(error);
+        }
+    }
+
+    pub(super) fn reason(self) -> ConnectError {
+        self.known.unwrap_or(ConnectError::NoAddress)
+    }
+
+    /// How much an error says of the peer that was meant. That another node has answered at an address, or this one itself, says
+    /// nothing of it: two hosts may have the same address on networks of their own.
+    fn weight(&self, error: &ConnectError) -> u8 {
+        match error {
+            error if error.is_itself(self.me) => 1,
+            ConnectError::WrongPeer { .. } => 1,
+            ConnectError::Refused(_) | ConnectError::Rejected(_) => MOST,
+            _ => 2,
+        }
+    }
+}
+
+/// The weight of a refusal.
+const MOST: u8 = 3;
+
+async fn dial_one(
     shared: &Arc<EndpointShared>,
     addr: SocketAddr,
     expected: Option<NodeId>,
@@ -58,6 +148,7 @@ async fn greet(
             return simulated::dial(shared, port, listeners, addr, expected).await;
         }
     };
+    reach::check(shared.local_addr, addr, reach::is_own)?;
     let connecting = quinn.connect_with(client, addr, SERVER_NAME).map_err(|error| match error {
         quinn::ConnectError::EndpointStopping => ConnectError::EndpointClosed,
         error => ConnectError::BadAddress { addr, reason: error.to_string() },
@@ -84,7 +175,7 @@ async fn greet(
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &succeeds);
     }
-    let peer = Arc::new(theirs.into_peer(name, quinn.remote_address(), version));
+    let peer = Arc::new(theirs.into_peer(name, reach::canonical(quinn.remote_address()), version));
     let connection = shared.connection(quinn, peer);
     let added = match checked {
         Ok(()) => namesake::once_free(shared, || shared.registry.add_dialled(&connection)).await,
@@ -161,5 +252,47 @@ pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
     if let Err(error) = told.await {
         // The hello of the next connection will tell it.
         tracing::debug!(peer = %connection.peer().name, %error, "could not tell the cluster id");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Incarnation;
+
+    fn member(name: &str) -> MemberId {
+        MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 1, starts: 1 } }
+    }
+
+    fn kept(errors: Vec<ConnectError>) -> ConnectError {
+        let mut failure = DialFailure::new(member("me"));
+        errors.into_iter().for_each(|error| failure.note(error));
+        failure.reason()
+    }
+
+    fn itself(name: &str) -> ConnectError {
+        ConnectError::Refused(Refusal::Itself(member(name)))
+    }
+
+    #[test]
+    fn another_node_at_an_address_says_nothing_of_the_one_that_was_meant() {
+        let node = NodeId::from_name;
+        let wrong = || ConnectError::WrongPeer { expected: node("a"), found: node("b") };
+        let refused = || ConnectError::Refused(Refusal::Busy);
+        assert_eq!(kept(vec![]), ConnectError::NoAddress);
+        assert_eq!(kept(vec![wrong()]), wrong());
+        assert_eq!(kept(vec![ConnectError::TimedOut, wrong()]), ConnectError::TimedOut);
+        assert_eq!(kept(vec![wrong(), refused(), ConnectError::TimedOut]), refused());
+    }
+
+    /// One interface of several may lead back to this node.
+    #[test]
+    fn this_node_itself_says_nothing_of_the_one_that_was_meant() {
+        let refused = || ConnectError::Refused(Refusal::Busy);
+        assert_eq!(kept(vec![itself("me")]), itself("me"));
+        assert_eq!(kept(vec![itself("me"), ConnectError::TimedOut]), ConnectError::TimedOut);
+        assert_eq!(kept(vec![ConnectError::TimedOut, itself("me")]), ConnectError::TimedOut);
+        assert_eq!(kept(vec![itself("me"), refused()]), refused());
+        assert_eq!(kept(vec![ConnectError::TimedOut, itself("twin"), itself("me")]), itself("twin"));
     }
 }

@@ -80,7 +80,8 @@ impl Endpoint {
         check(&config, &local).map_err(BindError::Config)?;
         let counters = Arc::new(CounterCells::default());
         let resets = Arc::new(ResetKey::of(identity));
-        let (quinn, dial) = quic::endpoint(&config, identity, Arc::clone(&resets), &counters, filter)?;
+        let (quinn, dial) =
+            quic::endpoint(&config, identity, local.kind.is_node(), Arc::clone(&resets), &counters, filter)?;
         let local_addr = quinn.local_addr().map_err(|source| BindError::Socket { addr: config.listen, source })?;
         let carrier = EndpointCarrier::Quic(quinn.clone(), Security::new(identity.clone(), dial, resets));
         let id = MemberId { node: identity.node(), incarnation: local.incarnation };
@@ -114,19 +115,30 @@ impl Endpoint {
         self.shared().local_addr
     }
 
-    /// The address that peers are told to dial. If its IP is unspecified (`0.0.0.0`), they take the IP from which
-    /// packets of this node come.
+    /// The first address that peers are told to dial.
     pub fn advertised_addr(&self) -> SocketAddr {
-        *self.shared().advertised.borrow()
+        self.shared().advertised()
     }
 
-    /// Sets the address that peers are told to dial from now on, in each new connection.
-    pub fn set_advertised_addr(&self, addr: SocketAddr) {
-        self.shared().advertised.send_if_modified(|advertised| std::mem::replace(advertised, addr) != addr);
+    /// The addresses that peers are told to dial.
+    pub fn advertised_addrs(&self) -> Vec<SocketAddr> {
+        self.shared().advertised.borrow().clone()
     }
 
-    /// Follows the address that peers are told to dial.
-    pub fn watch_advertised_addr(&self) -> watch::Receiver<SocketAddr> {
+    /// Sets the addresses that peers are told to dial from now on. None is no change. A hello states the first, unless this
+    /// endpoint was bound to advertise an unspecified IP (`0.0.0.0`, `::`): then peers take the IP from which its packets come.
+    pub fn set_advertised_addrs(&self, addrs: Vec<SocketAddr>) {
+        self.shared().advertised.send_if_modified(|advertised| {
+            let changes = !addrs.is_empty() && *advertised != addrs;
+            if changes {
+                *advertised = addrs;
+            }
+            changes
+        });
+    }
+
+    /// Follows the addresses that peers are told to dial.
+    pub fn watch_advertised_addrs(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.shared().advertised.subscribe()
     }
 
@@ -173,7 +185,7 @@ impl Endpoint {
             return Err(IdentityError::OtherName { here: before.name().into(), given: identity.name().into() });
         }
         let (accept, dial) = quic::sides(&shared.config, &identity)?;
-        quinn.set_server_config(Some(accept));
+        quinn.set_server_config(shared.local.kind.is_node().then_some(accept));
         security.set(identity.clone(), dial);
         for connection in shared.registry.all() {
             if !connection.is_trusted_by(&identity) {

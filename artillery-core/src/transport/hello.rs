@@ -41,11 +41,17 @@ impl Hello {
     /// What is known of the peer that sent this hello.
     pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
         let addr = match self.addr {
-            addr if addr.ip().is_unspecified() => SocketAddr::new(remote.ip(), addr.port()),
+            addr if addr.ip().is_unspecified() => at_port(remote, addr.port()),
             addr => addr,
         };
         PeerInfo { name, id: self.member, kind: self.kind, addr, remote, cluster_id: self.cluster_id, version }
     }
+}
+
+/// The same address, with its zone, at another port.
+pub(super) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
+    addr.set_port(port);
+    addr
 }
 
 /// The reply to a hello.

@@ -66,11 +66,13 @@ pub(super) fn sides(
 pub(super) fn endpoint(
     config: &TransportConfig,
     identity: &Identity,
+    accepts: bool,
     resets: Arc<ResetKey>,
     counters: &Arc<CounterCells>,
     filter: Option<LinkFilter>,
 ) -> Result<(quinn::Endpoint, quinn::ClientConfig), BindError> {
     let (accept, dial) = sides(config, identity)?;
+    let accept = accepts.then_some(accept);
     let failed = |source: io::Error| BindError::Socket { addr: config.listen, source };
     let udp = socket::bind(config.listen, config.socket_buffer_bytes).map_err(failed)?;
     let quinn = open(config, resets, accept, udp, Arc::clone(counters), filter).map_err(failed)?;
@@ -80,7 +82,7 @@ pub(super) fn endpoint(
 fn open(
     config: &TransportConfig,
     resets: Arc<ResetKey>,
-    accept: ServerConfig,
+    accept: Option<ServerConfig>,
     udp: UdpSocket,
     counters: Arc<CounterCells>,
     filter: Option<LinkFilter>,
@@ -91,7 +93,7 @@ fn open(
     endpoint.cid_generator(|| Box::new(RandomIds));
     endpoint.max_udp_payload_size(config.max_udp_payload).map_err(io::Error::other)?;
     let socket = socket::wrap(udp, counters, filter)?;
-    quinn::Endpoint::new_with_abstract_socket(endpoint, Some(accept), socket, Arc::new(TokioRuntime))
+    quinn::Endpoint::new_with_abstract_socket(endpoint, accept, socket, Arc::new(TokioRuntime))
 }
 
 fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) -> QuinnTransport {

@@ -13,9 +13,11 @@ use tokio::{
 
 use super::{
     CloseCode, Connection, Link, LinkState,
-    dial::dial,
+    answered::in_order,
+    dial::{DialFailure, dial},
     link::{LinkOrders, LinkReporter},
     shared::EndpointShared,
+    staggered::NEXT_DELAY,
 };
 use crate::{
     error::{CloseReason, ConnectError},
@@ -28,9 +30,6 @@ const MOVE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
 /// A connection to an address that the peer has left is given up after so long without an acknowledgement.
 const MOVED_TIMEOUT: Duration = Duration::from_millis(600);
-
-/// After so long without an answer from one address the next is dialled as well.
-const NEXT_DIAL_DELAY: Duration = Duration::from_millis(200);
 
 /// The link to `peer`, with a task behind it if the link is new.
 pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
@@ -133,15 +132,9 @@ async fn dial_peer(
 }
 
 /// Addresses of `peer`. Its own connections to this node come first: users of the link may know different incarnations
-/// of it, but the one that is connected is alive there.
+/// of it, but the one that is connected is alive there. Of the others, some may be reached from other hosts only.
 fn addresses_of(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut places = Vec::new();
-    for addr in shared.registry.stated_addrs(peer).iter().chain(told) {
-        if !places.contains(addr) {
-            places.push(*addr);
-        }
-    }
-    places
+    in_order(shared.registry.stated_addrs(peer), &shared.registry.answered_addrs(peer), told)
 }
 
 /// Waits until `peer` may be dialled at an address that is not among `places`, by its own connections. `None` if the link
@@ -162,7 +155,7 @@ async fn stated_elsewhere(
 }
 
 /// Dials one address after the other: the next one when the one before has failed, or has not answered for a while.
-/// Returns the first connection, or the last error.
+/// Returns the first connection, or the error that says most.
 async fn dial_each(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
@@ -171,7 +164,7 @@ async fn dial_each(
     if let [addr] = addresses {
         return dial(shared, *addr, Some(peer)).await;
     }
-    let mut last = ConnectError::NoAddress;
+    let mut failure = DialFailure::new(shared.id);
     let mut next = addresses.iter().copied();
     let mut dials = JoinSet::new();
     let mut more = true;
@@ -182,20 +175,16 @@ async fn dial_each(
         } else {
             more = false;
         }
-        let delay = if more { NEXT_DIAL_DELAY } else { shared.config.hello_timeout };
+        let delay = if more { NEXT_DELAY } else { shared.config.hello_timeout };
         match timeout(delay, dials.join_next()).await {
             Ok(Some(Ok(Err(ConnectError::EndpointClosed)))) => return Err(ConnectError::EndpointClosed),
-            // A reason says more than silence at another address.
-            Ok(Some(Ok(Err(error)))) if !matches!(last, ConnectError::Refused(_) | ConnectError::Rejected(_)) => {
-                last = error
-            }
-            Ok(Some(Ok(Err(_)))) => {}
+            Ok(Some(Ok(Err(error)))) => failure.note(error),
             Ok(Some(Ok(Ok(connection)))) => return Ok(connection),
             // Nothing is dialled, a dial goes on, or one has panicked.
             Ok(None | Some(Err(_))) | Err(_) => {}
         }
     }
-    Err(last)
+    Err(failure.reason())
 }
 
 fn lost(reason: CloseReason) -> ConnectError {

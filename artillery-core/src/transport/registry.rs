@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Connection, PeerInfo, connection::WeakConnection, hello};
+use super::{Connection, PeerInfo, answered::Answered, connection::WeakConnection, hello, reach};
 use crate::{
     error::Refusal,
     id::{ClusterId, MemberId, NodeId},
@@ -28,6 +28,7 @@ struct RegistryState {
     next: u64,
     accepted: BTreeMap<u64, AcceptedConnection>,
     dialled: Vec<WeakConnection>,
+    answered: Answered,
     /// Connections on a simulated network, dialled by either side.
     #[cfg(feature = "testing")]
     simulated: Vec<WeakConnection>,
@@ -147,6 +148,7 @@ impl Registry {
         state.check_namesakes(connection.peer())?;
         state.dialled.retain(|weak| weak.upgrade().is_some());
         state.dialled.push(connection.downgrade());
+        state.answered.note(connection.peer().id.node, connection.peer().remote);
         Ok(state.cluster_id)
     }
 
@@ -188,7 +190,18 @@ impl Registry {
         let state = self.lock();
         let accepted = state.accepted.values().rev().map(|accepted| &accepted.connection);
         let of_node = accepted.filter(|one| one.peer().id.node == node && one.peer().kind.is_node());
-        of_node.flat_map(|one| peer_addrs(one.peer(), one.remote())).collect()
+        let mut addrs = Vec::new();
+        for addr in of_node.flat_map(|one| peer_addrs(one.peer(), one.remote())) {
+            if !addrs.contains(&addr) {
+                addrs.push(addr);
+            }
+        }
+        addrs
+    }
+
+    /// Where `node` has answered this one, the latest first.
+    pub(super) fn answered_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
+        self.lock().answered.of(node)
     }
 
     /// Whether `peer` has moved away from `addr`: it has a connection to this node that began there, or states it, and
@@ -227,7 +240,7 @@ impl RegistryState {
 /// Where a peer may be dialled: at the address that it stated, and at the IP from which its packets come now. That comes
 /// first if it has changed since the peer said hello.
 fn peer_addrs(peer: &PeerInfo, remote: SocketAddr) -> [SocketAddr; 2] {
-    let present = SocketAddr::new(remote.ip().to_canonical(), peer.addr.port());
+    let present = hello::at_port(reach::canonical(remote), peer.addr.port());
     if remote.ip() == peer.remote.ip() { [peer.addr, present] } else { [present, peer.addr] }
 }
 

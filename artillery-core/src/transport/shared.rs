@@ -51,8 +51,10 @@ pub(super) struct EndpointShared {
     /// The runtime in which the endpoint was bound. Links are kept there, whichever runtime asks for them.
     pub(super) runtime: runtime::Handle,
     pub(super) local_addr: SocketAddr,
-    /// Where others are told to dial this endpoint.
-    pub(super) advertised: watch::Sender<SocketAddr>,
+    /// Where others are told to dial this endpoint: at least one address.
+    pub(super) advertised: watch::Sender<Vec<SocketAddr>>,
+    /// The unspecified address of a hello, if the address from which this endpoint's packets come counts.
+    unspecified: Option<SocketAddr>,
 }
 
 /// What carries the connections of an endpoint.
@@ -96,6 +98,10 @@ impl EndpointShared {
         id: MemberId,
         local_addr: SocketAddr,
     ) -> Arc<Self> {
+        let advertised = match config.advertise {
+            Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
+            addr => addr.unwrap_or(local_addr),
+        };
         Arc::new(Self {
             carrier,
             service,
@@ -109,10 +115,8 @@ impl EndpointShared {
             id,
             runtime: runtime::Handle::current(),
             local_addr,
-            advertised: watch::Sender::new(match config.advertise {
-                Some(addr) if addr.port() == 0 => (addr.ip(), local_addr.port()).into(),
-                addr => addr.unwrap_or(local_addr),
-            }),
+            advertised: watch::Sender::new(vec![advertised]),
+            unspecified: Some(advertised).filter(|addr| addr.ip().is_unspecified()),
             config,
             local,
         })
@@ -125,8 +129,13 @@ impl EndpointShared {
             cluster_id: self.registry.cluster_id(),
             member: self.id,
             kind: self.local.kind,
-            addr: *self.advertised.borrow(),
+            addr: self.unspecified.unwrap_or_else(|| self.advertised()),
         }
+    }
+
+    /// The first address where others are told to dial this endpoint.
+    pub(super) fn advertised(&self) -> SocketAddr {
+        self.advertised.borrow().first().copied().unwrap_or(self.local_addr)
     }
 
     /// Tells the service if a peer of another formation says that its formation succeeds this node's.

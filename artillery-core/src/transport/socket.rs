@@ -6,7 +6,7 @@
 use std::{
     fmt,
     io::{self, IoSliceMut},
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -19,14 +19,33 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net};
 
-use super::counters::CounterCells;
+use super::{counters::CounterCells, reach::canonical};
 
 /// Whether packets to and from an address may pass: for tests, which cut links with it.
 pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
-/// Binds a socket with buffers of `buffer_bytes`, as far as the system allows.
+/// Binds a socket with buffers of `buffer_bytes`, as far as the system allows. `[::]` stands for all addresses of both
+/// families, or those of IPv4 on a machine without IPv6.
 pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {
+    let is_for_both = addr.is_ipv6() && addr.ip().is_unspecified();
+    match open(addr, is_for_both) {
+        Err(_) if is_for_both => {
+            let addr = (Ipv4Addr::UNSPECIFIED, addr.port()).into();
+            bind_opened(open(addr, false)?, addr, buffer_bytes)
+        }
+        opened => bind_opened(opened?, addr, buffer_bytes),
+    }
+}
+
+fn open(addr: SocketAddr, is_for_both: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    if is_for_both {
+        socket.set_only_v6(false)?;
+    }
+    Ok(socket)
+}
+
+fn bind_opened(socket: Socket, addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {
     for set in [Socket::set_recv_buffer_size, Socket::set_send_buffer_size] {
         if buffer_bytes > 0
             && let Err(error) = set(&socket, buffer_bytes)
@@ -61,7 +80,7 @@ const SHORT_MEANS_EMPTY: bool = cfg!(target_os = "linux") && udp::BATCH_SIZE > 1
 
 impl FilteredSocket {
     fn passes(&self, addr: SocketAddr) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter(addr))
+        self.filter.as_ref().is_none_or(|filter| filter(canonical(addr)))
     }
 
     /// Receives the packets that have come.
@@ -188,7 +207,7 @@ impl UdpPoller for Writable {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, net::Ipv4Addr, time::Duration};
+    use std::{future::poll_fn, time::Duration};
 
     use super::*;
 

@@ -51,7 +51,7 @@ impl Service for Recorder {
 }
 
 fn config() -> TransportConfig {
-    TransportConfig { hello_timeout: Duration::from_secs(20), max_frame_bytes: 64 << 10, ..TransportConfig::default() }
+    TransportConfig { hello_timeout: Duration::from_secs(20), max_frame_bytes: 64 << 10, ..TransportConfig::loopback() }
 }
 
 fn local() -> LocalInfo {
@@ -115,7 +115,7 @@ impl Raw {
         let identity = identity(name);
         let resets = Arc::new(reset::ResetKey::of(&identity));
         // Streams in both directions, since it has to answer when it is dialled.
-        let (quinn, client) = quic::endpoint(&config(), &identity, resets, &Arc::default(), None).unwrap();
+        let (quinn, client) = quic::endpoint(&config(), &identity, true, resets, &Arc::default(), None).unwrap();
         Self { quinn, client, name }
     }
 

@@ -23,7 +23,7 @@ use crate::within::within;
 const SECRET: &str = "a secret of some length";
 
 fn node(name: &str) -> ClusterBuilder {
-    let mut transport = TransportConfig::default();
+    let mut transport = TransportConfig::loopback();
     transport.keep_alive = Duration::from_millis(100);
     transport.idle_timeout = Duration::from_secs(1);
     transport.redial_max = Duration::from_millis(200);
@@ -262,7 +262,7 @@ async fn an_address_that_has_changed_reaches_all_members() {
     sees(&a, &c, MemberState::Alive).await;
     let mut events = a.events();
     let after = SocketAddr::new("127.0.0.3".parse().unwrap(), c.addr().port());
-    c.endpoint().set_advertised_addr(after);
+    c.endpoint().set_advertised_addrs(vec![after]);
     let is_there = |members: &[Member]| members.iter().any(|member| member.id == c.id() && member.addr == after);
     see(&a, is_there).await;
     see(&b, is_there).await;
@@ -302,15 +302,34 @@ async fn a_given_incarnation_is_used() {
 
 #[tokio::test]
 async fn an_unspecified_address_is_not_advertised() {
-    let started = node("a").listen("0.0.0.0:0".parse().unwrap()).start().await;
-    match started {
-        Ok(a) => assert!(!a.addr().ip().is_unspecified() && a.addr().port() != 0),
-        // This machine has no network but loopback.
-        Err(error) => assert!(matches!(error, StartError::NoAdvertisableAddress)),
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let a = node("a").listen(listen.parse().unwrap()).start().await.unwrap();
+        let addrs = a.endpoint().advertised_addrs();
+        assert!(
+            !addrs.is_empty() && addrs.iter().all(|addr| !addr.ip().is_unspecified() && addr.port() != 0),
+            "{addrs:?}"
+        );
     }
     let advertised = node("b").listen("0.0.0.0:0".parse().unwrap()).advertise("127.0.0.1:0".parse().unwrap());
     let b = advertised.start().await.unwrap();
     assert_eq!(b.addr(), SocketAddr::from(([127, 0, 0, 1], b.endpoint().local_addr().port())));
+}
+
+/// All addresses of a machine are told, and one socket has both families.
+#[tokio::test]
+async fn nodes_on_all_addresses_see_each_other() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return eprintln!("SKIPPED: this host has no address ::1");
+    }
+    let on_all = |name: &str| node(name).listen("[::]:0".parse().unwrap());
+    let a = on_all("a").start().await.unwrap();
+    let port = a.addr().port();
+    let b = on_all("b").seed(format!("127.0.0.1:{port}")).start().await.unwrap();
+    let c = on_all("c").seed(format!("[::1]:{port}")).start().await.unwrap();
+    see_each_other(&a, &[&b, &c], MemberState::Alive).await;
+    see_each_other(&b, &[&c], MemberState::Alive).await;
+    let told = b.endpoint().advertised_addrs();
+    see(&c, |members| members.iter().any(|member| member.id == b.id() && member.addrs == told)).await;
 }
 
 /// Addresses that a test has cut off.

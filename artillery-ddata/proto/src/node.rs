@@ -60,7 +60,7 @@ pub struct NodeMachine {
     kept: Option<Kept>,
     acted: Option<LogIndex>,
     /// The addresses of nodes, by the membership.
-    met: BTreeMap<MemberId, SocketAddr>,
+    met: BTreeMap<MemberId, Vec<SocketAddr>>,
     /// Renewals that wait for their answers.
     renewals: usize,
     /// How often a resignation was taken back.
@@ -216,9 +216,9 @@ impl NodeMachine {
                 }
             }
             NodeInput::Word { chain, word } => self.word(now, chain, word),
-            NodeInput::Met { id, addr } => {
+            NodeInput::Met { id, addrs } => {
                 self.met.retain(|met, _| met.node != id.node);
-                self.met.insert(id, addr);
+                self.met.insert(id, addrs);
                 self.holder.meets(id);
             }
             NodeInput::Gone(id) => drop(self.met.remove(&id)),
@@ -313,7 +313,7 @@ impl NodeMachine {
 
     fn addrs(&self, of: MemberId) -> Vec<SocketAddr> {
         match (self.met.get(&of), self.holder.configs().node(of)) {
-            (Some(&addr), _) => vec![addr],
+            (Some(addrs), _) => addrs.clone(),
             (None, Some(founder)) => founder.addrs.clone(),
             (None, None) => Vec::new(),
         }

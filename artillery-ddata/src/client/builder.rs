@@ -7,6 +7,7 @@ use artillery_core::{
     config::TransportConfig,
     error::{ConnectError, Refusal},
     identity::Identity,
+    internal::first_of,
     transport::{Endpoint, IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -106,7 +107,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Settings of the transport.
+    /// Settings of the transport. The socket has to reach the nodes: by default it reaches all addresses, and it never accepts
+    /// a connection.
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
         self
@@ -165,22 +167,27 @@ impl ClientBuilder {
         }
     }
 
-    /// Asks the candidates in turn, repeatedly, until one of them knows the formed cluster.
+    /// Asks the candidates in turn, without waiting long for a silent one, repeatedly, until one of them knows the formed cluster.
     async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
         let deadline = from_now(self.timeout);
         let mut added = self.candidates.watch();
         let mut pause = FIRST_PAUSE;
         let mut unformed = false;
         loop {
-            let mut failures = Vec::new();
             let addrs = added.borrow_and_update().clone();
-            for addr in addrs {
+            let asked = first_of(addrs, |addr| async move {
                 match ask(endpoint, addr, deadline, self.even_if_succeeded).await {
-                    Ok(Some(routing)) => return Ok(routing),
-                    Ok(None) => unformed = true,
-                    Err(error) => failures.push((addr, error)),
+                    Ok(Some(routing)) => Ok(routing),
+                    Ok(None) => Err(None),
+                    Err(error) => Err(Some(error)),
                 }
-            }
+            });
+            let failures = match asked.await {
+                Ok(routing) => return Ok(routing),
+                Err(failures) => failures,
+            };
+            unformed |= failures.iter().any(|(_, why)| why.is_none());
+            let failures: Vec<_> = failures.into_iter().filter_map(|(addr, why)| Some((addr, why?))).collect();
             let hopeless = !unformed && !self.waits_for_candidates && failures.iter().all(|(_, why)| is_final(why));
             if hopeless || Instant::now() >= deadline {
                 return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(failures) });

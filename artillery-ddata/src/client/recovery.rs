@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use artillery_core::error::ConnectError;
+use artillery_core::{error::ConnectError, internal::first_of};
 use tokio::{task::JoinSet, time::timeout_at};
 
 use crate::{
@@ -156,19 +156,24 @@ impl Client {
         timeout: Duration,
     ) -> Result<ResponseAnswer, Error> {
         let until = from_now(timeout);
-        let mut failure = None;
-        for &addr in addrs {
+        // Several addresses may be those of one node: it is asked once.
+        let reached = first_of(addrs.iter().copied(), |addr| async move {
             let connected = timeout_at(until, self.endpoint.connect(addr)).await;
             match connected.unwrap_or(Err(ConnectError::TimedOut)) {
-                Ok(connection) if only.is_none_or(|only| only == connection.peer().id) => {
-                    let answer = ask_once(&connection, operation, until).await;
-                    return answer.map_err(|_| Error::not_applied(NotApplied::TimedOut));
-                }
-                Ok(_) => {}
-                Err(error) => failure = Some(error.to_string()),
+                Ok(connection) if only.is_none_or(|only| only == connection.peer().id) => Ok(connection),
+                Ok(_) => Err(None),
+                Err(error) => Err(Some(error)),
+            }
+        });
+        match reached.await {
+            Ok(connection) => {
+                let answer = ask_once(&connection, operation, until).await;
+                answer.map_err(|_| Error::not_applied(NotApplied::TimedOut))
+            }
+            Err(failures) => {
+                tracing::info!(?addrs, ?failures, "no node was reached");
+                Err(Error::not_applied(NotApplied::TimedOut))
             }
         }
-        tracing::info!(?addrs, ?failure, "no node was reached");
-        Err(Error::not_applied(NotApplied::TimedOut))
     }
 }

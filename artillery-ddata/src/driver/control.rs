@@ -93,7 +93,7 @@ pub(crate) struct ControlParts {
     pub(crate) seat: LogHandle,
     pub(crate) calls: Arc<ControlCalls>,
     /// Where other nodes dial this one.
-    pub(crate) advertised: watch::Receiver<SocketAddr>,
+    pub(crate) advertised: watch::Receiver<Vec<SocketAddr>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) local: Arc<Local>,
     pub(crate) chains: Arc<ChainInlets>,
@@ -203,8 +203,8 @@ impl ControlTask {
                     self.member(&event);
                 }
                 Ok(()) = self.parts.advertised.changed() => {
-                    let addr = *self.parts.advertised.borrow_and_update();
-                    self.handle(NodeInput::Moved(vec![addr]));
+                    let addrs = self.parts.advertised.borrow_and_update().clone();
+                    self.handle(NodeInput::Moved(addrs));
                 }
                 () = tokio::time::sleep(pause), if next.is_some() => self.handle(NodeInput::Tick),
             }
@@ -504,8 +504,8 @@ impl ControlTask {
 
     fn meet(&mut self, member: &Member) {
         if member.cluster_id == Some(self.parts.cluster) {
-            self.parts.calls.meets(member.id.node, member.addr);
-            self.handle(NodeInput::Met { id: member.id, addr: member.addr });
+            self.parts.calls.meets(member.id.node, member.addrs.clone());
+            self.handle(NodeInput::Met { id: member.id, addrs: member.addrs.clone() });
         }
     }
 }

@@ -182,7 +182,7 @@ impl FakeNode {
         let identity = Identity::from_secret(SECRET, name).expect("an identity");
         let info = LocalInfo::new(cluster, me.incarnation, PeerKind::Node).with_cluster_id(Some(ClusterId(1)));
         let streams = Arc::new(Streams(std::sync::OnceLock::new()));
-        let endpoint = Endpoint::bind(TransportConfig::default(), identity, info, streams.clone()).expect("a socket");
+        let endpoint = Endpoint::bind(TransportConfig::loopback(), identity, info, streams.clone()).expect("a socket");
         let local = Arc::new(Local::new(me, name.to_owned()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
         (Self { local, router, endpoint, server: None, serving: Arc::default() }, streams)

@@ -90,7 +90,7 @@ impl Forming {
         {
             self.formation.handle(now, FormationInput::Replaced(before));
         }
-        let founder = NodeInfo { id: member.id, name: member.name.clone(), addrs: vec![member.addr] };
+        let founder = NodeInfo { id: member.id, name: member.name.clone(), addrs: member.addrs.clone() };
         self.formation.handle(now, FormationInput::Seen(FounderCandidate { founder, cluster: member.cluster_id }));
     }
 

@@ -122,7 +122,8 @@ impl NodeBuilder {
         self
     }
 
-    /// UDP address to listen on; port 0 lets the system choose.
+    /// UDP address to listen on (default `[::]:0`: all addresses of this machine, of both families); port 0 lets the system
+    /// choose.
     pub fn listen(mut self, addr: SocketAddr) -> Self {
         self.config.transport.listen = addr;
         self
@@ -262,6 +263,7 @@ impl NodeBuilder {
             .transport(self.config.transport.clone())
             .mdns(self.config.discovery.mdns)
             .seeds(self.config.discovery.seeds.clone())
+            .may_be_alone(self.config.expect == 1 && self.config.discovery.seeds.is_empty())
             .service(data.service());
         if let Some(interface) = &self.config.discovery.interface {
             cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));

@@ -266,7 +266,7 @@ impl Data {
 
     /// This node, where it can be dialled now.
     pub(super) fn info(&self, cluster: &Cluster) -> NodeInfo {
-        NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: vec![cluster.addr()] }
+        NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: cluster.endpoint().advertised_addrs() }
     }
 
     pub(crate) fn phases(&self) -> watch::Receiver<NodePhase> {

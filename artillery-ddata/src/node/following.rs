@@ -44,7 +44,7 @@ const UNHEARD_LEASES: u32 = 3;
 /// The parts of the configuration's task, without the log.
 struct ControlStart {
     me: NodeInfo,
-    advertised: watch::Receiver<SocketAddr>,
+    advertised: watch::Receiver<Vec<SocketAddr>>,
     founding: Arc<Bootstrap>,
     configs: Arc<Configs>,
     /// The chains are not there yet: [`ControlCommand::Loaded`] will say so.
@@ -92,7 +92,7 @@ impl Data {
             Some(dir) => drop(tokio::spawn(self.clone().load_beside(dir, chains, commands.clone()))),
         }
         // Follow the address before it is read, so that no change is missed.
-        let advertised = cluster.endpoint().watch_advertised_addr();
+        let advertised = cluster.endpoint().watch_advertised_addrs();
         let beginning = ControlStart {
             me: self.info(cluster),
             advertised,

@@ -258,7 +258,7 @@ impl Data {
         let configs = access.seat.configs();
         let acted = self.state.get().map(|state| state.borrow().configs.clone()).unwrap_or_default();
         let members = self.cluster.get().map(|cluster| cluster.members()).unwrap_or_default();
-        let met = members.iter().map(|member| (member.id, vec![member.addr]));
+        let met = members.iter().map(|member| (member.id, member.addrs.clone()));
         let known = configs.nodes().chain(acted.nodes()).map(|node| (node.id, node.addrs.clone()));
         met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
     }

@@ -37,7 +37,7 @@ impl Service for Deaf {
 fn intruder(cluster: &TestCluster, kind: PeerKind) -> Endpoint {
     let identity = Identity::from_secret(SECRET.as_bytes(), "intruder").unwrap();
     let local = LocalInfo::new(&cluster.name, Incarnation { store: 7, starts: 1 }, kind);
-    Endpoint::bind(TransportConfig::default(), identity, local, Arc::new(Deaf)).unwrap()
+    Endpoint::bind(TransportConfig::loopback(), identity, local, Arc::new(Deaf)).unwrap()
 }
 
 async fn connect(endpoint: &Endpoint, to: &Node) -> Connection {

@@ -8,4 +8,5 @@ mod hot_key;
 mod large;
 mod local_read;
 mod node;
+mod reaching;
 mod support;

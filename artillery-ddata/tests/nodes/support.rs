@@ -90,7 +90,8 @@ impl TestCluster {
     pub async fn add(&mut self, change: impl Fn(NodeBuilder) -> NodeBuilder) -> Node {
         let cuts = Cuts::default();
         let filter = cuts.clone();
-        let mut builder = Node::builder().cluster(&self.name).secret(SECRET).mdns(false);
+        let mut builder =
+            Node::builder().cluster(&self.name).secret(SECRET).mdns(false).listen(([127, 0, 0, 1], 0).into());
         if let Some(first) = self.nodes.first() {
             builder = builder.seed(first.addr().to_string());
         }

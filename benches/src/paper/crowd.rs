@@ -1,12 +1,11 @@
 //! The clients of one chain, each in a namespace of its own.
 
 use std::{
-    net::Ipv4Addr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use artillery_core::{config::TransportConfig, internal::clock};
+use artillery_core::internal::clock;
 use artillery_ddata::{Client, NodeId, Place};
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -208,10 +207,8 @@ async fn refresh_on(client: Client, every: Duration, window: Window) -> Result<(
 }
 
 async fn connect(contact: &Contact, at: usize) -> Result<Client, Failed> {
-    let mut transport = TransportConfig::default();
-    transport.listen = (Ipv4Addr::UNSPECIFIED, 0).into();
     let seed = *contact.addrs.get(at).ok_or("there is no such node")?;
-    let client = Client::builder().cluster(&contact.name).secret(&contact.secret).transport(transport);
+    let client = Client::builder().cluster(&contact.name).secret(&contact.secret);
     Ok(client.seed(seed).connect().await?)
 }
 

@@ -116,7 +116,7 @@ fn client(trusted: CertificateDer<'static>) -> io::Result<ClientConfig> {
 }
 
 fn endpoint(server: Option<ServerConfig>) -> io::Result<Endpoint> {
-    let settings = TransportConfig::default();
+    let settings = TransportConfig::loopback();
     let mut config = EndpointConfig::default();
     config.max_udp_payload_size(settings.max_udp_payload).map_err(io::Error::other)?;
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;

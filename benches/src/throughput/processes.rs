@@ -291,6 +291,7 @@ impl Cluster {
         let members = members.to_string();
         let start = |_| {
             let mut command = Command::new(program);
+            command.args(["--listen", "127.0.0.1:0"]);
             command.args(["--cluster", &name, "--mode", mode, "--expect", &members, "--replicas", &members]);
             command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
             Process::start(&mut command)

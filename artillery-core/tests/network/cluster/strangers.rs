@@ -66,10 +66,22 @@ async fn foreign_addresses_of_a_node_do_not_end_the_dialling_of_its_own() {
     assert_eq!(a.found_by(b.id().node), Some(Source::Mdns));
 }
 
+/// A host name may have the addresses of all nodes.
+#[tokio::test]
+async fn a_seed_with_the_address_of_this_node_leads_to_the_other_one() {
+    let (sender, rumours) = rumours();
+    let a = node("a").discovery(rumours).start().await.unwrap();
+    let (place, addr) = silence();
+    sender.send(Candidate::new(Source::Seed("db:7400".into()), None, vec![a.addr(), addr])).await.unwrap();
+    drop(place);
+    let b = node("b").listen(addr).start().await.unwrap();
+    sees(&a, &b, MemberState::Alive).await;
+}
+
 #[tokio::test]
 async fn a_crowd_of_strangers_leaves_room_for_a_node() {
     let (sender, rumours) = rumours();
-    let mut transport = TransportConfig::default();
+    let mut transport = TransportConfig::loopback();
     transport.hello_timeout = Duration::from_millis(500);
     let a = node("a").transport(transport).discovery(rumours).start().await.unwrap();
     let (_place, addr) = silence();

@@ -124,8 +124,8 @@ async fn addresses_are_dialled_side_by_side() {
 #[tokio::test]
 async fn hellos_state_the_address_as_it_is_now() {
     let (p, n) = (Spec::new("p").bind(), mover());
-    let mut followed = n.endpoint.watch_advertised_addr();
-    n.endpoint.set_advertised_addr(at(AFTER, n.addr().port()));
+    let mut followed = n.endpoint.watch_advertised_addrs();
+    n.endpoint.set_advertised_addrs(vec![at(AFTER, n.addr().port())]);
     assert!(within(followed.changed()).await.is_ok());
     within(n.endpoint.connect(p.addr())).await.unwrap();
     let stated: Vec<_> = p.endpoint.accepted_from(n.endpoint.id().node).iter().map(|peer| peer.addr).collect();

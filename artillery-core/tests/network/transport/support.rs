@@ -136,7 +136,7 @@ impl Spec {
     }
 
     pub(crate) fn with(identity: Identity) -> Self {
-        let mut config = TransportConfig::default();
+        let mut config = TransportConfig::loopback();
         config.keep_alive = Duration::from_millis(100);
         config.idle_timeout = Duration::from_secs(1);
         config.redial_max = Duration::from_millis(100);

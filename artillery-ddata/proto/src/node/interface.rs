@@ -80,8 +80,8 @@ pub enum NodeInput {
     Met {
         /// The incarnation.
         id: MemberId,
-        /// Where it listens.
-        addr: SocketAddr,
+        /// Where it may be dialled.
+        addrs: Vec<SocketAddr>,
     },
     /// The membership has lost this incarnation.
     Gone(MemberId),

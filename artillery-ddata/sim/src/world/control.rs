@@ -331,8 +331,8 @@ impl World {
 
     pub(super) fn meets(&mut self, node: usize, id: MemberId) {
         if self.control.is_some() {
-            let addr = ([127, 0, 0, 1], 1).into();
-            self.hand_in(node, NodeInput::Met { id, addr });
+            let addrs = vec![([127, 0, 0, 1], 1).into()];
+            self.hand_in(node, NodeInput::Met { id, addrs });
         }
     }
 

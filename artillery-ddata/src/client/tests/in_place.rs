@@ -63,7 +63,7 @@ impl Head {
         let (node, mut streams) = silent(&cluster);
         let seed = FakeNode::start(&cluster, "seed");
         seed.form(&routing(config(&[node.me()], 1), &[&node, &seed]));
-        let mut transport = TransportConfig::default();
+        let mut transport = TransportConfig::loopback();
         transport.stream_window_bytes = 256 << 10;
         let builder = Client::builder().cluster(&cluster).secret(SECRET).seed(seed.addr()).transport(transport);
         let client = builder.connect().await.unwrap();

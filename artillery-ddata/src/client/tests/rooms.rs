@@ -35,7 +35,7 @@ struct Deaf {
 
 impl Deaf {
     async fn connect(cluster: &str, node: &FakeNode) -> Self {
-        let mut config = TransportConfig::default();
+        let mut config = TransportConfig::loopback();
         config.stream_window_bytes = 64 << 10;
         config.connection_window_bytes = 64 << 10;
         let identity = Identity::from_secret(SECRET, "deaf").unwrap();

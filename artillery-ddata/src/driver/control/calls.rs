@@ -37,7 +37,7 @@ struct Open {
     endpoint: Endpoint,
     links: BTreeMap<NodeId, Link>,
     /// Where the membership has met each node last.
-    met: BTreeMap<NodeId, SocketAddr>,
+    met: BTreeMap<NodeId, Vec<SocketAddr>>,
 }
 
 /// Why a call failed.
@@ -90,9 +90,8 @@ impl ControlCalls {
         call: &ControlCall,
         patience: Duration,
     ) -> Result<ControlAnswer, CallFailure> {
-        let met = self.open().as_ref().and_then(|open| open.met.get(&of.node).copied());
-        let met = met.as_ref().map(std::slice::from_ref);
-        self.ask_one(of, |found| found.shares_store(of), met.unwrap_or(addrs), call, patience).await
+        let met = self.open().as_ref().and_then(|open| open.met.get(&of.node).cloned());
+        self.ask_one(of, |found| found.shares_store(of), met.as_deref().unwrap_or(addrs), call, patience).await
     }
 
     async fn ask_one(
@@ -125,9 +124,9 @@ impl ControlCalls {
     }
 
     /// The membership has met a node there.
-    pub(crate) fn meets(&self, node: NodeId, addr: SocketAddr) {
+    pub(crate) fn meets(&self, node: NodeId, addrs: Vec<SocketAddr>) {
         if let Some(open) = &mut *self.open() {
-            open.met.insert(node, addr);
+            open.met.insert(node, addrs);
         }
     }
 

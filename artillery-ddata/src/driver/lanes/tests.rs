@@ -51,7 +51,7 @@ fn frame(chain: u32) -> ChainFrame {
 #[tokio::test]
 async fn the_history_of_each_of_many_chains_gets_through() {
     let cluster = unique("lanes");
-    let config = TransportConfig::default();
+    let config = TransportConfig::loopback();
     let (here, _) = endpoint(&cluster, "here", &config);
     let (there, mut frames) = endpoint(&cluster, "there", &config);
     let hub = Hub::new(here);

@@ -1,6 +1,7 @@
 //! The routing: which chains exist and where their members are. A node knows it; a client asks for it.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,6 +11,7 @@ use std::{
 
 use artillery_core::{
     error::ConnectError,
+    internal::first_of,
     transport::{Connection, StreamKind},
 };
 use tokio::{
@@ -202,16 +204,17 @@ impl Router {
     async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
-        let addrs = known.nodes.values().flat_map(|node| node.addrs.clone()).chain(asked.candidates.all());
-        for addr in addrs {
+        let mut addrs = in_turn(known.nodes.values().map(|node| &node.addrs[..]));
+        addrs.extend(asked.candidates.all());
+        let endpoint = &endpoint;
+        let asked = first_of(addrs, |addr| async move {
             let until = deadline.min(Instant::now() + ASK_TIMEOUT);
-            if let Ok(Ok(connection)) = timeout_at(until, endpoint.connect(addr)).await
-                && let Ok(Some(routing)) = ask_on(&connection, until, false).await
-            {
-                return Some(routing);
+            match timeout_at(until, endpoint.connect(addr)).await {
+                Ok(Ok(connection)) => ask_on(&connection, until, false).await.ok().flatten().ok_or(()),
+                _ => Err(()),
             }
-        }
-        None
+        });
+        asked.await.ok()
     }
 
     /// Merges in newer routing, and drops the channels of nodes that have left.
@@ -274,6 +277,13 @@ impl Router {
     }
 }
 
+/// The first address of each node, then the second ones: the addresses of a node that has gone must not delay those of others.
+fn in_turn<'a>(nodes: impl Iterator<Item = &'a [SocketAddr]>) -> Vec<SocketAddr> {
+    let nodes: Vec<_> = nodes.collect();
+    let most = nodes.iter().map(|addrs| addrs.len()).max().unwrap_or(0);
+    (0..most).flat_map(|at| nodes.iter().filter_map(move |addrs| addrs.get(at).copied())).collect()
+}
+
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     let question = Question::admin(AdminOperation::Routing);
     let until = deadline.min(Instant::now() + ASK_TIMEOUT);
@@ -326,4 +336,18 @@ pub(crate) async fn ask_once(
         Ok(decode_response(&frame).map_err(|error| malformed(&error))?.answer)
     };
     timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_asked_in_turn() {
+        let at = |ip: u8| SocketAddr::from(([10, 0, 0, ip], 7400));
+        let nodes = [vec![at(1), at(2), at(3)], vec![], vec![at(4)], vec![at(5), at(6)]];
+        let order = in_turn(nodes.iter().map(|addrs| &addrs[..]));
+        assert_eq!(order, [at(1), at(4), at(5), at(2), at(6), at(3)]);
+        assert_eq!(in_turn([].into_iter()), []);
+    }
 }

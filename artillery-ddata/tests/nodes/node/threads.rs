@@ -9,7 +9,7 @@ use crate::support::{TestCluster, within};
 const SECRET: &str = "of a node and its threads";
 
 fn alone(name: &str) -> NodeBuilder {
-    Node::builder().cluster(name).secret(SECRET).mdns(false).expect(1)
+    Node::builder().cluster(name).secret(SECRET).mdns(false).expect(1).listen(([127, 0, 0, 1], 0).into())
 }
 
 #[allow(clippy::disallowed_methods, reason = "a client that blocks needs a thread of its own")]

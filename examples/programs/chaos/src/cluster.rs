@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::config::TransportConfig;
 use artillery_ddata::{Client, client::Spread};
 use artillery_programs::{chance, exit::Failure};
 use rustix::process::Signal;
@@ -160,10 +159,7 @@ impl Cluster {
         let addresses = (0..self.nodes.len()).flat_map(|node| addresses.iter().map(move |of| of(node)));
         let of = |&port: &u16| addresses.clone().map(move |addr| SocketAddr::from((addr, port)));
         let seeds: Vec<_> = ports.iter().flat_map(of).collect();
-        // Nodes are beyond loopback.
-        let mut transport = TransportConfig::default();
-        transport.listen = (Ipv4Addr::UNSPECIFIED, 0).into();
-        let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds).transport(transport);
+        let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(seeds);
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 

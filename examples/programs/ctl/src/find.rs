@@ -1,12 +1,9 @@
 //! Finds a cluster from outside: by seeds, by mDNS, or both.
 
-use std::{
-    future::poll_fn,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
+use std::{future::poll_fn, net::SocketAddr, time::Duration};
 
 use artillery_core::{
+    config::TransportConfig,
     discovery::{Candidates as Stream, Discovery, Interfaces, MdnsDiscovery, MdnsSettings, Seed},
     error::ConnectError,
 };
@@ -65,8 +62,7 @@ impl FindArgs {
     /// A client of the cluster to which a node at one of these addresses belongs.
     pub(crate) async fn connect_to(&self, addrs: &[SocketAddr], timeout: Duration) -> Result<Client, Failure> {
         let (builder, _) = self.admitted(Spread::Sticky, timeout)?;
-        let listen = socket(false, addrs);
-        let builder = builder.transport(self.link.transport(listen));
+        let builder = builder.transport(self.transport());
         builder.seeds(addrs.iter().copied()).connect().await.map_err(unreached)
     }
 
@@ -77,8 +73,13 @@ impl FindArgs {
             tracing::warn!("no secret is given: using the development secret, on loopback only");
         }
         let seeds = self.look_up(local_only).await?;
-        let builder = builder.transport(self.link.transport(socket(local_only, &seeds)));
+        let builder = builder.transport(self.transport());
         Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
+    }
+
+    /// A client's socket dials any address, and accepts no connection.
+    fn transport(&self) -> TransportConfig {
+        self.link.transport(TransportConfig::default().listen)
     }
 
     /// A client that nodes admit, and whether only those on loopback do.
@@ -132,17 +133,6 @@ impl FindArgs {
     }
 }
 
-/// Where the client listens: a socket on loopback reaches nothing beyond loopback.
-fn socket(local_only: bool, seeds: &[SocketAddr]) -> SocketAddr {
-    if local_only || (!seeds.is_empty() && seeds.iter().all(|seed| seed.ip().is_loopback())) {
-        return artillery_core::config::TransportConfig::default().listen;
-    }
-    match seeds.iter().find(|seed| !seed.ip().is_loopback()) {
-        Some(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
-    }
-}
-
 /// Why there is no client, with the most frequent cause.
 fn unreached(error: ClientError) -> Failure {
     match &error {
@@ -159,20 +149,5 @@ async fn collect(mut stream: Stream, candidates: Candidates, local_only: bool) {
             let fine = |addr: &&SocketAddr| !local_only || addr.ip().is_loopback();
             candidate.addrs.iter().filter(fine).for_each(|&addr| candidates.add(addr));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_reaches_where_the_seeds_are() {
-        let seeds = |all: &[&str]| all.iter().map(|seed| seed.parse().unwrap()).collect::<Vec<SocketAddr>>();
-        assert!(socket(true, &[]).ip().is_loopback());
-        assert!(socket(false, &seeds(&["127.0.0.1:1"])).ip().is_loopback());
-        assert!(socket(false, &[]).ip().is_unspecified());
-        assert!(socket(false, &seeds(&["127.0.0.1:1", "10.0.0.1:1"])).ip().is_unspecified());
-        assert!(socket(false, &seeds(&["[fe80::1]:1"])).is_ipv6());
     }
 }

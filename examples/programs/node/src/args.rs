@@ -27,10 +27,10 @@ pub(super) struct NodeArgs {
     /// Stable name of this node (default: the one that --data keeps, else random)
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
-    /// UDP address for QUIC
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    pub(super) listen: SocketAddr,
-    /// What others dial, if that differs
+    /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)
+    #[arg(long, value_name = "ADDR")]
+    pub(super) listen: Option<SocketAddr>,
+    /// What others dial, if that differs (default with --listen on all addresses: any of this machine's)
     #[arg(long, value_name = "ADDR")]
     pub(super) advertise: Option<SocketAddr>,
     /// Form the cluster once so many nodes are seen; 1 is a chain of one
@@ -42,7 +42,8 @@ pub(super) struct NodeArgs {
     /// Neither look for others by mDNS nor be found so
     #[arg(long)]
     pub(super) no_mdns: bool,
-    /// The network interface for mDNS (default: loopback if --listen is loopback, else all)
+    /// The network interface for mDNS, whose addresses others dial if --listen is on all (default: loopback if --listen is
+    /// loopback, else all)
     #[arg(long, value_name = "NAME")]
     pub(super) interface: Option<String>,
     /// Members per chain

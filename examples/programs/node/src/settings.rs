@@ -1,7 +1,8 @@
 //! From the command line to the settings of the library.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
+use artillery_core::config::TransportConfig;
 use artillery_ddata::{
     Node, NodeBuilder,
     config::{Config, DataConfig, Threads},
@@ -16,10 +17,11 @@ const FRAME_MARGIN: usize = 512 << 10;
 /// The builder of a node, by its command line.
 pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     let admission = args.identity.admission()?;
+    let listen = args.listen.unwrap_or_else(|| default_listen(&admission));
     if admission.is_development() {
-        allow_development(args)?;
+        allow_development(listen, args.advertise)?;
     }
-    let config = config(args);
+    let config = config(args, listen);
     config.validate().map_err(|problems| {
         let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Failure::usage(texts.join("; "))
@@ -41,19 +43,26 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
 }
 
 /// With the public development secret, the node must not be reachable from beyond loopback.
-fn allow_development(args: &NodeArgs) -> Result<(), Failure> {
-    let advertised = args.advertise.unwrap_or(args.listen);
-    for (flag, addr) in [("--listen", args.listen), ("--advertise", advertised)] {
+fn allow_development(listen: SocketAddr, advertise: Option<SocketAddr>) -> Result<(), Failure> {
+    for (flag, addr) in [("--listen", listen), ("--advertise", advertise.unwrap_or(listen))] {
         if !addr.ip().is_loopback() {
             let way = "beyond loopback, a secret must be given (--secret-file or ARTILLERY_SECRET)";
             return Err(Failure::usage(format!("{flag} {addr}: {way}")));
         }
     }
-    tracing::warn!("no secret is given: using the development secret, on loopback only");
+    tracing::warn!(
+        "no secret is given: this node uses the development secret and listens on loopback only, so it finds no node of \
+         another host (--secret-file or ARTILLERY_SECRET)"
+    );
     Ok(())
 }
 
-fn config(args: &NodeArgs) -> Config {
+/// Beyond loopback only nodes are admitted that hold a secret of the operator's.
+fn default_listen(admission: &Admission) -> SocketAddr {
+    if admission.is_development() { TransportConfig::loopback().listen } else { TransportConfig::default().listen }
+}
+
+fn config(args: &NodeArgs, listen: SocketAddr) -> Config {
     let mut config = Config::default();
     config.cluster = args.cluster.clone();
     config.name = args.name.clone();
@@ -64,7 +73,7 @@ fn config(args: &NodeArgs) -> Config {
     config.discovery.mdns = !args.no_mdns;
     config.discovery.interface = args.interface.clone();
     config.discovery.seeds = args.seeds.iter().map(ToString::to_string).collect();
-    config.transport = args.link.transport(args.listen);
+    config.transport = args.link.transport(listen);
     config.transport.advertise = args.advertise;
     config.lease.duration = Duration::from_millis(args.lease_ms);
     config.lease.drift_ppm = args.drift_ppm;
@@ -102,39 +111,43 @@ mod tests {
         NodeArgs::parse_from(["node", "--secret", "0123456789abcdef"].iter().chain(flags))
     }
 
+    fn settled(args: &NodeArgs) -> Config {
+        super::config(args, TransportConfig::default().listen)
+    }
+
     #[test]
     fn flags_reach_the_settings() {
         let args =
             parse(&["--expect", "5", "--mode", "cr", "--no-mdns", "--seed", "db-1:7400", "--window-bytes", "1MiB"]);
-        let config = config(&args);
+        let config = settled(&args);
         assert_eq!((config.expect, config.limits.window_bytes, config.discovery.mdns), (5, 1 << 20, false));
         assert_eq!(config.chains.mode, artillery_ddata::Mode::Classic);
         assert_eq!(config.discovery.seeds, ["db-1:7400"]);
-        let config = super::config(&parse(&["--lease-ms", "3000", "--drift-ppm", "7"]));
+        let config = settled(&parse(&["--lease-ms", "3000", "--drift-ppm", "7"]));
         assert_eq!((config.lease.duration, config.lease.drift_ppm), (Duration::from_secs(3), 7));
         assert_eq!(config.suspect, Duration::from_millis(1500));
-        assert_eq!(super::config(&parse(&["--suspect-ms", "800"])).suspect, Duration::from_millis(800));
-        let far = super::config(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
+        assert_eq!(settled(&parse(&["--suspect-ms", "800"])).suspect, Duration::from_millis(800));
+        let far = settled(&parse(&["--congestion", "bbr", "--stream-window-bytes", "32MiB"])).transport;
         assert_eq!((far.congestion, far.stream_window_bytes), (Congestion::Bbr, 32 << 20));
         assert_eq!(far.connection_window_bytes, 256 << 20);
         let data = ["--data", "d", "--sync", "never", "--reopen-ms", "70", "--max-disk-bytes", "1GiB"];
-        let data = super::config(&parse(&data)).data.unwrap();
+        let data = settled(&parse(&data)).data.unwrap();
         assert_eq!(data.max_disk_bytes, Some(1 << 30));
-        let bounded = super::config(&parse(&["--max-memory-bytes", "2GiB"]));
+        let bounded = settled(&parse(&["--max-memory-bytes", "2GiB"]));
         assert_eq!(bounded.limits.max_memory_bytes, Some(2 << 30));
         assert_eq!((data.dir.to_str(), data.sync), (Some("d"), artillery_ddata::config::SyncMode::Never));
         assert_eq!(data.reopen, Duration::from_millis(70));
         let refused = builder(&parse(&["--data", "d", "--reopen-ms", "3600001"])).map(|_| ()).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().contains("data.reopen"), "{refused}");
-        assert_eq!(super::config(&parse(&[])).threads, Threads::Shared);
-        assert_eq!(super::config(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });
+        assert_eq!(settled(&parse(&[])).threads, Threads::Shared);
+        assert_eq!(settled(&parse(&["--threads", "5"])).threads, Threads::Own { chains: 3 });
         let refused = builder(&parse(&["--lease-ms", "1"])).map(|_| ()).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().contains("lease.duration"), "{refused}");
     }
 
     #[test]
     fn the_defaults_are_those_of_the_library() {
-        let (ours, theirs) = (config(&parse(&[])), Config::default());
+        let (ours, theirs) = (settled(&parse(&[])), Config::default());
         assert_eq!(ours.cluster, theirs.cluster);
         assert_eq!((ours.expect, ours.chains), (theirs.expect, theirs.chains));
         assert_eq!(ours.limits.window_bytes, theirs.limits.window_bytes);
@@ -145,19 +158,28 @@ mod tests {
         assert_eq!(ours.transport, theirs.transport);
         assert_eq!((ours.lease.duration, ours.suspect), (theirs.lease.duration, theirs.suspect));
         assert_eq!(ours.lease.drift_ppm, theirs.lease.drift_ppm);
-        assert_eq!(config(&parse(&["--data", "d"])).data, Some(DataConfig::new("d")));
+        assert_eq!(settled(&parse(&["--data", "d"])).data, Some(DataConfig::new("d")));
+    }
+
+    #[test]
+    fn a_node_with_a_secret_listens_on_all_addresses() {
+        let all = default_listen(&Admission::Secret(b"0123456789abcdef".to_vec()));
+        assert!(all.is_ipv6() && all.ip().is_unspecified(), "{all}");
     }
 
     #[test]
     fn larger_values_get_larger_frames() {
-        assert!(config(&parse(&["--max-value-bytes", "128MiB"])).validate().is_ok());
+        assert!(settled(&parse(&["--max-value-bytes", "128MiB"])).validate().is_ok());
     }
 
     #[test]
     fn the_development_secret_is_refused_beyond_loopback() {
-        let args = NodeArgs::parse_from(["node", "--listen", "0.0.0.0:0"]);
-        let refused = allow_development(&args).unwrap_err();
-        assert!(refused.is_usage() && refused.to_string().contains("--listen"), "{refused}");
-        assert!(allow_development(&NodeArgs::parse_from(["node"])).is_ok());
+        for beyond in ["0.0.0.0:0", "[::]:0", "10.0.0.5:7400"] {
+            let refused = allow_development(beyond.parse().unwrap(), None).unwrap_err();
+            assert!(refused.is_usage() && refused.to_string().contains("--listen"), "{refused}");
+        }
+        let loopback = default_listen(&Admission::Development(Vec::new()));
+        assert!(loopback.ip().is_loopback() && allow_development(loopback, None).is_ok());
+        assert!(allow_development(loopback, Some("10.0.0.5:7400".parse().unwrap())).is_err());
     }
 }

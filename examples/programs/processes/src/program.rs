@@ -95,6 +95,10 @@ fn build(name: &str, folder: &Path) {
 pub(crate) fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).env_remove("ARTILLERY_SECRET").stdin(Stdio::null()).kill_on_drop(true);
+    // With a secret, it would listen beyond this machine.
+    if program == &**NODE && !args.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     if let Some(secret) = secret {
         command.env("ARTILLERY_SECRET", secret);
     }

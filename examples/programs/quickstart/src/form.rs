@@ -35,7 +35,7 @@ impl Admission {
 
     pub(super) fn builder(&self, name: &str) -> NodeBuilder {
         let node = Node::builder().cluster(&self.cluster).secret(self.secret.as_str()).name(name);
-        let node = node.expect(3).mdns(self.mdns);
+        let node = node.expect(3).mdns(self.mdns).listen(([127, 0, 0, 1], 0).into());
         match self.place() {
             Some(place) => node.data_dir(place.join(name)),
             None => node,

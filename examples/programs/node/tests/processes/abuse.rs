@@ -69,7 +69,7 @@ impl Insider {
     pub(crate) fn endpoint(&self, only_first: Option<u32>) -> Endpoint {
         let identity = Identity::client_from_secret(self.secret.as_bytes()).unwrap();
         let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
-        let mut config = TransportConfig::default();
+        let mut config = TransportConfig::loopback();
         config.hello_timeout = Duration::from_secs(1);
         let passed = AtomicU32::new(0);
         let filter = move |_: SocketAddr| only_first.is_none_or(|most| passed.fetch_add(1, Ordering::Relaxed) < most);

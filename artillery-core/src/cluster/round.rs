@@ -1,0 +1,104 @@
+//! How a round of dialling ended. Pure.
+
+use std::net::SocketAddr;
+
+use crate::{
+    error::{ConnectError, Refusal},
+    id::{MemberId, NodeId},
+};
+
+/// How a round of dialling ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RoundOutcome {
+    /// The node has accepted this one, or is an active member already.
+    Met(NodeId),
+    /// All addresses are this node's own.
+    Itself,
+    /// Refused for a reason that the next try will meet again.
+    Refused(SocketAddr, ConnectError),
+    /// Failed for a reason that may pass: no answer, a busy node, a name that isn't resolved.
+    Failed(String),
+}
+
+impl RoundOutcome {
+    /// What it means that all addresses of a candidate have failed. An address where `me` answers says nothing of the others:
+    /// a host name may have the addresses of all nodes, and two hosts may have the same address on networks of their own.
+    /// The one address of `given` needs no mention.
+    pub(super) fn of_failures(me: MemberId, given: &[SocketAddr], failures: Vec<(SocketAddr, ConnectError)>) -> Self {
+        let is_any = !failures.is_empty();
+        let others = failures.into_iter().filter(|(_, error)| !error.is_itself(me));
+        let outcome = others.fold(None, |outcome, (addr, error)| match outcome {
+            // A refusal says more than silence at another address.
+            _ if is_final(&error) => Some(Self::Refused(addr, error)),
+            Some(Self::Refused(..)) => outcome,
+            _ if given == [addr] => Some(Self::Failed(error.to_string())),
+            _ => Some(Self::Failed(format!("{addr}: {error}"))),
+        });
+        match outcome {
+            Some(outcome) => outcome,
+            None if is_any => Self::Itself,
+            None => Self::Failed("no address".into()),
+        }
+    }
+}
+
+/// Whether the next try would end in the same way.
+fn is_final(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
+            !matches!(refusal, Refusal::Busy | Refusal::TimedOut)
+        }
+        ConnectError::Untrusted(_)
+        | ConnectError::WrongPeer { .. }
+        | ConnectError::Malformed(_)
+        | ConnectError::BadAddress { .. } => true,
+        ConnectError::TimedOut | ConnectError::Lost(_) | ConnectError::NoAddress | ConnectError::EndpointClosed => {
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Incarnation;
+
+    fn member(name: &str) -> MemberId {
+        MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 1, starts: 1 } }
+    }
+
+    fn itself(name: &str) -> ConnectError {
+        ConnectError::Refused(Refusal::Itself(member(name)))
+    }
+
+    fn outcome(errors: &[ConnectError]) -> RoundOutcome {
+        let at = |n: usize| SocketAddr::from(([10, 0, 0, 1], n as u16));
+        let failures: Vec<_> = errors.iter().enumerate().map(|(n, error)| (at(n), error.clone())).collect();
+        let given: Vec<_> = failures.iter().map(|&(addr, _)| addr).collect();
+        RoundOutcome::of_failures(member("me"), &given, failures)
+    }
+
+    #[test]
+    fn an_own_address_among_others_is_passed_over() {
+        assert_eq!(outcome(&[itself("me"), itself("me")]), RoundOutcome::Itself);
+        let silent = RoundOutcome::Failed("10.0.0.1:1: no answer in time".into());
+        assert_eq!(outcome(&[itself("me"), ConnectError::TimedOut]), silent);
+        let silent = RoundOutcome::Failed("10.0.0.1:0: no answer in time".into());
+        assert_eq!(outcome(&[ConnectError::TimedOut, itself("me")]), silent);
+    }
+
+    #[test]
+    fn a_namesake_is_no_own_address() {
+        assert!(matches!(outcome(&[itself("me"), itself("twin")]), RoundOutcome::Refused(..)));
+    }
+
+    #[test]
+    fn a_refusal_says_more_than_silence() {
+        let refusal = ConnectError::Untrusted("another secret".into());
+        for errors in [[refusal.clone(), ConnectError::TimedOut], [ConnectError::TimedOut, refusal]] {
+            assert!(matches!(outcome(&errors), RoundOutcome::Refused(_, ConnectError::Untrusted(_))));
+        }
+        assert_eq!(outcome(&[ConnectError::TimedOut]), RoundOutcome::Failed("no answer in time".into()));
+        assert_eq!(outcome(&[]), RoundOutcome::Failed("no address".into()));
+    }
+}

@@ -1,0 +1,72 @@
+//! Clients reach nodes wherever these listen, and say why they don't.
+
+use artillery_core::{config::TransportConfig, error::ConnectError};
+use artillery_ddata::{Client, Node, client::ClientError};
+
+use crate::support::{SECRET, random_name, within};
+
+/// Whether this host has IPv6. Without it, the tests print that they cover less.
+fn has_ipv6() -> bool {
+    let has = std::net::UdpSocket::bind("[::1]:0").is_ok();
+    if !has {
+        eprintln!("SKIPPED: this host has no address ::1: only IPv4 is tested");
+    }
+    has
+}
+
+async fn node_at(listen: &str) -> (String, Node) {
+    let name = random_name();
+    let node = Node::builder().cluster(&name).secret(SECRET).mdns(false).expect(1).listen(listen.parse().unwrap());
+    let node = node.start().await.unwrap();
+    within(node.ready()).await.unwrap();
+    (name, node)
+}
+
+#[tokio::test]
+async fn a_client_reaches_both_families() {
+    let has_ipv6 = has_ipv6();
+    for listen in
+        ["127.0.0.1:0", "0.0.0.0:0", "[::]:0", "[::1]:0"].into_iter().filter(|at| has_ipv6 || *at != "[::1]:0")
+    {
+        let (name, node) = node_at(listen).await;
+        let client = Client::builder().cluster(&name).secret(SECRET).seed(node.addr());
+        let client = within(client.connect()).await.unwrap();
+        within(client.kv().put("k", listen.to_owned())).await.unwrap();
+        assert_eq!(within(client.kv().get("k")).await.unwrap().value().unwrap(), listen);
+    }
+}
+
+/// One socket has both families, so a node is reached by either.
+#[tokio::test]
+async fn a_node_on_all_addresses_is_reached_by_both_families() {
+    let (name, node) = node_at("[::]:0").await;
+    let has_ipv6 = has_ipv6();
+    for ip in ["127.0.0.1", "[::1]"].into_iter().filter(|ip| has_ipv6 || *ip != "[::1]") {
+        let seed = format!("{ip}:{}", node.addr().port()).parse().unwrap();
+        let client = within(Client::builder().cluster(&name).secret(SECRET).seed(seed).connect()).await.unwrap();
+        within(client.kv().put("k", ip.to_owned())).await.unwrap();
+    }
+}
+
+/// A silent address does not keep a client from the next one.
+#[tokio::test]
+async fn a_client_passes_over_a_silent_seed() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (name, node) = node_at("127.0.0.1:0").await;
+    let seeds = [silent.local_addr().unwrap(), node.addr()];
+    within(Client::builder().cluster(&name).secret(SECRET).seeds(seeds).connect()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_that_does_not_reach_the_seed_is_named() {
+    for (listen, seed) in [("127.0.0.1:0", "192.0.2.1:7400"), ("0.0.0.0:0", "[2001:db8::1]:7400")] {
+        let mut transport = TransportConfig::default();
+        transport.listen = listen.parse().unwrap();
+        let client = Client::builder().secret(SECRET).transport(transport).seed(seed.parse().unwrap());
+        let error = within(client.connect()).await.unwrap_err();
+        let ClientError::Unreachable(reasons) = &error else { panic!("{error:?}") };
+        assert!(matches!(reasons[..], [(_, ConnectError::BadAddress { .. })]), "{error:?}");
+        let (ip, text) = (listen.trim_end_matches('0'), error.to_string());
+        assert!(text.contains(ip) && text.contains("`listen`") && text.contains(seed), "{text}");
+    }
+}
