@@ -70,6 +70,9 @@ pub enum NotApplied {
     /// A call of a [`BlockingKv`](crate::blocking::BlockingKv) was made within a runtime, whose thread it would block.
     #[error("a blocking call within a runtime: await the asynchronous one")]
     WithinRuntime,
+    /// The call was made outside of a tokio runtime. A [`BlockingKv`](crate::blocking::BlockingKv) needs none.
+    #[error("a call outside of a tokio runtime: make it within one, or use the blocking handle")]
+    OutsideRuntime,
 }
 
 fn because(reason: &Option<Arc<ConnectError>>) -> String {
@@ -176,7 +179,10 @@ impl Error {
                 _ => Advice::Retry,
             },
             Self::NotApplied { reason } => match reason {
-                NotApplied::UnknownNode(_) | NotApplied::Stopped | NotApplied::WithinRuntime => Advice::Change,
+                NotApplied::UnknownNode(_)
+                | NotApplied::Stopped
+                | NotApplied::WithinRuntime
+                | NotApplied::OutsideRuntime => Advice::Change,
                 _ => Advice::Retry,
             },
             Self::OutcomeUnknown { .. } => Advice::Resolve,

@@ -53,9 +53,15 @@ impl Data {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         let data = Arc::downgrade(self);
         durable.load(dir, &self.store, move |error| {
-            tracing::error!(%error, "the disk of this node has failed: the node stops");
-            if let Some(data) = data.upgrade() {
-                data.stop(Stopped::DiskFailed);
+            match data.upgrade() {
+                // A node that has stopped may have given its directory back before it was loaded.
+                Some(data) if data.phases().borrow().is_final() => {
+                    tracing::debug!(%error, "the journal ended after this node");
+                }
+                data => {
+                    tracing::error!(%error, "the disk of this node has failed: the node stops");
+                    data.inspect(|data| data.stop(Stopped::DiskFailed));
+                }
             }
         })?;
         if self.phases().borrow().is_final() {
@@ -101,6 +107,10 @@ impl Data {
             (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
         };
         if let Some(why) = failed {
+            // A node that has stopped has given its directory back, perhaps before that was loaded.
+            if self.phases().borrow().is_final() {
+                return;
+            }
             tracing::error!(%why, "the directory of this node can't be loaded");
             return self.fail(why);
         }

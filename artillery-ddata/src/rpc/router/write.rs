@@ -81,6 +81,7 @@ impl BegunWrite {
 impl Router {
     /// Writes; returns the answer and the request id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
+        self.begin_call().await?;
         let mut account = self.account_of_write(&write, how.request_id);
         let outcome = self.write_once(write, how).await;
         self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
@@ -313,6 +314,7 @@ impl Router {
 
     /// An id for a later write of `key`, in a session of its own, so that it blocks no other request.
     pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
+        self.begin_call().await?;
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
         let chain = chain_of(key, routing.chains.len() as u32);
@@ -322,6 +324,7 @@ impl Router {
 
     /// Asks for the outcome of a request, and settles it for ever.
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
+        self.begin_call().await?;
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
         let mut account = self.account_of_write(&Write::Resolve, Some(id));

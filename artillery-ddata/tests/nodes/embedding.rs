@@ -1,0 +1,163 @@
+//! What an application may rely on that runs a node or a client in its own process.
+
+use std::{
+    future::{Future, IntoFuture},
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use artillery_ddata::{
+    Client, Error, Kv, Map, Node,
+    error::NotApplied,
+    node::{DataDirError, StartError, Stopped},
+};
+
+use crate::support::{PATIENCE, SECRET, random_name};
+
+fn builder(name: &str) -> artillery_ddata::NodeBuilder {
+    Node::builder().cluster(name).secret(SECRET).expect(1).mdns(false).listen("127.0.0.1:0".parse().unwrap())
+}
+
+async fn alone() -> Node {
+    let node = builder(&random_name()).start().await.unwrap();
+    node.ready().await.unwrap();
+    node
+}
+
+/// Repeats a call that fails at once, as a careless caller does, until it fails because of the stop.
+async fn insist<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) {
+    while !matches!(call().await, Err(Error::NotApplied { reason: NotApplied::Stopped })) {}
+    // For ever, but for the runtime's budget.
+    loop {
+        drop(call().await);
+    }
+}
+
+#[test]
+fn callers_that_never_stop_retrying_leave_their_thread_to_others() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let name = random_name();
+        let node = builder(&name).start().await.unwrap();
+        node.ready().await.unwrap();
+        let client = Client::builder().cluster(name).secret(SECRET);
+        let client = client.seed(node.addr()).connect().await.unwrap();
+        for kv in [client.kv(), node.kv()] {
+            let map = Map::<u64, u64>::new(&kv, "numbers").unwrap();
+            let (of_get, of_write, of_many) = (kv.clone(), kv.clone(), kv.clone());
+            tokio::spawn(async move { insist(async || of_get.get("k").await).await });
+            tokio::spawn(async move { insist(async || of_write.put("k", "v").await).await });
+            tokio::spawn(async move { insist(async || of_many.get_many(["a", "b"]).await).await });
+            tokio::spawn(async move { insist(async || kv.scan("").next().await.unwrap_or(Ok(unseen()))).await });
+            tokio::spawn(async move {
+                loop {
+                    drop(map.get(&7).await);
+                }
+            });
+        }
+        let long = "k".repeat(5000);
+        let kv = node.kv();
+        tokio::spawn(async move {
+            loop {
+                drop(kv.put(&*long, "v").await);
+            }
+        });
+        let ended = async {
+            client.close().await;
+            node.shutdown().await;
+        };
+        tokio::time::timeout(PATIENCE, ended).await.expect("the loops keep the thread");
+    });
+    // Their tasks end with the runtime, if they yield.
+    runtime.shutdown_timeout(PATIENCE);
+}
+
+fn unseen() -> artillery_ddata::kv::Entry {
+    artillery_ddata::kv::Entry::new("".into(), artillery_ddata::Version::NONE, "".into())
+}
+
+#[tokio::test]
+async fn calls_after_a_node_has_left_say_that_it_stopped() {
+    for leaves in [true, false] {
+        let node = alone().await;
+        let kv = node.kv();
+        kv.put("k", "v").await.unwrap();
+        if leaves {
+            node.leave().await
+        } else {
+            node.shutdown().await
+        }
+        assert_eq!(node.stopped().await, if leaves { Stopped::Left } else { Stopped::ShutDown });
+        let stopped = Error::NotApplied { reason: NotApplied::Stopped };
+        assert_eq!(kv.get("k").await.unwrap_err().to_string(), stopped.to_string());
+        assert_eq!(kv.put("k", "w").await.unwrap_err(), stopped);
+        assert_eq!(kv.get_many(["k", "l"]).await.unwrap_err(), stopped);
+        assert_eq!(kv.scan("").next().await.unwrap().unwrap_err(), stopped);
+        assert_eq!(kv.watch("").next().await.unwrap().unwrap_err(), stopped);
+        assert_eq!(kv.new_request_id("k").await.unwrap_err(), stopped);
+        assert!(kv.get_local("k").is_err());
+    }
+}
+
+/// Polls once, on this thread, which has no runtime.
+fn poll<T>(future: impl IntoFuture<Output = T>) -> T {
+    match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("the call waits"),
+    }
+}
+
+#[test]
+fn calls_outside_of_a_runtime_are_errors() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (node, kv): (Node, Kv) = runtime.block_on(async {
+        let node = alone().await;
+        let kv = node.kv();
+        kv.put("k", "v").await.unwrap();
+        (node, kv)
+    });
+    let outside = Error::NotApplied { reason: NotApplied::OutsideRuntime };
+    assert_eq!(poll(kv.put("k", "w")).unwrap_err(), outside);
+    assert_eq!(poll(kv.get_many(["k", "l"])).unwrap_err(), outside);
+    assert_eq!(poll(kv.scan("").next()).unwrap().unwrap_err(), outside);
+    assert_eq!(poll(kv.new_request_id("k")).unwrap_err(), outside);
+    assert_eq!(poll(kv.get("k").mode(artillery_ddata::ReadMode::Eventual)).unwrap_err(), outside);
+    // This one needs none, as `get_local`.
+    assert!(poll(kv.get("k")).is_ok() || poll(kv.get("k")).unwrap_err() == outside);
+    runtime.block_on(node.shutdown());
+}
+
+/// Another node finds the directory free as soon as the call has returned, though handles to the last node are kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_is_free_when_its_node_has_ended() {
+    let (name, dir) = (random_name(), tempfile::tempdir().unwrap());
+    let mut kept = Vec::new();
+    for round in 0..15u32 {
+        let node = match builder(&name).name("a").data_dir(dir.path()).start().await {
+            Err(StartError::Data(DataDirError::InUse(_))) => panic!("the directory is in use in round {round}"),
+            started => started.unwrap(),
+        };
+        // Some end while they load.
+        if round % 5 != 4 {
+            tokio::time::timeout(PATIENCE, node.ready()).await.unwrap().unwrap();
+            node.kv().put("k", vec![7; 100_000]).await.unwrap();
+        }
+        let end = async {
+            match round % 3 {
+                1 => node.withdraw().await,
+                _ => node.shutdown().await,
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), end).await.unwrap();
+        kept.push(node);
+    }
+    let node = builder(&name).name("a").data_dir(dir.path()).start().await.unwrap();
+    node.ready().await.unwrap();
+    assert_eq!(node.kv().get("k").await.unwrap().value().map(|value| value.len()), Some(100_000));
+    node.leave().await;
+    assert!(!matches!(
+        builder(&name).name("a").data_dir(dir.path()).start().await,
+        Err(StartError::Data(DataDirError::InUse(_)))
+    ));
+}
