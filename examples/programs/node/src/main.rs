@@ -3,6 +3,8 @@
 mod again;
 mod args;
 mod aside;
+mod descriptors;
+mod door;
 mod http;
 mod metrics;
 mod port;
@@ -52,6 +54,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = NodeArgs::parse();
     log::begin("node", args.log.level);
+    descriptors::raise();
     exit::run_on_one_thread(run(args))
 }
 

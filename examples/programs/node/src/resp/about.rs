@@ -3,13 +3,13 @@
 use artillery_ddata::{ChainConfig, Node, status::NodeStatus};
 
 use super::{
-    MAX_CLIENTS,
     ask::lower,
     frame::Words,
     glob,
     reply::{Protocol, Reply},
     table::{self, COMMANDS, Spec},
 };
+use crate::{descriptors::Shares, door};
 
 /// The release of Redis whose answers these commands give. Some clients check it before they use a command.
 const LIKE_REDIS: &str = "7.0.0";
@@ -50,7 +50,7 @@ pub(super) fn config(words: &Words) -> Reply {
     if words.len() < 3 {
         return table::wrong_number("config|get");
     }
-    let max_clients = MAX_CLIENTS.to_string();
+    let max_clients = Shares::here().resp.to_string();
     let all = [
         ("appendonly", "no"),
         ("databases", "1"),
@@ -116,10 +116,10 @@ fn keys(status: &NodeStatus) -> u64 {
 }
 
 /// `INFO`: these sections, or all.
-pub(super) fn info(status: &NodeStatus, clients: usize, sections: &[String]) -> Reply {
+pub(super) fn info(status: &NodeStatus, places: &door::Places, sections: &[String]) -> Reply {
     let all = [
         ("server", server(status)),
-        ("clients", format!("connected_clients:{clients}\r\nmaxclients:{MAX_CLIENTS}\r\n")),
+        ("clients", format!("connected_clients:{}\r\nmaxclients:{}\r\n", places.taken(), places.all())),
         ("replication", replication(status)),
         ("stats", stats(status)),
         ("keyspace", keyspace(status)),

@@ -40,6 +40,11 @@ impl Room {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }
 
+    /// Takes this many KiB if they are free. `None` if the room never has as many.
+    pub(super) fn try_take_whole(&self, kib: usize) -> Option<Taken> {
+        if kib <= self.all { self.try_take(kib) } else { None }
+    }
+
     /// Like [`Room::try_take`], for a holder of some room already: keeps that if it is enough.
     pub(super) fn try_take_with(&self, taken: Option<Taken>, kib: usize) -> Option<Taken> {
         let enough = self.wanted(kib) as usize;
