@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::{CloseCode, Connection, registry::NotAdded, shared::EndpointShared};
 use crate::{error::Refusal, id::MemberId};
 
-/// A process that answers no probe for this long counts as ended.
+/// A process that answers no probe for this long is treated as ended.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How often the connections are checked.

@@ -166,11 +166,11 @@ impl NodeMachine {
         self.coordinator.kept_away(now, tail).collect()
     }
 
-    /// Test-only: the highest watermark of the chain that this leader has been told. Stores must account for it before
-    /// they open the chain again.
+    /// Test-only: the highest watermark of the chain that nodes have reported to this leader. No store that ends below it
+    /// opens the chain again.
     #[cfg(feature = "mutants")]
     pub fn highest_watermark(&self, chain: ChainId, now: Timestamp) -> Option<crate::Sequence> {
-        self.coordinator.told_watermark(chain, now)
+        self.coordinator.highest_watermark(chain, now)
     }
 
     /// Whether the membership knows `node`, in any incarnation.

@@ -130,7 +130,7 @@ pub struct SnapshotProgress {
     pub upto: Sequence,
     /// Asks for the updates from behind `upto`, even those that were sent before.
     pub missed: bool,
-    /// The joiner has no room for more updates until the last part has come.
+    /// The joiner has no capacity for more updates until it has applied some of its kept updates.
     pub hold: bool,
     /// The last part has come. Only updates are missing, up to the highest watermark at which a part was made.
     pub ended: bool,

@@ -238,7 +238,7 @@ impl Replica {
     /// Whether this joiner's disk is so far behind that it takes no update for now. Nothing else bounds what waits for it: the
     /// chain goes on without it. The predecessor's history has what is refused.
     pub(super) fn is_clogged(&mut self) -> bool {
-        // A resync that ends hands all that has come beside it to the journal at once.
+        // A resync that ends passes one step of its kept updates to the journal at once.
         let most = 2 * self.settings.joiner_buffer;
         let Some(journal) = self.journal.as_mut().filter(|_| self.place.role == Some(Role::Syncing)) else {
             return false;

@@ -5,6 +5,7 @@
 //! are newer than its records. The source keeps only a copy of the table of sessions and at most one large value. The
 //! joiner's control frames tell how far it has come, and the source sends again from there what was lost.
 
+mod catching_up;
 mod clearing;
 mod joiner;
 mod source;

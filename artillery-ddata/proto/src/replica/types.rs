@@ -56,7 +56,7 @@ pub struct ReplicaSettings {
     pub joiner_buffer: usize,
     /// Keys that a joiner clears from its store in one step, at least 1, before it takes in a snapshot.
     pub clear_keys: usize,
-    /// Kept updates that a joiner applies in one step, at least 1, once the last part of its snapshot has come.
+    /// Kept updates that a joiner applies in one step, at least 1, after the last part of its snapshot.
     pub catch_up: usize,
     /// How long a chain takes in inputs until the other tasks of its thread have their turn, its node's renewals among them.
     /// A turn ends with the input during which this time has passed.

@@ -195,7 +195,7 @@ impl World {
             node.is_alive() && node.slots[slot].runner.replica().status().watermark > longest
         };
         // A member may have reported more to the leader before the power was lost.
-        let is_known = || self.nodes.iter().any(knows_more) || self.was_told(config.chain) > Some(longest);
+        let is_known = || self.nodes.iter().any(knows_more) || self.highest_reported(config.chain) > Some(longest);
         is_torn || back.iter().all(|&(id, _)| lacks(id)) && is_known()
     }
 }

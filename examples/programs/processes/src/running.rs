@@ -28,7 +28,7 @@ impl Lines {
         Self(receiver)
     }
 
-    /// Those received so far.
+    /// The lines received until now.
     pub fn all(&self) -> Vec<String> {
         self.0.borrow().clone()
     }
@@ -39,7 +39,7 @@ impl Lines {
         seen.ok().map(|lines| lines.clone())
     }
 
-    /// Waits until the stream ends. What an ended program wrote is still read for a moment.
+    /// Waits until the stream ends. After a program has ended, its last lines may still be unread.
     async fn closed(&mut self) {
         // Never satisfied, so it returns when the sender is dropped.
         let _ = self.0.wait_for(|_| false).await;

@@ -20,8 +20,8 @@ struct Back<'a> {
 
 #[cfg(feature = "mutants")]
 impl super::Coordinator {
-    /// Test-only: what [`View::highest_watermark`] is at this leader.
-    pub(crate) fn told_watermark(&self, chain: ChainId, now: crate::Timestamp) -> Option<Sequence> {
+    /// Test-only: [`View::highest_watermark`] of this leader.
+    pub(crate) fn highest_watermark(&self, chain: ChainId, now: crate::Timestamp) -> Option<Sequence> {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         Some(view.highest_watermark(&self.configs, self.configs.get(chain)?))

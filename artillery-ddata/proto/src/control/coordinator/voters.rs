@@ -64,7 +64,7 @@ impl Coordinator {
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
     }
 
-    /// Whether a node has been heard for `voter_age`, or has voted before. A node that takes the place of its own former incarnation
+    /// Whether a node has renewed for `voter_age`, or has voted before. A node that takes the place of its own former incarnation
     /// doesn't wait: a former incarnation that is still a voter is dead, and one that left on request didn't crash.
     fn is_of_age(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
         let has_vote = || self.voters.iter().any(|voter| voter.node == id.node);

@@ -28,14 +28,14 @@ use crate::{
 pub(in super::super) struct SnapshotReceiver {
     /// 0: no snapshot of this epoch has begun.
     pub(super) id: u64,
-    beginning: SnapshotHeader,
+    pub(super) beginning: SnapshotHeader,
     mark: SnapshotCursor,
     pub(super) again: bool,
     /// Keys from this one on are from before the snapshot and are still to be cleared; `None`: the store is cleared.
     pub(super) clearing: Option<Bytes>,
-    sessions: Sessions,
+    pub(super) sessions: Sessions,
     /// The history from the beginning on, as far as it has been applied over the records.
-    history: UpdateHistory,
+    pub(super) history: UpdateHistory,
     /// The bytes received of a value that comes in pieces.
     value: Vec<u8>,
     /// The key and the version of that value.
@@ -43,37 +43,13 @@ pub(in super::super) struct SnapshotReceiver {
     /// The highest watermark at which a received part was made.
     shown: Sequence,
     /// The last part has come. The joiner is whole once all updates up to here are applied.
-    until: Option<Sequence>,
+    pub(super) until: Option<Sequence>,
     /// Contiguous updates behind that history.
-    buffer: VecDeque<Update>,
+    pub(super) buffer: VecDeque<Update>,
     /// Bytes of the updates in the buffer.
-    buffered: usize,
-    hold: bool,
+    pub(super) buffered: usize,
+    pub(super) hold: bool,
     come: ResyncProgress,
-}
-
-/// The most bytes of updates that are applied in one step, but for the last update of it.
-const STEP_BYTES: usize = 256 << 10;
-
-/// What a step of applying updates has left.
-struct Step {
-    updates: usize,
-    bytes: usize,
-}
-
-impl Step {
-    fn of(updates: usize) -> Self {
-        Self { updates: updates.max(1), bytes: STEP_BYTES }
-    }
-
-    fn count(&mut self, update: &Update) {
-        self.updates -= 1;
-        self.bytes = self.bytes.saturating_sub(update.cost());
-    }
-
-    fn is_over(&self) -> bool {
-        self.updates == 0 || self.bytes == 0
-    }
 }
 
 /// What a received part leads to.
@@ -129,26 +105,12 @@ impl SnapshotReceiver {
         self.id != 0 && !self.hold
     }
 
-    /// Behind an update that has no room all further ones are dropped too; the source's backlog keeps them. After the
-    /// last part an empty buffer has room for any update: it may be one that the records contain.
+    /// Behind an update that exceeds the limit all further ones are dropped too; the source's backlog keeps them. After the
+    /// last part an empty buffer takes any update: it may be one that the records contain.
     pub(in super::super) fn has_room(&mut self, bytes: usize, limit: usize) -> bool {
         let may_be_alone = self.until.is_some() && self.buffer.is_empty();
         self.hold |= !may_be_alone && self.buffered.saturating_add(bytes) > limit;
         !self.hold
-    }
-
-    /// Takes updates in again if those that are still needed have room now. Otherwise the rest of the buffer leads to the
-    /// end of the resync, and nothing need come before.
-    fn lift_hold(&mut self, limit: usize) -> bool {
-        let needs_more = self.until.is_some_and(|until| self.upto() < until);
-        let lifts = self.hold && needs_more && self.buffered <= limit / 2;
-        self.hold &= !lifts;
-        lifts
-    }
-
-    /// Whether the last part has come, and buffered updates can be applied or the resync ended.
-    pub(super) fn can_go_on(&self) -> bool {
-        self.until.is_some_and(|until| self.history.last().sequence >= until || !self.buffer.is_empty())
     }
 
     pub(in super::super) fn keep(&mut self, update: Update, limit: usize) {
@@ -173,13 +135,6 @@ impl SnapshotReceiver {
     /// Whether the last part has come.
     pub(in super::super) fn has_ended(&self) -> bool {
         self.until.is_some()
-    }
-
-    /// Takes the next update, up to `until`, if it has come.
-    fn next(&mut self, until: Sequence) -> Option<Update> {
-        let update = self.buffer.pop_front_if(|update| update.version.sequence <= until)?;
-        self.buffered = self.buffered.saturating_sub(update.cost());
-        Some(update)
     }
 
     fn committed(&mut self, update: Update, taken: Option<Bytes>, backlog: usize) {
@@ -367,46 +322,8 @@ impl Replica {
         self.catch_up(now);
     }
 
-    /// After the last part: applies some of the updates that the records may already contain, and then of those that the
-    /// source has committed since. The joiner is whole once no such update is left in its buffer. It has the rest of them
-    /// in further steps, since there may be many.
-    pub(in super::super) fn catch_up(&mut self, now: Timestamp) {
-        let Some(until) = self.filling.as_ref().and_then(|filling| filling.until) else { return };
-        let committed = until.max(self.committed_before_us());
-        let (mut step, mut is_over) = (Step::of(self.settings.catch_up), false);
-        while !step.is_over() {
-            let Some(update) = self.filling.as_mut().and_then(|filling| filling.next(committed)) else {
-                is_over = true;
-                break;
-            };
-            step.count(&update);
-            if let Err(halt) = self.apply_over_records(update) {
-                return self.halt(halt);
-            }
-        }
-        let Some(filling) = &mut self.filling else { return };
-        if is_over && filling.history.last().sequence >= until {
-            return self.finish_filling(now);
-        }
-        if filling.lift_hold(self.settings.joiner_buffer) {
-            // The source may not have heard of the hold, and have sent on.
-            self.gap = true;
-            self.due_for(self.place.predecessor);
-        }
-    }
-
-    pub(in super::super) fn is_catching_up(&self) -> bool {
-        self.filling.as_ref().is_some_and(|filling| filling.can_go_on())
-    }
-
-    /// The highest watermark that the source has told in this epoch.
-    fn committed_before_us(&self) -> Sequence {
-        let source = self.place.predecessor.and_then(|id| self.peers.get(&id));
-        source.map_or(Sequence::ZERO, |source| source.watermark)
-    }
-
     /// Applies an update that the source had committed when it made the last part. Newer versions here stay.
-    fn apply_over_records(&mut self, update: Update) -> Result<(), Halt> {
+    pub(super) fn apply_over_records(&mut self, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
         }
@@ -436,35 +353,5 @@ impl Replica {
     pub(in super::super) fn has_newer(&self, key: &[u8], version: Version) -> Result<bool, StoreError> {
         let newest = self.store.read(self.chain, key, Sequence::MAX)?;
         Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
-    }
-
-    /// Ends the resync: the history begins at the snapshot's first watermark, and some of the buffered updates are applied
-    /// as usual. The source hadn't committed these, so its history still has those that are dropped here.
-    fn finish_filling(&mut self, now: Timestamp) {
-        let Some(filling) = self.filling.take().filter(|_| self.halted.is_none()) else { return };
-        let SnapshotReceiver { beginning, history, sessions, mut buffer, .. } = *filling;
-        self.watermark = history.last().sequence;
-        self.store.commit(self.watermark);
-        (self.history, self.sessions) = (history, sessions);
-        self.writes.follow_chain_time(beginning.chain_time);
-        self.begin_checkpoint();
-        let mut step = Step::of(self.settings.catch_up);
-        while let Some(update) = buffer.pop_front() {
-            step.count(&update);
-            if let Err(halt) = self.apply(update) {
-                return self.halt(halt);
-            }
-            if step.is_over() {
-                break;
-            }
-        }
-        self.free_later(buffer);
-        self.follow_chain_time();
-        self.resyncs.full += 1;
-        self.event(ReplicaEvent::Resynced { upto: self.history.last() });
-        // Our history is a prefix of the source's. The source will say that it follows.
-        self.needs_resume = true;
-        self.due_for(self.place.predecessor);
-        self.believe_prefix(now);
     }
 }

@@ -70,6 +70,16 @@ impl SnapshotSender {
         self.sent
     }
 
+    /// Whether a joiner at position `said` can't use this snapshot. Before its first part, the joiner ignores a
+    /// snapshot for another position. Afterwards, a joiner with a history has ended this snapshot, and dropped updates that are
+    /// no longer in the backlog.
+    fn is_useless_from(&self, said: Version) -> bool {
+        match self.mark {
+            None => self.beginning.said != said,
+            Some(_) => said != Version::NONE && said.sequence >= self.beginning.version.sequence,
+        }
+    }
+
     /// Goes back to the joiner's last position.
     fn rewind(&mut self) {
         self.go_to(self.mark.clone().map_or(NextPart::Begin, NextPart::At));
@@ -97,8 +107,7 @@ impl Replica {
         }
         match &mut self.outgoing {
             None => self.begin_outgoing(now, to, said),
-            // The joiner has moved: it ignores a snapshot that was begun for another position.
-            Some(outgoing) if outgoing.mark.is_none() && outgoing.beginning.said != said => {
+            Some(outgoing) if outgoing.is_useless_from(said) => {
                 self.end_outgoing();
                 self.begin_outgoing(now, to, said);
             }

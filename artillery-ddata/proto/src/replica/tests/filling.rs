@@ -119,7 +119,7 @@ fn a_joiner_that_is_not_whole_may_lose_its_place() {
 }
 
 #[test]
-fn updates_behind_the_last_part_need_no_room() {
+fn updates_behind_the_last_part_wait_for_capacity() {
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, ..settings() });
     half_way(&mut rig);
     comes_in(&mut rig);

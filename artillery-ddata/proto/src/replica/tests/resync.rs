@@ -153,6 +153,28 @@ fn a_full_buffer_holds_the_source_back() {
 }
 
 #[test]
+fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
+    let mut rig = filled(&small());
+    begin_parts(&mut rig, 16);
+    let at = rig.replicas[&2].watermark;
+    for value in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        rig.put(1, "key/01", value);
+        for _ in 0..6 {
+            rig.transmit();
+            rig.run_others(2, 3);
+            rig.wire.get_mut(&(2, 3)).unwrap().retain(|frame| !matches!(frame.message, ChainMessage::Snapshot(_)));
+            rig.deliver(2, 3);
+        }
+    }
+    let (now, source) = (rig.now, rig.replicas.get_mut(&2).unwrap());
+    let (id, last) = (source.snapshot_number, Version { epoch: Epoch(1), sequence: at });
+    assert!(source.outgoing.is_some() && at.next() < source.history.first());
+    // The joiner reports that it has ended this snapshot, without the updates that it received alongside.
+    source.follow(now, member(3), &crate::message::Position { last, epochs: vec![(Epoch(1), Sequence(1))] }, None);
+    assert_eq!(rig.replicas[&2].snapshot_number, id + 1);
+}
+
+#[test]
 fn a_broken_link_resumes_at_the_last_part() {
     let mut rig = part_way(16);
     let before = rig.status(3).receiving.unwrap();

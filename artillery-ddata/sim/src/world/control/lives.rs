@@ -236,8 +236,8 @@ impl World {
         self.control.as_ref().is_none_or(|control| control.majority_in(|id| nodes.contains(&id)))
     }
 
-    /// The highest watermark of a chain that a leader has been told.
-    pub(in super::super) fn was_told(&self, chain: ChainId) -> Option<Sequence> {
+    /// The highest watermark of a chain that nodes have reported to a leader.
+    pub(in super::super) fn highest_reported(&self, chain: ChainId) -> Option<Sequence> {
         let halves = self.control.as_ref()?.nodes.iter().zip(&self.nodes).filter(|(_, node)| node.is_alive());
         halves.filter_map(|(half, node)| half.decider.highest_watermark(chain, node.clock(self.now))).max()
     }
