@@ -11,6 +11,7 @@ use std::{
 };
 
 use artillery_proto::disk::{Disk, DiskError, DiskFile};
+use rustix::io::Errno;
 
 use self::gate::Gate;
 
@@ -75,6 +76,17 @@ impl FileDisk {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// Whether the directory was given back.
+    pub(crate) fn is_released(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    /// An operation that takes as long as the result is kept.
+    #[cfg(test)]
+    pub(crate) fn operation(&self) -> impl Sized + '_ {
+        self.gate.pass("").unwrap()
+    }
+
     /// The name that was kept last; `None`: there is none, or it can't be one.
     pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
         let file = match File::open(self.dir.join(NAME)) {
@@ -132,50 +144,50 @@ fn sync_path(dir: &Path) -> io::Result<()> {
 
 impl Disk for FileDisk {
     fn names(&self) -> Result<Vec<String>, DiskError> {
-        let _use = self.gate.pass("")?;
-        let failed = |error| failed("", &error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if let Ok(name) = entry.file_name().into_string()
-                && ![LOCK, NAME, NEW_NAME].contains(&&*name)
-                && entry.file_type().map_err(failed)?.is_file()
-            {
-                names.push(name);
+        self.gate.insist("", || {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(&self.dir)? {
+                let entry = entry?;
+                if let Ok(name) = entry.file_name().into_string()
+                    && ![LOCK, NAME, NEW_NAME].contains(&&*name)
+                    && entry.file_type()?.is_file()
+                {
+                    names.push(name);
+                }
             }
-        }
-        names.sort_unstable();
-        Ok(names)
+            names.sort_unstable();
+            Ok(names)
+        })
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         self.may_write(name)?;
-        let _use = self.gate.pass(name)?;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(self.dir.join(name));
-        Ok(self.opened(file.map_err(|error| failed(name, &error))?, name))
+        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        options.read(true).write(true).create_new(true);
+        Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let _use = self.gate.pass(name)?;
-        let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.dir.join(name));
-        Ok(self.opened(file.map_err(|error| failed(name, &error))?, name))
+        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        options.read(true).write(!self.is_read_only);
+        Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         self.may_write(from)?;
-        let _use = self.gate.pass(from)?;
-        fs::rename(self.dir.join(from), self.dir.join(to)).map_err(|error| failed(from, &error))
+        let (from_path, to_path) = (self.dir.join(from), self.dir.join(to));
+        self.gate.insist(from, || fs::rename(&from_path, &to_path))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         self.may_write(name)?;
-        let _use = self.gate.pass(name)?;
-        fs::remove_file(self.dir.join(name)).map_err(|error| failed(name, &error))
+        let path = self.dir.join(name);
+        self.gate.insist(name, || fs::remove_file(&path))
     }
 
     fn sync_names(&self) -> Result<(), DiskError> {
         let _use = self.gate.pass("")?;
+        // Never done once more, whatever the error is.
         self.handle.sync_all().map_err(|error| failed("", &error))
     }
 
@@ -198,27 +210,43 @@ impl DiskFile for OpenFile {
     }
 
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError> {
-        let _use = self.gate.pass(&self.name)?;
         let mut read = 0;
         while read < into.len() {
-            match self.file.read_at(&mut into[read..], at + read as u64) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(&self.name, &error)),
+            match self.gate.insist(&self.name, || self.file.read_at(&mut into[read..], at + read as u64))? {
+                0 => break,
+                more => read += more,
             }
         }
         Ok(read)
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        let _use = self.gate.pass(&self.name)?;
-        self.file.write_all_at(bytes, at).map_err(|error| failed(&self.name, &error))
+        // A part of it may have been written: the same bytes come to the same place once more.
+        self.gate.insist(&self.name, || self.file.write_all_at(bytes, at))
     }
 
     fn sync(&mut self) -> Result<(), DiskError> {
         let _use = self.gate.pass(&self.name)?;
+        // As the sync of names.
         self.file.sync_data().map_err(|error| failed(&self.name, &error))
+    }
+}
+
+/// What an error says of an operation other than a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// A signal came first.
+    Interrupted,
+    /// The system lacks file descriptors or memory, and may have some later. The disk is well.
+    Lacking,
+    Failed,
+}
+
+fn refused(error: &io::Error) -> Refused {
+    match Errno::from_io_error(error) {
+        Some(Errno::INTR) => Refused::Interrupted,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Refused::Lacking,
+        _ => Refused::Failed,
     }
 }
 

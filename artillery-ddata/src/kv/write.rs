@@ -76,7 +76,7 @@ impl<T> Future for Writing<T> {
                 && let Err(error) = ready!(router.poll_begin(context))
             {
                 *state = WriteState::Over;
-                return Poll::Ready(Err(error));
+                return Poll::Ready(Err(error.of_retry(how.request_id)));
             }
             *state = match std::mem::replace(state, WriteState::Over) {
                 WriteState::New(write) => match router.begin_write(write, how) {

@@ -16,11 +16,9 @@ use artillery_proto::{
     replica::RestoredChain,
 };
 
-use tokio::runtime::Handle;
-
 use super::{
     loading::{Loading, Reporter, SharedLoading},
-    random,
+    random, releasing,
 };
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,
@@ -299,17 +297,12 @@ impl Durable {
 
     /// Gives the directory back once the journal has written what it was handed. To be called after [`stop`](Self::stop).
     pub(crate) async fn release(&self) {
-        if let Some(loaded) = self.loaded.get() {
-            loaded.journal.ended().await;
-        }
-        let disk = self.disk.clone();
-        // It waits for an operation of the disk that is under way.
-        let released = match Handle::try_current() {
-            Ok(runtime) => runtime.spawn_blocking(move || disk.release()).await,
-            Err(_) => Ok(disk.release()),
-        };
-        if let Err(error) = released {
-            tracing::error!(%error, "the directory isn't free yet");
-        }
+        let journal = self.loaded.get().map(|loaded| loaded.journal.clone());
+        releasing::release(journal, self.disk.clone(), releasing::LIMIT).await;
+    }
+
+    /// Whether the directory was given back.
+    pub(crate) fn is_released(&self) -> bool {
+        self.disk.is_released()
     }
 }

@@ -185,7 +185,8 @@ impl Node {
 
     /// Stops without a message: other nodes see it as dead. As after [`leave`](Self::leave) and
     /// [`withdraw`](Self::withdraw), another node may use the directory when this returns, and calls fail with
-    /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped).
+    /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped). If the disk takes longer than 10 s for its last
+    /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended.
     pub async fn shutdown(&self) {
         self.end(Stopped::ShutDown).await;
     }

@@ -6,6 +6,10 @@ const MOST: (usize, usize) = (4096, 256);
 /// Descriptors beside those of clients, unless there are very few: sockets for peers and mDNS, files of the journal and
 /// of checkpoints, and connections that are being turned away.
 const RESERVE: usize = 128;
+/// With fewer descriptors than this a node may lack some for itself: three nodes with idle clients use about 40 each.
+const LOW: usize = 128;
+/// The soft limit where the hard one is no limit: macOS refuses more.
+const UNLIMITED: u64 = 10_240;
 
 /// How many connections each port takes at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,17 +33,26 @@ impl Shares {
     }
 }
 
+/// The soft limit to set in the place of `current`, with this hard limit; `None`: it stays, or is none.
+fn raised(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
+    let wanted = maximum.unwrap_or(UNLIMITED);
+    current.filter(|current| *current < wanted).map(|_| wanted)
+}
+
 /// Raises the soft limit to the hard one: the usual soft limit, 1024, is for programs that use `select`.
 #[cfg(unix)]
 pub(super) fn raise() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let limits = getrlimit(Resource::Nofile);
-    if limits.current == limits.maximum {
-        return;
-    }
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits }) {
+    if let Some(wanted) = raised(limits.current, limits.maximum)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limits })
+    {
         tracing::warn!(%error, limit = limit(), "the limit of file descriptors can't be raised");
+    }
+    let limit = limit();
+    if limit < LOW {
+        tracing::warn!(limit, "so few file descriptors may not be enough for this node's journal and peers");
     }
 }
 
@@ -74,5 +87,13 @@ mod tests {
             assert!(shares.resp + shares.http + RESERVE.min(limit / 2) <= limit, "{limit}: {shares:?}");
         }
         assert_eq!(Shares::of(0), Shares { resp: 1, http: 1 });
+    }
+
+    #[test]
+    fn a_soft_limit_is_raised_and_never_to_none() {
+        assert_eq!(raised(Some(1024), Some(524_288)), Some(524_288));
+        assert_eq!(raised(Some(1024), Some(1024)), None);
+        assert_eq!(raised(Some(256), None), Some(UNLIMITED));
+        assert_eq!((raised(Some(20_000), None), raised(None, None)), (None, None));
     }
 }

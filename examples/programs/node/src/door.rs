@@ -6,8 +6,10 @@ use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::sleep,
+    time::{Instant, sleep},
 };
+
+use crate::seldom::Seldom;
 
 /// The pause of a port that can't accept a connection, for want of file descriptors as a rule, before it tries again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -24,7 +26,7 @@ pub(super) struct Door {
     refusal: &'static str,
     /// The last ones that found no place, oldest first.
     turned_away: VecDeque<TcpStream>,
-    is_failing: bool,
+    failures: Seldom,
 }
 
 /// The places behind a door.
@@ -48,7 +50,7 @@ impl Places {
 impl Door {
     pub(super) fn new(listener: TcpListener, places: usize, refusal: &'static str) -> Self {
         let places = Arc::new(Places { free: Arc::new(Semaphore::new(places)), all: places });
-        Self { listener, places, refusal, turned_away: VecDeque::new(), is_failing: false }
+        Self { listener, places, refusal, turned_away: VecDeque::new(), failures: Seldom::default() }
     }
 
     pub(super) fn places(&self) -> &Arc<Places> {
@@ -70,7 +72,6 @@ impl Door {
                     continue;
                 }
             };
-            self.is_failing = false;
             match self.places.free.clone().try_acquire_owned() {
                 Ok(place) => return (socket, place),
                 Err(_) => self.turn_away(socket).await,
@@ -78,9 +79,9 @@ impl Door {
         }
     }
 
-    /// Warns once, until a connection is accepted again.
+    /// Warns once in a while: clients that use up all descriptors can make each second connection fail.
     fn failed(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.is_failing, true) {
+        if self.failures.is_due(Instant::now()) {
             tracing::warn!(%error, addr = ?self.local_addr().ok(), "a connection wasn't accepted; this port tries again");
         }
     }

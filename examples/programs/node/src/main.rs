@@ -10,6 +10,7 @@ mod metrics;
 mod port;
 mod prometheus;
 mod resp;
+mod seldom;
 mod settings;
 mod shown;
 

@@ -1,5 +1,5 @@
 //! Answers that a client hasn't taken yet while its next commands are read: many clients write a whole pipeline before
-//! they read. All connections together keep no more than there is room for.
+//! they read. All connections together keep no more than there is room for, and one of them no more than its share.
 
 use std::{collections::VecDeque, io, sync::Arc};
 
@@ -7,8 +7,6 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::room::{Room, Taken};
 
-/// Up to this length answers are copied, since their buffer may be twice as large as they are.
-const COPIED: usize = 256 << 10;
 /// Pieces that are written at a time: other connections have their turn then.
 const TURN: usize = 16;
 
@@ -17,11 +15,18 @@ const TURN: usize = 16;
 pub(super) struct Backlog {
     shared: Arc<Room>,
     pieces: VecDeque<(Bytes, Taken)>,
+    /// The KiB that they hold.
+    held: usize,
+}
+
+/// The KiB that one client may hold: others find room beside it.
+fn share(room: &Room) -> usize {
+    (room.kib() / 4 * 3).max(1)
 }
 
 impl Backlog {
     pub(super) fn new(shared: Arc<Room>) -> Self {
-        Self { shared, pieces: VecDeque::new() }
+        Self { shared, pieces: VecDeque::new(), held: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -30,18 +35,20 @@ impl Backlog {
 
     pub(super) fn clear(&mut self) {
         self.pieces = VecDeque::new();
+        self.held = 0;
     }
 
     /// Takes all of `bytes` if there is room for them now. Returns whether there is.
     pub(super) fn take(&mut self, bytes: &mut BytesMut) -> bool {
-        let Some(room) = self.shared.try_take_whole(bytes.len().div_ceil(1 << 10)) else { return false };
-        let piece = if bytes.len() <= COPIED {
-            let piece = Bytes::copy_from_slice(bytes);
-            bytes.clear();
-            piece
-        } else {
-            std::mem::take(bytes).freeze()
-        };
+        let kib = bytes.len().div_ceil(1 << 10);
+        if self.held + kib > share(&self.shared) {
+            return false;
+        }
+        let Some(room) = self.shared.try_take(kib) else { return false };
+        // A copy has no spare capacity, which no room would count. The buffer of the gathered answers is freed.
+        let piece = Bytes::copy_from_slice(bytes);
+        *bytes = BytesMut::new();
+        self.held += kib;
         self.pieces.push_back((piece, room));
         true
     }
@@ -50,11 +57,12 @@ impl Backlog {
     pub(super) fn write(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
         let mut all = 0;
         for _ in 0..TURN {
-            let Some((piece, _)) = self.pieces.front_mut() else { break };
+            let Some((piece, room)) = self.pieces.front_mut() else { break };
             let written = write(piece)?;
             piece.advance(written);
             all += written;
             if piece.is_empty() {
+                self.held -= room.num_permits();
                 self.pieces.pop_front();
             } else if written == 0 {
                 break;
@@ -78,7 +86,7 @@ mod tests {
         let (mut one, mut other) = (Backlog::new(room.clone()), Backlog::new(room.clone()));
         let mut more = answers(5000);
         assert!(one.take(&mut more) && more.is_empty());
-        // Five KiB are taken.
+        assert_eq!(room.taken_bytes(), 5 << 10);
         more = answers(4000);
         assert!(!other.take(&mut more) && more.len() == 4000);
         more.truncate(3072);
@@ -87,14 +95,33 @@ mod tests {
         assert_eq!((written, one.is_empty()), (5000, true));
         assert!(one.take(&mut answers(5120)));
         one.clear();
-        assert!(other.take(&mut answers(5120)));
+        assert!(other.take(&mut answers(3072)));
+        other.clear();
+        assert_eq!(room.taken_bytes(), 0);
     }
 
     #[test]
-    fn answers_larger_than_all_room_do_not_wait_here() {
-        let mut backlog = Backlog::new(Arc::new(Room::new(8 << 10)));
-        assert!(!backlog.take(&mut answers((8 << 10) + 1)));
-        assert!(backlog.take(&mut answers(8 << 10)));
+    fn one_client_does_not_hold_all_of_the_room() {
+        let room = Arc::new(Room::new(8 << 10));
+        let (mut greedy, mut other) = (Backlog::new(room.clone()), Backlog::new(room));
+        assert!(!greedy.take(&mut answers((6 << 10) + 1)));
+        while greedy.take(&mut answers(1 << 10)) {}
+        assert_eq!(greedy.held, 6);
+        assert!(other.take(&mut answers(2 << 10)));
+        greedy.write(|piece| Ok(piece.len())).unwrap();
+        assert_eq!(greedy.held, 0);
+    }
+
+    /// Spare capacity is memory too, and no room counts it.
+    #[test]
+    fn answers_wait_without_spare_capacity() {
+        let mut backlog = Backlog::new(Arc::new(Room::new(1 << 20)));
+        let mut bytes = BytesMut::with_capacity(700 << 10);
+        bytes.extend_from_slice(&answers(300 << 10));
+        assert!(backlog.take(&mut bytes));
+        assert_eq!(bytes.capacity(), 0);
+        let piece = backlog.pieces.pop_front().unwrap().0.try_into_mut().unwrap();
+        assert_eq!(piece.capacity(), 300 << 10);
     }
 
     #[test]

@@ -57,9 +57,12 @@ pub(super) enum Then {
 
 impl Client {
     pub(super) fn new(shared: Arc<PortShared>, id: u64, socket: OwnedWriteHalf) -> Self {
+        let trusted = shared.secret.is_none();
+        let mut output = Output::new(socket, shared.answers.clone(), shared.backlog.clone());
+        output.let_wait(trusted);
         Self {
-            output: Output::new(socket, shared.answers.clone(), shared.backlog.clone()),
-            trusted: shared.secret.is_none(),
+            output,
+            trusted,
             shared,
             id,
             protocol: Protocol::Two,
@@ -68,6 +71,11 @@ impl Client {
             transaction: None,
             watched: BTreeMap::new(),
         }
+    }
+
+    fn trust(&mut self, trusted: bool) {
+        self.trusted = trusted;
+        self.output.let_wait(trusted);
     }
 
     /// The bounds of its commands.
@@ -171,7 +179,7 @@ impl Client {
             return Then::Next;
         };
         let reply = match about {
-            AboutNode::Info(sections) => about::info(&status, &self.shared.places, &sections),
+            AboutNode::Info(sections) => about::info(&status, &self.shared, &sections),
             AboutNode::DbSize => about::size(&status),
             AboutNode::Role => about::role(&status),
             AboutNode::Scan(_) | AboutNode::Wait { .. } => return Then::Next,

@@ -71,13 +71,23 @@ impl Connection {
             self.client.output.write_ready().await?;
             let known = match idle {
                 Idle::Wants(known) => known,
-                Idle::Over => return self.client.output.shutdown().await,
+                Idle::Over => {
+                    self.take_no_more();
+                    return self.client.output.shutdown().await;
+                }
             };
             if !self.read(known).await? {
+                self.take_no_more();
                 // A client may have sent all that it wants, and read from now on.
                 return self.client.output.write_all().await;
             }
         }
+    }
+
+    /// Gives the room for commands back, and what it was for: the client may take long for its last answers.
+    fn take_no_more(&mut self) {
+        self.input = BytesMut::new();
+        self.room = None;
     }
 
     /// Runs all commands that have come.
@@ -171,17 +181,22 @@ impl Connection {
         let mut input = (&mut self.input).limit(most);
         let mut reading = pin!(self.socket.read_buf(&mut input));
         let output = &mut self.client.output;
-        let mut end = Instant::now() + STALLED;
+        let last = self.room.as_ref().map(|_| Instant::now() + STALLED);
         loop {
-            if self.room.is_none() && output.is_empty() {
+            if last.is_none() && output.is_empty() {
                 return Ok(reading.await? > 0);
             }
+            let began = Instant::now();
+            let patience = (!output.is_empty()).then(|| began + output.patience());
+            let end = last.into_iter().chain(patience).min().unwrap_or(began + STALLED);
             tokio::select! {
-                read = &mut reading => return Ok(read? > 0),
-                written = output.write_some(), if !output.is_empty() => {
-                    written?;
-                    if self.room.is_none() {
-                        end = Instant::now() + STALLED;
+                read = &mut reading => {
+                    output.waited(began.elapsed());
+                    return Ok(read? > 0);
+                }
+                took = output.write_some(), if !output.is_empty() => {
+                    if !took? {
+                        output.waited(began.elapsed());
                     }
                 }
                 () = sleep_until(end) => {
@@ -194,7 +209,7 @@ impl Connection {
 
     /// Waits for members. Returns whether the connection is still open.
     async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
-        self.client.output.write_all().await?;
+        self.client.output.write_ready().await?;
         let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
         loop {
             let others = self.client.copies();
@@ -203,7 +218,7 @@ impl Connection {
                 return Ok(true);
             }
             let next = Instant::now() + POLL_INTERVAL;
-            sleep_until(end.map_or(next, |end| end.min(next))).await;
+            self.client.output.write_until(end.map_or(next, |end| end.min(next))).await?;
             if self.is_gone() {
                 return Ok(false);
             }

@@ -4,12 +4,18 @@
 
 use std::{
     io::{self, Error, ErrorKind},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::{Buf, BytesMut};
-use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::tcp::OwnedWriteHalf,
+    task::coop,
+    time::{Instant, sleep_until, timeout},
+};
 
 use super::{
     backlog::Backlog,
@@ -26,6 +32,27 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// clients wait for the room.
 const SLOW: u64 = 1 << 20;
 
+/// How much longer a client is waited for that has answers to take. Time counts in which this node waits for the client, not
+/// time in which it runs the client's commands. Only a client that takes something renews it.
+#[derive(Debug, Default)]
+struct Patience {
+    spent: Duration,
+}
+
+impl Patience {
+    fn left(&self) -> Duration {
+        STALLED.saturating_sub(self.spent)
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.spent = self.spent.saturating_add(time);
+    }
+
+    fn renew(&mut self) {
+        self.spent = Duration::ZERO;
+    }
+}
+
 /// The KiB of room that are lacking.
 #[derive(Debug)]
 pub(super) struct Lacking(usize);
@@ -38,8 +65,11 @@ pub(super) struct Output {
     backlog: Backlog,
     /// Gathered behind the backlog.
     bytes: BytesMut,
+    /// Whether answers may wait in the backlog: those to strangers may not.
+    may_wait: bool,
     /// Bytes written so far.
     written: u64,
+    patience: Patience,
     /// Why nothing can be written any more.
     broken: Option<Error>,
 }
@@ -47,7 +77,23 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn new(socket: OwnedWriteHalf, room: Arc<Room>, backlog: Arc<Room>) -> Self {
         let backlog = Backlog::new(backlog);
-        Self { socket, room, backlog, bytes: BytesMut::new(), written: 0, broken: None }
+        let (bytes, patience) = (BytesMut::new(), Patience::default());
+        Self { socket, room, backlog, bytes, may_wait: false, written: 0, patience, broken: None }
+    }
+
+    /// Lets later answers wait in the backlog, or no longer.
+    pub(super) fn let_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
+    }
+
+    /// How much longer this client is waited for if it takes nothing.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience.left()
+    }
+
+    /// Counts time in which this client was waited for and took nothing.
+    pub(super) fn waited(&mut self, time: Duration) {
+        self.patience.spend(time);
     }
 
     /// Gathers an answer that isn't large.
@@ -146,9 +192,39 @@ impl Output {
         self.check()
     }
 
-    /// Waits until the client takes some of the answers.
-    pub(super) async fn write_some(&mut self) -> io::Result<()> {
+    /// Waits until the client takes some of the answers. Returns whether it has: sockets may wake in vain.
+    pub(super) async fn write_some(&mut self) -> io::Result<bool> {
+        let before = self.written;
         self.write_step().await;
+        self.check()?;
+        Ok(self.written > before)
+    }
+
+    /// Writes what the client takes until `end`. Fails when the client is out of patience.
+    pub(super) async fn write_until(&mut self, end: Instant) -> io::Result<()> {
+        let mut ended = pin!(sleep_until(end));
+        let mut is_over = false;
+        while !is_over && !self.is_empty() {
+            let began = Instant::now();
+            let last = began + self.patience();
+            let took = tokio::select! {
+                took = self.write_some() => took?,
+                () = &mut ended => {
+                    is_over = true;
+                    false
+                }
+                () = sleep_until(last) => {
+                    self.cut_off();
+                    return self.check();
+                }
+            };
+            if !took {
+                self.waited(began.elapsed());
+            }
+        }
+        if !is_over {
+            ended.await;
+        }
         self.check()
     }
 
@@ -176,7 +252,7 @@ impl Output {
     /// room. Otherwise this waits until everything is written.
     async fn pass_on(&mut self, has_room: bool) {
         self.write_now();
-        if self.bytes.len() > FREE && !self.is_broken() && !self.backlog.take(&mut self.bytes) {
+        if self.bytes.len() > FREE && !self.is_broken() && !(self.may_wait && self.backlog.take(&mut self.bytes)) {
             self.write_out(has_room).await;
         }
     }
@@ -186,6 +262,7 @@ impl Output {
         if self.is_broken() {
             return;
         }
+        let before = self.written;
         let written = &mut self.written;
         let mut write = |bytes: &[u8]| {
             let done = self.socket.try_write(bytes)?;
@@ -198,6 +275,9 @@ impl Output {
             much |= self.bytes.len() > CHUNK;
             done = write(&self.bytes).map(|done| self.bytes.advance(done));
         }
+        if self.written > before || self.is_empty() {
+            self.patience.renew();
+        }
         // Memory of many answers is freed, and memory of few is used again.
         if much && self.is_empty() {
             self.bytes = BytesMut::new();
@@ -207,6 +287,8 @@ impl Output {
     }
 
     async fn write_step(&mut self) {
+        // A client that takes answers as fast as they are written would starve the other connections.
+        coop::consume_budget().await;
         match self.socket.writable().await {
             Ok(()) => self.write_now(),
             Err(error) => self.broken = Some(error),
@@ -256,3 +338,6 @@ fn room_for(replies: &[Reply]) -> usize {
     let bytes: usize = replies.iter().map(Reply::bytes).sum();
     if bytes > FREE { bytes >> 10 } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,9 +40,14 @@ impl Room {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }
 
-    /// Takes this many KiB if they are free. `None` if the room never has as many.
-    pub(super) fn try_take_whole(&self, kib: usize) -> Option<Taken> {
-        if kib <= self.all { self.try_take(kib) } else { None }
+    /// The KiB of the room, free and taken.
+    pub(super) fn kib(&self) -> usize {
+        self.all
+    }
+
+    /// The bytes that are taken, in whole KiB.
+    pub(super) fn taken_bytes(&self) -> usize {
+        (self.all - self.free.available_permits()) << 10
     }
 
     /// Like [`Room::try_take`], for a holder of some room already: keeps that if it is enough.

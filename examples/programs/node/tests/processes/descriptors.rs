@@ -10,9 +10,9 @@ use tokio::{
 use super::resp::wire::Wire;
 
 /// Descriptors of a node, its soft and its hard limit.
-const LIMIT: usize = 1024;
-/// Idle clients of each node, unless this process may have too few descriptors itself.
-const IDLE: usize = 2000;
+const LIMIT: usize = 256;
+/// Idle clients of each node.
+const IDLE: usize = LIMIT + 50;
 
 /// Three durable nodes with few descriptors.
 struct Poor {
@@ -57,25 +57,22 @@ impl Drop for Poor {
     }
 }
 
-/// As many idle clients for each of three nodes as this process may have descriptors for.
-fn idle_clients() -> usize {
+/// Lets this process have as many descriptors as it may.
+fn raise() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits }).unwrap();
-    let most = limits.maximum.map_or(usize::MAX, |most| most as usize);
-    IDLE.min((most - LIMIT) / 3)
 }
 
 #[tokio::test]
 async fn idle_clients_leave_a_node_its_descriptors() {
-    let clients = idle_clients();
-    assert!(clients > LIMIT, "this test needs a higher limit of descriptors");
+    raise();
     let mut poor = Poor::start().await;
     println!("descriptors of idle nodes: {:?}", [0, 1, 2].map(|node| poor.used(node)));
     let mut early = Wire::to(&poor.resp[0]).await;
     let mut idle = Vec::new();
     for addr in &poor.resp {
-        for _ in 0..clients {
+        for _ in 0..IDLE {
             idle.push(TcpStream::connect(addr).await.unwrap());
         }
     }
@@ -122,4 +119,35 @@ async fn idle_clients_leave_a_node_its_descriptors() {
     for node in &mut poor.nodes {
         assert_eq!(node.ended().await, Some(0));
     }
+}
+
+/// Descriptors that are lacking for a while are no failed disk: writes wait, and continue once there are some.
+#[tokio::test]
+async fn a_durable_node_waits_for_descriptors() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    const LACKING: &str = "the system lacks something for this node's files";
+    let (secret, place) = (token(), std::env::temp_dir().join(format!("artillery-lacking-{}", token())));
+    let (mut node, line) = Node::alone(&secret, &["--data", place.to_str().unwrap(), "--resp", "127.0.0.1:0"]).await;
+    let mut wire = Wire::to(line["resp"].as_str().unwrap()).await;
+    let value = "x".repeat(1 << 20);
+    assert_eq!(wire.call(&["SET", "key-0", &value]).await, "+OK\r\n");
+    let pid = Pid::from_raw(node.id() as i32);
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    prlimit(pid, Resource::Nofile, Rlimit { current: Some(1), maximum }).unwrap();
+    // The journal needs another file after 64 MiB.
+    let mut done = 0;
+    while wire.call(&["SET", &format!("key-{}", done % 10), &value]).await == "+OK\r\n" {
+        done += 1;
+        assert!(done < 200, "a file was made without a descriptor");
+    }
+    prlimit(pid, Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    artillery_processes::eventually(async || match wire.call(&["SET", "key-0", "last"]).await {
+        ok if ok == "+OK\r\n" => Ok(()),
+        error => Err(error),
+    })
+    .await;
+    assert_eq!(node.err.all().iter().filter(|line| line.contains(LACKING)).count(), 1, "{:?}", node.err.all());
+    node.signal("-TERM").await;
+    assert_eq!(node.ended().await, Some(0));
+    std::fs::remove_dir_all(&place).unwrap();
 }

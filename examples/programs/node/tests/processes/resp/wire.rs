@@ -48,7 +48,15 @@ impl Wire {
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
-        self.output.as_mut().unwrap().write_all(bytes).await.unwrap();
+        let output = self.output.as_mut().unwrap();
+        for part in bytes.chunks(64 << 10) {
+            timeout(TEST_TIMEOUT, output.write_all(part)).await.expect("nothing more is read").unwrap();
+        }
+    }
+
+    /// Ends the stream to the node.
+    pub(crate) async fn end(&mut self) {
+        self.output.as_mut().unwrap().shutdown().await.unwrap();
     }
 
     /// Writes in a task, until the end of the connection. The other side sees no end of the stream.
