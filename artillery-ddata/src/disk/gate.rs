@@ -3,10 +3,9 @@
 use std::{
     io,
     sync::{
-        PoisonError, RwLock, RwLockReadGuard,
+        Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -25,6 +24,9 @@ pub(super) struct Gate {
     operations: RwLock<()>,
     /// Whether an operation waits for what the system lacks.
     lacks: AtomicBool,
+    waiting: Mutex<()>,
+    /// Notified at the end of the use.
+    ended: Condvar,
 }
 
 impl Gate {
@@ -39,7 +41,13 @@ impl Gate {
 
     /// Does an operation that may be done once more, as often as the system lacks something for it. Blocks meanwhile.
     pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
-        self.insist_with(file, operation, || thread::sleep(PAUSE))
+        self.insist_with(file, operation, || self.pause())
+    }
+
+    /// Waits for a while, or until the end of the use.
+    fn pause(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ended.wait_timeout_while(waiting, PAUSE, |()| !self.is_closed()));
     }
 
     fn insist_with<T>(
@@ -89,6 +97,8 @@ impl Gate {
     /// Waits until all operations under way have ended; later ones fail.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
+        drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.ended.notify_all();
         drop(self.operations.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
