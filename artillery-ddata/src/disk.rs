@@ -1,13 +1,19 @@
 //! The files of one directory, as the journal of a durable node wants them.
 
+mod gate;
+
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Write as _},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use artillery_proto::disk::{Disk, DiskError, DiskFile};
+use rustix::io::Errno;
+
+use self::gate::Gate;
 
 /// The file that one process locks as long as it uses the directory.
 const LOCK: &str = "LOCK";
@@ -18,14 +24,15 @@ const NEW_NAME: &str = "NAME.new";
 /// Longer names are no names of nodes.
 const MAX_NAME_BYTES: u64 = 1024;
 
-/// A directory that this process alone uses. The lock ends with it.
+/// A directory that this process alone uses, until it is released or dropped.
 #[derive(Debug)]
 pub(crate) struct FileDisk {
     dir: PathBuf,
     /// The directory, to sync it.
     handle: File,
     is_read_only: bool,
-    _lock: Option<File>,
+    gate: Arc<Gate>,
+    lock: Mutex<Option<File>>,
 }
 
 /// A directory can't be used.
@@ -46,7 +53,8 @@ impl FileDisk {
         sync_path(dir)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
         lock.try_lock()?;
-        Ok(Self { dir: dir.to_owned(), handle: File::open(dir)?, is_read_only: false, _lock: Some(lock) })
+        let handle = File::open(dir)?;
+        Ok(Self { dir: dir.to_owned(), handle, is_read_only: false, gate: Arc::default(), lock: Some(lock).into() })
     }
 
     /// Opens a directory to read it. No node can use it meanwhile. Nothing is written, so a directory without a file to lock, as
@@ -59,7 +67,24 @@ impl FileDisk {
             Err(error) => return Err(error.into()),
         };
         lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
-        Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, _lock: lock })
+        Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, gate: Arc::default(), lock: lock.into() })
+    }
+
+    /// Gives the directory back: another node may use it when this returns. Operations of this one fail from then on.
+    pub(crate) fn release(&self) {
+        self.gate.close();
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Whether the directory was given back.
+    pub(crate) fn is_released(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    /// An operation that takes as long as the result is kept.
+    #[cfg(test)]
+    pub(crate) fn operation(&self) -> impl Sized + '_ {
+        self.gate.pass("").unwrap()
     }
 
     /// The name that was kept last; `None`: there is none, or it can't be one.
@@ -83,6 +108,10 @@ impl FileDisk {
         file.sync_all()?;
         fs::rename(self.dir.join(NEW_NAME), self.dir.join(NAME))?;
         self.handle.sync_all()
+    }
+
+    fn opened(&self, file: File, name: &str) -> Box<dyn DiskFile> {
+        Box::new(OpenFile { file, name: name.to_owned(), gate: self.gate.clone() })
     }
 
     fn may_write(&self, file: &str) -> Result<(), DiskError> {
@@ -115,44 +144,50 @@ fn sync_path(dir: &Path) -> io::Result<()> {
 
 impl Disk for FileDisk {
     fn names(&self) -> Result<Vec<String>, DiskError> {
-        let failed = |error| failed("", &error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if let Ok(name) = entry.file_name().into_string()
-                && ![LOCK, NAME, NEW_NAME].contains(&&*name)
-                && entry.file_type().map_err(failed)?.is_file()
-            {
-                names.push(name);
+        self.gate.insist("", || {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(&self.dir)? {
+                let entry = entry?;
+                if let Ok(name) = entry.file_name().into_string()
+                    && ![LOCK, NAME, NEW_NAME].contains(&&*name)
+                    && entry.file_type()?.is_file()
+                {
+                    names.push(name);
+                }
             }
-        }
-        names.sort_unstable();
-        Ok(names)
+            names.sort_unstable();
+            Ok(names)
+        })
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         self.may_write(name)?;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(self.dir.join(name));
-        Ok(Box::new(OpenFile { file: file.map_err(|error| failed(name, &error))?, name: name.to_owned() }))
+        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        options.read(true).write(true).create_new(true);
+        Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.dir.join(name));
-        Ok(Box::new(OpenFile { file: file.map_err(|error| failed(name, &error))?, name: name.to_owned() }))
+        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        options.read(true).write(!self.is_read_only);
+        Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         self.may_write(from)?;
-        fs::rename(self.dir.join(from), self.dir.join(to)).map_err(|error| failed(from, &error))
+        let (from_path, to_path) = (self.dir.join(from), self.dir.join(to));
+        self.gate.insist(from, || fs::rename(&from_path, &to_path))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         self.may_write(name)?;
-        fs::remove_file(self.dir.join(name)).map_err(|error| failed(name, &error))
+        let path = self.dir.join(name);
+        self.gate.insist(name, || fs::remove_file(&path))
     }
 
     fn sync_names(&self) -> Result<(), DiskError> {
+        let _use = self.gate.pass("")?;
+        // Never done once more, whatever the error is.
         self.handle.sync_all().map_err(|error| failed("", &error))
     }
 
@@ -166,6 +201,7 @@ impl Disk for FileDisk {
 struct OpenFile {
     file: File,
     name: String,
+    gate: Arc<Gate>,
 }
 
 impl DiskFile for OpenFile {
@@ -176,22 +212,41 @@ impl DiskFile for OpenFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         let mut read = 0;
         while read < into.len() {
-            match self.file.read_at(&mut into[read..], at + read as u64) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(&self.name, &error)),
+            match self.gate.insist(&self.name, || self.file.read_at(&mut into[read..], at + read as u64))? {
+                0 => break,
+                more => read += more,
             }
         }
         Ok(read)
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.file.write_all_at(bytes, at).map_err(|error| failed(&self.name, &error))
+        // A part of it may have been written: the same bytes come to the same place once more.
+        self.gate.insist(&self.name, || self.file.write_all_at(bytes, at))
     }
 
     fn sync(&mut self) -> Result<(), DiskError> {
+        let _use = self.gate.pass(&self.name)?;
+        // As the sync of names.
         self.file.sync_data().map_err(|error| failed(&self.name, &error))
+    }
+}
+
+/// What an error says of an operation other than a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// A signal came first.
+    Interrupted,
+    /// The system lacks file descriptors or memory, and may have some later. The disk is well.
+    Lacking,
+    Failed,
+}
+
+fn refused(error: &io::Error) -> Refused {
+    match Errno::from_io_error(error) {
+        Some(Errno::INTR) => Refused::Interrupted,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Refused::Lacking,
+        _ => Refused::Failed,
     }
 }
 
@@ -236,6 +291,22 @@ mod tests {
         assert!(matches!(FileDisk::read_only(dir.path()), Err(DirectoryError::InUse)));
         drop(first);
         FileDisk::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_given_back_is_free_and_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = FileDisk::open(dir.path()).unwrap();
+        let mut file = first.create("a").unwrap();
+        file.write_at(0, b"abc").unwrap();
+        first.release();
+        let second = FileDisk::open(dir.path()).unwrap();
+        let late = [file.write_at(0, b"d"), file.sync(), first.create("b").map(drop), first.rename("a", "b")];
+        assert!(late.iter().all(|late| matches!(late, Err(DiskError::Failed { .. }))), "{late:?}");
+        assert_eq!(
+            (second.names().unwrap(), fs::read(dir.path().join("a")).unwrap()),
+            (vec!["a".to_owned()], b"abc".to_vec())
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! use artillery_ddata::Node;
 //!
 //! let node = Node::builder()
-//!     .cluster("shop")
+//!     .cluster("shop") // in tests a name for each: nodes with one name and secret find each other
 //!     .secret("sixteen bytes or more") // shorter ones are refused
 //!     .expect(1)
 //!     .mdns(false) // there are no other nodes to look for
@@ -38,6 +38,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A node needs file descriptors for its socket and its journal, and fails without them. The usual soft limit of 1024 is
+//! low for a program that serves clients as well: raise it to the hard limit at the start (`rustix::process::setrlimit`),
+//! and take in fewer clients than that.
 //!
 //! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. A node listens on all
 //! addresses of its machine unless [`listen`](crate::NodeBuilder::listen) says otherwise. Nodes find each

@@ -12,6 +12,7 @@ mod random;
 mod readiness;
 mod recovering;
 mod recovery_access;
+mod releasing;
 mod report;
 pub(crate) mod service;
 #[cfg(test)]

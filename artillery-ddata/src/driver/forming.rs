@@ -9,7 +9,7 @@ use super::lanes::Hub;
 use crate::{
     control::{
         Bootstrap, NodeInfo,
-        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FounderCandidate},
+        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FormationPhase, FounderCandidate},
     },
     driver::phase::NodePhase,
 };
@@ -24,6 +24,16 @@ pub(crate) struct Forming {
     pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
+    /// Whether it is worth a warning that more nodes are seen than found a cluster.
+    pub(crate) warns_of_more: bool,
+}
+
+/// The number of free nodes, if those are more than found a cluster.
+fn surplus(phase: &FormationPhase) -> Option<usize> {
+    match phase {
+        FormationPhase::Free { seen, expect, .. } => Some(*seen).filter(|seen| *seen > usize::from(*expect)),
+        _ => None,
+    }
 }
 
 impl Forming {
@@ -32,6 +42,16 @@ impl Forming {
         let mut settled = Some(settled);
         self.look_around();
         loop {
+            if self.warns_of_more
+                && let Some(nodes) = surplus(&self.formation.phase())
+            {
+                self.warns_of_more = false;
+                tracing::warn!(
+                    nodes,
+                    "more nodes with this cluster's name and secret than found it: those that are too many become \
+                     spares; clusters that are meant to be apart, as those of tests are, need names of their own"
+                );
+            }
             if let Some(founding) = self.flush()
                 && let Some(settled) = settled.take()
             {
@@ -107,5 +127,17 @@ impl Forming {
             }
         }
         settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_free_nodes_than_found_a_cluster_are_noticed() {
+        let free = |seen| FormationPhase::Free { seen, expect: 3, refused: None };
+        assert_eq!([2, 3, 4, 6].map(|seen| surplus(&free(seen))), [None, None, Some(4), Some(6)]);
+        assert_eq!(surplus(&FormationPhase::Replaced), None);
     }
 }

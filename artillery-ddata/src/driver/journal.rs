@@ -24,7 +24,7 @@ use artillery_proto::{
     message::{ChainMessage, SnapshotContent},
     replica::JournalBatch,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::ChainId;
 
@@ -92,7 +92,11 @@ impl Shared {
 
 /// The journal of a node, for its chains. Clones share it.
 #[derive(Clone)]
-pub(crate) struct JournalHandle(Arc<Shared>);
+pub(crate) struct JournalHandle {
+    shared: Arc<Shared>,
+    /// Closed when the thread has ended and all its files are closed.
+    ended: watch::Receiver<()>,
+}
 
 /// A chain's way to the journal.
 pub(crate) struct JournalLane {
@@ -121,6 +125,7 @@ impl JournalHandle {
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(synced));
         let of_thread = shared.clone();
+        let (running, ended) = watch::channel(());
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
         thread.spawn(move || {
             let ended = catch_unwind(AssertUnwindSafe(|| run(writer, &of_thread)));
@@ -129,21 +134,28 @@ impl JournalHandle {
             if let Err(error) = ended.unwrap_or_else(|_| panicked()) {
                 failed(error);
             }
+            drop(running);
         })?;
-        Ok(Self(shared))
+        Ok(Self { shared, ended })
     }
 
     /// The way of a chain to the journal. `wake` is notified of news.
     pub(crate) fn lane(&self, chain: ChainId, wake: Arc<Notify>) -> JournalLane {
         let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
-        self.0.lock().chains.insert(chain, side);
-        JournalLane { chain, shared: self.0.clone() }
+        self.shared.lock().chains.insert(chain, side);
+        JournalLane { chain, shared: self.shared.clone() }
     }
 
     /// Ends the thread once it has written what it was handed.
     pub(crate) fn stop(&self) {
-        self.0.lock().stops = true;
-        self.0.wake();
+        self.shared.lock().stops = true;
+        self.shared.wake();
+    }
+
+    /// Waits until the thread has ended.
+    pub(crate) async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
     }
 }
 

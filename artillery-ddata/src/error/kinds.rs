@@ -70,6 +70,9 @@ pub enum NotApplied {
     /// A call of a [`BlockingKv`](crate::blocking::BlockingKv) was made within a runtime, whose thread it would block.
     #[error("a blocking call within a runtime: await the asynchronous one")]
     WithinRuntime,
+    /// The call was made outside of a tokio runtime. A [`BlockingKv`](crate::blocking::BlockingKv) needs none.
+    #[error("a call outside of a tokio runtime: make it within one, or use the blocking handle")]
+    OutsideRuntime,
 }
 
 fn because(reason: &Option<Arc<ConnectError>>) -> String {
@@ -98,6 +101,10 @@ pub enum Unknown {
     /// script for a retry.
     #[error("it was applied as version {0}, what it told is lost")]
     ResultsLost(crate::Version),
+    /// This attempt was not made, for this reason. The call was made under a given request id, so an earlier attempt may
+    /// have been applied.
+    #[error("this attempt was not made: {0}; an earlier one may have been")]
+    NotMade(NotApplied),
 }
 
 /// What a caller can do next.
@@ -125,6 +132,15 @@ impl Error {
 
     pub(crate) fn unknown(reason: Unknown, request_id: RequestId) -> Self {
         Self::OutcomeUnknown { reason, request_id }
+    }
+
+    /// The error of a call under a given request id: that this attempt applied nothing says nothing about earlier ones.
+    pub(crate) fn of_retry(self, id: Option<RequestId>) -> Self {
+        match (self, id) {
+            (Self::NotApplied { reason: NotApplied::TimedOut }, Some(id)) => Self::unknown(Unknown::TimedOut, id),
+            (Self::NotApplied { reason }, Some(id)) => Self::unknown(Unknown::NotMade(reason), id),
+            (error, _) => error,
+        }
     }
 
     /// Whether the request was refused, so that nothing was applied.
@@ -176,7 +192,10 @@ impl Error {
                 _ => Advice::Retry,
             },
             Self::NotApplied { reason } => match reason {
-                NotApplied::UnknownNode(_) | NotApplied::Stopped | NotApplied::WithinRuntime => Advice::Change,
+                NotApplied::UnknownNode(_)
+                | NotApplied::Stopped
+                | NotApplied::WithinRuntime
+                | NotApplied::OutsideRuntime => Advice::Change,
                 _ => Advice::Retry,
             },
             Self::OutcomeUnknown { .. } => Advice::Resolve,
@@ -204,6 +223,11 @@ mod tests {
         assert!(unknown.is_outcome_unknown() && !unknown.is_not_applied() && unknown.is_timeout());
         assert_eq!(unknown.way_on(), Advice::Resolve);
         assert_eq!(Error::refused(Refusal::KeyTooLong { len: 5000, limit: 4096 }, None).way_on(), Advice::Change);
+        // A retry that was not made doesn't take back what the first attempt may have done.
+        let stopped = Error::not_applied(NotApplied::Stopped);
+        assert_eq!(stopped.clone().of_retry(None), stopped);
+        assert_eq!(stopped.of_retry(Some(id)), Error::unknown(Unknown::NotMade(NotApplied::Stopped), id));
+        assert_eq!((timed_out.of_retry(Some(id)), refused.clone().of_retry(Some(id))), (unknown, refused));
     }
 
     #[test]

@@ -6,14 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::task::coop;
 
 use super::{Read, ReadState, Served, Versioned, handle::how_to_read};
 use crate::{
     Error, Kv, MemberId, Place,
     api::{self, Query, ReadMode, ReadPath, Reply},
     error::NotApplied,
-    rpc::router::{BegunRead, CallAnswer, HowToRead},
+    rpc::router::{BegunRead, CallAnswer, HowToRead, poll_budget},
 };
 
 /// A read of one key. Set what differs from the handle's defaults, and await it.
@@ -91,13 +90,15 @@ impl Future for GetFuture<'_> {
         loop {
             *state = match state {
                 GetState::New => {
-                    if get.how.mode == ReadMode::Strong {
-                        // Spend tokio's budget: a loop of reads that are ready at once would starve other tasks.
-                        let budget = ready!(coop::poll_proceed(context));
-                        if let Some(read) = get.local() {
-                            budget.made_progress();
-                            return Poll::Ready(Ok(read));
-                        }
+                    ready!(poll_budget(context));
+                    if get.how.mode == ReadMode::Strong
+                        && let Some(read) = get.local()
+                    {
+                        return Poll::Ready(Ok(read));
+                    }
+                    if let Err(error) = get.kv.router.may_begin() {
+                        *state = GetState::Over;
+                        return Poll::Ready(Err(error));
                     }
                     match get.kv.router.begin_read(get.key, &get.how) {
                         Some(begun) => GetState::Begun(begun),

@@ -52,6 +52,7 @@ impl ScanHashed {
 
     async fn run(self) -> Result<KeyPage, Error> {
         let Self { kv, cursor: from, limit, how } = self;
+        kv.router.begin_call().await?;
         let deadline = from_now(how.timeout);
         let routing = kv.router.routing_of(how.history_id(), deadline).await?;
         let (mut keys, mut next) = (Vec::new(), 0);

@@ -157,6 +157,7 @@ impl PageSource for ScanState {
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
+        self.kv.router.begin_call().await?;
         let deadline = from_now(self.how.timeout);
         let routing = self.kv.router.routing_of(self.how.history_id(), deadline).await?;
         let after = self.after.clone();

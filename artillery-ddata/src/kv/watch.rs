@@ -150,6 +150,7 @@ impl PageSource for WatchState {
 
     /// Asks the chains in turn until there are changes.
     async fn fetch(&mut self) -> Result<(), Error> {
+        self.kv.router.begin_call().await?;
         let position = self.position.as_ref().unwrap_or(&self.from);
         // A position is valid in one history only: in another one the watch would skip changes (trap 59). Each query
         // names the history too, since the node that answers may be in another one.

@@ -72,6 +72,12 @@ impl<T> Future for Writing<T> {
                 *state = WriteState::Over;
                 return Poll::Ready(done.and_then(|(answer, id)| outcome(answer, id)).and_then(*result));
             }
+            if let WriteState::New(_) = state
+                && let Err(error) = ready!(router.poll_begin(context))
+            {
+                *state = WriteState::Over;
+                return Poll::Ready(Err(error.of_retry(how.request_id)));
+            }
             *state = match std::mem::replace(state, WriteState::Over) {
                 WriteState::New(write) => match router.begin_write(write, how) {
                     Ok(begun) => WriteState::Begun(begun),

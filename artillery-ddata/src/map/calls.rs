@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
+use tokio::task::coop;
 
 use super::{MapError, ValueError};
 use crate::{
@@ -45,7 +46,10 @@ impl<T: Send + 'static> IntoFuture for MapWrite<T> {
     type IntoFuture = Call<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(self.0?.await?) })
+        Box::pin(async move {
+            coop::consume_budget().await;
+            Ok(self.0?.await?)
+        })
     }
 }
 
@@ -88,6 +92,7 @@ impl<V: 'static> IntoFuture for Get<V> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
+            coop::consume_budget().await;
             let read = self.kv.get(&self.key?).await?;
             let (state, served) = (read.state, read.served);
             let found = match read.into_versioned() {

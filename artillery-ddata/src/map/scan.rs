@@ -16,6 +16,7 @@ use super::{AsKey, KeySpace, MapError, NameError, calls::Decode};
 use crate::{
     Kv, ReadMode, Session, Version,
     kv::{Entry, Scan},
+    rpc::router::poll_budget,
 };
 
 /// One entry of a typed map.
@@ -121,7 +122,10 @@ impl<K: DeserializeOwned, V> Stream for MapScan<K, V> {
         let decode = self.decode;
         let (scan, keys) = match &mut self.scan {
             Ok(scan) => scan,
-            Err(error) => return Poll::Ready(error.take().map(Err)),
+            Err(error) => {
+                ready!(poll_budget(context));
+                return Poll::Ready(error.take().map(Err));
+            }
         };
         let next = ready!(Pin::new(scan).poll_next(context));
         Poll::Ready(next.map(|entry| typed(keys, decode, entry?)))

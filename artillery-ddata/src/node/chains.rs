@@ -5,7 +5,10 @@ use std::{
     thread,
 };
 
-use artillery_proto::runner::{Lease, Word};
+use artillery_proto::{
+    journal::JournalError,
+    runner::{Lease, Word},
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
@@ -52,16 +55,28 @@ impl Data {
     pub(crate) fn load(self: &Arc<Self>, dir: DataDir) -> Result<(), DataDirError> {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         let data = Arc::downgrade(self);
-        durable.load(dir, &self.store, move |error| {
-            tracing::error!(%error, "the disk of this node has failed: the node stops");
-            if let Some(data) = data.upgrade() {
-                data.stop(Stopped::DiskFailed);
-            }
+        durable.load(dir, &self.store, move |error| match data.upgrade() {
+            Some(data) => data.disk_failed(&error),
+            None => tracing::error!(%error, "the disk of a node that was dropped has failed"),
         })?;
         if self.phases().borrow().is_final() {
             durable.stop();
         }
         Ok(())
+    }
+
+    /// Stops the node, unless it has stopped before: also one that never gets ready must say that it is its disk that failed.
+    pub(super) fn disk_failed(&self, error: &JournalError) {
+        if self.has_released() {
+            return tracing::debug!(%error, "the journal ended after this node");
+        }
+        tracing::error!(%error, "the disk of this node has failed: the node stops");
+        self.stop(Stopped::DiskFailed);
+    }
+
+    /// Whether this node has stopped and given its directory back, perhaps before that was loaded.
+    fn has_released(&self) -> bool {
+        self.durable.get().is_some_and(Durable::is_released)
     }
 
     /// Starts the chains. They do nothing before the configuration's task tells them to.
@@ -101,6 +116,9 @@ impl Data {
             (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
         };
         if let Some(why) = failed {
+            if self.has_released() {
+                return;
+            }
             tracing::error!(%why, "the directory of this node can't be loaded");
             return self.fail(why);
         }

@@ -200,6 +200,7 @@ impl Data {
             hub,
             incarnations: BTreeMap::new(),
             yields: self.local.follow_yields(),
+            warns_of_more: self.after.is_none(),
         };
         self.watch(cluster);
         let data = Arc::downgrade(self);

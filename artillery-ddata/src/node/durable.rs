@@ -18,7 +18,7 @@ use artillery_proto::{
 
 use super::{
     loading::{Loading, Reporter, SharedLoading},
-    random,
+    random, releasing,
 };
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,
@@ -154,6 +154,7 @@ pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, Dat
 /// A directory in a new start of its store, whose chains are still to be taken in.
 pub(crate) struct DataDir {
     dir: PathBuf,
+    disk: Arc<FileDisk>,
     begun: BegunStore,
     mode: SyncMode,
     reporter: Reporter,
@@ -189,7 +190,7 @@ impl DataDir {
         // Kept before the store counts: each store has a name.
         disk.keep_name(name).map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
         let begun = found.begin(random::wide()).map_err(|error| DataDirError::of(&dir, &error))?;
-        Ok(Self { dir, begun, mode: data.sync, reporter })
+        Ok(Self { dir, disk, begun, mode: data.sync, reporter })
     }
 
     /// Checks that the directory holds nothing of a cluster that was given up.
@@ -211,6 +212,7 @@ pub(crate) struct Durable {
     pub(crate) place: StorePlace,
     pub(crate) control: ControlFile,
     pub(crate) mode: SyncMode,
+    disk: Arc<FileDisk>,
     synced: Arc<AtomicU64>,
     loading: SharedLoading,
     loaded: OnceLock<Loaded>,
@@ -233,12 +235,13 @@ impl Drop for Durable {
 
 impl Durable {
     pub(crate) fn new(dir: &DataDir) -> Self {
-        let DataDir { begun, mode, reporter, .. } = dir;
+        let DataDir { disk, begun, mode, reporter, .. } = dir;
         let control = begun.control().clone();
         let me = MemberId { node: control.look(|record| record.node), incarnation: begun.incarnation() };
         let synced = Arc::new(AtomicU64::new(begun.synced().0));
         let place = StorePlace::new(me, control.clone(), synced.clone());
-        Self { place, control, mode: *mode, synced, loading: reporter.shared(), loaded: OnceLock::new() }
+        let (disk, loading) = (disk.clone(), reporter.shared());
+        Self { place, control, mode: *mode, disk, synced, loading, loaded: OnceLock::new() }
     }
 
     /// Takes the chains in, into `store`, and starts the journal. `failed` is called if the disk fails. Blocks for as long as it
@@ -290,5 +293,16 @@ impl Durable {
         if let Some(loaded) = self.loaded.get() {
             loaded.journal.stop();
         }
+    }
+
+    /// Gives the directory back once the journal has written what it was handed. To be called after [`stop`](Self::stop).
+    pub(crate) async fn release(&self) {
+        let journal = self.loaded.get().map(|loaded| loaded.journal.clone());
+        releasing::release(journal, self.disk.clone(), releasing::LIMIT).await;
+    }
+
+    /// Whether the directory was given back.
+    pub(crate) fn is_released(&self) -> bool {
+        self.disk.is_released()
     }
 }

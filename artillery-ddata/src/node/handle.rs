@@ -165,8 +165,7 @@ impl Node {
     pub async fn leave(&self) {
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;
-        self.inner.data.stop(Stopped::Left);
-        self.inner.cluster.shutdown().await;
+        self.end(Stopped::Left).await;
     }
 
     /// Stops for a while, if the node has a directory: its chains go on without it at once, with the other serving members. It
@@ -181,13 +180,22 @@ impl Node {
         }
         self.inner.data.withdraw().await;
         self.inner.cluster.leave().await;
-        self.inner.data.stop(Stopped::Left);
-        self.inner.cluster.shutdown().await;
+        self.end(Stopped::Left).await;
     }
 
-    /// Stops without a message: other nodes see it as dead.
+    /// Stops without a message: other nodes see it as dead. As after [`leave`](Self::leave) and
+    /// [`withdraw`](Self::withdraw), another node may use the directory when this returns, and calls fail with
+    /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped). If the disk takes longer than 10 s for its last
+    /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended.
     pub async fn shutdown(&self) {
-        self.inner.data.stop(Stopped::ShutDown);
+        self.end(Stopped::ShutDown).await;
+    }
+
+    async fn end(&self, why: Stopped) {
+        self.inner.data.stop(why);
         self.inner.cluster.shutdown().await;
+        if let Some(durable) = self.inner.data.durable.get() {
+            durable.release().await;
+        }
     }
 }

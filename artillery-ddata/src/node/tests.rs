@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use artillery_proto::{disk::DiskError, journal::JournalError};
+
 use super::*;
 use crate::Node;
 use crate::{control::embedded::Embedded, driver::control::ControlEndpoint, kv::Call};
@@ -39,6 +41,19 @@ async fn a_shutdown_is_not_reported_as_a_failed_log() {
     node.shutdown().await;
     assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
     assert!(!log.has_failed());
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_is_named_by_a_node_that_never_gets_ready() {
+    let failed = JournalError::Failed(DiskError::Failed { file: "journal".into(), why: "an error".into() });
+    let (node, _) = alone().await;
+    node.inner.data.fail(NeverReady::Halted("for a test".into()));
+    node.inner.data.disk_failed(&failed);
+    assert_eq!(within(node.stopped()).await, Stopped::DiskFailed);
+    let (node, _) = alone().await;
+    node.shutdown().await;
+    node.inner.data.disk_failed(&failed);
+    assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
 }
 
 /// A command sent while its receiving task ends may stay in the queue, which lives as long as a sender does.

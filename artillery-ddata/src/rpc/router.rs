@@ -1,6 +1,7 @@
 //! Picks the node that a request goes to, and retries until the outcome is certain or the time is up.
 
 mod account;
+mod begin;
 mod doubts;
 mod first;
 #[cfg(feature = "testing")]
@@ -16,7 +17,7 @@ mod write;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, RwLock, Weak},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -24,6 +25,7 @@ use artillery_core::{internal::clock, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 
+pub(crate) use self::begin::poll_budget;
 pub use self::pick::Spread;
 use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
 pub(crate) use self::{
@@ -149,7 +151,7 @@ impl Router {
 
     /// Whether the router was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.peers().endpoint.is_none()
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).endpoint.is_none()
     }
 
     /// The chains served in this process, if it is a node.
@@ -244,7 +246,7 @@ impl Router {
             };
             match ending {
                 None => {}
-                Some(Ending::NotApplied(_)) => return Err(RequestError::Certainly(error)),
+                Some(Ending::NotApplied(_)) => return Err(RequestError::Certainly(self.unless_stopped(error))),
                 Some(Ending::Unknown(Some(Refusal::SessionExpired | Refusal::Forgotten))) => {
                     return Err(RequestError::Perhaps(Unknown::SessionExpired));
                 }

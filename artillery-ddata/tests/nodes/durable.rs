@@ -65,17 +65,9 @@ impl Durable {
     }
 }
 
-/// Starts a node; its last life may need a moment to let go of the directory.
+/// Starts a node: its last life has let go of the directory.
 async fn started(builder: impl Fn() -> NodeBuilder) -> Result<Node, StartError> {
-    let starting = async {
-        loop {
-            match builder().start().await {
-                Err(StartError::Data(DataDirError::InUse(_))) => tokio::time::sleep(Duration::from_millis(20)).await,
-                started => return started,
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, starting).await.expect("the directory is free in time")
+    builder().start().await
 }
 
 /// Values are refused before a disk is full. Deletes make room, and the cluster heals by itself.

@@ -3,6 +3,7 @@
 
 mod abuse;
 mod durable;
+mod embedding;
 mod failover;
 mod hot_key;
 mod large;

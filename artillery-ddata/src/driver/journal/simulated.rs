@@ -9,7 +9,10 @@ use std::{
 };
 
 use artillery_proto::{data_dir::JournalWriter, journal::JournalError};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use super::{IDLE, JournalHandle, Shared, take, tell};
 
@@ -19,8 +22,13 @@ impl JournalHandle {
     pub(crate) fn simulated(writer: JournalWriter, pause: impl FnMut() -> Duration + Send + 'static) -> Self {
         let synced = Arc::new(AtomicU64::new(writer.synced().0));
         let shared = Arc::new(Shared::new(synced));
-        tokio::spawn(run(writer, shared.clone(), pause));
-        Self(shared)
+        let (running, ended) = watch::channel(());
+        let turns = run(writer, shared.clone(), pause);
+        tokio::spawn(async move {
+            turns.await;
+            drop(running);
+        });
+        Self { shared, ended }
     }
 }
 

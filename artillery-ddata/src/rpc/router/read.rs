@@ -57,6 +57,7 @@ fn outside_of_sessions(chain: ChainId, query: Query, mode: ReadMode) -> Question
 impl Router {
     /// Reads keys of one chain.
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<CallAnswer, Error> {
+        self.begin_call().await?;
         let deadline = from_now(how.timeout);
         query.keys().iter().try_for_each(check_key).map_err(refused)?;
         let routing = self.routing_of(how.history_id(), deadline).await?;
@@ -164,11 +165,14 @@ impl Router {
         let leaseless = |handle: &ChainHandle| handle.gate.lease_until() <= clock::now();
         match self.local() {
             Some(local)
-                if is_silence && mode == ReadMode::Strong && local.with_chain(chain, leaseless) == Some(true) =>
+                if is_silence
+                    && !self.is_stopped()
+                    && mode == ReadMode::Strong
+                    && local.with_chain(chain, leaseless) == Some(true) =>
             {
                 Error::refused(Refusal::NoLease, Some(local.me.node))
             }
-            _ => error,
+            _ => self.unless_stopped(error),
         }
     }
 }

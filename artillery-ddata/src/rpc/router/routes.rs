@@ -151,6 +151,7 @@ impl Router {
     }
 
     pub(crate) async fn refresh_within(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
+        self.begin_call().await?;
         let deadline = from_now(timeout);
         let refreshed = timeout_at(deadline, self.refresh(deadline)).await;
         refreshed.unwrap_or_else(|_| Err(Error::not_applied(NotApplied::TimedOut)))
@@ -253,6 +254,7 @@ impl Router {
         operation: AdminOperation,
         timeout: Duration,
     ) -> Result<ResponseAnswer, Error> {
+        self.begin_call().await?;
         let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
         let question = Question::admin(operation);

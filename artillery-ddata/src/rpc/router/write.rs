@@ -81,8 +81,10 @@ impl BegunWrite {
 impl Router {
     /// Writes; returns the answer and the request id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
-        let mut account = self.account_of_write(&write, how.request_id);
-        let outcome = self.write_once(write, how).await;
+        let given = how.request_id;
+        self.begin_call().await.map_err(|error| error.of_retry(given))?;
+        let mut account = self.account_of_write(&write, given);
+        let outcome = self.write_once(write, how).await.map_err(|error| error.of_retry(given));
         self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
         outcome
     }
@@ -313,6 +315,7 @@ impl Router {
 
     /// An id for a later write of `key`, in a session of its own, so that it blocks no other request.
     pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
+        self.begin_call().await?;
         let deadline = from_now(timeout);
         let routing = self.routing(deadline).await?;
         let chain = chain_of(key, routing.chains.len() as u32);
@@ -322,11 +325,13 @@ impl Router {
 
     /// Asks for the outcome of a request, and settles it for ever.
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
+        let of_retry = |error: Error| error.of_retry(Some(id));
+        self.begin_call().await.map_err(of_retry)?;
         let deadline = from_now(timeout);
-        let routing = self.routing(deadline).await?;
+        let routing = self.routing(deadline).await.map_err(of_retry)?;
         let mut account = self.account_of_write(&Write::Resolve, Some(id));
         let placed = PlacedWrite { cluster: routing.cluster, chain: id.chain, history: None, write: Write::Resolve };
-        let outcome = self.write_under(placed, id, deadline).await;
+        let outcome = self.write_under(placed, id, deadline).await.map_err(of_retry);
         self.write_ended(&mut account, outcome.as_ref().map(|answer| (answer, id)));
         outcome
     }

@@ -1,5 +1,7 @@
 //! `/health`, `/ready`, `/metrics` and `/status` over HTTP.
 
+mod placed;
+
 use std::sync::Arc;
 
 use artillery_ddata::Node;
@@ -12,12 +14,19 @@ use axum::{
     routing::get,
 };
 
+use self::placed::PlacedListener;
 use super::{
+    descriptors::Shares,
+    door::Door,
     metrics,
     port::{Bound, same},
     prometheus,
     shown::Shown,
 };
+
+/// What a client gets that is one too many.
+const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 30\r\n\
+                       connection: close\r\n\r\nmax number of clients reached\n";
 
 /// Serves the port from now on, in a task that ends with the program. Returns the address.
 pub(super) fn serve(port: Bound, shown: Shown) -> String {
@@ -31,8 +40,9 @@ pub(super) fn serve(port: Bound, shown: Shown) -> String {
         Some(token) => routes.layer(middleware::from_fn_with_state(token, only_with_token)),
         None => routes,
     };
+    let listener = PlacedListener(Door::new(port.listener, Shares::here().http, REFUSAL));
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(port.listener, routes).await {
+        if let Err(error) = axum::serve(listener, routes).await {
             tracing::error!(%error, "HTTP is answered no longer");
         }
     });

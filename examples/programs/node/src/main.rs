@@ -3,11 +3,14 @@
 mod again;
 mod args;
 mod aside;
+mod descriptors;
+mod door;
 mod http;
 mod metrics;
 mod port;
 mod prometheus;
 mod resp;
+mod seldom;
 mod settings;
 mod shown;
 
@@ -52,6 +55,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = NodeArgs::parse();
     log::begin("node", args.log.level);
+    descriptors::raise();
     exit::run_on_one_thread(run(args))
 }
 

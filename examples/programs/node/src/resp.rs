@@ -6,9 +6,11 @@
 
 mod about;
 mod ask;
+mod backlog;
 mod client;
 mod connection;
 mod failure;
+mod foreign;
 mod frame;
 mod glob;
 mod inline;
@@ -33,29 +35,22 @@ use std::{
 };
 
 use artillery_ddata::{Kv, Node};
-use bytes::BytesMut;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+
+use self::{connection::Connection, foreign::Warnings, room::Room, together::Together};
+use super::{
+    args::NodeArgs,
+    descriptors,
+    door::{Door, Places},
+    port::Bound,
 };
 
-use self::{
-    connection::Connection,
-    reply::{Protocol, Reply},
-    room::Room,
-    together::Together,
-};
-use super::{args::NodeArgs, port::Bound};
-
-/// Connections at a time.
-const MAX_CLIENTS: usize = 4096;
+/// What a client gets that is one too many.
+const REFUSAL: &str = "-ERR max number of clients reached\r\n";
 /// The longest that a command may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Room of a command beside its largest value: for its key and other words.
 const MARGIN: usize = 1 << 20;
-/// The pause of a port that can't accept a connection, for want of file descriptors as a rule, before it tries again.
-const BREATH: Duration = Duration::from_millis(100);
-
 /// Bounds of what the port takes in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -67,6 +62,8 @@ pub(super) struct Limits {
     command_bytes: usize,
     /// Bytes of the large commands of all connections together, and of their large answers.
     large_bytes: usize,
+    /// Bytes of answers that wait while further commands of their clients are read.
+    backlog_bytes: usize,
 }
 
 impl Limits {
@@ -74,7 +71,8 @@ impl Limits {
         let value_bytes = args.max_value_bytes.0;
         let command_bytes = value_bytes.saturating_add(MARGIN);
         let large_bytes = args.queue_bytes.0.max(command_bytes.saturating_mul(2));
-        Self { value_bytes, word_bytes: command_bytes, command_bytes, large_bytes }
+        let backlog_bytes = args.queue_bytes.0;
+        Self { value_bytes, word_bytes: command_bytes, command_bytes, large_bytes, backlog_bytes }
     }
 }
 
@@ -86,54 +84,39 @@ struct PortShared {
     together: Together,
     limits: Limits,
     secret: Option<Arc<[u8]>>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     /// Room for large commands, and for large answers.
     commands: Room,
     answers: Arc<Room>,
+    /// Room for answers that wait while further commands of their client are read.
+    backlog: Arc<Room>,
     last_id: AtomicU64,
-}
-
-impl PortShared {
-    /// The number of connections.
-    fn clients(&self) -> usize {
-        taken(&self.places)
-    }
-}
-
-/// The number of places of connections that are taken.
-fn taken(places: &Semaphore) -> usize {
-    MAX_CLIENTS - places.available_permits()
+    warnings: Warnings,
 }
 
 /// Serves the port from now on, in tasks that end with the program. Returns the address.
 pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
-    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let door = Door::new(port.listener, descriptors::Shares::here().resp, REFUSAL);
+    let places = door.places().clone();
     let together = Together::new(&kv, {
         let places = places.clone();
-        move || taken(&places)
+        move || places.taken()
     });
     let (commands, answers) = (Room::new(limits.large_bytes), Arc::new(Room::new(limits.large_bytes)));
+    let backlog = Arc::new(Room::new(limits.backlog_bytes));
     let (secret, last_id) = (port.secret, AtomicU64::new(0));
-    let shared = PortShared { node, kv, together, limits, secret, places, commands, answers, last_id };
-    tokio::spawn(accept(port.listener, Arc::new(shared)));
+    let warnings = Warnings::default();
+    let shared =
+        PortShared { node, kv, together, limits, secret, places, commands, answers, backlog, last_id, warnings };
+    tokio::spawn(accept(door, Arc::new(shared)));
     port.addr.to_string()
 }
 
-async fn accept(listener: TcpListener, shared: Arc<PortShared>) {
+async fn accept(mut door: Door, shared: Arc<PortShared>) {
     loop {
-        let socket = match listener.accept().await {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the Redis port wasn't taken in");
-                tokio::time::sleep(BREATH).await;
-                continue;
-            }
-        };
-        match shared.places.clone().try_acquire_owned() {
-            Ok(place) => drop(tokio::spawn(served(socket, shared.clone(), place))),
-            Err(_) => turn_away(&socket),
-        }
+        let (socket, place) = door.next().await;
+        tokio::spawn(served(socket, shared.clone(), place));
     }
 }
 
@@ -143,11 +126,4 @@ async fn served(socket: TcpStream, shared: Arc<PortShared>, place: OwnedSemaphor
         tracing::debug!(%error, id, "a connection to the Redis port was lost");
     }
     drop(place);
-}
-
-/// Tells a client that there are too many connections, as far as the socket takes the text at once.
-fn turn_away(socket: &TcpStream) {
-    let mut text = BytesMut::new();
-    Reply::error("max number of clients reached").encode(&mut text, Protocol::Two);
-    let _ = socket.try_write(&text);
 }

@@ -3,13 +3,14 @@
 use artillery_ddata::{ChainConfig, Node, status::NodeStatus};
 
 use super::{
-    MAX_CLIENTS,
+    PortShared,
     ask::lower,
     frame::Words,
     glob,
     reply::{Protocol, Reply},
     table::{self, COMMANDS, Spec},
 };
+use crate::descriptors::Shares;
 
 /// The release of Redis whose answers these commands give. Some clients check it before they use a command.
 const LIKE_REDIS: &str = "7.0.0";
@@ -50,7 +51,7 @@ pub(super) fn config(words: &Words) -> Reply {
     if words.len() < 3 {
         return table::wrong_number("config|get");
     }
-    let max_clients = MAX_CLIENTS.to_string();
+    let max_clients = Shares::here().resp.to_string();
     let all = [
         ("appendonly", "no"),
         ("databases", "1"),
@@ -116,10 +117,10 @@ fn keys(status: &NodeStatus) -> u64 {
 }
 
 /// `INFO`: these sections, or all.
-pub(super) fn info(status: &NodeStatus, clients: usize, sections: &[String]) -> Reply {
+pub(super) fn info(status: &NodeStatus, shared: &PortShared, sections: &[String]) -> Reply {
     let all = [
         ("server", server(status)),
-        ("clients", format!("connected_clients:{clients}\r\nmaxclients:{MAX_CLIENTS}\r\n")),
+        ("clients", clients(shared)),
         ("replication", replication(status)),
         ("stats", stats(status)),
         ("keyspace", keyspace(status)),
@@ -134,6 +135,11 @@ pub(super) fn info(status: &NodeStatus, clients: usize, sections: &[String]) -> 
 fn section(name: &str, text: &str) -> String {
     let (first, rest) = name.split_at(1);
     format!("# {}{rest}\r\n{text}", first.to_uppercase())
+}
+
+fn clients(shared: &PortShared) -> String {
+    let (taken, all, waiting) = (shared.places.taken(), shared.places.all(), shared.backlog.taken_bytes());
+    format!("connected_clients:{taken}\r\nmaxclients:{all}\r\nartillery_waiting_answer_bytes:{waiting}\r\n")
 }
 
 fn server(status: &NodeStatus) -> String {

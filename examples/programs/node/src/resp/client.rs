@@ -14,6 +14,7 @@ use self::{pending::Pending, transaction::Transaction};
 use super::{
     PortShared, about,
     ask::{AboutNode, Ask, Own, understand},
+    foreign::is_foreign,
     frame::{Bounds, Words},
     output::Output,
     reply::{Protocol, Reply},
@@ -56,9 +57,12 @@ pub(super) enum Then {
 
 impl Client {
     pub(super) fn new(shared: Arc<PortShared>, id: u64, socket: OwnedWriteHalf) -> Self {
+        let trusted = shared.secret.is_none();
+        let mut output = Output::new(socket, shared.answers.clone(), shared.backlog.clone());
+        output.let_wait(trusted);
         Self {
-            output: Output::new(socket, shared.answers.clone()),
-            trusted: shared.secret.is_none(),
+            output,
+            trusted,
             shared,
             id,
             protocol: Protocol::Two,
@@ -67,6 +71,11 @@ impl Client {
             transaction: None,
             watched: BTreeMap::new(),
         }
+    }
+
+    fn trust(&mut self, trusted: bool) {
+        self.trusted = trusted;
+        self.output.let_wait(trusted);
     }
 
     /// The bounds of its commands.
@@ -84,6 +93,10 @@ impl Client {
     pub(super) async fn execute(&mut self, words: &Words) -> Then {
         // Reads that are ready at once would starve other connections without this.
         coop::consume_budget().await;
+        if words.first().is_some_and(|name| is_foreign(name)) {
+            self.shared.warnings.warn(self.id);
+            return Then::Leave;
+        }
         let spec = match table::find(words) {
             Ok(spec) => spec,
             Err(error) => {
@@ -166,7 +179,7 @@ impl Client {
             return Then::Next;
         };
         let reply = match about {
-            AboutNode::Info(sections) => about::info(&status, self.shared.clients(), &sections),
+            AboutNode::Info(sections) => about::info(&status, &self.shared, &sections),
             AboutNode::DbSize => about::size(&status),
             AboutNode::Role => about::role(&status),
             AboutNode::Scan(_) | AboutNode::Wait { .. } => return Then::Next,

@@ -1,7 +1,8 @@
 //! Bytes of one connection: in, through its client's commands, and out.
 
 use std::{
-    io::{Error, ErrorKind, Result},
+    io::{ErrorKind, Result},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -12,7 +13,7 @@ use tokio::{
     net::{TcpStream, tcp::OwnedReadHalf},
     sync::OwnedSemaphorePermit,
     task::coop,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -27,7 +28,7 @@ use super::{
 pub(super) const CHUNK: usize = 16 << 10;
 /// Bytes of a command, of a transaction, or of answers that every connection may hold without taking room.
 pub(super) const FREE: usize = 64 << 10;
-/// A client that sends a large command, or takes in answers, is cut off when nothing moves for this long.
+/// A client that sends a large command, or has answers to take, is cut off when nothing moves for this long.
 pub(super) const STALLED: Duration = Duration::from_secs(30);
 /// Between two looks at the members, for a client that waits for them.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -67,15 +68,26 @@ impl Connection {
         loop {
             let idle = self.commands().await?;
             self.client.flush().await;
-            self.client.output.write_all().await?;
+            self.client.output.write_ready().await?;
             let known = match idle {
                 Idle::Wants(known) => known,
-                Idle::Over => return self.client.output.shutdown().await,
+                Idle::Over => {
+                    self.take_no_more();
+                    return self.client.output.shutdown().await;
+                }
             };
             if !self.read(known).await? {
-                return Ok(());
+                self.take_no_more();
+                // A client may have sent all that it wants, and read from now on.
+                return self.client.output.write_all().await;
             }
         }
+    }
+
+    /// Gives the room for commands back, and what it was for: the client may take long for its last answers.
+    fn take_no_more(&mut self) {
+        self.input = BytesMut::new();
+        self.room = None;
     }
 
     /// Runs all commands that have come.
@@ -147,7 +159,7 @@ impl Connection {
         let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
         // Other clients may wait for these answers, and free the room that this one waits for.
         self.client.flush().await;
-        if self.client.output.write_all().await.is_err() {
+        if self.client.output.write_ready().await.is_err() {
             return false;
         }
         let Some(taken) = self.shared.commands.take(lacking).await else {
@@ -164,19 +176,40 @@ impl Connection {
     /// Reads more bytes. Returns whether more may follow.
     async fn read(&mut self, known: usize) -> Result<bool> {
         self.input.reserve(known.saturating_sub(self.input.len()).max(CHUNK));
-        let read = if self.room.is_some() {
-            let read = timeout(STALLED, self.socket.read_buf(&mut self.input)).await;
-            read.map_err(|_| Error::from(ErrorKind::TimedOut))??
-        } else {
-            // Read no more than a chunk at a time, however much room the buffer has.
-            self.socket.read_buf(&mut (&mut self.input).limit(CHUNK)).await?
-        };
-        Ok(read > 0)
+        // Without room, read no more than a chunk at a time, however much place the buffer has.
+        let most = if self.room.is_some() { usize::MAX } else { CHUNK };
+        let mut input = (&mut self.input).limit(most);
+        let mut reading = pin!(self.socket.read_buf(&mut input));
+        let output = &mut self.client.output;
+        let last = self.room.as_ref().map(|_| Instant::now() + STALLED);
+        loop {
+            if last.is_none() && output.is_empty() {
+                return Ok(reading.await? > 0);
+            }
+            let began = Instant::now();
+            let patience = (!output.is_empty()).then(|| began + output.patience());
+            let end = last.into_iter().chain(patience).min().unwrap_or(began + STALLED);
+            tokio::select! {
+                read = &mut reading => {
+                    output.waited(began.elapsed());
+                    return Ok(read? > 0);
+                }
+                took = output.write_some(), if !output.is_empty() => {
+                    if !took? {
+                        output.waited(began.elapsed());
+                    }
+                }
+                () = sleep_until(end) => {
+                    output.cut_off();
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
+        }
     }
 
     /// Waits for members. Returns whether the connection is still open.
     async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
-        self.client.output.write_all().await?;
+        self.client.output.write_ready().await?;
         let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
         loop {
             let others = self.client.copies();
@@ -185,7 +218,7 @@ impl Connection {
                 return Ok(true);
             }
             let next = Instant::now() + POLL_INTERVAL;
-            sleep_until(end.map_or(next, |end| end.min(next))).await;
+            self.client.output.write_until(end.map_or(next, |end| end.min(next))).await?;
             if self.is_gone() {
                 return Ok(false);
             }

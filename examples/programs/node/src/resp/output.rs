@@ -1,16 +1,24 @@
-//! Answers on their way to one client: gathered, written at once, and of large ones no more at all connections together than
-//! there is room for.
+//! Answers on their way to one client: gathered, and written as far as the socket takes them. Those that it doesn't take
+//! wait in the backlog, or stop the connection if that has no room. Of large ones there are no more at all connections
+//! together than there is room for.
 
 use std::{
     io::{self, Error, ErrorKind},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::{Buf, BytesMut};
-use tokio::{io::AsyncWriteExt, net::tcp::OwnedWriteHalf, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::tcp::OwnedWriteHalf,
+    task::coop,
+    time::{Instant, sleep_until, timeout},
+};
 
 use super::{
+    backlog::Backlog,
     connection::{CHUNK, FREE, STALLED},
     reply::{Protocol, Reply},
     room::{Room, Taken},
@@ -22,7 +30,28 @@ const GATHERED: usize = 64 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// A client that holds room for large answers and takes fewer bytes than this between two looks is cut off if other
 /// clients wait for the room.
-const SLOW: usize = 1 << 20;
+const SLOW: u64 = 1 << 20;
+
+/// How much longer a client is waited for that has answers to take. Time counts in which this node waits for the client, not
+/// time in which it runs the client's commands. Only a client that takes something renews it.
+#[derive(Debug, Default)]
+struct Patience {
+    spent: Duration,
+}
+
+impl Patience {
+    fn left(&self) -> Duration {
+        STALLED.saturating_sub(self.spent)
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.spent = self.spent.saturating_add(time);
+    }
+
+    fn renew(&mut self) {
+        self.spent = Duration::ZERO;
+    }
+}
 
 /// The KiB of room that are lacking.
 #[derive(Debug)]
@@ -33,14 +62,38 @@ pub(super) struct Lacking(usize);
 pub(super) struct Output {
     socket: OwnedWriteHalf,
     room: Arc<Room>,
+    backlog: Backlog,
+    /// Gathered behind the backlog.
     bytes: BytesMut,
+    /// Whether answers may wait in the backlog: those to strangers may not.
+    may_wait: bool,
+    /// Bytes written so far.
+    written: u64,
+    patience: Patience,
     /// Why nothing can be written any more.
     broken: Option<Error>,
 }
 
 impl Output {
-    pub(super) fn new(socket: OwnedWriteHalf, room: Arc<Room>) -> Self {
-        Self { socket, room, bytes: BytesMut::new(), broken: None }
+    pub(super) fn new(socket: OwnedWriteHalf, room: Arc<Room>, backlog: Arc<Room>) -> Self {
+        let backlog = Backlog::new(backlog);
+        let (bytes, patience) = (BytesMut::new(), Patience::default());
+        Self { socket, room, backlog, bytes, may_wait: false, written: 0, patience, broken: None }
+    }
+
+    /// Lets later answers wait in the backlog, or no longer.
+    pub(super) fn let_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
+    }
+
+    /// How much longer this client is waited for if it takes nothing.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience.left()
+    }
+
+    /// Counts time in which this client was waited for and took nothing.
+    pub(super) fn waited(&mut self, time: Duration) {
+        self.patience.spend(time);
     }
 
     /// Gathers an answer that isn't large.
@@ -48,7 +101,7 @@ impl Output {
         reply.encode(&mut self.bytes, protocol);
     }
 
-    /// Gathers answers. If they are large together, they have to find room first, and are written before this returns.
+    /// Gathers answers. If they are large together, they have to find room first, and no longer hold it when this returns.
     /// Those that find none are dropped; `applied`: they belong to commands that have taken effect.
     pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
         let kib = room_for(&replies);
@@ -56,7 +109,7 @@ impl Output {
             return replies.iter().for_each(|reply| self.say(reply, protocol));
         }
         // Answers that need no room don't wait for it.
-        self.write(false).await;
+        self.pass_on(false).await;
         match self.room.take_for_kept(kib).await {
             Some(room) => self.tell_within(room, replies, protocol).await,
             None => replies.into_iter().for_each(|reply| self.say(&reply.lost(applied), protocol)),
@@ -80,7 +133,7 @@ impl Output {
 
     /// Waits for room. `None`: that took too long.
     pub(super) async fn wait(&mut self, Lacking(kib): Lacking) -> Option<Taken> {
-        self.write(false).await;
+        self.pass_on(false).await;
         self.room.take(kib).await
     }
 
@@ -103,14 +156,14 @@ impl Output {
         // Its bytes are in memory twice now.
         drop(reply);
         if self.bytes.len() >= GATHERED {
-            self.write(room.num_permits() > 0).await;
+            self.pass_on(room.num_permits() > 0).await;
         }
     }
 
-    /// Writes all answers that have room, and gives the room back.
+    /// Writes the answers that have room, or leaves them to the backlog, and gives the room back.
     pub(super) async fn give_back(&mut self, room: Taken) {
         if room.num_permits() > 0 {
-            self.write(true).await;
+            self.pass_on(true).await;
         }
     }
 
@@ -119,23 +172,71 @@ impl Output {
         self.bytes.len() >= GATHERED
     }
 
-    /// Writes what was gathered, if that is much.
+    /// Writes what was gathered, or leaves it to the backlog, if that is much.
     pub(super) async fn write_much(&mut self) -> io::Result<()> {
         if self.is_much() {
-            self.write(false).await;
+            self.pass_on(false).await;
         }
         self.check()
     }
 
-    /// Writes what was gathered.
-    pub(super) async fn write_all(&mut self) -> io::Result<()> {
-        self.write(false).await;
+    /// Writes what the socket takes now. The rest waits, as far as there is room for it.
+    pub(super) async fn write_ready(&mut self) -> io::Result<()> {
+        self.pass_on(false).await;
         self.check()
     }
 
-    /// Tells the client that no more answers follow.
+    /// Writes everything.
+    pub(super) async fn write_all(&mut self) -> io::Result<()> {
+        self.write_out(false).await;
+        self.check()
+    }
+
+    /// Waits until the client takes some of the answers. Returns whether it has: sockets may wake in vain.
+    pub(super) async fn write_some(&mut self) -> io::Result<bool> {
+        let before = self.written;
+        self.write_step().await;
+        self.check()?;
+        Ok(self.written > before)
+    }
+
+    /// Writes what the client takes until `end`. Fails when the client is out of patience.
+    pub(super) async fn write_until(&mut self, end: Instant) -> io::Result<()> {
+        let mut ended = pin!(sleep_until(end));
+        let mut is_over = false;
+        while !is_over && !self.is_empty() {
+            let began = Instant::now();
+            let last = began + self.patience();
+            let took = tokio::select! {
+                took = self.write_some() => took?,
+                () = &mut ended => {
+                    is_over = true;
+                    false
+                }
+                () = sleep_until(last) => {
+                    self.cut_off();
+                    return self.check();
+                }
+            };
+            if !took {
+                self.waited(began.elapsed());
+            }
+        }
+        if !is_over {
+            ended.await;
+        }
+        self.check()
+    }
+
+    /// Writes everything, and the end of the stream behind it.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
+        self.write_all().await?;
         self.socket.shutdown().await
+    }
+
+    /// Whether all answers are written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.backlog.is_empty() && self.bytes.is_empty()
     }
 
     /// Whether the connection is broken, so that gathered answers go nowhere.
@@ -147,41 +248,88 @@ impl Output {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what was gathered. A client with room is cut off if it is slow and others wait for the room.
-    async fn write(&mut self, has_room: bool) {
-        let much = self.bytes.len() > CHUNK;
-        // Nearly always the socket takes all of it at once, and no clock is needed. An error comes again below.
-        if !self.bytes.is_empty()
-            && self.broken.is_none()
-            && let Ok(written) = self.socket.try_write(&self.bytes)
-        {
-            self.bytes.advance(written);
+    /// Writes what the socket takes now. The rest stays gathered if it isn't much, and moves to the backlog if that has
+    /// room. Otherwise this waits until everything is written.
+    async fn pass_on(&mut self, has_room: bool) {
+        self.write_now();
+        if self.bytes.len() > FREE && !self.is_broken() && !(self.may_wait && self.backlog.take(&mut self.bytes)) {
+            self.write_out(has_room).await;
         }
-        let mut stalled = Duration::ZERO;
-        while !self.bytes.is_empty() && self.broken.is_none() {
-            let before = self.bytes.len();
-            let done = timeout(PROGRESS_INTERVAL, self.socket.write_all_buf(&mut self.bytes)).await;
-            let written = before - self.bytes.len();
-            stalled = if written == 0 { stalled + PROGRESS_INTERVAL } else { Duration::ZERO };
-            let is_in_the_way = has_room && written < SLOW && self.room.is_wanted();
-            self.broken = match done {
-                Ok(done) => done.err(),
-                Err(_) if stalled >= STALLED || is_in_the_way => Some(self.cut_off()),
-                Err(_) => None,
-            };
+    }
+
+    /// Writes what the socket takes at once: nearly always that is all, and no clock is needed.
+    fn write_now(&mut self) {
+        if self.is_broken() {
+            return;
+        }
+        let before = self.written;
+        let written = &mut self.written;
+        let mut write = |bytes: &[u8]| {
+            let done = self.socket.try_write(bytes)?;
+            *written += done as u64;
+            Ok(done)
+        };
+        let mut much = !self.backlog.is_empty();
+        let mut done = self.backlog.write(&mut write).map(|_| ());
+        if done.is_ok() && self.backlog.is_empty() && !self.bytes.is_empty() {
+            much |= self.bytes.len() > CHUNK;
+            done = write(&self.bytes).map(|done| self.bytes.advance(done));
+        }
+        if self.written > before || self.is_empty() {
+            self.patience.renew();
         }
         // Memory of many answers is freed, and memory of few is used again.
-        if much || self.broken.is_some() {
+        if much && self.is_empty() {
+            self.bytes = BytesMut::new();
+        }
+        self.broken = done.err().filter(|error| error.kind() != ErrorKind::WouldBlock);
+        self.drop_if_broken();
+    }
+
+    async fn write_step(&mut self) {
+        // A client that takes answers as fast as they are written would starve the other connections.
+        coop::consume_budget().await;
+        match self.socket.writable().await {
+            Ok(()) => self.write_now(),
+            Err(error) => self.broken = Some(error),
+        }
+    }
+
+    /// Writes everything. A client with room is cut off if it is slow and others wait for the room.
+    async fn write_out(&mut self, has_room: bool) {
+        self.write_now();
+        let mut stalled = Duration::ZERO;
+        while !self.is_empty() && !self.is_broken() {
+            let before = self.written;
+            let all = async {
+                while !self.is_empty() && !self.is_broken() {
+                    self.write_step().await;
+                }
+            };
+            let in_time = timeout(PROGRESS_INTERVAL, all).await.is_ok();
+            let written = self.written - before;
+            stalled = if written == 0 { stalled + PROGRESS_INTERVAL } else { Duration::ZERO };
+            let is_in_the_way = has_room && written < SLOW && self.room.is_wanted();
+            if !in_time && (stalled >= STALLED || is_in_the_way) {
+                self.cut_off();
+            }
+        }
+    }
+
+    fn drop_if_broken(&mut self) {
+        if self.is_broken() {
+            self.backlog.clear();
             self.bytes = BytesMut::new();
         }
     }
 
     /// Ends the connection at once: the system drops the bytes that the client hasn't taken.
-    fn cut_off(&self) -> Error {
+    pub(super) fn cut_off(&mut self) {
         if let Err(error) = self.socket.as_ref().set_zero_linger() {
             tracing::debug!(%error, "what a client hasn't taken stays for a while");
         }
-        ErrorKind::TimedOut.into()
+        self.broken = Some(ErrorKind::TimedOut.into());
+        self.drop_if_broken();
     }
 }
 
@@ -190,3 +338,6 @@ fn room_for(replies: &[Reply]) -> usize {
     let bytes: usize = replies.iter().map(Reply::bytes).sum();
     if bytes > FREE { bytes >> 10 } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;

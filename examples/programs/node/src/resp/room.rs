@@ -40,6 +40,16 @@ impl Room {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }
 
+    /// The KiB of the room, free and taken.
+    pub(super) fn kib(&self) -> usize {
+        self.all
+    }
+
+    /// The bytes that are taken, in whole KiB.
+    pub(super) fn taken_bytes(&self) -> usize {
+        (self.all - self.free.available_permits()) << 10
+    }
+
     /// Like [`Room::try_take`], for a holder of some room already: keeps that if it is enough.
     pub(super) fn try_take_with(&self, taken: Option<Taken>, kib: usize) -> Option<Taken> {
         let enough = self.wanted(kib) as usize;

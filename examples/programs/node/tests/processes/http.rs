@@ -49,3 +49,17 @@ async fn requests_without_the_token_are_refused() {
     assert_eq!(get(http, "/status", "Authorization: Bearer wrong\r\n").await.0, 401);
     assert_eq!(get(http, "/status", &format!("Authorization: Bearer {token}\r\n")).await.0, 200);
 }
+
+/// Nothing changes through this port, so that a request from a web page can't change anything.
+#[tokio::test]
+async fn the_port_only_reads() {
+    let (_node, line) = Node::alone(&token(), &["--http", "127.0.0.1:0"]).await;
+    let http = line["http"].as_str().unwrap();
+    for path in ["/health", "/ready", "/metrics", "/status"] {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+            let (head, _) = exchange(http, &request).await;
+            assert_eq!(head.split(' ').nth(1), Some("405"), "{method} {path}");
+        }
+    }
+}

@@ -4,6 +4,8 @@ mod abuse;
 mod appends;
 mod availability;
 mod counters;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod durable;
 mod exposition;
 mod failover;

@@ -6,11 +6,12 @@ mod abuse;
 mod clients;
 mod lease;
 mod order;
+mod pipelines;
 mod plain;
 mod scan;
 mod table;
 mod transactions;
-mod wire;
+pub(crate) mod wire;
 
 use self::wire::Wire;
 

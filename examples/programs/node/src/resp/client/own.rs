@@ -38,7 +38,7 @@ impl Client {
         if user != b"default" || !right {
             return Reply::Error(WRONG_PASSWORD.into());
         }
-        self.trusted = true;
+        self.trust(true);
         Reply::OK
     }
 
@@ -126,7 +126,7 @@ impl Client {
         self.transaction = None;
         self.watched.clear();
         (self.name, self.protocol) = (None, Protocol::Two);
-        self.trusted = self.shared.secret.is_none();
+        self.trust(self.shared.secret.is_none());
         self.say(Reply::Word("RESET"));
     }
 }

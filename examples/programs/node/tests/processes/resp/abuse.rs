@@ -11,14 +11,12 @@ use super::{Wire, alone, wire::command};
 async fn garbage_ends_its_connection_alone() {
     let (node, port) = alone(&[]).await;
     let mut good = Wire::to(&port).await;
-    let garbage: [&[u8]; 7] = [
+    let garbage: [&[u8]; 5] = [
         b"*1\r\n*1\r\n*1\r\n",
         b"*1\r\n$4\r\nPI\xff\xfe\r\n\x00\x00\r\n\"",
         b"*-99999999999999999999\r\n",
         b"*2147483647\r\n$1\r\nx\r\n",
         b"*1\r\n$9223372036854775807\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ];
     for bytes in garbage {
         Wire::to(&port).await.burden(bytes).await;
@@ -32,6 +30,30 @@ async fn garbage_ends_its_connection_alone() {
     assert!(long.is_closed().await);
     assert_eq!(good.call(&["GET", "k"]).await, "$1\r\nv\r\n");
     assert!(node.err.all().is_empty(), "{:?}", node.err.all());
+}
+
+/// A web page can have a browser send such a request to a port of the same machine.
+#[tokio::test]
+async fn commands_in_requests_of_browsers_are_not_done() {
+    let (_node, port) = alone(&[]).await;
+    let set = command(&[b"SET", b"stolen", b"1"]);
+    let inline = b"SET stolen 1\r\n".to_vec();
+    let heads: [&[u8]; 6] = [
+        b"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"post / HTTP/1.0\r\n\r\n",
+        b"PUT / HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PING\r\nMULTI\r\nPOST / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n",
+    ];
+    for head in heads {
+        for body in [&set, &inline] {
+            let mut wire = Wire::to(&port).await;
+            wire.burden(&[head, body, b"EXEC\r\n"].concat()).await;
+            wire.bytes(usize::MAX).await;
+            assert_eq!(Wire::to(&port).await.call(&["GET", "stolen"]).await, "$-1\r\n", "{}", head.escape_ascii());
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,18 +3,24 @@
 use artillery_processes::TEST_TIMEOUT;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
+    net::{
+        TcpSocket, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    task::JoinHandle,
     time::timeout,
 };
 
 /// A connection.
-pub(super) struct Wire {
-    stream: TcpStream,
+pub(crate) struct Wire {
+    input: OwnedReadHalf,
+    /// `None`: a task writes.
+    output: Option<OwnedWriteHalf>,
     read: Vec<u8>,
 }
 
 /// The bytes of a command.
-pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -25,41 +31,63 @@ pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Wire {
-    pub(super) async fn to(addr: &str) -> Self {
-        Self { stream: TcpStream::connect(addr).await.unwrap(), read: Vec::new() }
+    pub(crate) async fn to(addr: &str) -> Self {
+        Self::of(TcpStream::connect(addr).await.unwrap())
+    }
+
+    fn of(stream: TcpStream) -> Self {
+        let (input, output) = stream.into_split();
+        Self { input, output: Some(output), read: Vec::new() }
     }
 
     /// Like [`Wire::to`], with small buffers, so that hardly any bytes are on their way to a client that doesn't read.
-    pub(super) async fn narrow(addr: &str) -> Self {
+    pub(crate) async fn narrow(addr: &str) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
-        Self { stream: socket.connect(addr.parse().unwrap()).await.unwrap(), read: Vec::new() }
+        Self::of(socket.connect(addr.parse().unwrap()).await.unwrap())
     }
 
-    pub(super) async fn write(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.unwrap();
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
+        let output = self.output.as_mut().unwrap();
+        for part in bytes.chunks(64 << 10) {
+            timeout(TEST_TIMEOUT, output.write_all(part)).await.expect("nothing more is read").unwrap();
+        }
+    }
+
+    /// Ends the stream to the node.
+    pub(crate) async fn end(&mut self) {
+        self.output.as_mut().unwrap().shutdown().await.unwrap();
+    }
+
+    /// Writes in a task, until the end of the connection. The other side sees no end of the stream.
+    pub(crate) fn write_aside(&mut self, bytes: Vec<u8>) -> JoinHandle<OwnedWriteHalf> {
+        let mut output = self.output.take().unwrap();
+        tokio::spawn(async move {
+            output.write_all(&bytes).await.unwrap();
+            output
+        })
     }
 
     /// Writes as much as the node reads before it closes the connection.
-    pub(super) async fn burden(&mut self, bytes: &[u8]) {
-        drop(self.stream.write_all(bytes).await);
+    pub(crate) async fn burden(&mut self, bytes: &[u8]) {
+        drop(self.output.as_mut().unwrap().write_all(bytes).await);
     }
 
     /// Sends commands in one write.
-    pub(super) async fn send(&mut self, commands: &[&[&str]]) {
+    pub(crate) async fn send(&mut self, commands: &[&[&str]]) {
         let bytes = |words: &&[&str]| command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         let all: Vec<_> = commands.iter().flat_map(bytes).collect();
         self.write(&all).await;
     }
 
     /// Sends a command, and takes the answer.
-    pub(super) async fn call(&mut self, words: &[&str]) -> String {
+    pub(crate) async fn call(&mut self, words: &[&str]) -> String {
         self.send(&[words]).await;
         self.reply().await
     }
 
     /// The bytes of the next answer, as text; what is no UTF-8 is shown as Latin 1 would.
-    pub(super) async fn reply(&mut self) -> String {
+    pub(crate) async fn reply(&mut self) -> String {
         loop {
             if let Some(end) = end(&self.read, 0) {
                 return latin(self.read.drain(..end).as_slice());
@@ -69,25 +97,25 @@ impl Wire {
     }
 
     /// The next `len` bytes, with any content.
-    pub(super) async fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) async fn bytes(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < len && self.more().await {}
         let len = len.min(self.read.len());
         self.read.drain(..len).collect()
     }
 
     /// Whether nothing but the end of the stream follows.
-    pub(super) async fn is_closed(&mut self) -> bool {
+    pub(crate) async fn is_closed(&mut self) -> bool {
         !self.more().await && self.read.is_empty()
     }
 
     async fn more(&mut self) -> bool {
-        let read = timeout(TEST_TIMEOUT, self.stream.read_buf(&mut self.read)).await.expect("no answer came");
+        let read = timeout(TEST_TIMEOUT, self.input.read_buf(&mut self.read)).await.expect("no answer came");
         // A client that is cut off while it sends may see a reset instead of an end.
         read.unwrap_or(0) > 0
     }
 }
 
-pub(super) fn latin(bytes: &[u8]) -> String {
+pub(crate) fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 

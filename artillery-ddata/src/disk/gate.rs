@@ -1,0 +1,137 @@
+//! How operations of a directory begin, wait and end. At the end of its use an operation under way ends first, and none follows.
+
+use std::{
+    io,
+    sync::{
+        Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use artillery_proto::disk::DiskError;
+
+use super::{Refused, failed, refused};
+
+/// Before an operation for which the system lacked something is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether a directory is still used.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    is_closed: AtomicBool,
+    /// Held by each operation, and by the end of the use.
+    operations: RwLock<()>,
+    /// Whether an operation waits for what the system lacks.
+    lacks: AtomicBool,
+    waiting: Mutex<()>,
+    /// Notified at the end of the use.
+    ended: Condvar,
+}
+
+impl Gate {
+    /// Begins an operation, which ends when the result is dropped.
+    pub(super) fn pass(&self, file: &str) -> Result<RwLockReadGuard<'_, ()>, DiskError> {
+        // Looked at first, too: an operation that is stuck would hold up all that come after the end of the use.
+        self.check(file)?;
+        let operation = self.operations.read().unwrap_or_else(PoisonError::into_inner);
+        self.check(file)?;
+        Ok(operation)
+    }
+
+    /// Does an operation that may be done once more, as often as the system lacks something for it. Blocks meanwhile.
+    pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
+        self.insist_with(file, operation, || self.pause())
+    }
+
+    /// Waits for a while, or until the end of the use.
+    fn pause(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ended.wait_timeout_while(waiting, PAUSE, |()| !self.is_closed()));
+    }
+
+    fn insist_with<T>(
+        &self,
+        file: &str,
+        mut operation: impl FnMut() -> io::Result<T>,
+        mut pause: impl FnMut(),
+    ) -> Result<T, DiskError> {
+        loop {
+            let passed = self.pass(file)?;
+            let done = operation();
+            drop(passed);
+            let error = match done {
+                Ok(done) => {
+                    if self.lacks.load(Ordering::Relaxed) && self.lacks.swap(false, Ordering::Relaxed) {
+                        tracing::info!("the system lacks nothing for this node's files any more");
+                    }
+                    return Ok(done);
+                }
+                Err(error) => error,
+            };
+            match refused(&error) {
+                Refused::Interrupted => {}
+                Refused::Lacking => {
+                    if !self.lacks.swap(true, Ordering::Relaxed) {
+                        tracing::error!(%error, file, "the system lacks something for this node's files: the node waits for it");
+                    }
+                    pause();
+                }
+                Refused::Failed => return Err(failed(file, &error)),
+            }
+        }
+    }
+
+    fn check(&self, file: &str) -> Result<(), DiskError> {
+        if self.is_closed() {
+            let why = "the node has stopped and given the directory back".to_owned();
+            return Err(DiskError::Failed { file: file.to_owned(), why });
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Waits until all operations under way have ended; later ones fail.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.ended.notify_all();
+        drop(self.operations.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    /// The result of an operation that meets these errors one after the other, and how often this paused.
+    fn insist(errors: &[Errno]) -> (Result<(), DiskError>, u32) {
+        let (mut errors, mut pauses) = (errors.iter(), 0);
+        let operation = || errors.next().map_or(Ok(()), |error| Err((*error).into()));
+        let done = Gate::default().insist_with("journal.new", operation, || pauses += 1);
+        (done, pauses)
+    }
+
+    #[test]
+    fn what_the_system_lacks_is_waited_for() {
+        assert_eq!(insist(&[Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::MFILE]), (Ok(()), 4));
+        assert_eq!(insist(&[Errno::INTR, Errno::INTR]), (Ok(()), 0));
+        assert_eq!(insist(&[Errno::MFILE, Errno::DQUOT]), (Err(DiskError::Full), 1));
+        assert_eq!(insist(&[Errno::NOSPC]), (Err(DiskError::Full), 0));
+        for error in [Errno::IO, Errno::ROFS, Errno::ACCESS] {
+            assert!(matches!(insist(&[error]), (Err(DiskError::Failed { .. }), 0)), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_use_ends_the_wait() {
+        let gate = Gate::default();
+        let done: Result<(), _> = gate.insist_with("a", || Err(Errno::MFILE.into()), || gate.close());
+        assert!(matches!(done, Err(DiskError::Failed { .. })));
+    }
+}

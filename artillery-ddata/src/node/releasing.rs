@@ -1,0 +1,68 @@
+//! The end of a directory's use by a node.
+
+use std::{io, sync::Arc, thread, time::Duration};
+
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
+
+use crate::{disk::FileDisk, driver::journal::JournalHandle};
+
+/// The longest that a node which ends waits for its disk.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+
+/// Gives a directory back once its journal has ended. Returns whether it is free. A disk may take for ever for an operation:
+/// after `limit` this reports that, and returns; the directory is given back whenever the operation ends.
+pub(super) async fn release(journal: Option<JournalHandle>, disk: Arc<FileDisk>, limit: Duration) -> bool {
+    let released = released(journal, disk);
+    let released = match Handle::try_current() {
+        Ok(runtime) => {
+            timeout(limit, runtime.spawn(released)).await.map(|ended| ended.map_err(io::Error::other).flatten())
+        }
+        // There is no clock outside of a runtime.
+        Err(_) => Ok(released.await),
+    };
+    match &released {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the directory of this node isn't free"),
+        Err(_) => tracing::error!(
+            seconds = limit.as_secs(),
+            "the disk takes too long: this node ends, and its directory is in use until the disk's last operation has ended"
+        ),
+    }
+    matches!(released, Ok(Ok(())))
+}
+
+async fn released(journal: Option<JournalHandle>, disk: Arc<FileDisk>) -> io::Result<()> {
+    if let Some(journal) = journal {
+        journal.ended().await;
+    }
+    let (done, released) = oneshot::channel();
+    // Not a thread of the runtime: the end of that would wait for it.
+    thread::Builder::new().name("artillery-release".to_owned()).spawn(move || {
+        disk.release();
+        // The node may wait no longer.
+        let _ = done.send(());
+    })?;
+    released.await.map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use artillery_proto::disk::Disk as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_does_not_wait_for_ever_for_a_stuck_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(FileDisk::open(dir.path()).unwrap());
+        let stuck = disk.operation();
+        assert!(!release(None, disk.clone(), LIMIT).await);
+        assert!(FileDisk::open(dir.path()).is_err());
+        // Other operations don't wait for the stuck one.
+        assert!(disk.is_released() && disk.create("late").is_err());
+        drop(stuck);
+        while FileDisk::open(dir.path()).is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! File descriptors: as many as the system grants this process, shared out so that clients of the ports can't take those
+//! that the journal, peers and this node's control need.
+
+/// The most connections of the Redis port, and of the HTTP port.
+const MOST: (usize, usize) = (4096, 256);
+/// Descriptors beside those of clients, unless there are very few: sockets for peers and mDNS, files of the journal and
+/// of checkpoints, and connections that are being turned away.
+const RESERVE: usize = 128;
+/// With fewer descriptors than this a node may lack some for itself: three nodes with idle clients use about 40 each.
+const LOW: usize = 128;
+/// The soft limit where the hard one is no limit: macOS refuses more.
+const UNLIMITED: u64 = 10_240;
+
+/// How many connections each port takes at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub(super) resp: usize,
+    pub(super) http: usize,
+}
+
+impl Shares {
+    /// The shares of a process that may have this many descriptors: a quarter, at least, is not for clients.
+    fn of(limit: usize) -> Self {
+        let http = (limit / 16).clamp(1, MOST.1);
+        let reserve = (limit / 4).max(RESERVE.min(limit / 2));
+        let resp = limit.saturating_sub(reserve + http).clamp(1, MOST.0);
+        Self { resp, http }
+    }
+
+    /// The shares of this process.
+    pub(super) fn here() -> Self {
+        Self::of(limit())
+    }
+}
+
+/// The soft limit to set in the place of `current`, with this hard limit; `None`: it stays, or is none.
+fn raised(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
+    let wanted = maximum.unwrap_or(UNLIMITED);
+    current.filter(|current| *current < wanted).map(|_| wanted)
+}
+
+/// Raises the soft limit to the hard one: the usual soft limit, 1024, is for programs that use `select`.
+#[cfg(unix)]
+pub(super) fn raise() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limits = getrlimit(Resource::Nofile);
+    if let Some(wanted) = raised(limits.current, limits.maximum)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limits })
+    {
+        tracing::warn!(%error, limit = limit(), "the limit of file descriptors can't be raised");
+    }
+    let limit = limit();
+    if limit < LOW {
+        tracing::warn!(limit, "so few file descriptors may not be enough for this node's journal and peers");
+    }
+}
+
+#[cfg(unix)]
+fn limit() -> usize {
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limits.current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+#[cfg(not(unix))]
+pub(super) fn raise() {}
+
+#[cfg(not(unix))]
+fn limit() -> usize {
+    // Windows has no such limit worth mentioning.
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_leave_descriptors_for_the_node() {
+        assert_eq!(Shares::of(1024), Shares { resp: 704, http: 64 });
+        assert_eq!(Shares::of(256), Shares { resp: 112, http: 16 });
+        for limit in [1 << 16, 1 << 20, usize::MAX] {
+            assert_eq!(Shares::of(limit), Shares { resp: 4096, http: 256 });
+        }
+        for limit in 8..10_000 {
+            let shares = Shares::of(limit);
+            assert!(shares.resp + shares.http + RESERVE.min(limit / 2) <= limit, "{limit}: {shares:?}");
+        }
+        assert_eq!(Shares::of(0), Shares { resp: 1, http: 1 });
+    }
+
+    #[test]
+    fn a_soft_limit_is_raised_and_never_to_none() {
+        assert_eq!(raised(Some(1024), Some(524_288)), Some(524_288));
+        assert_eq!(raised(Some(1024), Some(1024)), None);
+        assert_eq!(raised(Some(256), None), Some(UNLIMITED));
+        assert_eq!((raised(Some(20_000), None), raised(None, None)), (None, None));
+    }
+}

@@ -1,0 +1,143 @@
+//! The door of a port: connections up to a number, and a word to each that is one too many.
+
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep},
+};
+
+use crate::seldom::Seldom;
+
+/// The pause of a port that can't accept a connection, for want of file descriptors as a rule, before it tries again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Refused clients whose sockets stay open: a client that has sent something already would lose the refusal if its socket
+/// were closed at once.
+const TURNED_AWAY: usize = 16;
+
+/// A listener that takes in so many connections at a time.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: TcpListener,
+    places: Arc<Places>,
+    /// What a client gets that finds no place.
+    refusal: &'static str,
+    /// The last ones that found no place, oldest first.
+    turned_away: VecDeque<TcpStream>,
+    failures: Seldom,
+}
+
+/// The places behind a door.
+#[derive(Debug)]
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    all: usize,
+}
+
+impl Places {
+    /// How many are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.all - self.free.available_permits()
+    }
+
+    pub(super) fn all(&self) -> usize {
+        self.all
+    }
+}
+
+impl Door {
+    pub(super) fn new(listener: TcpListener, places: usize, refusal: &'static str) -> Self {
+        let places = Arc::new(Places { free: Arc::new(Semaphore::new(places)), all: places });
+        Self { listener, places, refusal, turned_away: VecDeque::new(), failures: Seldom::default() }
+    }
+
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    pub(super) fn local_addr(&self) -> io::Result<std::net::SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The next connection that finds a place, which it has until the second value is dropped.
+    pub(super) async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
+        loop {
+            let socket = match self.listener.accept().await {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    self.failed(&error);
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            match self.places.free.clone().try_acquire_owned() {
+                Ok(place) => return (socket, place),
+                Err(_) => self.turn_away(socket).await,
+            }
+        }
+    }
+
+    /// Warns once in a while: clients that use up all descriptors can make each second connection fail.
+    fn failed(&mut self, error: &io::Error) {
+        if self.failures.is_due(Instant::now()) {
+            tracing::warn!(%error, addr = ?self.local_addr().ok(), "a connection wasn't accepted; this port tries again");
+        }
+    }
+
+    /// Sends the refusal, and the end of the stream. The socket stays open until so many others were turned away.
+    async fn turn_away(&mut self, mut socket: TcpStream) {
+        // A new socket takes so few bytes at once; a client that is gone needs no answer.
+        if socket.try_write(self.refusal.as_bytes()).is_ok() && socket.shutdown().await.is_ok() {
+            self.turned_away.push_back(socket);
+        }
+        if self.turned_away.len() > TURNED_AWAY {
+            self.turned_away.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    async fn read(socket: &mut TcpStream) -> String {
+        let mut text = String::new();
+        socket.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn one_client_too_many_is_told_so_and_the_place_is_free_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut door = Door::new(listener, 1, "full\n");
+        let addr = door.local_addr().unwrap();
+        let places = door.places().clone();
+        let _first = TcpStream::connect(addr).await.unwrap();
+        let (_, place) = door.next().await;
+        assert_eq!((places.taken(), places.all()), (1, 1));
+        let (ended, mut end) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let next = door.next().await;
+            ended.send(next).unwrap();
+        });
+        // Each has sent a request before.
+        let mut refused = Vec::new();
+        for _ in 0..TURNED_AWAY {
+            let mut socket = TcpStream::connect(addr).await.unwrap();
+            socket.write_all(b"a request").await.unwrap();
+            refused.push(socket);
+        }
+        for socket in &mut refused {
+            assert_eq!(read(socket).await, "full\n");
+        }
+        let mut silent = TcpStream::connect(addr).await.unwrap();
+        assert_eq!(read(&mut silent).await, "full\n");
+        drop(place);
+        let _second = TcpStream::connect(addr).await.unwrap();
+        assert!(end.recv().await.is_some());
+    }
+}

@@ -1,0 +1,163 @@
+//! A door as a listener of axum: a connection keeps its place until it is closed, or takes too long for a request or an answer.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::serve::Listener;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+    time::{Instant, Sleep, sleep},
+};
+
+use crate::door::Door;
+
+/// A connection has so long, from its beginning or from the last byte of an answer that it took, for its next request and for the
+/// first byte of that answer. So one that is idle, or sends its request byte by byte, keeps no place from others.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct PlacedListener(pub(super) Door);
+
+/// A connection with its place.
+#[derive(Debug)]
+pub(super) struct Placed {
+    stream: TcpStream,
+    end: Pin<Box<Sleep>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Placed {
+    fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, end: Box::pin(sleep(PATIENCE)), _place: place }
+    }
+
+    /// An error in the place of more waiting, if the connection has taken too long.
+    fn in_time<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match done {
+            Poll::Pending if self.end.as_mut().poll(context).is_ready() => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            done => done,
+        }
+    }
+
+    fn wrote(&mut self, context: &mut Context<'_>, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(1..)) = done {
+            self.end.as_mut().reset(Instant::now() + PATIENCE);
+        }
+        self.in_time(context, done)
+    }
+}
+
+impl Listener for PlacedListener {
+    type Io = Placed;
+    type Addr = Option<SocketAddr>;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let (stream, place) = self.0.next().await;
+        let addr = stream.peer_addr().ok();
+        (Placed::new(stream, place), addr)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.0.local_addr().map(Some)
+    }
+}
+
+impl AsyncRead for Placed {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let done = Pin::new(&mut this.stream).poll_read(context, read);
+        this.in_time(context, done)
+    }
+}
+
+impl AsyncWrite for Placed {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let done = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.wrote(context, done)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        all: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let done = Pin::new(&mut this.stream).poll_write_vectored(context, all);
+        this.wrote(context, done)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::timeout,
+    };
+
+    use super::*;
+
+    async fn connected(door: Door) -> (PlacedListener, TcpStream, Placed) {
+        let mut listener = PlacedListener(door);
+        let client = TcpStream::connect(listener.local_addr().unwrap().unwrap()).await.unwrap();
+        let (placed, _) = listener.accept().await;
+        (listener, client, placed)
+    }
+
+    async fn door() -> Door {
+        Door::new(TcpListener::bind("127.0.0.1:0").await.unwrap(), 1, "full\n")
+    }
+
+    async fn is_cut_off(placed: &mut Placed) -> bool {
+        placed.read_u8().await.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_loses_its_place() {
+        let (listener, _client, mut placed) = connected(door().await).await;
+        let places = listener.0.places().clone();
+        assert_eq!(places.taken(), 1);
+        assert!(is_cut_off(&mut placed).await);
+        drop(placed);
+        assert_eq!(places.taken(), 0);
+    }
+
+    /// Bytes of a request renew nothing: one that comes byte by byte has no more time than another.
+    #[tokio::test(start_paused = true)]
+    async fn answers_renew_a_connection_and_requests_do_not() {
+        let (_listener, mut client, mut placed) = connected(door().await).await;
+        let part = PATIENCE * 2 / 3;
+        assert!(timeout(part, placed.read_u8()).await.is_err());
+        placed.write_all(b"an answer").await.unwrap();
+        assert!(timeout(part, placed.read_u8()).await.is_err());
+        client.write_all(b"G").await.unwrap();
+        tokio::time::resume();
+        assert_eq!(placed.read_u8().await.unwrap(), b'G');
+        tokio::time::pause();
+        let began = Instant::now();
+        assert!(is_cut_off(&mut placed).await);
+        assert!(began.elapsed() <= PATIENCE - part);
+    }
+}
