@@ -25,14 +25,6 @@ impl Full {
         full
     }
 
-    /// The process ends, and another one begins.
-    fn restart(&mut self) {
-        self.run.disk.restart();
-        self.start = self.run.open().unwrap();
-        self.run.enter(&mut self.start);
-        self.persist();
-    }
-
     /// One group of what all chains have to write. The disk never refuses it.
     fn persist(&mut self) {
         let journal = &mut self.start.journal;
@@ -148,21 +140,10 @@ fn a_full_disk_gets_its_ballast_back() {
     assert!(run.disk.names().unwrap().contains(&"ballast".to_owned()));
 }
 
-#[test]
-fn a_full_disk_is_not_written_for_ever() {
-    let mut full = Full::new();
-    full.fill();
-    (0..50).for_each(|_| full.persist());
-    let segment = full.start.control.record().segment;
-    (0..300).for_each(|_| full.persist());
-    assert_eq!(full.start.control.record().segment, segment, "no client has written anything");
-}
-
 /// Records of eight bytes take several times as much in a checkpoint.
 #[test]
 fn small_records_leave_room_for_their_checkpoint() {
     let mut full = Full::new();
-    full.start.journal.sync().unwrap();
     let refused = Reply::Refused(Refusal::DiskFull { member: full.start.me });
     let batch = |number: u32| {
         let puts = (0..400).map(|key| Step::Put { key: self::key(number * 400 + key), value: vec![7; 4].into() });
@@ -170,6 +151,10 @@ fn small_records_leave_room_for_their_checkpoint() {
     };
     let count = (0..1000).find(|&number| full.write(batch(number)) == refused).expect("the disk is full once");
     assert!(count > 20, "only {count} batches found room");
+    (0..100).for_each(|_| full.persist());
+    let segment = full.start.control.record().segment;
+    (0..300).for_each(|_| full.persist());
+    assert_eq!(full.start.control.record().segment, segment, "no client has written anything");
     // The disk refuses none of what follows.
     for number in 0..count * 400 {
         if number % 3 == 0 {
@@ -178,29 +163,6 @@ fn small_records_leave_room_for_their_checkpoint() {
         }
     }
     (0..200).for_each(|_| full.persist());
-    let put = full.put(0);
-    assert!(matches!(put, Reply::Committed(_)), "{put:?}");
-}
-
-/// The node is started again and again in the middle of a checkpoint.
-#[test]
-fn restarts_in_a_checkpoint_leave_room() {
-    let mut full = Full::new();
-    let count = full.fill();
-    for start in 0..20 {
-        for key in 0..2 {
-            full.write(Write::Delete { key: self::key(start * 2 % count + key) });
-        }
-        full.restart();
-        full.write(Write::Delete { key: key(count - 1) });
-        let bytes = full.start.journal.bytes();
-        assert!(bytes < ROOM, "{bytes} bytes after {start} starts");
-    }
-    for number in 0..count {
-        let deleted = full.write(Write::Delete { key: key(number) });
-        assert!(matches!(deleted, Reply::Committed(_)), "{deleted:?}");
-    }
-    (0..50).for_each(|_| full.persist());
     let put = full.put(0);
     assert!(matches!(put, Reply::Committed(_)), "{put:?}");
 }
