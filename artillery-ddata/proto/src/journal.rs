@@ -165,6 +165,8 @@ pub struct Journal {
     synced: GroupNumber,
     failed: Option<DiskError>,
     buffer: Vec<u8>,
+    /// The length in bytes of each entry in the last group.
+    entry_lengths: Vec<u64>,
 }
 
 impl Journal {
@@ -178,7 +180,12 @@ impl Journal {
     ) -> Result<GroupNumber, JournalError> {
         self.check_failed()?;
         group::begin(&mut self.buffer);
-        entries.into_iter().try_for_each(|entry| entry.encode(&mut self.buffer))?;
+        self.entry_lengths.clear();
+        for entry in entries {
+            let before = self.buffer.len();
+            entry.encode(&mut self.buffer)?;
+            self.entry_lengths.push((self.buffer.len() - before) as u64);
+        }
         if self.buffer.len() > MAX_GROUP {
             return Err(EncodeError::TooLong(self.buffer.len() as u64).into());
         }
@@ -192,6 +199,11 @@ impl Journal {
         written.or_else(|error| self.fail(error))?;
         self.next = number.next();
         Ok(number)
+    }
+
+    /// The length in bytes of each entry in the group that was appended last.
+    pub fn entry_lengths(&self) -> &[u64] {
+        &self.entry_lengths
     }
 
     /// Makes all groups durable. Returns the number of the group behind them.

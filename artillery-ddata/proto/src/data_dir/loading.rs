@@ -31,7 +31,7 @@ pub struct LoadProgress {
 impl LoadProgress {
     /// About how long the loading will take yet, if this step has taken `elapsed` so far. `None`: that isn't known yet.
     pub fn left(&self, elapsed: Duration) -> Option<Duration> {
-        let ReadBytes { done, total } = self.read;
+        let ReadBytes { done, total, .. } = self.read;
         if self.step == LoadStep::Check || done == 0 {
             return None;
         }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn progress(step: LoadStep, done: u64) -> LoadProgress {
-        LoadProgress { step, records: 3000, read: ReadBytes { done, total: 1000 } }
+        LoadProgress { step, records: 3000, read: ReadBytes { done, total: 1000, entry: 0 } }
     }
 
     #[test]

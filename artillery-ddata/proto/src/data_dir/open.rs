@@ -202,7 +202,7 @@ impl FoundStore {
         let mut watch = LoadWatch::new(LoadStep::Check, tell);
         let journal = FoundJournal::check_with(disk.clone(), of, |place, entry, read| {
             survey.note(place, &entry);
-            bytes.note(&entry);
+            bytes.note(&entry, read.entry);
             watch.passed(&entry, read);
         })?;
         if journal.newest_segment() < segment {

@@ -451,7 +451,7 @@ fn the_start_of_a_store_tells_how_far_it_has_come() {
     found.begin(2).unwrap().load(&store, &mut |so_far| told.push(so_far)).unwrap();
     for (step, told) in [(LoadStep::Check, &told[..checked]), (LoadStep::TakeIn, &told[checked..])] {
         let rise = told.is_sorted_by_key(|so_far| (so_far.records, so_far.read.done));
-        let ReadBytes { done, total } = told.last().unwrap().read;
+        let ReadBytes { done, total, .. } = told.last().unwrap().read;
         assert!(rise && told.iter().all(|so_far| (so_far.step, so_far.read.total) == (step, total)), "{told:?}");
         assert!(done > 0 && done <= total && told.last().unwrap().records > 0, "{step:?}: {done} of {total}");
     }

@@ -4,8 +4,10 @@
 //! one are longer than that checkpoint, and than its share of the node's room. The chain that keeps the oldest segment is next if
 //! the journal is longer than twice its data and that room, and if updates have filled that room since the last such turn.
 //!
-//! The disk counts as full before it is: while a checkpoint and what clients have in flight still find room (rule R15). Then each
-//! chain begins a checkpoint as soon as that would make the journal shorter.
+//! The disk counts as full before it is: while the next checkpoint of every chain still finds room beside what clients have in
+//! flight (rule R15). What a checkpoint needs is computed from the bytes of its entries as they are written. Then each chain
+//! begins a checkpoint as soon as that would make the journal shorter. A checkpoint that would find no room for its end is never
+//! begun: it would take the room of deletes, and free nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +16,8 @@ use crate::{
     ChainId,
     guards::Guards,
     journal::{EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
-    message::{ChainMessage, SnapshotContent},
-    replica::{JournalBatch, RestoreSurvey},
-    types::update::Update,
+    message::{ChainMessage, SnapshotContent, SnapshotPart},
+    replica::{JournalBatch, RECORD_BYTES, RestoreSurvey},
 };
 
 /// What a chain has to hear of: its batches up to this number are durable.
@@ -52,6 +53,9 @@ pub struct JournalWriter {
     guards: Guards,
 }
 
+/// The most bytes that one request has in a checkpoint's table of sessions, but for the value that it took away.
+const SESSION_BYTES: u64 = 64;
+
 /// The room that the journal has.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -62,6 +66,8 @@ pub(super) struct Room {
     reserve: u64,
     /// The most bytes that the journal may have.
     most: u64,
+    /// Bytes that were free when this was looked at last.
+    free: u64,
     is_full: bool,
 }
 
@@ -76,12 +82,17 @@ struct ChainBytes {
     checkpoint: u64,
     /// The checkpoint that is under way.
     begun: Option<u64>,
-    /// Updates behind the beginning of the last whole checkpoint.
+    /// The most that the checkpoint that is under way may come to.
+    most_begun: u64,
+    /// Updates behind the beginning of the last whole checkpoint, with what their records have beside them in a checkpoint.
     behind: u64,
     /// Updates behind the beginning of the checkpoint that is under way.
     behind_begun: u64,
-    /// What the store held of the chain when it wrote its last batch, in bytes.
+    /// What a checkpoint of the records that the store held of the chain when it wrote its last batch would come to. 0: it has
+    /// written none in this start.
     data: u64,
+    /// The most that its table of sessions may come to there.
+    sessions: u64,
     /// The same when the last whole checkpoint began, and the one that is under way.
     data_at: u64,
     data_at_begun: u64,
@@ -135,10 +146,10 @@ impl JournalWriter {
             self.grown += self.journal.bytes().saturating_sub(before);
         }
         batches.iter().for_each(|(chain, batch)| self.bytes.0.entry(*chain).or_default().data = batch.data);
-        for (place, entry) in EntryPlace::all_in(group).zip(entries()) {
+        for ((place, entry), &len) in EntryPlace::all_in(group).zip(entries()).zip(self.journal.entry_lengths()) {
             self.survey.note(place, entry);
-            self.bytes.note(entry);
-            if matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Snapshot(_))) {
+            self.bytes.note(entry, len);
+            if matches!(entry, JournalEntry::NotWhole { .. }) || is_beginning(entry) {
                 self.asked.remove(&entry.chain());
             }
         }
@@ -225,10 +236,14 @@ impl JournalWriter {
         let is_full = self.room.is_full;
         let is_due = |bytes: &ChainBytes| {
             let is_long = bytes.behind > bytes.checkpoint.max(share);
-            bytes.begun.is_none() && (is_long || is_full && bytes.gain() > bytes.checkpoint / 8)
+            is_long || is_full && bytes.gain() > bytes.checkpoint / 8
         };
         let due = chains.iter().filter(|(_, bytes)| is_due(bytes)).map(|(&chain, _)| chain);
-        let wanted: Vec<_> = due.chain(self.pinning()).filter(|chain| !self.asked.contains(chain)).collect();
+        let may_begin = |chain: &ChainId| {
+            let bytes = chains.get(chain).copied().unwrap_or_default();
+            bytes.begun.is_none() && bytes.needs() <= self.room.free && !self.asked.contains(chain)
+        };
+        let wanted: Vec<_> = due.chain(self.pinning()).filter(may_begin).collect();
         if self.is_long() {
             self.grown_at = self.grown;
         }
@@ -255,8 +270,8 @@ impl JournalWriter {
 
     /// Finds out how much room is left.
     fn note_room(&mut self) -> Result<(), JournalError> {
-        let checkpoint = self.bytes.0.values().map(|bytes| bytes.checkpoint + bytes.behind).max();
-        self.room.note(self.journal.bytes(), checkpoint.unwrap_or_default())
+        let checkpoints = self.bytes.0.values().map(ChainBytes::needs).sum();
+        self.room.note(self.journal.bytes(), checkpoints)
     }
 
     /// The length of the journal in bytes.
@@ -286,14 +301,15 @@ impl JournalWriter {
 
 impl Room {
     pub(super) const fn new(ballast: Ballast, of: &OpenSettings) -> Self {
-        Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, is_full: false }
+        Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, free: 0, is_full: false }
     }
 
-    /// The journal has so many bytes, and the longest checkpoint may come to so many.
-    fn note(&mut self, journal: u64, checkpoint: u64) -> Result<(), JournalError> {
-        let needed = self.reserve.saturating_add(checkpoint);
+    /// The journal has so many bytes, and the next checkpoints need so many.
+    fn note(&mut self, journal: u64, checkpoints: u64) -> Result<(), JournalError> {
+        let needed = self.reserve.saturating_add(checkpoints);
         self.ballast.hold(needed)?;
         let free = self.ballast.free()?.min(self.most.saturating_sub(journal));
+        self.free = free;
         // Some room more ends it, so that it doesn't begin again at once.
         let more = if self.is_full { self.reserve / 2 } else { 0 };
         self.is_full = free < needed.saturating_add(more);
@@ -302,39 +318,77 @@ impl Room {
 }
 
 impl JournalBytes {
-    pub(super) fn note(&mut self, entry: &JournalEntry) {
+    /// Takes note of an entry of so many bytes.
+    pub(super) fn note(&mut self, entry: &JournalEntry, len: u64) {
         let bytes = self.0.entry(entry.chain()).or_default();
         match entry {
             JournalEntry::NotWhole { .. } => *bytes = ChainBytes::default(),
             JournalEntry::Sent(frame) => match &frame.message {
                 ChainMessage::Updates(updates) => {
-                    let more = updates.updates.iter().map(Update::cost).sum::<usize>() as u64;
-                    (bytes.behind, bytes.behind_begun) = (bytes.behind + more, bytes.behind_begun + more);
+                    let changes: usize = updates.updates.iter().map(|update| update.changes.len()).sum();
+                    let asked = updates.updates.iter().filter(|update| update.request.is_some()).count() as u64;
+                    bytes.sessions += asked * SESSION_BYTES;
+                    bytes.updates(len + changes as u64 * RECORD_BYTES + asked * SESSION_BYTES);
                 }
-                ChainMessage::Snapshot(part) => bytes.part(&part.content),
+                ChainMessage::Snapshot(part) => bytes.part(&part.content, len),
                 _ => {}
             },
+            // A checkpoint may have the value in its table of sessions.
+            JournalEntry::Taken { .. } => {
+                bytes.sessions += len;
+                bytes.updates(len);
+            }
             _ => {}
         }
     }
 }
 
+fn is_beginning(entry: &JournalEntry) -> bool {
+    let JournalEntry::Sent(frame) = entry else { return false };
+    matches!(&frame.message, ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(_), .. }))
+}
+
 impl ChainBytes {
+    fn updates(&mut self, more: u64) {
+        (self.behind, self.behind_begun) = (self.behind + more, self.behind_begun + more);
+    }
+
+    /// The most that the next checkpoint may come to. Before the store is known: each record is in the last one, or an update
+    /// behind its beginning has it.
+    const fn most(&self) -> u64 {
+        if self.data > 0 { self.data + self.sessions } else { self.checkpoint + self.behind }
+    }
+
+    /// Bytes that have to be free for a checkpoint that begins now, or for the rest of the one that is under way and for what the
+    /// next one will have beyond that. An eighth more is what fills up groups, and a quarter is for updates meanwhile.
+    fn needs(&self) -> u64 {
+        let bytes = match self.begun {
+            None => self.most(),
+            Some(written) => self.most_begun.saturating_sub(written) + self.behind_begun,
+        };
+        bytes + bytes / 8 + bytes / 4
+    }
+
     /// By how much a checkpoint would make the journal shorter, about.
     const fn gain(&self) -> u64 {
         self.behind + self.data_at.saturating_sub(self.data)
     }
 
-    fn part(&mut self, content: &SnapshotContent) {
+    fn part(&mut self, content: &SnapshotContent, len: u64) {
         match content {
             SnapshotContent::Begin(_) => {
-                (self.begun, self.behind_begun, self.data_at_begun) = (Some(0), 0, self.data);
+                (self.most_begun, self.begun) = (self.most(), Some(len));
+                (self.behind_begun, self.data_at_begun, self.sessions) = (0, self.data, 0);
+            }
+            SnapshotContent::Sessions(_) => {
+                self.begun = self.begun.map(|begun| begun + len);
+                self.sessions += len;
             }
             SnapshotContent::End => {
                 (self.checkpoint, self.behind) = (self.begun.take().unwrap_or_default(), self.behind_begun);
                 self.data_at = self.data_at_begun;
             }
-            content => self.begun = self.begun.map(|begun| begun + content.bytes() as u64),
+            _ => self.begun = self.begun.map(|begun| begun + len),
         }
     }
 }

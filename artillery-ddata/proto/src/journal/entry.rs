@@ -185,16 +185,23 @@ pub fn encode_entries<'a>(entries: impl IntoIterator<Item = &'a JournalEntry>) -
 
 /// The entries of a group. Behind an error there is none.
 pub fn decode_entries(group: &Bytes) -> impl Iterator<Item = Result<JournalEntry, EntryError>> {
+    decode_sized(group).map(|(_, entry)| entry)
+}
+
+/// The same, each entry with its length in bytes.
+pub(super) fn decode_sized(group: &Bytes) -> impl Iterator<Item = (u64, Result<JournalEntry, EntryError>)> {
     let mut rest = group.clone();
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
+        let before = rest.len();
         let entry = take(&mut rest);
+        let len = (before - rest.len()) as u64;
         if entry.is_err() {
             rest.clear();
         }
-        Some(entry)
+        Some((len, entry))
     })
 }
 

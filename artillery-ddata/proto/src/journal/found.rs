@@ -5,7 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    Damage, EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, SyncMode, decode_entries,
+    Damage, EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, JournalSettings, SyncMode,
+    entry::decode_sized,
     group::{BLOCK, Group, GroupClaims},
     segment::{self, SegmentHeader, SegmentWriter},
 };
@@ -49,6 +50,8 @@ pub struct ReadBytes {
     pub done: u64,
     /// Bytes of all segments that are read.
     pub total: u64,
+    /// Bytes of the present entry.
+    pub entry: u64,
 }
 
 /// A segment, as far as it counts.
@@ -114,7 +117,7 @@ impl FoundJournal {
     ) -> Result<(), JournalError> {
         let behind = |at: usize| self.segments.get(at + 1).is_some_and(|next| next.first <= from);
         let first = (0..self.segments.len()).find(|&at| !behind(at)).unwrap_or(self.segments.len());
-        let mut passed = ReadBytes { done: 0, total: self.length(first)? };
+        let mut passed = ReadBytes { total: self.length(first)?, ..ReadBytes::default() };
         for at in first..self.segments.len() {
             let read = self.read_segment(at, &mut passed, &mut |place: EntryPlace, entry, passed| {
                 if place.group >= from {
@@ -204,7 +207,7 @@ impl FoundJournal {
     }
 
     fn read(&mut self, show: &mut impl FnMut(EntryPlace, JournalEntry, ReadBytes)) -> Result<(), JournalError> {
-        let mut passed = ReadBytes { done: 0, total: self.length(0)? };
+        let mut passed = ReadBytes { total: self.length(0)?, ..ReadBytes::default() };
         for at in 0..self.segments.len() {
             let read = self.read_segment(at, &mut passed, show)?;
             (self.end, self.proven) = (read.end, self.proven.max(read.proven));
@@ -241,7 +244,8 @@ impl FoundJournal {
             };
             let next = at + group.len(self.settings.guards);
             passed.done = before + next as u64;
-            for (place, entry) in EntryPlace::all_in(group.number).zip(decode_entries(&group.entries)) {
+            for (place, (len, entry)) in EntryPlace::all_in(group.number).zip(decode_sized(&group.entries)) {
+                passed.entry = len;
                 show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
             at = next;
@@ -302,6 +306,7 @@ impl FoundJournal {
             synced: self.end,
             failed: None,
             buffer: Vec::new(),
+            entry_lengths: Vec::new(),
         })
     }
 

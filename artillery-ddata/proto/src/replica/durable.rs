@@ -27,9 +27,12 @@ pub struct JournalBatch {
     pub entries: Vec<JournalEntry>,
     /// Their bytes, about.
     pub bytes: usize,
-    /// Bytes of all keys and values that the store holds of the chain.
+    /// The most bytes that a checkpoint of all that the store holds of the chain would write, but for its sessions.
     pub data: u64,
 }
+
+/// The most bytes that a record has in a checkpoint beside its key and its value.
+pub(crate) const RECORD_BYTES: u64 = 32;
 
 /// Something that the journal has to keep.
 #[derive(Clone, Debug)]
@@ -231,7 +234,8 @@ impl Replica {
             }
         }
         let bytes = queued - journal.queued;
-        let data = self.store.size(chain).bytes;
+        let size = self.store.size(chain);
+        let data = size.bytes + (size.keys + 1) * RECORD_BYTES;
         (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, data })
     }
 

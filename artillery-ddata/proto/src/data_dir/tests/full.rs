@@ -1,7 +1,7 @@
 //! A node whose disk is full.
 
 use super::*;
-use crate::api::Refusal;
+use crate::api::{Refusal, Step};
 
 /// The room of the disk, in bytes.
 const ROOM: u64 = 2 << 20;
@@ -138,4 +138,31 @@ fn a_full_disk_gets_its_ballast_back() {
     start.journal.tidy().unwrap();
     assert!(!start.journal.is_full());
     assert!(run.disk.names().unwrap().contains(&"ballast".to_owned()));
+}
+
+/// Records of eight bytes take several times as much in a checkpoint.
+#[test]
+fn small_records_leave_room_for_their_checkpoint() {
+    let mut full = Full::new();
+    let refused = Reply::Refused(Refusal::DiskFull { member: full.start.me });
+    let batch = |number: u32| {
+        let puts = (0..400).map(|key| Step::Put { key: self::key(number * 400 + key), value: vec![7; 4].into() });
+        Write::Batch(puts.collect())
+    };
+    let count = (0..1000).find(|&number| full.write(batch(number)) == refused).expect("the disk is full once");
+    assert!(count > 20, "only {count} batches found room");
+    (0..100).for_each(|_| full.persist());
+    let segment = full.start.control.record().segment;
+    (0..300).for_each(|_| full.persist());
+    assert_eq!(full.start.control.record().segment, segment, "no client has written anything");
+    // The disk refuses none of what follows.
+    for number in 0..count * 400 {
+        if number % 3 == 0 {
+            let deleted = full.write(Write::Delete { key: key(number) });
+            assert!(matches!(deleted, Reply::Committed(_)), "{deleted:?}");
+        }
+    }
+    (0..200).for_each(|_| full.persist());
+    let put = full.put(0);
+    assert!(matches!(put, Reply::Committed(_)), "{put:?}");
 }
