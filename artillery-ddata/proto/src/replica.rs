@@ -55,7 +55,7 @@ use client_sessions::Sessions;
 use close::Closing;
 pub use durable::JournalBatch;
 use durable::JournalState;
-pub(crate) use durable::RECORD_BYTES;
+pub(crate) use durable::{RECORD_BYTES, checkpoint_bytes};
 #[cfg(feature = "mutants")]
 pub use gate::Begun;
 pub use gate::{Gate, NotLocal, ReadCounters};

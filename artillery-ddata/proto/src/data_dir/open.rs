@@ -18,7 +18,7 @@ use crate::{
     disk::Disk,
     guards::Guards,
     journal::{Damage, FoundJournal, GroupNumber, JournalError, JournalSettings, SyncMode},
-    replica::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain},
+    replica::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain, checkpoint_bytes},
     store::Store,
 };
 
@@ -268,8 +268,14 @@ impl BegunStore {
     /// # Errors
     /// [`OpenError`].
     pub fn load(self, store: &Arc<dyn Store>, tell: &mut dyn FnMut(LoadProgress)) -> Result<DataDir, OpenError> {
-        let Self { incarnation, control, journal, found, survey, backlog } = self;
+        let Self { incarnation, control, mut journal, found, survey, backlog } = self;
         let chains = restore(&found, &survey, store, backlog, tell)?;
+        for chain in survey.chains() {
+            let restored = chains.get(&chain);
+            let sessions = restored.map_or(0, RestoredChain::session_bytes);
+            let data = checkpoint_bytes(store.size(chain), sessions);
+            journal.restored(chain, data, restored.is_some_and(RestoredChain::continues));
+        }
         let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
         Ok(DataDir { incarnation, control, journal, chains, lacks })
     }

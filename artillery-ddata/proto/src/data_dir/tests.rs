@@ -4,6 +4,7 @@ mod check;
 mod flips;
 mod full;
 mod release;
+mod sizes;
 mod small;
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
@@ -62,11 +63,9 @@ struct Start {
 struct Run {
     rng: ChaCha8Rng,
     disk: SimulatedDisk,
-    guards: Guards,
     /// How the node is started.
     mode: SyncMode,
-    /// The most bytes of its journal.
-    most: u64,
+    settings: OpenSettings,
     /// The bytes of a part of a checkpoint.
     chunk: usize,
     /// The number of each key's last write that was acknowledged, and of the last one that was ordered.
@@ -84,12 +83,13 @@ impl Run {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let disk = SimulatedDisk::new(rng.random(), 1 << 30, HARSH);
         let (keys, mode) = (BTreeMap::new(), SyncMode::Batch);
-        Self { rng, disk, guards, mode, most: u64::MAX, chunk: 300, keys, writes: 0, epoch: 0, promised: 0, voted: 0 }
+        let settings = settings(mode, guards);
+        Self { rng, disk, mode, settings, chunk: 300, keys, writes: 0, epoch: 0, promised: 0, voted: 0 }
     }
 
     fn open(&mut self) -> Result<Start, OpenError> {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let settings = OpenSettings { most: self.most, ..settings(self.mode, self.guards) };
+        let settings = OpenSettings { mode: self.mode, ..self.settings.clone() };
         let found = FoundStore::check(disk, settings, self.rng.random())?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
         let DataDir { incarnation, control, journal, mut chains, .. } = found.open(&store, self.rng.random())?;

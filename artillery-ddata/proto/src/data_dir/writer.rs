@@ -18,6 +18,7 @@ use crate::{
     journal::{EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
     message::{ChainMessage, SnapshotContent, SnapshotPart},
     replica::{JournalBatch, RECORD_BYTES, RestoreSurvey},
+    types::update::Update,
 };
 
 /// What a chain has to hear of: its batches up to this number are durable.
@@ -53,9 +54,6 @@ pub struct JournalWriter {
     guards: Guards,
 }
 
-/// The most bytes that one request has in a checkpoint's table of sessions, but for the value that it took away.
-const SESSION_BYTES: u64 = 64;
-
 /// The room that the journal has.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -88,11 +86,10 @@ struct ChainBytes {
     behind: u64,
     /// Updates behind the beginning of the checkpoint that is under way.
     behind_begun: u64,
-    /// What a checkpoint of the records that the store held of the chain when it wrote its last batch would come to. 0: it has
-    /// written none in this start.
+    /// What a checkpoint of all that the chain held when it wrote its last batch would come to, but for what fills up groups.
     data: u64,
-    /// The most that its table of sessions may come to there.
-    sessions: u64,
+    /// Updates that the chain hasn't handed over yet.
+    queued: u64,
     /// The same when the last whole checkpoint began, and the one that is under way.
     data_at: u64,
     data_at_begun: u64,
@@ -102,12 +99,10 @@ impl JournalWriter {
     pub(super) fn new(
         journal: Journal,
         control: ControlFile,
-        (survey, mut bytes): (RestoreSurvey, JournalBytes),
+        (survey, bytes): (RestoreSurvey, JournalBytes),
         room: Room,
         (mode, guards): (SyncMode, Guards),
     ) -> Result<Self, JournalError> {
-        // A checkpoint that was under way has ended with its start.
-        bytes.0.values_mut().for_each(|bytes| bytes.begun = None);
         let mut writer = Self {
             named: 0,
             journal,
@@ -128,6 +123,13 @@ impl JournalWriter {
         Ok(writer)
     }
 
+    /// A chain was taken in, of which a checkpoint has so many bytes. It may continue the one that was under way.
+    pub(super) fn restored(&mut self, chain: ChainId, data: u64, continues: bool) {
+        let bytes = self.bytes.0.entry(chain).or_default();
+        (bytes.data, bytes.most_begun) = (data, data);
+        bytes.begun = bytes.begun.filter(|_| continues);
+    }
+
     /// Writes the batches of some chains as one group.
     ///
     /// # Errors
@@ -137,15 +139,18 @@ impl JournalWriter {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
         let before = self.journal.bytes();
         let journal = &mut self.journal;
-        let group = self.room.ballast.spend(|| match journal.append(entries()) {
+        let mut append = || match journal.append(entries()) {
             Err(JournalError::Full) => journal.remove_freed(usize::MAX).and_then(|()| journal.append(entries())),
             appended => appended,
-        })?;
-        let has_updates = |entry: &JournalEntry| matches!(entry, JournalEntry::Sent(frame) if matches!(frame.message, ChainMessage::Updates(_)));
-        if entries().any(has_updates) {
+        };
+        let group = if entries().any(has_values) { append()? } else { self.room.ballast.spend(append)? };
+        if entries().any(|entry| updates(entry).is_some()) {
             self.grown += self.journal.bytes().saturating_sub(before);
         }
-        batches.iter().for_each(|(chain, batch)| self.bytes.0.entry(*chain).or_default().data = batch.data);
+        for (chain, batch) in batches {
+            let bytes = self.bytes.0.entry(*chain).or_default();
+            (bytes.data, bytes.queued) = (batch.data, batch.queued as u64);
+        }
         for ((place, entry), &len) in EntryPlace::all_in(group).zip(entries()).zip(self.journal.entry_lengths()) {
             self.survey.note(place, entry);
             self.bytes.note(entry, len);
@@ -230,31 +235,40 @@ impl JournalWriter {
         Ok(())
     }
 
+    /// The chains that are to begin a checkpoint now.
     fn wanted(&mut self) -> Vec<ChainId> {
-        let chains = &self.bytes.0;
-        let share = self.room.updates / chains.len().max(1) as u64;
-        let is_full = self.room.is_full;
-        let is_due = |bytes: &ChainBytes| {
+        let order = self.survey.by_age();
+        let share = self.room.updates / self.bytes.0.len().max(1) as u64;
+        let of = |chain: &ChainId| self.bytes.0.get(chain).copied().unwrap_or_default();
+        // A member that is whole again, on a disk that is too full for it to begin by itself. It passes over this before.
+        let lacks = |chain: &ChainId| self.room.is_full && self.survey.lacks(*chain);
+        let is_due = |chain: &&ChainId| {
+            let bytes = of(chain);
             let is_long = bytes.behind > bytes.checkpoint.max(share);
-            is_long || is_full && bytes.gain() > bytes.checkpoint / 8
+            is_long || self.room.is_full && bytes.gain() > bytes.checkpoint / 8 || lacks(chain)
         };
-        let due = chains.iter().filter(|(_, bytes)| is_due(bytes)).map(|(&chain, _)| chain);
-        let may_begin = |chain: &ChainId| {
-            let bytes = chains.get(chain).copied().unwrap_or_default();
-            bytes.begun.is_none() && bytes.needs() <= self.room.free && !self.asked.contains(chain)
+        // A checkpoint frees nothing before those of older chains have ended. So it takes no room that they need.
+        let mut free = self.room.free;
+        let finds_room = |chain: &ChainId| {
+            free = free.checked_sub(of(chain).needs())?;
+            Some(())
         };
-        let wanted: Vec<_> = due.chain(self.pinning()).filter(may_begin).collect();
+        let (fitting, _) = order.split_at(order.iter().map_while(finds_room).count());
+        let waits = order[fitting.len()..].iter().any(|chain| is_due(&chain));
+        let pins = waits || self.is_long() || self.keeps_room();
+        let oldest = fitting.first().filter(|_| pins);
+        let may_begin = |chain: &&ChainId| of(chain).begun.is_none() && (lacks(chain) || !self.asked.contains(chain));
+        let wanted: Vec<_> = fitting.iter().filter(is_due).chain(oldest).filter(may_begin).copied().collect();
         if self.is_long() {
             self.grown_at = self.grown;
         }
-        wanted.into_iter().filter(|&chain| self.asked.insert(chain)).collect()
+        wanted.into_iter().filter(|&chain| self.asked.insert(chain) || self.survey.lacks(chain)).collect()
     }
 
-    /// The chain that keeps the oldest segment, if the journal is too long for what its chains have in it.
-    fn pinning(&self) -> Option<ChainId> {
-        let counts: u64 = self.bytes.0.values().map(|bytes| bytes.checkpoint + bytes.behind).sum();
-        let keeps_room = self.room.is_full && self.journal.bytes() > counts + counts / 4 + self.room.reserve / 8;
-        (self.is_long() || keeps_room).then(|| self.survey.oldest()).flatten()
+    /// Whether the disk is full, and much of the journal is no longer needed beside what checkpoints of all chains would have.
+    fn keeps_room(&self) -> bool {
+        let counts: u64 = self.bytes.0.values().map(|bytes| bytes.most()).sum();
+        self.room.is_full && self.journal.bytes() > counts + counts / 4 + self.room.reserve / 8
     }
 
     /// Whether it is time to make the journal shorter at its beginning.
@@ -270,8 +284,8 @@ impl JournalWriter {
 
     /// Finds out how much room is left.
     fn note_room(&mut self) -> Result<(), JournalError> {
-        let checkpoints = self.bytes.0.values().map(ChainBytes::needs).sum();
-        self.room.note(self.journal.bytes(), checkpoints)
+        let expected = self.bytes.0.values().map(|bytes| bytes.needs() + bytes.queued).sum();
+        self.room.note(self.journal.bytes(), expected)
     }
 
     /// The length of the journal in bytes.
@@ -304,9 +318,9 @@ impl Room {
         Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, free: 0, is_full: false }
     }
 
-    /// The journal has so many bytes, and the next checkpoints need so many.
-    fn note(&mut self, journal: u64, checkpoints: u64) -> Result<(), JournalError> {
-        let needed = self.reserve.saturating_add(checkpoints);
+    /// The journal has so many bytes. The next checkpoints, and what waits to be written, need so many.
+    fn note(&mut self, journal: u64, expected: u64) -> Result<(), JournalError> {
+        let needed = self.reserve.saturating_add(expected);
         self.ballast.hold(needed)?;
         let free = self.ballast.free()?.min(self.most.saturating_sub(journal));
         self.free = free;
@@ -326,21 +340,26 @@ impl JournalBytes {
             JournalEntry::Sent(frame) => match &frame.message {
                 ChainMessage::Updates(updates) => {
                     let changes: usize = updates.updates.iter().map(|update| update.changes.len()).sum();
-                    let asked = updates.updates.iter().filter(|update| update.request.is_some()).count() as u64;
-                    bytes.sessions += asked * SESSION_BYTES;
-                    bytes.updates(len + changes as u64 * RECORD_BYTES + asked * SESSION_BYTES);
+                    bytes.updates(len + changes as u64 * RECORD_BYTES);
                 }
                 ChainMessage::Snapshot(part) => bytes.part(&part.content, len),
                 _ => {}
             },
-            // A checkpoint may have the value in its table of sessions.
-            JournalEntry::Taken { .. } => {
-                bytes.sessions += len;
-                bytes.updates(len);
-            }
+            JournalEntry::Taken { .. } => bytes.updates(len),
             _ => {}
         }
     }
+}
+
+fn updates(entry: &JournalEntry) -> Option<&[Update]> {
+    let JournalEntry::Sent(frame) = entry else { return None };
+    if let ChainMessage::Updates(updates) = &frame.message { Some(&updates.updates) } else { None }
+}
+
+/// Whether clients' values are in it. They don't spend the ballast.
+fn has_values(entry: &JournalEntry) -> bool {
+    let values = |update: &Update| update.changes.iter().any(|change| change.value.is_some());
+    updates(entry).is_some_and(|updates| updates.iter().any(values))
 }
 
 fn is_beginning(entry: &JournalEntry) -> bool {
@@ -356,17 +375,17 @@ impl ChainBytes {
     /// The most that the next checkpoint may come to. Before the store is known: each record is in the last one, or an update
     /// behind its beginning has it.
     const fn most(&self) -> u64 {
-        if self.data > 0 { self.data + self.sessions } else { self.checkpoint + self.behind }
+        if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
 
     /// Bytes that have to be free for a checkpoint that begins now, or for the rest of the one that is under way and for what the
-    /// next one will have beyond that. An eighth more is what fills up groups, and a quarter is for updates meanwhile.
+    /// next one will have beyond that. Half as much more is what fills up groups, and updates meanwhile.
     fn needs(&self) -> u64 {
         let bytes = match self.begun {
             None => self.most(),
             Some(written) => self.most_begun.saturating_sub(written) + self.behind_begun,
         };
-        bytes + bytes / 8 + bytes / 4
+        bytes + bytes / 2
     }
 
     /// By how much a checkpoint would make the journal shorter, about.
@@ -378,11 +397,7 @@ impl ChainBytes {
         match content {
             SnapshotContent::Begin(_) => {
                 (self.most_begun, self.begun) = (self.most(), Some(len));
-                (self.behind_begun, self.data_at_begun, self.sessions) = (0, self.data, 0);
-            }
-            SnapshotContent::Sessions(_) => {
-                self.begun = self.begun.map(|begun| begun + len);
-                self.sessions += len;
+                (self.behind_begun, self.data_at_begun) = (0, self.data);
             }
             SnapshotContent::End => {
                 (self.checkpoint, self.behind) = (self.begun.take().unwrap_or_default(), self.behind_begun);

@@ -290,7 +290,16 @@ impl FoundJournal {
         let lengths = segments.iter().map(|old| segment::length(&**disk, old.number)).collect::<Result<_, _>>();
         let lengths = lengths.map_err(JournalError::Failed)?;
         let groups = self.encode_from(first, header.salt)?;
-        let writer = SegmentWriter::create(&**disk, &header, &groups, settings.guards)?;
+        let create = || SegmentWriter::create(&**disk, &header, &groups, settings.guards);
+        let writer = match create() {
+            Err(DiskError::Full) => {
+                // Files that an earlier start has freed are still there.
+                let counted = self.segments.iter().cloned().collect();
+                segment::keep(&**disk, &counted, usize::MAX).map_err(JournalError::Failed)?;
+                create()?
+            }
+            created => created?,
+        };
         segments.push_back(header);
         segment::keep(&**disk, &segments, usize::MAX).map_err(JournalError::Failed)?;
         Ok(Journal {

@@ -366,6 +366,21 @@ fn files_of_freed_segments_go_one_after_the_other() {
 }
 
 #[test]
+fn a_start_finds_the_room_of_freed_segments() {
+    let disk = harsh(1);
+    let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();
+    while journal.segments.len() < 5 {
+        journal.append(&[entry(1, 5000)]).unwrap();
+    }
+    journal.release(journal.next()).unwrap();
+    journal.sync().unwrap();
+    let used: u64 = disk.names().unwrap().iter().map(|name| disk.open(name).unwrap().length().unwrap()).sum();
+    disk.set_room(used);
+    disk.restart();
+    assert!(opened(&disk, 2, Guards::ALL).is_ok(), "the disk is full of files that don't count");
+}
+
+#[test]
 fn a_group_larger_than_a_segment_is_one_group() {
     let disk = harsh(1);
     let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();

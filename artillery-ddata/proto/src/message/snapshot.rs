@@ -117,6 +117,27 @@ pub struct SnapshotCursor {
     pub bytes: u64,
 }
 
+impl SnapshotCursor {
+    /// Moves behind a part.
+    pub(crate) fn advance(&mut self, content: &SnapshotContent) {
+        match content {
+            SnapshotContent::Sessions(entries) => self.sessions += entries.len() as u64,
+            SnapshotContent::Records(records) => {
+                if let Some(last) = records.last() {
+                    (self.behind, self.bytes) = (Some(last.key.clone()), 0);
+                }
+            }
+            SnapshotContent::Piece(piece) => {
+                self.bytes += piece.bytes.len() as u64;
+                if self.bytes >= u64::from(piece.len) {
+                    (self.behind, self.bytes) = (Some(piece.key.clone()), 0);
+                }
+            }
+            SnapshotContent::Begin(_) | SnapshotContent::End => {}
+        }
+    }
+}
+
 /// The progress of a joiner that is in the middle of a snapshot, and so has no history.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotProgress {

@@ -3,8 +3,6 @@
 //! As for a joiner, each part has its keys as they are committed when the part is made (docs/adr/0020). The updates above
 //! the watermark stand in the journal already, but before the beginning, so they are written once more behind it.
 
-use bytes::Bytes;
-
 use super::Replica;
 use crate::{
     Version,
@@ -33,6 +31,14 @@ impl Replica {
         }
     }
 
+    /// Behind a resync: begins a checkpoint as soon as the disk doesn't count as full, or has room for it.
+    pub(super) fn begin_first_checkpoint(&mut self) {
+        match &mut self.journal {
+            Some(journal) if journal.is_full => journal.awaits_room = true,
+            _ => self.begin_checkpoint(),
+        }
+    }
+
     /// Writes the beginning and all updates above the watermark, in one step: no other update may come between them.
     fn write_beginning(&mut self) -> Result<(), StoreError> {
         let (beginning, sessions) = self.snapshot_header(Version::NONE);
@@ -42,7 +48,7 @@ impl Replica {
         self.write_part(SnapshotCursor::default(), SnapshotContent::Begin(beginning));
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.begun(version);
-        pending.iter().zip(taken).for_each(|(update, taken)| journal.update(update, taken, watermark));
+        pending.iter().zip(taken).for_each(|(update, taken)| journal.update_again(update, taken, watermark));
         journal.checkpoint = Some(Checkpoint { sessions, at: SnapshotCursor::default(), large: None });
         Ok(())
     }
@@ -98,26 +104,26 @@ impl Replica {
 }
 
 impl Checkpoint {
+    /// One that an earlier start has begun. `sessions` is empty behind its table of sessions.
+    pub(super) const fn begun(sessions: Vec<SessionEntry>, at: SnapshotCursor, large: Option<ScanRecord>) -> Self {
+        Self { sessions, at, large }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_sessions(&self) -> bool {
+        self.at.sessions < self.sessions.len() as u64
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_in_a_value(&self) -> bool {
+        self.large.is_some()
+    }
+
     /// Moves behind a part.
     fn advance(&mut self, content: &SnapshotContent) {
-        let behind = |key: &Bytes| SnapshotCursor { behind: Some(key.clone()), bytes: 0, ..self.at };
-        match content {
-            SnapshotContent::Sessions(entries) => self.at.sessions += entries.len() as u64,
-            SnapshotContent::Records(records) => {
-                if let Some(last) = records.last() {
-                    self.at = behind(&last.key);
-                }
-            }
-            SnapshotContent::Piece(piece) => {
-                let end = self.at.bytes + piece.bytes.len() as u64;
-                if end < u64::from(piece.len) {
-                    self.at.bytes = end;
-                } else {
-                    self.at = behind(&piece.key);
-                    self.large = None;
-                }
-            }
-            SnapshotContent::Begin(_) | SnapshotContent::End => {}
+        self.at.advance(content);
+        if self.at.bytes == 0 {
+            self.large = None;
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     ChainId, Epoch, MemberId, Role, Sequence, Timestamp, Version,
     journal::JournalEntry,
     message::{ChainFrame, ChainMessage, SnapshotPart, Updates},
+    store::Size,
     types::update::Update,
 };
 
@@ -27,12 +28,25 @@ pub struct JournalBatch {
     pub entries: Vec<JournalEntry>,
     /// Their bytes, about.
     pub bytes: usize,
-    /// The most bytes that a checkpoint of all that the store holds of the chain would write, but for its sessions.
+    /// About the bytes of the records behind them.
+    pub queued: usize,
+    /// The most bytes that a checkpoint of all that the chain holds would have, but for what fills up groups.
     pub data: u64,
 }
 
 /// The most bytes that a record has in a checkpoint beside its key and its value.
 pub(crate) const RECORD_BYTES: u64 = 32;
+/// While the disk is full, each batch has so many bytes of updates, about, and adds so many parts of a checkpoint, as far as they
+/// fit a batch.
+const FULL_UPDATES: usize = 64 << 10;
+const FULL_PARTS: usize = 8;
+/// Otherwise it adds so many parts at most.
+const MOST_PARTS: usize = 2;
+
+/// The most bytes that a checkpoint of so many records, and of a table of sessions with so many bytes in memory, would have.
+pub(crate) fn checkpoint_bytes(size: Size, sessions: usize) -> u64 {
+    size.bytes + (size.keys + 1) * RECORD_BYTES + sessions as u64
+}
 
 /// Something that the journal has to keep.
 #[derive(Clone, Debug)]
@@ -71,13 +85,16 @@ pub(super) struct JournalState {
     /// The newest version up to which everything is durable here, once the store is whole on the disk.
     held: Version,
     wholeness: Wholeness,
-    /// Parts of a checkpoint among the records.
+    /// Parts of a checkpoint among the records, and their bytes.
     parts: usize,
+    part_bytes: usize,
     pub(super) checkpoint: Option<Checkpoint>,
     /// How many checkpoints were begun.
     pub(super) checkpoints: u64,
     /// The disk counts as full.
     pub(super) is_full: bool,
+    /// A resync has ended, and the disk was too full for the checkpoint behind it.
+    pub(super) awaits_room: bool,
 }
 
 /// Whether the journal holds the whole store.
@@ -111,6 +128,7 @@ impl JournalState {
 
     pub(super) fn part(&mut self, part: SnapshotPart) {
         self.parts += 1;
+        self.part_bytes += part.content.bytes();
         self.push(JournalRecord::Part(part.into()));
     }
 
@@ -124,7 +142,7 @@ impl JournalState {
 
     /// Behind the beginning of a checkpoint of the history up to `version`.
     pub(super) fn begun(&mut self, version: Version) {
-        self.newest = version;
+        (self.newest, self.awaits_room) = (version, false);
         if self.wholeness == Wholeness::Lacking {
             (self.held, self.waiting) = (version, VecDeque::new());
         }
@@ -137,12 +155,23 @@ impl JournalState {
         self.push(JournalRecord::Update { update: update.clone(), after, watermark, taken });
         self.watermark = self.watermark.max(watermark);
     }
+
+    /// An update is to be written behind the beginning of a checkpoint. What was written of it before counts only if the store was
+    /// whole.
+    pub(super) fn update_again(&mut self, update: &Update, taken: Option<Bytes>, watermark: Sequence) {
+        self.update(update, taken, watermark);
+        if self.wholeness == Wholeness::Lacking {
+            self.waiting.push_back((self.last, update.version));
+        }
+    }
 }
 
 impl Replica {
-    /// The journal holds the store up to `last`, all of it durable.
-    pub(super) fn resume_journal(&mut self, last: Version, watermark: Sequence) {
+    /// The journal holds the store up to `last`, all of it durable, and `checkpoint` up to its last part.
+    pub(super) fn resume_journal(&mut self, last: Version, watermark: Sequence, checkpoint: Option<Checkpoint>) {
         let state = JournalState {
+            checkpoints: checkpoint.is_some().into(),
+            checkpoint,
             newest: last,
             held: last,
             watermark,
@@ -192,7 +221,7 @@ impl Replica {
     pub(super) fn journal_not_whole(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         journal.push(JournalRecord::NotWhole);
-        (journal.wholeness, journal.checkpoint) = (Wholeness::Lacking, None);
+        (journal.wholeness, journal.checkpoint, journal.awaits_room) = (Wholeness::Lacking, None, false);
         (journal.newest, journal.held, journal.watermark) = (Version::NONE, Version::NONE, Sequence::ZERO);
         journal.waiting.clear();
     }
@@ -212,31 +241,46 @@ impl Replica {
         self.journal.as_ref().is_some_and(|journal| journal.watermark < self.watermark)
     }
 
-    /// What to write into the journal next: records of about `room` bytes, and a part of the checkpoint that is under way.
-    /// So a checkpoint ends however many updates come.
+    /// What to write into the journal next: records of about `room` bytes, and parts of the checkpoint that is under way.
+    /// So a checkpoint ends however many updates are written. On a full disk it has most of the batch, since updates take the room
+    /// that it needs to end.
     pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
-        if self.journal.as_ref()?.parts == 0 {
-            self.continue_checkpoint(room);
-        }
+        self.add_parts(room);
         let (chain, now, late) = (self.chain, self.watermark, allows!(self.settings.guards, StampLate));
         let journal = self.journal.as_mut()?;
         let before = journal.last - journal.records.len() as u64;
         let queued = journal.queued;
         let (mut entries, mut left, mut taken) = (Vec::new(), room, 0);
+        let mut updates = if journal.is_full && journal.parts > 0 { FULL_UPDATES.min(room) } else { room };
         while let Some(record) = journal.records.pop_front() {
             taken += 1;
-            journal.parts -= usize::from(matches!(record, JournalRecord::Part(_)));
-            left = left.saturating_sub(record.cost());
-            journal.queued = journal.queued.saturating_sub(record.cost());
+            let cost = record.cost();
+            if matches!(record, JournalRecord::Part(_)) {
+                (journal.parts, journal.part_bytes) = (journal.parts - 1, journal.part_bytes.saturating_sub(cost));
+            } else {
+                updates = updates.saturating_sub(cost);
+            }
+            left = left.saturating_sub(cost);
+            journal.queued = journal.queued.saturating_sub(cost);
             record.put(chain, late.then_some(now), &mut entries);
-            if left == 0 {
+            if left == 0 || updates == 0 {
                 break;
             }
         }
-        let bytes = queued - journal.queued;
-        let size = self.store.size(chain);
-        let data = size.bytes + (size.keys + 1) * RECORD_BYTES;
-        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, data })
+        let (bytes, queued) = (queued - journal.queued, journal.queued);
+        let data = checkpoint_bytes(self.store.size(chain), self.sessions.bytes());
+        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data })
+    }
+
+    /// Adds parts of the checkpoint that is under way behind the records: one for each batch of them.
+    fn add_parts(&mut self, room: usize) {
+        let Some(journal) = &self.journal else { return };
+        let batches = 1 + journal.queued.saturating_sub(journal.part_bytes) / room.max(1);
+        let full = (room / self.chunk()).clamp(1, FULL_PARTS);
+        let (wanted, most) = if journal.is_full { (2 * full - 1, full) } else { (batches, MOST_PARTS) };
+        for _ in 0..wanted.saturating_sub(journal.parts).min(most) {
+            self.continue_checkpoint(room);
+        }
     }
 
     /// Whether this joiner's disk is so far behind that it takes no update for now. Nothing else bounds what waits for it: the

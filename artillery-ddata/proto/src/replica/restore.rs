@@ -12,11 +12,11 @@ use std::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Replica, UnreplicatedRecords, UpdateHistory, client_sessions::Sessions};
+use super::{Replica, UnreplicatedRecords, UpdateHistory, checkpoint::Checkpoint, client_sessions::Sessions};
 use crate::{
     ChainId, Sequence, Version,
     journal::{EntryPlace, GroupNumber, JournalEntry},
-    message::{ChainMessage, SnapshotContent, SnapshotHeader, SnapshotPart},
+    message::{ChainMessage, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart},
     store::{Held, ScanRecord, Store, StoreBatch, StoreError, StoreOp},
     types::update::Update,
 };
@@ -53,10 +53,10 @@ pub struct RestoreSurvey {
     chains: BTreeMap<ChainId, ChainSurvey>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct ChainSurvey {
-    /// The beginning of a checkpoint that has no end yet.
-    begun: Option<EntryPlace>,
+    /// A checkpoint that has no end yet.
+    begun: Option<BegunCheckpoint>,
     /// The beginning of the last checkpoint that has an end.
     whole: Option<EntryPlace>,
     /// A resync has begun, and no checkpoint since then has an end.
@@ -65,10 +65,41 @@ struct ChainSurvey {
     updates: u64,
 }
 
+/// A checkpoint without an end. The next start continues it: its parts are of many moments anyway, and the updates behind its
+/// beginning are in the journal.
+#[derive(Debug, Clone)]
+struct BegunCheckpoint {
+    begin: EntryPlace,
+    /// What is behind its last part.
+    at: SnapshotCursor,
+    /// Its last part is a piece of this record.
+    piece: Option<(Bytes, Version)>,
+    /// The entries of its table of sessions.
+    sessions: u64,
+}
+
+impl BegunCheckpoint {
+    fn new(begin: EntryPlace, header: &SnapshotHeader) -> Self {
+        Self { begin, at: SnapshotCursor::default(), piece: None, sessions: header.sessions }
+    }
+
+    fn note(&mut self, part: &SnapshotPart) {
+        // Copies of keys, which are parts of all that was read with them.
+        let copy = |key: &Bytes| Bytes::copy_from_slice(key);
+        self.at = part.at.clone();
+        self.at.advance(&part.content);
+        self.at.behind = self.at.behind.as_ref().map(copy);
+        self.piece = match &part.content {
+            SnapshotContent::Piece(piece) if self.at.bytes > 0 => Some((copy(&piece.key), piece.version)),
+            _ => None,
+        };
+    }
+}
+
 impl ChainSurvey {
     /// The first group that the chain needs. A checkpoint that is under way counts if there is no whole one.
     fn first(&self) -> Option<GroupNumber> {
-        self.whole.or(self.begun).map(|place| place.group)
+        self.whole.or(self.begun.as_ref().map(|begun| begun.begin)).map(|place| place.group)
     }
 }
 
@@ -81,12 +112,17 @@ impl RestoreSurvey {
                 *chain = ChainSurvey { lacks: true, updates: chain.updates, ..ChainSurvey::default() };
             }
             JournalEntry::Sent(frame) => match &frame.message {
-                ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(_), .. }) => {
-                    chain.begun = Some(place);
+                ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(header), .. }) => {
+                    chain.begun = Some(BegunCheckpoint::new(place, header));
                 }
                 ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::End, .. }) => {
-                    let begun = chain.begun.take();
+                    let begun = chain.begun.take().map(|begun| begun.begin);
                     (chain.whole, chain.lacks) = (begun.or(chain.whole), chain.lacks && begun.is_none());
+                }
+                ChainMessage::Snapshot(part) => {
+                    if let Some(begun) = &mut chain.begun {
+                        begun.note(part);
+                    }
                 }
                 ChainMessage::Updates(updates) => chain.updates += updates.updates.len() as u64,
                 _ => {}
@@ -105,10 +141,11 @@ impl RestoreSurvey {
         self.chains.values().filter_map(ChainSurvey::first).min()
     }
 
-    /// The chain that needs the oldest group.
-    pub fn oldest(&self) -> Option<ChainId> {
-        let needs = |(&chain, survey): (&ChainId, &ChainSurvey)| Some((survey.first()?, chain));
-        self.chains.iter().filter_map(needs).min().map(|(_, chain)| chain)
+    /// All chains, the one that needs the oldest group first, and those that need none last.
+    pub fn by_age(&self) -> Vec<ChainId> {
+        let mut chains: Vec<_> = self.chains.iter().map(|(&chain, survey)| (survey.first(), chain)).collect();
+        chains.sort_unstable_by_key(|&(first, chain)| (first.is_none(), first, chain));
+        chains.into_iter().map(|(_, chain)| chain).collect()
     }
 
     /// Whether the store of this chain isn't whole: a resync has begun.
@@ -132,7 +169,9 @@ impl RestoreSurvey {
         backlog: usize,
     ) -> Result<Option<ChainRestore>, RestoreError> {
         match self.chains.get(&chain) {
-            Some(ChainSurvey { whole: Some(begin), .. }) => Ok(Some(ChainRestore::new(chain, store, *begin, backlog))),
+            Some(ChainSurvey { whole: Some(begin), begun, .. }) => {
+                Ok(Some(ChainRestore::new(chain, store, (*begin, begun.clone()), backlog)))
+            }
             Some(ChainSurvey { lacks: false, begun: None, .. }) => Err(RestoreError::NoBeginning(chain)),
             _ => Ok(None),
         }
@@ -162,12 +201,21 @@ pub struct ChainRestore {
     watermark: Sequence,
     /// The highest watermark at which a part was made.
     shown: Sequence,
-    /// The end of the checkpoint has come.
+    /// The end of the checkpoint was read.
     ended: bool,
+    /// A later checkpoint, which has no end.
+    begun: Option<BegunCheckpoint>,
+    /// The rest of the table of sessions that this checkpoint has; `None`: it can't be made any more.
+    table: Option<Vec<SessionEntry>>,
 }
 
 impl ChainRestore {
-    fn new(chain: ChainId, store: Arc<dyn Store>, begin: EntryPlace, backlog: usize) -> Self {
+    fn new(
+        chain: ChainId,
+        store: Arc<dyn Store>,
+        (begin, begun): (EntryPlace, Option<BegunCheckpoint>),
+        backlog: usize,
+    ) -> Self {
         Self {
             chain,
             store,
@@ -183,6 +231,8 @@ impl ChainRestore {
             watermark: Sequence::ZERO,
             shown: Sequence::ZERO,
             ended: false,
+            begun,
+            table: None,
         }
     }
 
@@ -215,8 +265,7 @@ impl ChainRestore {
 
     fn part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
         if self.ended {
-            // The part of a later checkpoint that has no end.
-            return Ok(());
+            return self.later_part(place, part);
         }
         self.shown = self.shown.max(part.watermark);
         match part.content {
@@ -243,6 +292,35 @@ impl ChainRestore {
             }
             SnapshotContent::End => self.end(),
         }
+    }
+
+    /// A part of a later checkpoint without an end. What it shows is committed, so that it may be continued.
+    fn later_part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
+        self.commit(part.watermark)?;
+        if self.begun.as_ref().is_some_and(|begun| begun.begin == place) {
+            self.table = Some(self.sessions.copy());
+        }
+        Ok(())
+    }
+
+    /// The later checkpoint, to be continued behind its last part.
+    fn continued(&mut self) -> Result<Option<Checkpoint>, StoreError> {
+        // Before its first part, updates that were pending at its beginning may not be behind it yet.
+        let begun = self.begun.take().filter(|begun| begun.at != SnapshotCursor::default());
+        let Some(BegunCheckpoint { mut at, piece, sessions, .. }) = begun else { return Ok(None) };
+        let Some(table) = self.table.take().filter(|table| table.len() as u64 == sessions) else { return Ok(None) };
+        let large = match piece {
+            Some((key, version)) => self.store.read(self.chain, &key, self.watermark)?.and_then(|held| {
+                let is_same = held.version == version && held.value.is_some();
+                is_same.then_some(ScanRecord { key, held })
+            }),
+            None => None,
+        };
+        if large.is_none() {
+            // The value has changed since: its first piece is next, or the record behind it.
+            at.bytes = 0;
+        }
+        Ok(Some(Checkpoint::begun(table, at, large)))
     }
 
     fn begun(&mut self, header: SnapshotHeader) {
@@ -359,8 +437,9 @@ impl ChainRestore {
             self.sessions.note(&update, taken);
             self.history.push(update);
         }
+        let checkpoint = self.continued()?;
         let Self { sessions, history, chain_time, .. } = self;
-        Ok(RestoredChain { sessions, history, chain_time, watermark, unreplicated })
+        Ok(RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint })
     }
 }
 
@@ -372,9 +451,21 @@ pub struct RestoredChain {
     chain_time: u64,
     watermark: Sequence,
     unreplicated: UnreplicatedRecords,
+    /// A checkpoint of an earlier start, to be continued.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl RestoredChain {
+    /// About the bytes of the table of sessions.
+    pub(crate) fn session_bytes(&self) -> usize {
+        self.sessions.bytes()
+    }
+
+    /// Whether a checkpoint of an earlier start is continued.
+    pub(crate) const fn continues(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
     /// The newest version.
     pub fn last(&self) -> Version {
         self.history.last()
@@ -394,9 +485,9 @@ impl RestoredChain {
 impl Replica {
     /// Takes over what the journal held. Call it before the first input.
     pub(crate) fn take_over(&mut self, restored: RestoredChain) {
-        let RestoredChain { sessions, history, chain_time, watermark, unreplicated } = restored;
+        let RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint } = restored;
         self.unreplicated = Some(unreplicated.into());
-        self.resume_journal(history.last(), watermark);
+        self.resume_journal(history.last(), watermark, checkpoint);
         (self.sessions, self.history, self.watermark) = (sessions, history, watermark);
         self.writes.follow_chain_time(chain_time);
         self.store.commit(watermark);

@@ -78,7 +78,7 @@ impl Full {
     }
 }
 
-fn key(number: u32) -> Bytes {
+pub(super) fn key(number: u32) -> Bytes {
     number.to_le_bytes().to_vec().into()
 }
 
@@ -104,7 +104,7 @@ fn a_disk_counts_as_full_before_it_is_and_has_room_again_after_deletes() {
 #[test]
 fn a_journal_may_be_bounded_below_its_disk() {
     let mut run = Run::new(1, Guards::ALL);
-    run.most = 1 << 20;
+    run.settings.most = 1 << 20;
     let mut start = run.open().unwrap();
     run.enter(&mut start);
     let mut full = Full { run, start, replies: BTreeMap::new() };
@@ -126,6 +126,31 @@ fn a_node_starts_and_votes_on_a_full_disk() {
     assert!(start.journal.is_full());
     // Longer than before.
     start.control.change(|record| record.log = vec![9; 70 << 10]).unwrap();
+}
+
+/// Votes, and the next start, have no other room.
+#[test]
+fn values_of_clients_take_no_ballast() {
+    let mut full = Full::new();
+    let has_ballast = |full: &Full| full.run.disk.names().unwrap().contains(&"ballast".to_owned());
+    let take_in = |full: &mut Full, write| {
+        let deadline = Timestamp::from_nanos(u64::MAX / 2);
+        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller: 0 }];
+        take(&mut full.start.chains[0], &mut Received { writes, ..Received::default() });
+        vec![(ChainId(0), full.start.chains[0].poll_journal(64 << 10).unwrap())]
+    };
+    assert!(has_ballast(&full));
+    let free = full.run.disk.free().unwrap();
+    full.run.disk.set_room(ROOM - free);
+    let put = take_in(&mut full, Write::Put { key: key(1), value: vec![1; 9000].into() });
+    assert_eq!(full.start.journal.write(&put), Err(JournalError::Full));
+    assert!(has_ballast(&full));
+    full.run.disk.set_room(ROOM);
+    full.start.journal.write(&put).unwrap();
+    full.run.disk.set_room(ROOM - full.run.disk.free().unwrap());
+    let delete = take_in(&mut full, Write::Delete { key: key(1) });
+    full.start.journal.write(&delete).unwrap();
+    assert!(!has_ballast(&full));
 }
 
 #[test]

@@ -108,3 +108,27 @@ fn a_batch_has_about_as_many_bytes_as_there_is_room() {
     let most = bytes.max().unwrap();
     assert!(most < 5000 && batches.len() > 300, "{most} bytes in one of {}", batches.len());
 }
+
+/// Updates take the room that the checkpoint needs to end, and nothing else frees it.
+#[test]
+fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
+    let settings = ReplicaSettings { chunk: 1000, ..durable() };
+    let mut rig = Rig::open(&[1], &settings);
+    for number in 0..400 {
+        rig.write(1, Write::Put { key: format!("{number:03}").into(), value: vec![1; 900].into() });
+    }
+    rig.settle();
+    rig.unwritten.insert(1);
+    rig.replicas.get_mut(&1).unwrap().begin_checkpoint();
+    let mut written = 0;
+    while rig.replicas[&1].journal.as_ref().unwrap().checkpoint.is_some() {
+        for _ in 0..2 {
+            rig.write(1, Write::Put { key: "other".into(), value: vec![2; 60_000].into() });
+        }
+        let replica = rig.replicas.get_mut(&1).unwrap();
+        replica.journal.as_mut().unwrap().is_full = true;
+        written += replica.poll_journal(1 << 20).map_or(0, |batch| batch.bytes);
+        replica.journal.as_mut().unwrap().is_full = false;
+    }
+    assert!(written < 8 << 20, "{written} bytes were written beside 400 parts");
+}

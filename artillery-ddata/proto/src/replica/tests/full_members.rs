@@ -146,3 +146,24 @@ fn a_joiner_with_a_full_disk_refuses_nothing() {
     rig.settle();
     rig.commit(1, "k", "2");
 }
+
+/// Half a checkpoint would take the room of other chains, and free nothing.
+#[test]
+fn a_joiner_with_a_full_disk_begins_its_checkpoint_once_it_finds_room() {
+    let mut rig = chain(None);
+    rig.commit(1, "k", "2");
+    let begun = |rig: &Rig| rig.replicas[&3].journal.as_ref().unwrap().checkpoints;
+    rig.replicas.get_mut(&3).unwrap().journal_not_whole();
+    let before = begun(&rig);
+    rig.replicas.get_mut(&3).unwrap().disk_is_full(true);
+    rig.replicas.get_mut(&3).unwrap().begin_first_checkpoint();
+    assert_eq!(begun(&rig), before);
+    // Not committed without the disk of this member, so it is above the watermark.
+    rig.put(1, "k", "3");
+    rig.replicas.get_mut(&3).unwrap().disk_is_full(false);
+    assert_eq!(begun(&rig), before + 1);
+    rig.settle();
+    let replica = &rig.replicas[&3];
+    assert_eq!(replica.held_here(), Some(replica.history.last().sequence), "all of it is durable");
+    rig.commit(1, "k", "4");
+}

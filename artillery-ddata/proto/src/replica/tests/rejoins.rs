@@ -281,7 +281,10 @@ impl Scribe {
             let entries: Vec<_> = next.map(|entry| of_chain(ChainId(n as u32), entry)).collect();
             group.push(entries.len());
             if !entries.is_empty() {
-                batches.push((ChainId(n as u32), JournalBatch { upto: at as u64, entries, bytes: 100, data: 0 }));
+                batches.push((
+                    ChainId(n as u32),
+                    JournalBatch { upto: at as u64, entries, bytes: 100, queued: 0, data: 0 },
+                ));
             }
         }
         if self.rng.random_range(0..10) == 0 {

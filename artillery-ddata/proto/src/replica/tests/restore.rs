@@ -12,6 +12,7 @@ use crate::{
     api::Write,
     guards::Mutant,
     journal::{EntryPlace, GroupNumber, JournalEntry},
+    message::{ChainMessage, SnapshotContent, SnapshotPart},
     store::{MemoryStore, ScanRecord},
     types::update::RequestKey,
 };
@@ -180,6 +181,51 @@ fn each_beginning_of_a_journal_makes_a_state_that_was_committed() {
     }
     let enough = whole > 1000 && pending > 1000 && cuts > 20 && checkpoints > 50;
     assert!(enough, "{whole} beginnings, {pending} pending updates, {cuts} cuts, {checkpoints} checkpoints");
+}
+
+/// Parts of snapshots in a journal, each with its place.
+fn parts(entries: &[JournalEntry]) -> impl DoubleEndedIterator<Item = (usize, &SnapshotPart)> {
+    entries.iter().enumerate().filter_map(|(place, entry)| {
+        let JournalEntry::Sent(frame) = entry else { return None };
+        if let ChainMessage::Snapshot(part) = &frame.message { Some((place, part)) } else { None }
+    })
+}
+
+#[test]
+fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
+    let (mut continued, mut in_sessions, mut in_a_value) = (0, 0, 0);
+    for seed in 0..60 {
+        let mut unrest = Unrest::new(seed);
+        (0..80).for_each(|_| unrest.step());
+        let journal = &unrest.rig.journals[&2];
+        for end in 0..=journal.len() {
+            let Some(mut found) = restored(&journal[..end]).unwrap() else { continue };
+            // What a part shows must not be cut any more.
+            let shown = parts(&journal[..end]).map(|(_, part)| part.watermark.0).max();
+            assert!(shown <= Some(found.watermark), "seed {seed}, {end} entries");
+            let Some(checkpoint) = &found.replica.journal.as_ref().unwrap().checkpoint else { continue };
+            continued += 1;
+            in_sessions += u64::from(checkpoint.has_sessions());
+            in_a_value += u64::from(checkpoint.is_in_a_value());
+            let mut entries = journal[..end].to_vec();
+            while let Some(batch) = found.replica.poll_journal(1 << 20) {
+                entries.extend(batch.entries);
+            }
+            // All that is before its beginning may be gone.
+            let is_begin = |(_, part): &(usize, &SnapshotPart)| matches!(part.content, SnapshotContent::Begin(_));
+            let begin = parts(&entries).rev().find(is_begin).unwrap().0;
+            let why = |error| panic!("seed {seed}, {end} entries: {error}");
+            let again = restored(&entries[begin..]).unwrap_or_else(why).expect("a whole store");
+            let state = |found: &Found| (found.last, found.watermark, found.unreplicated, found.sessions.clone());
+            assert_eq!(state(&again), state(&found), "seed {seed}, {end} entries");
+            assert_eq!(values(&again.records), values(&found.records), "seed {seed}, {end} entries");
+        }
+    }
+    let enough = continued > 200 && in_sessions > 20 && in_a_value > 5;
+    assert!(
+        enough,
+        "{continued} were continued, {in_sessions} of them in the table of sessions, {in_a_value} in a value"
+    );
 }
 
 /// A member has an update that is cut, and the one in its place, which the chain has committed without it, before its journal

@@ -1,0 +1,206 @@
+//! Records of all sizes on disks that fill up, and nodes that start again and again on them.
+
+use super::*;
+use crate::api::Refusal;
+
+/// Records of one size on a disk that is small enough for them to fill.
+#[derive(Clone, Copy)]
+struct Sizes {
+    disk: u64,
+    value: usize,
+    /// Bytes of values in one write.
+    batch: usize,
+    chains: u32,
+}
+
+const ALL: [Sizes; 5] = [
+    Sizes { disk: 5 << 20, value: 8, batch: 8 << 10, chains: 3 },
+    Sizes { disk: 8 << 20, value: 1 << 10, batch: 32 << 10, chains: 3 },
+    Sizes { disk: 32 << 20, value: 32 << 10, batch: 32 << 10, chains: 3 },
+    Sizes { disk: 64 << 20, value: 1 << 20, batch: 1 << 20, chains: 3 },
+    Sizes { disk: 32 << 20, value: 32 << 10, batch: 32 << 10, chains: 1 },
+];
+
+/// A node over several starts, whose disk fills by what its clients write.
+struct Filled {
+    run: Run,
+    of: Sizes,
+    start: Option<Start>,
+    replies: BTreeMap<u64, Reply>,
+    /// Keys that were written, and not deleted.
+    keys: Vec<u32>,
+    next: u32,
+}
+
+impl Filled {
+    fn new(of: Sizes) -> Self {
+        let mut run = Run::new(1, Guards::ALL);
+        run.chunk = 64 << 10;
+        run.disk.set_room(of.disk);
+        run.settings = OpenSettings { segment_bytes: 1 << 20, room: 2 << 20, reserve: 1 << 20, ..run.settings };
+        let mut filled = Self { run, of, start: None, replies: BTreeMap::new(), keys: Vec::new(), next: 0 };
+        filled.open();
+        filled
+    }
+
+    fn start(&mut self) -> &mut Start {
+        self.start.as_mut().expect("the node runs")
+    }
+
+    fn open(&mut self) {
+        let mut start = self.run.open().expect("a full disk keeps no node from starting");
+        self.run.enter(&mut start);
+        self.start = Some(start);
+        (0..4).for_each(|_| self.persist());
+    }
+
+    fn restart(&mut self, cut: bool) {
+        self.start = None;
+        if cut {
+            self.run.disk.cut_power();
+        } else {
+            self.run.disk.restart();
+        }
+        self.open();
+    }
+
+    /// One group of what all chains have to write. The disk never refuses it: only clients' data fills it.
+    fn persist(&mut self) {
+        let (run, replies) = (&self.run, &mut self.replies);
+        let Start { journal, chains, .. } = self.start.as_mut().expect("the node runs");
+        let mut batches = Vec::new();
+        for runner in chains.iter_mut() {
+            let chain = runner.replica().chain();
+            batches.extend(runner.poll_journal(1 << 20).map(|batch| (chain, batch)));
+        }
+        let free = run.disk.free().unwrap();
+        if batches.is_empty() {
+            journal.close().unwrap();
+        } else {
+            journal.write(&batches).unwrap_or_else(|error| panic!("{error}: {free} bytes were free"));
+        }
+        let durable = journal.sync().unwrap();
+        let wanted = journal.tidy().unwrap();
+        for runner in chains {
+            let chain = runner.replica().chain();
+            let upto = durable.iter().find(|durable| durable.chain == chain).map(|durable| durable.upto);
+            let checkpoint = wanted.contains(&chain);
+            let disk_full = journal.is_full();
+            take(runner, &mut Received { durable: upto, checkpoint, disk_full, ..Received::default() });
+            while let Some(output) = runner.poll_output() {
+                if let RunnerOutput::Reply(caller, reply) = output {
+                    replies.insert(caller, reply);
+                }
+            }
+        }
+    }
+
+    fn idle(&mut self) {
+        (0..40).for_each(|_| self.persist());
+    }
+
+    fn write(&mut self, chain: u32, write: Write) -> Reply {
+        let (caller, deadline) = (0, Timestamp::from_nanos(u64::MAX / 2));
+        let start = self.start();
+        let disk_full = start.journal.is_full();
+        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller }];
+        take(&mut start.chains[chain as usize], &mut Received { writes, disk_full, ..Received::default() });
+        self.persist();
+        self.persist();
+        self.replies.remove(&caller).expect("a reply")
+    }
+
+    /// Writes records, as many as a batch has. `false`: the disk counts as full.
+    fn put(&mut self) -> bool {
+        let records = (self.of.batch / self.of.value).max(1) as u32;
+        let keys: Vec<_> = (0..records).map(|number| self.next + number).collect();
+        let put = |&key: &u32| (full::key(key), Bytes::from(vec![key as u8; self.of.value]));
+        let write = match &keys[..] {
+            [key] => Write::Put { key: put(key).0, value: put(key).1 },
+            keys => {
+                Write::Batch(keys.iter().map(put).map(|(key, value)| crate::api::Step::Put { key, value }).collect())
+            }
+        };
+        let chain = self.next / records % self.of.chains;
+        match self.write(chain, write) {
+            Reply::Committed(_) => {
+                self.next += records;
+                self.keys.extend(keys);
+                true
+            }
+            Reply::Refused(Refusal::DiskFull { .. }) => false,
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    fn fill(&mut self) {
+        while self.put() {}
+    }
+
+    fn delete(&mut self, key: u32) {
+        let records = (self.of.batch / self.of.value).max(1) as u32;
+        let chain = key / records % self.of.chains;
+        let deleted = self.write(chain, Write::Delete { key: full::key(key) });
+        assert!(matches!(deleted, Reply::Committed(_)), "{deleted:?}");
+    }
+
+    /// Deletes until a write finds room again, as most clients with a full disk do.
+    fn recover(&mut self) {
+        let keys = std::mem::take(&mut self.keys);
+        let count = keys.len();
+        for (number, key) in keys.into_iter().enumerate() {
+            self.delete(key);
+            if number % (count / 64).max(1) == 0 {
+                self.idle();
+            }
+        }
+        self.idle();
+        self.idle();
+        assert!(self.put(), "{} bytes of {} are free", self.run.disk.free().unwrap(), self.of.disk);
+    }
+}
+
+#[test]
+fn records_of_all_sizes_fill_a_disk_and_deletes_free_it() {
+    for of in ALL {
+        let mut node = Filled::new(of);
+        node.fill();
+        let records = u64::from(node.next) * (of.value as u64 + 50);
+        assert!(records > of.disk / 5, "{} records of {} bytes find room", node.next, of.value);
+        node.recover();
+    }
+}
+
+#[test]
+fn a_full_disk_with_idle_clients_is_not_written() {
+    for of in ALL {
+        let mut node = Filled::new(of);
+        node.fill();
+        (0..20).for_each(|_| node.idle());
+        let (segment, writes) = (node.start().control.record().segment, node.run.disk.counts().writes);
+        (0..20).for_each(|_| node.idle());
+        let after = node.start().control.record().segment;
+        assert_eq!(after, segment, "values of {}: {} writes", of.value, node.run.disk.counts().writes - writes);
+    }
+}
+
+/// Each start finds half a checkpoint of the one before.
+#[test]
+fn starts_in_the_middle_of_a_checkpoint_leave_the_disk_as_full_as_it_was() {
+    for (of, cut) in ALL.into_iter().zip([false, true, false, true, true]) {
+        let mut node = Filled::new(of);
+        node.fill();
+        node.idle();
+        for turn in 0..12 {
+            let writes = node.keys.len() / 400;
+            for _ in 0..=writes {
+                let key = node.keys.pop().expect("there are more keys");
+                node.delete(key);
+            }
+            (0..turn % 7).for_each(|_| node.persist());
+            node.restart(cut);
+            while node.put() {}
+        }
+        node.recover();
+    }
+}
