@@ -1,9 +1,11 @@
 //! The files of one directory, as the journal of a durable node wants them.
 
+mod contents;
 mod gate;
+mod private;
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read as _, Write as _},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -41,17 +43,27 @@ pub(crate) enum DirectoryError {
     /// Another process, or another node of this one, uses it.
     #[error("another node uses it")]
     InUse,
+    /// It holds files, and none of a node's.
+    #[error("it isn't empty and isn't a node's directory: it holds {found}")]
+    Foreign {
+        /// One of the files.
+        found: String,
+    },
     /// The system refuses it.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl FileDisk {
-    /// Opens a directory, which is made if it isn't there.
+    /// Opens a directory, which is made if it isn't there. From then on only this process's user can read or lock it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
-        fs::create_dir_all(dir)?;
+        private::make(dir)?;
+        if let Some(found) = contents::foreign(dir)? {
+            return Err(DirectoryError::Foreign { found });
+        }
+        private::tighten(dir)?;
         sync_path(dir)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
+        let lock = private::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
         lock.try_lock()?;
         let handle = File::open(dir)?;
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: false, gate: Arc::default(), lock: Some(lock).into() })
@@ -103,7 +115,7 @@ impl FileDisk {
         if self.kept_name()?.as_deref() == Some(name) {
             return Ok(());
         }
-        let mut file = File::create(self.dir.join(NEW_NAME))?;
+        let mut file = private::options().create(true).truncate(true).write(true).open(self.dir.join(NEW_NAME))?;
         file.write_all(format!("{name}\n").as_bytes())?;
         file.sync_all()?;
         fs::rename(self.dir.join(NEW_NAME), self.dir.join(NAME))?;
@@ -162,13 +174,13 @@ impl Disk for FileDisk {
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         self.may_write(name)?;
-        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        let (path, mut options) = (self.dir.join(name), private::options());
         options.read(true).write(true).create_new(true);
         Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        let (path, mut options) = (self.dir.join(name), private::options());
         options.read(true).write(!self.is_read_only);
         Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }

@@ -39,6 +39,14 @@ pub enum DataDirError {
     /// Another process, or another node of this one, uses it.
     #[error("{}: another node uses it", .0.display())]
     InUse(PathBuf),
+    /// It holds files, and none of a node's. Nothing was written there.
+    #[error("{} isn't empty and isn't a node's directory: it holds {found}", dir.display())]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// One of the files.
+        found: String,
+    },
     /// The system refuses it.
     #[error("{}: {error}", dir.display())]
     Io {
@@ -89,6 +97,7 @@ impl DataDirError {
     fn of_directory(dir: &Path, error: DirectoryError) -> Self {
         match error {
             DirectoryError::InUse => Self::InUse(dir.to_owned()),
+            DirectoryError::Foreign { found } => Self::Foreign { dir: dir.to_owned(), found },
             DirectoryError::Io(error) => Self::Io { dir: dir.to_owned(), error },
         }
     }
@@ -108,6 +117,7 @@ impl From<DataDirError> for NeverReady {
         let is_damaged = matches!(error, DataDirError::Damaged { .. });
         match error {
             DataDirError::InUse(dir)
+            | DataDirError::Foreign { dir, .. }
             | DataDirError::Io { dir, .. }
             | DataDirError::Damaged { dir, .. }
             | DataDirError::OtherNode { dir, .. }
