@@ -122,6 +122,12 @@ impl FileDisk {
         self.handle.sync_all()
     }
 
+    /// Bytes of the whole file system.
+    pub(crate) fn size(&self) -> io::Result<u64> {
+        let of = rustix::fs::fstatvfs(&self.handle)?;
+        Ok(of.f_blocks.saturating_mul(of.f_frsize))
+    }
+
     fn opened(&self, file: File, name: &str) -> Box<dyn DiskFile> {
         Box::new(OpenFile { file, name: name.to_owned(), gate: self.gate.clone() })
     }
@@ -182,7 +188,8 @@ impl Disk for FileDisk {
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         let (path, mut options) = (self.dir.join(name), private::options());
         options.read(true).write(!self.is_read_only);
-        Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
+        let file = self.gate.insist_or(name, || options.open(&path), |error| unreadable(name, 0, error))?;
+        Ok(self.opened(file, name))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -224,7 +231,9 @@ impl DiskFile for OpenFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         let mut read = 0;
         while read < into.len() {
-            match self.gate.insist(&self.name, || self.file.read_at(&mut into[read..], at + read as u64))? {
+            let from = at + read as u64;
+            let lost = |error: &io::Error| unreadable(&self.name, from, error);
+            match self.gate.insist_or(&self.name, || self.file.read_at(&mut into[read..], from), lost)? {
                 0 => break,
                 more => read += more,
             }
@@ -271,6 +280,16 @@ fn failed(file: &str, error: &io::Error) -> DiskError {
     }
 }
 
+/// The same of an error on opening or reading a file. These say that the medium has lost bytes, or the file system its own.
+fn unreadable(file: &str, at: u64, error: &io::Error) -> DiskError {
+    match Errno::from_io_error(error) {
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA) => {
+            DiskError::Unreadable { file: file.to_owned(), at, why: error.to_string() }
+        }
+        _ => failed(file, error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use artillery_proto::disk::conformance;
@@ -281,6 +300,16 @@ mod tests {
     fn a_directory_keeps_the_contract_of_a_disk() {
         let dir = tempfile::tempdir().unwrap();
         conformance::run(&FileDisk::open(&dir.path().join("a/b")).unwrap());
+    }
+
+    #[test]
+    fn bytes_that_the_medium_has_lost_are_told_from_other_failures() {
+        for lost in [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA] {
+            let error = unreadable("control-1", 4096, &lost.into());
+            assert!(matches!(&error, DiskError::Unreadable { file, at: 4096, .. } if file == "control-1"), "{error:?}");
+        }
+        assert!(matches!(unreadable("control-1", 0, &Errno::ACCESS.into()), DiskError::Failed { .. }));
+        assert_eq!(unreadable("control-1", 0, &Errno::NOENT.into()), DiskError::Missing("control-1".to_owned()));
     }
 
     #[test]
