@@ -25,6 +25,9 @@ pub struct Config {
     pub name: Option<String>,
     /// The number of nodes, this one included, that must see each other before they form the cluster (3).
     pub expect: u32,
+    /// The cluster exists (no): a node without a store founds none, and waits for a node of the cluster. With it, nodes whose
+    /// volumes are all missing don't found an empty cluster.
+    pub existing: bool,
     /// The chains that the node proposes when the cluster is formed. A cluster that is formed already keeps its own.
     pub chains: ChainSettings,
     /// How to find other nodes.
@@ -63,9 +66,10 @@ pub struct DataConfig {
     pub sync: SyncMode,
     /// So many bytes of updates may stand in the journal beside the data before it is made shorter (256 MiB).
     pub room_bytes: u64,
-    /// The disk counts as full when so many bytes are left beside room for a checkpoint (64 MiB): then members only delete. A
-    /// quarter of them is in a file, so that other programs can't take it.
-    pub reserve_bytes: u64,
+    /// The disk counts as full when so many bytes are left beside room for a checkpoint: then members only delete. A quarter of
+    /// them is in a file, so that other programs can't take it. `None`: 64 MiB, and at most an eighth of the file system or of
+    /// [`max_disk_bytes`](Self::max_disk_bytes).
+    pub reserve_bytes: Option<u64>,
     /// The disk counts as full, too, when the journal comes so near to this length in bytes. `None`: only the disk's own size
     /// matters.
     pub max_disk_bytes: Option<u64>,
@@ -83,10 +87,15 @@ impl DataConfig {
             dir: dir.into(),
             sync: SyncMode::Batch,
             room_bytes: 256 << 20,
-            reserve_bytes: 64 << 20,
+            reserve_bytes: None,
             max_disk_bytes: None,
             reopen: Duration::from_secs(2),
         }
+    }
+
+    /// The reserve on a disk of so many bytes, if none is given. On a small disk 64 MiB would leave little or nothing for data.
+    pub(crate) fn default_reserve(disk: u64) -> u64 {
+        (disk / 8).min(64 << 20)
     }
 }
 
@@ -186,6 +195,7 @@ impl Default for Config {
             cluster: "artillery".to_owned(),
             name: None,
             expect: 3,
+            existing: false,
             chains: ChainSettings::default(),
             discovery: DiscoveryConfig { mdns: true, interface: None, mdns_port: None, seeds: Vec::new() },
             transport: TransportConfig::default(),
@@ -299,6 +309,13 @@ const FRAME_OVERHEAD: usize = 256 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reserve_is_a_share_of_a_small_disk() {
+        let reserve = |disk: u64| DataConfig::default_reserve(disk << 20) >> 20;
+        assert_eq!([0, 96, 512, 1000, 1 << 20].map(reserve), [0, 12, 64, 64, 64]);
+        assert_eq!(DataConfig::default_reserve(u64::MAX), 64 << 20);
+    }
 
     #[test]
     fn defaults_are_valid() {

@@ -1,9 +1,11 @@
 //! The files of one directory, as the journal of a durable node wants them.
 
+mod contents;
 mod gate;
+mod private;
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read as _, Write as _},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -41,17 +43,27 @@ pub(crate) enum DirectoryError {
     /// Another process, or another node of this one, uses it.
     #[error("another node uses it")]
     InUse,
+    /// It holds files, and none of a node's.
+    #[error("it isn't empty and isn't a node's directory: it holds {found}")]
+    Foreign {
+        /// One of the files.
+        found: String,
+    },
     /// The system refuses it.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl FileDisk {
-    /// Opens a directory, which is made if it isn't there.
+    /// Opens a directory, which is made if it isn't there. From then on only this process's user can read or lock it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
-        fs::create_dir_all(dir)?;
+        private::make(dir)?;
+        if let Some(found) = contents::foreign(dir)? {
+            return Err(DirectoryError::Foreign { found });
+        }
+        private::tighten(dir)?;
         sync_path(dir)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
+        let lock = private::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
         lock.try_lock()?;
         let handle = File::open(dir)?;
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: false, gate: Arc::default(), lock: Some(lock).into() })
@@ -103,11 +115,17 @@ impl FileDisk {
         if self.kept_name()?.as_deref() == Some(name) {
             return Ok(());
         }
-        let mut file = File::create(self.dir.join(NEW_NAME))?;
+        let mut file = private::options().create(true).truncate(true).write(true).open(self.dir.join(NEW_NAME))?;
         file.write_all(format!("{name}\n").as_bytes())?;
         file.sync_all()?;
         fs::rename(self.dir.join(NEW_NAME), self.dir.join(NAME))?;
         self.handle.sync_all()
+    }
+
+    /// Bytes of the whole file system.
+    pub(crate) fn size(&self) -> io::Result<u64> {
+        let of = rustix::fs::fstatvfs(&self.handle)?;
+        Ok(of.f_blocks.saturating_mul(of.f_frsize))
     }
 
     fn opened(&self, file: File, name: &str) -> Box<dyn DiskFile> {
@@ -162,15 +180,16 @@ impl Disk for FileDisk {
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         self.may_write(name)?;
-        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        let (path, mut options) = (self.dir.join(name), private::options());
         options.read(true).write(true).create_new(true);
         Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let (path, mut options) = (self.dir.join(name), OpenOptions::new());
+        let (path, mut options) = (self.dir.join(name), private::options());
         options.read(true).write(!self.is_read_only);
-        Ok(self.opened(self.gate.insist(name, || options.open(&path))?, name))
+        let file = self.gate.insist_or(name, || options.open(&path), |error| unreadable(name, 0, error))?;
+        Ok(self.opened(file, name))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -212,7 +231,9 @@ impl DiskFile for OpenFile {
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         let mut read = 0;
         while read < into.len() {
-            match self.gate.insist(&self.name, || self.file.read_at(&mut into[read..], at + read as u64))? {
+            let from = at + read as u64;
+            let lost = |error: &io::Error| unreadable(&self.name, from, error);
+            match self.gate.insist_or(&self.name, || self.file.read_at(&mut into[read..], from), lost)? {
                 0 => break,
                 more => read += more,
             }
@@ -259,6 +280,16 @@ fn failed(file: &str, error: &io::Error) -> DiskError {
     }
 }
 
+/// The same of an error on opening or reading a file. These say that the medium has lost bytes, or the file system its own.
+fn unreadable(file: &str, at: u64, error: &io::Error) -> DiskError {
+    match Errno::from_io_error(error) {
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA) => {
+            DiskError::Unreadable { file: file.to_owned(), at, why: error.to_string() }
+        }
+        _ => failed(file, error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use artillery_proto::disk::conformance;
@@ -269,6 +300,16 @@ mod tests {
     fn a_directory_keeps_the_contract_of_a_disk() {
         let dir = tempfile::tempdir().unwrap();
         conformance::run(&FileDisk::open(&dir.path().join("a/b")).unwrap());
+    }
+
+    #[test]
+    fn bytes_that_the_medium_has_lost_are_told_from_other_failures() {
+        for lost in [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA] {
+            let error = unreadable("control-1", 4096, &lost.into());
+            assert!(matches!(&error, DiskError::Unreadable { file, at: 4096, .. } if file == "control-1"), "{error:?}");
+        }
+        assert!(matches!(unreadable("control-1", 0, &Errno::ACCESS.into()), DiskError::Failed { .. }));
+        assert_eq!(unreadable("control-1", 0, &Errno::NOENT.into()), DiskError::Missing("control-1".to_owned()));
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl Bootstrap {
         self.position(id).is_some()
     }
 
+    /// Whether the node of `id` is a founder, and was one with another store: the one that it has now is new.
+    pub fn names_another_store(&self, id: MemberId) -> bool {
+        self.members.iter().any(|founder| founder.id.node == id.node && !founder.id.shares_store(id))
+    }
+
     /// How many founders make a majority.
     pub fn majority(&self) -> usize {
         self.members.len() / 2 + 1

@@ -107,6 +107,16 @@ pub enum DiskError {
     /// A file has this name already.
     #[error("there is a file {0} already")]
     Exists(String),
+    /// The bytes of a file can't be read any more: the medium or the file system has lost them.
+    #[error("{file} can't be read at byte {at}: {why}")]
+    Unreadable {
+        /// The file's name.
+        file: String,
+        /// Where in it, in bytes from its beginning.
+        at: u64,
+        /// The system's words.
+        why: String,
+    },
     /// The system reports a failure.
     #[error("{file}: {why}")]
     Failed {

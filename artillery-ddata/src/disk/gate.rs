@@ -41,7 +41,17 @@ impl Gate {
 
     /// Does an operation that may be done once more, as often as the system lacks something for it. Blocks meanwhile.
     pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
-        self.insist_with(file, operation, || self.pause())
+        self.insist_or(file, operation, |error| failed(file, error))
+    }
+
+    /// The same, with the meaning of an error that stays.
+    pub(super) fn insist_or<T>(
+        &self,
+        file: &str,
+        operation: impl FnMut() -> io::Result<T>,
+        failed: impl FnOnce(&io::Error) -> DiskError,
+    ) -> Result<T, DiskError> {
+        self.insist_with(file, operation, || self.pause(), failed)
     }
 
     /// Waits for a while, or until the end of the use.
@@ -55,6 +65,7 @@ impl Gate {
         file: &str,
         mut operation: impl FnMut() -> io::Result<T>,
         mut pause: impl FnMut(),
+        failed: impl FnOnce(&io::Error) -> DiskError,
     ) -> Result<T, DiskError> {
         loop {
             let passed = self.pass(file)?;
@@ -77,7 +88,7 @@ impl Gate {
                     }
                     pause();
                 }
-                Refused::Failed => return Err(failed(file, &error)),
+                Refused::Failed => return Err(failed(&error)),
             }
         }
     }
@@ -113,7 +124,7 @@ mod tests {
     fn insist(errors: &[Errno]) -> (Result<(), DiskError>, u32) {
         let (mut errors, mut pauses) = (errors.iter(), 0);
         let operation = || errors.next().map_or(Ok(()), |error| Err((*error).into()));
-        let done = Gate::default().insist_with("journal.new", operation, || pauses += 1);
+        let done = Gate::default().insist_with("journal.new", operation, || pauses += 1, |error| failed("", error));
         (done, pauses)
     }
 
@@ -131,7 +142,8 @@ mod tests {
     #[test]
     fn the_end_of_the_use_ends_the_wait() {
         let gate = Gate::default();
-        let done: Result<(), _> = gate.insist_with("a", || Err(Errno::MFILE.into()), || gate.close());
+        let done: Result<(), _> =
+            gate.insist_with("a", || Err(Errno::MFILE.into()), || gate.close(), |error| failed("", error));
         assert!(matches!(done, Err(DiskError::Failed { .. })));
     }
 }

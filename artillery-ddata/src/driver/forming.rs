@@ -1,6 +1,6 @@
 //! The task that finds a cluster or founds one, and then tells later nodes of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
 use tokio::sync::{mpsc, watch};
@@ -14,6 +14,9 @@ use crate::{
     driver::phase::NodePhase,
 };
 
+/// How often a node that founds no cluster says that it waits for one.
+const WAITING_PERIOD: Duration = Duration::from_secs(10);
+
 pub(crate) struct Forming {
     pub(crate) me: MemberId,
     pub(crate) formation: Formation,
@@ -26,6 +29,8 @@ pub(crate) struct Forming {
     pub(crate) yields: watch::Receiver<bool>,
     /// Whether it is worth a warning that more nodes are seen than found a cluster.
     pub(crate) warns_of_more: bool,
+    /// Whether the node has a directory.
+    pub(crate) has_directory: bool,
 }
 
 /// The number of free nodes, if those are more than found a cluster.
@@ -41,6 +46,7 @@ impl Forming {
     pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>, settled: impl FnOnce(Arc<Bootstrap>)) {
         let mut settled = Some(settled);
         self.look_around();
+        let mut waiting = tokio::time::interval(WAITING_PERIOD);
         loop {
             if self.warns_of_more
                 && let Some(nodes) = surplus(&self.formation.phase())
@@ -58,7 +64,7 @@ impl Forming {
                 settled(founding);
             }
             let tick = self.formation.next_tick();
-            let pause = tick.map_or(std::time::Duration::ZERO, |at| at - clock::now());
+            let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
                 changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return },
                 message = self.messages.recv() => {
@@ -69,6 +75,7 @@ impl Forming {
                     let yields = *self.yields.borrow_and_update();
                     self.formation.handle(clock::now(), FormationInput::Yields(yields));
                 }
+                _ = waiting.tick(), if self.waits().is_some() => self.report_waiting(),
                 event = self.events.next() => {
                     let Some(event) = event else { return };
                     self.member(&event);
@@ -77,6 +84,34 @@ impl Forming {
                     self.formation.handle(clock::now(), FormationInput::Tick);
                 }
             }
+        }
+    }
+
+    /// The number of other nodes without a cluster, if this node is free and founds none.
+    fn waits(&self) -> Option<usize> {
+        match self.formation.phase() {
+            FormationPhase::Free { seen, .. } if self.formation.only_joins() => Some(seen.saturating_sub(1)),
+            _ => None,
+        }
+    }
+
+    fn report_waiting(&self) {
+        let free = self.waits().unwrap_or_default();
+        let lacks = if self.has_directory { "its directory holds no cluster" } else { "it has no directory" };
+        tracing::warn!(
+            nodes_without_a_cluster = free,
+            "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it founds none;              if its volume is missing, stop it and mount the volume"
+        );
+    }
+
+    /// A founder of the cluster that comes with a new directory has lost the one of before.
+    fn compare_store(&self, founding: &Bootstrap) {
+        if self.has_directory && founding.names_another_store(self.me) {
+            tracing::warn!(
+                cluster = %founding.cluster,
+                "the directory is empty, and this cluster knows an earlier store of this node: it joins as a new member; if its \
+                 volume is missing, stop it and mount the volume"
+            );
         }
     }
 
@@ -123,7 +158,11 @@ impl Forming {
                     // Formation repeats a lost message: each is cumulative.
                     drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
                 }
-                FormationOutput::Formed(founding) | FormationOutput::Joined(founding) => settled = Some(founding),
+                FormationOutput::Formed(founding) => settled = Some(founding),
+                FormationOutput::Joined(founding) => {
+                    self.compare_store(&founding);
+                    settled = Some(founding);
+                }
             }
         }
         settled

@@ -122,6 +122,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Says that the cluster exists: a node without a store founds none, and waits for a node of the cluster.
+    pub fn existing(mut self, is: bool) -> Self {
+        self.config.existing = is;
+        self
+    }
+
     /// UDP address to listen on (default `[::]:0`: all addresses of this machine, of both families); port 0 lets the system
     /// choose.
     pub fn listen(mut self, addr: SocketAddr) -> Self {
@@ -263,7 +269,7 @@ impl NodeBuilder {
             .transport(self.config.transport.clone())
             .mdns(self.config.discovery.mdns)
             .seeds(self.config.discovery.seeds.clone())
-            .may_be_alone(self.config.expect == 1 && self.config.discovery.seeds.is_empty())
+            .may_be_alone(self.config.expect == 1 && !self.config.existing && self.config.discovery.seeds.is_empty())
             .service(data.service());
         if let Some(interface) = &self.config.discovery.interface {
             cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));

@@ -185,6 +185,7 @@ impl Data {
         let settings = formation::FormationSettings {
             timing: self.config.timing(),
             after: self.after.clone(),
+            existing: self.config.existing,
             ..formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains)
         };
         let known = self.durable.get().and_then(Durable::founding).map(Arc::new);
@@ -201,6 +202,7 @@ impl Data {
             incarnations: BTreeMap::new(),
             yields: self.local.follow_yields(),
             warns_of_more: self.after.is_none(),
+            has_directory: self.durable.get().is_some(),
         };
         self.watch(cluster);
         let data = Arc::downgrade(self);

@@ -9,8 +9,10 @@ use std::{
 
 use artillery_proto::{
     control::{Bootstrap, message::StoreHolding},
-    data_dir::{self, BegunStore, ControlFile, DamagePlace, FoundStore, OpenError, OpenSettings, StoreReport},
-    disk::Disk as _,
+    data_dir::{
+        self, BegunStore, ControlFile, ControlFileError, DamagePlace, FoundStore, OpenError, OpenSettings, StoreReport,
+    },
+    disk::{Disk as _, DiskError},
     guards::Guards,
     journal::JournalError,
     replica::RestoredChain,
@@ -39,6 +41,14 @@ pub enum DataDirError {
     /// Another process, or another node of this one, uses it.
     #[error("{}: another node uses it", .0.display())]
     InUse(PathBuf),
+    /// It holds files, and none of a node's. Nothing was written there.
+    #[error("{} isn't empty and isn't a node's directory: it holds {found}", dir.display())]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// One of the files.
+        found: String,
+    },
     /// The system refuses it.
     #[error("{}: {error}", dir.display())]
     Io {
@@ -47,7 +57,8 @@ pub enum DataDirError {
         /// Why.
         error: io::Error,
     },
-    /// What it holds isn't as it was written. `node --replace-damaged` moves it aside, and joins as a new store.
+    /// What it holds isn't as it was written, or the system can't read it any more (`unreadable` in `place`). `node
+    /// --replace-damaged` moves it aside, and joins as a new store.
     #[error("{} is damaged: {why}", dir.display())]
     Damaged {
         /// The directory.
@@ -89,16 +100,28 @@ impl DataDirError {
     fn of_directory(dir: &Path, error: DirectoryError) -> Self {
         match error {
             DirectoryError::InUse => Self::InUse(dir.to_owned()),
+            DirectoryError::Foreign { found } => Self::Foreign { dir: dir.to_owned(), found },
             DirectoryError::Io(error) => Self::Io { dir: dir.to_owned(), error },
         }
     }
 
     fn of(dir: &Path, error: &OpenError) -> Self {
         let (dir, why) = (dir.to_owned(), error.to_string());
-        match error.damage() {
+        match error.damage().or_else(|| unreadable(error)) {
             Some(place) if !error.is_of_another_release() => Self::Damaged { dir, place, why },
             _ => Self::Unusable { dir, why },
         }
+    }
+}
+
+/// Where the system couldn't read what a directory holds, if that is why it can't be opened.
+fn unreadable(error: &OpenError) -> Option<DamagePlace> {
+    match error {
+        OpenError::Control(ControlFileError::Failed(DiskError::Unreadable { file, at, .. }))
+        | OpenError::Journal(JournalError::Failed(DiskError::Unreadable { file, at, .. })) => {
+            Some(DamagePlace { file: file.clone(), offset: *at, kind: "unreadable" })
+        }
+        _ => None,
     }
 }
 
@@ -108,6 +131,7 @@ impl From<DataDirError> for NeverReady {
         let is_damaged = matches!(error, DataDirError::Damaged { .. });
         match error {
             DataDirError::InUse(dir)
+            | DataDirError::Foreign { dir, .. }
             | DataDirError::Io { dir, .. }
             | DataDirError::Damaged { dir, .. }
             | DataDirError::OtherNode { dir, .. }
@@ -171,13 +195,16 @@ impl DataDir {
     ) -> Result<Self, DataDirError> {
         let LockedDir { dir, disk, name: kept, .. } = locked;
         let disk = Arc::new(disk);
+        let most = data.max_disk_bytes.unwrap_or(u64::MAX);
+        let size = disk.size().map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
+        let reserve = data.reserve_bytes.unwrap_or_else(|| DataConfig::default_reserve(size.min(most)));
         let settings = OpenSettings {
             node: NodeId::from_name(name),
             mode: data.sync,
             segment_bytes: SEGMENT_BYTES,
             room: data.room_bytes,
-            reserve: data.reserve_bytes,
-            most: data.max_disk_bytes.unwrap_or(u64::MAX),
+            reserve,
+            most,
             backlog: config.limits.backlog_bytes,
             guards: Guards::default(),
         };
@@ -304,5 +331,24 @@ impl Durable {
     /// Whether the directory was given back.
     pub(crate) fn is_released(&self) -> bool {
         self.disk.is_released()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_counts_as_damaged() {
+        let lost = || DiskError::Unreadable { file: "control-1".into(), at: 7, why: "Input/output error".into() };
+        let failed = DiskError::Failed { file: "control-1".into(), why: "no permission".into() };
+        let dir = Path::new("d");
+        for error in [OpenError::Control(lost().into()), OpenError::Journal(lost().into())] {
+            let DataDirError::Damaged { place, why, .. } = DataDirError::of(dir, &error) else { panic!("{error}") };
+            assert_eq!(place, DamagePlace { file: "control-1".into(), offset: 7, kind: "unreadable" });
+            assert!(why.contains("Input/output error"), "{why}");
+        }
+        let unusable = DataDirError::of(dir, &OpenError::Control(failed.into()));
+        assert!(matches!(unusable, DataDirError::Unusable { .. }), "{unusable}");
     }
 }

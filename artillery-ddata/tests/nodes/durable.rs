@@ -1,5 +1,6 @@
 //! Nodes with directories: what was acknowledged is there after all of them have ended.
 
+mod directories;
 mod loading;
 mod operators;
 use std::{
@@ -77,7 +78,7 @@ async fn a_full_disk_refuses_values_until_deletes_made_room() {
     for n in 0..3 {
         let small = |config: &mut Config| {
             let data = config.data.as_mut().unwrap();
-            (data.room_bytes, data.reserve_bytes) = (1 << 20, 2 << 20);
+            (data.room_bytes, data.reserve_bytes) = (1 << 20, Some(2 << 20));
             data.max_disk_bytes = (n == 1).then_some(16 << 20);
         };
         let node = durable.builder(n, 3).configure(small).start().await.unwrap();

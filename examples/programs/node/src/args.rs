@@ -36,6 +36,9 @@ pub(super) struct NodeArgs {
     /// Form the cluster once so many nodes are seen; 1 is a chain of one
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) expect: u32,
+    /// The cluster exists: found none, also if --data is empty, and wait for a node of the cluster
+    #[arg(long)]
+    pub(super) existing: bool,
     /// Where another node may be found, as HOST:PORT; repeatable
     #[arg(long = "seed", value_name = "HOST:PORT")]
     pub(super) seeds: Vec<Seed>,
@@ -101,7 +104,8 @@ pub(super) struct NodeArgs {
     /// without --data always leaves for good
     #[arg(long)]
     pub(super) leave_on_term: bool,
-    /// If --data is damaged, move it aside, as DIR.damaged-N, and begin with an empty one
+    /// If --data is damaged or can't be read, move it aside, as DIR.damaged-N, and begin with an empty one. If DIR can't be
+    /// renamed, as a mount point, its contents are moved to DIR/damaged-N
     #[arg(long, requires = "data")]
     pub(super) replace_damaged: bool,
     /// Address for the Redis protocol (default: off)

@@ -1,26 +1,123 @@
 //! A directory that can't be used any more is moved aside, and never deleted.
 
 use std::{
-    fs, io,
+    env,
+    fs::{self, DirBuilder, File, Permissions},
+    io::{self, ErrorKind},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
+use artillery_programs::exit::Failure;
+
 /// The file of a directory that holds the node's name.
 const NAME: &str = "NAME";
+/// The file that a node locks.
+const LOCK: &str = "LOCK";
+/// The journal means nothing without these files.
+const CONTROL: &str = "control-";
+/// File systems have it at their root, and it belongs to them.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// Renames a directory to `DIR.WHY-N`, with the first number that is free. A new one in its place keeps the node's name.
-pub(super) fn move_aside(dir: &Path, why: &str) -> io::Result<PathBuf> {
-    let named = |number: u32| {
-        let mut name = dir.as_os_str().to_owned();
-        name.push(format!(".{why}-{number}"));
-        PathBuf::from(name)
-    };
-    let free = (1..=u32::MAX).map(named).find(|aside| !aside.exists());
-    let aside = free.ok_or_else(|| io::Error::other("no name is free for the directory"))?;
-    fs::rename(dir, &aside)?;
-    if aside.join(NAME).is_file() {
-        fs::create_dir(dir)?;
-        fs::copy(aside.join(NAME), dir.join(NAME))?;
+///
+/// Where a directory can't be renamed, as one that is a mount point, its contents are moved to `DIR/WHY-N`. The data stays on its
+/// disk in both cases, also if `dir` is a symbolic link.
+pub(super) fn move_aside(dir: &Path, why: &str) -> Result<PathBuf, Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("{} can't be moved aside: {error}", dir.display()));
+    let current = env::current_dir().ok();
+    move_resolved(&dir.canonicalize().map_err(failed)?, why, current.as_deref()).map_err(failed)
+}
+
+fn move_resolved(dir: &Path, why: &str, current: Option<&Path>) -> io::Result<PathBuf> {
+    // A process takes its working directory along when that is renamed, and would open the old one by a relative name again.
+    if current.is_some_and(|current| current.starts_with(dir)) {
+        return move_contents(dir, why);
+    }
+    let mut beside = dir.as_os_str().to_owned();
+    beside.push(format!(".{why}-"));
+    let aside = free(&beside)?;
+    match fs::rename(dir, &aside) {
+        Ok(()) => {
+            private(dir)?;
+            keep_name(&aside, dir)?;
+            Ok(aside)
+        }
+        Err(error) if can_stay(error.kind()) => move_contents(dir, why),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a directory that can't be renamed may have its contents moved all the same: it is a mount point, or the directory
+/// above it belongs to another user or may not be written.
+fn can_stay(kind: ErrorKind) -> bool {
+    let stay = [
+        ErrorKind::ResourceBusy,
+        ErrorKind::CrossesDevices,
+        ErrorKind::PermissionDenied,
+        ErrorKind::ReadOnlyFilesystem,
+    ];
+    stay.contains(&kind)
+}
+
+/// Moves what a directory holds into one below it, which nodes ignore. The lock stays: a node may hold it.
+fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
+    let aside = free(dir.join(format!("{why}-")).as_os_str())?;
+    private(&aside)?;
+    keep_name(dir, &aside)?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let text = name.to_string_lossy();
+        let stays = [NAME, LOCK, LOST_AND_FOUND].contains(&&*text) || text.starts_with('.') || is_aside(&text);
+        if !stays {
+            names.push(name);
+        }
+    }
+    // The control file first: a journal alone is no store, so the rest counts as damaged if this ends half-way.
+    let (control, rest): (Vec<_>, _) = names.into_iter().partition(|name| name.to_string_lossy().starts_with(CONTROL));
+    for part in [control, rest] {
+        for name in part {
+            fs::rename(dir.join(&name), aside.join(&name))?;
+        }
+        File::open(&aside)?.sync_all()?;
+        File::open(dir)?.sync_all()?;
     }
     Ok(aside)
 }
+
+/// Whether it is an earlier result of [`move_contents`].
+fn is_aside(name: &str) -> bool {
+    ["damaged-", "given-up-"]
+        .iter()
+        .any(|why| name.strip_prefix(why).is_some_and(|number| number.parse::<u32>().is_ok()))
+}
+
+/// A copy, with which the next node of `to` has the name of the last one of `from`.
+fn keep_name(from: &Path, to: &Path) -> io::Result<()> {
+    if from.join(NAME).is_file() {
+        fs::copy(from.join(NAME), to.join(NAME))?;
+        fs::set_permissions(to.join(NAME), Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// Makes a directory that other users can't read.
+fn private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(dir)
+}
+
+/// The path that begins so, with the first number behind it that is free.
+fn free(beginning: &std::ffi::OsStr) -> io::Result<PathBuf> {
+    let numbered = |number: u32| {
+        let mut path = beginning.to_owned();
+        path.push(number.to_string());
+        PathBuf::from(path)
+    };
+    // What can't be looked at isn't free.
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    (1..=u32::MAX).map(numbered).find(is_free).ok_or_else(|| io::Error::other("no name is free for the directory"))
+}
+
+#[cfg(test)]
+mod tests;

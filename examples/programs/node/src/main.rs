@@ -86,12 +86,12 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
         };
         match started {
             Err(StartError::Data(DataDirError::Damaged { dir, why, .. })) if args.replace_damaged => {
-                let aside = aside::move_aside(&dir, "damaged").map_err(Failure::failed)?;
+                let aside = aside::move_aside(&dir, "damaged")?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
             }
             // The operator's order to give the cluster up was refused as long as a node held data that could go on.
             Err(StartError::Data(DataDirError::GivenUp { dir, cluster })) => {
-                let aside = aside::move_aside(&dir, "given-up").map_err(Failure::failed)?;
+                let aside = aside::move_aside(&dir, "given-up")?;
                 tracing::error!(%cluster, aside = %aside.display(), "the directory's cluster was given up: this node begins with an empty one");
             }
             started => break started.map_err(Failure::failed)?,
@@ -155,7 +155,7 @@ async fn serve(
         Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
         Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
         Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if replaces_damaged => {
-            let aside = aside::move_aside(&dir, "damaged").map_err(Failure::failed)?;
+            let aside = aside::move_aside(&dir, "damaged")?;
             tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
             return Ok(Some(Again::Anew));
         }

@@ -67,6 +67,7 @@ fn config(args: &NodeArgs, listen: SocketAddr) -> Config {
     config.cluster = args.cluster.clone();
     config.name = args.name.clone();
     config.expect = args.expect;
+    config.existing = args.existing;
     config.chains.replicas = args.replicas;
     config.chains.min_members = args.min_members;
     config.chains.mode = args.mode.into();
@@ -123,6 +124,7 @@ mod tests {
         assert_eq!((config.expect, config.limits.window_bytes, config.discovery.mdns), (5, 1 << 20, false));
         assert_eq!(config.chains.mode, artillery_ddata::Mode::Classic);
         assert_eq!(config.discovery.seeds, ["db-1:7400"]);
+        assert_eq!([&[][..], &["--existing"]].map(|flags| settled(&parse(flags)).existing), [false, true]);
         let config = settled(&parse(&["--lease-ms", "3000", "--drift-ppm", "7"]));
         assert_eq!((config.lease.duration, config.lease.drift_ppm), (Duration::from_secs(3), 7));
         assert_eq!(config.suspect, Duration::from_millis(1500));

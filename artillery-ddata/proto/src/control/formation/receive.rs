@@ -105,6 +105,8 @@ impl Formation {
             Some(RejectReason::Busy)
         } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
             Some(RejectReason::Elsewhere)
+        } else if mine.existing {
+            Some(RejectReason::Settings)
         } else if (founding.members.len(), &founding.name, founding.settings)
             != (usize::from(mine.expect), &mine.name, mine.chains)
         {

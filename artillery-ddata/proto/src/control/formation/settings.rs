@@ -22,6 +22,9 @@ pub struct FormationSettings {
     pub timing: Timing,
     /// What this node does after its cluster was given up; `None`: it has belonged to none.
     pub after: Option<After>,
+    /// The cluster exists: this node joins it, and takes part in no founding. An operator's order to found ([`After::founds`]) counts
+    /// more.
+    pub existing: bool,
     /// How long enough nodes must have been seen before a node proposes.
     pub settle: Duration,
     /// How much longer a node waits for each node before it in the order of ids.
@@ -45,6 +48,7 @@ impl FormationSettings {
             chains,
             timing: Timing::default(),
             after: None,
+            existing: false,
             settle: Duration::from_millis(200),
             stagger: Duration::from_millis(100),
             repeat: Duration::from_millis(200),

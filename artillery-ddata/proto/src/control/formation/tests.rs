@@ -1,4 +1,5 @@
 mod after;
 mod chaos;
+mod existing;
 mod network;
 mod rules;

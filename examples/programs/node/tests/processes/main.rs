@@ -22,3 +22,4 @@ mod restart_all;
 mod rotation;
 mod strangers;
 mod usage;
+mod volumes;
