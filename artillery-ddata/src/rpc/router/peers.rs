@@ -26,6 +26,11 @@ impl Peers {
     pub(super) fn is_connected(&self, node: NodeId) -> bool {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
+
+    /// Whether the node was dialled last without success. Its link dials it again and again.
+    pub(super) fn is_unreached(&self, node: NodeId) -> bool {
+        self.channels.get(&node).is_some_and(|channel| channel.failure().is_some())
+    }
 }
 
 impl Router {
