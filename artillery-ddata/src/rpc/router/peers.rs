@@ -27,9 +27,9 @@ impl Peers {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 
-    /// Whether the node was dialled last without success. Its link dials it again and again.
+    /// Whether there is no way to the node, as far as was tried.
     pub(super) fn is_unreached(&self, node: NodeId) -> bool {
-        self.channels.get(&node).is_some_and(|channel| channel.failure().is_some())
+        self.channels.get(&node).is_some_and(|channel| channel.is_unreached())
     }
 }
 
@@ -41,7 +41,9 @@ impl Router {
             return Ok(channel);
         }
         let until = deadline.min(Instant::now() + CONNECT_TIMEOUT);
-        match timeout_at(until, channel.link().connected()).await {
+        let connected = timeout_at(until, channel.link().connected()).await;
+        channel.awaited(matches!(connected, Ok(Ok(_))));
+        match connected {
             Ok(Ok(_)) => Ok(channel),
             Ok(Err(ConnectError::EndpointClosed)) => Err(Error::not_applied(NotApplied::Stopped)),
             Ok(Err(reason)) => {
