@@ -129,7 +129,8 @@ impl Data {
     fn living_copies(&self, config: &ChainConfig) -> u32 {
         let known = self.cluster.get().map(Cluster::members).unwrap_or_default();
         let lives = |id: MemberId| {
-            self.id().shares_store(id) || known.iter().any(|member| member.id.shares_store(id) && is_alive(member.state))
+            self.id().shares_store(id)
+                || known.iter().any(|member| member.id.shares_store(id) && is_alive(member.state))
         };
         config.serving().filter(|&id| lives(id)).count() as u32
     }
