@@ -81,10 +81,9 @@ mod tests {
     #[test]
     fn an_own_address_among_others_is_passed_over() {
         assert_eq!(outcome(&[itself("me"), itself("me")]), RoundOutcome::Itself);
-        let silent = RoundOutcome::Failed("10.0.0.1:1: no answer in time".into());
-        assert_eq!(outcome(&[itself("me"), ConnectError::TimedOut]), silent);
-        let silent = RoundOutcome::Failed("10.0.0.1:0: no answer in time".into());
-        assert_eq!(outcome(&[ConnectError::TimedOut, itself("me")]), silent);
+        let silent_at = |port: u16| RoundOutcome::Failed(format!("10.0.0.1:{port}: {}", ConnectError::TimedOut));
+        assert_eq!(outcome(&[itself("me"), ConnectError::TimedOut]), silent_at(1));
+        assert_eq!(outcome(&[ConnectError::TimedOut, itself("me")]), silent_at(0));
     }
 
     #[test]
@@ -98,7 +97,8 @@ mod tests {
         for errors in [[refusal.clone(), ConnectError::TimedOut], [ConnectError::TimedOut, refusal]] {
             assert!(matches!(outcome(&errors), RoundOutcome::Refused(_, ConnectError::Untrusted(_))));
         }
-        assert_eq!(outcome(&[ConnectError::TimedOut]), RoundOutcome::Failed("no answer in time".into()));
+        let silent = RoundOutcome::Failed(ConnectError::TimedOut.to_string());
+        assert_eq!(outcome(&[ConnectError::TimedOut]), silent);
         assert_eq!(outcome(&[]), RoundOutcome::Failed("no address".into()));
     }
 }

@@ -170,7 +170,9 @@ pub enum ConnectError {
         found: NodeId,
     },
     /// No answer came in time.
-    #[error("no answer in time")]
+    #[error(
+        "no answer in time: no node is at that address, a firewall drops its packets, or the path takes smaller ones only"
+    )]
     TimedOut,
     /// The answer made no sense.
     #[error("no hello: {0}")]
@@ -215,6 +217,9 @@ pub enum CloseReason {
     /// One side refuses the other because it joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
+    /// The peer closed the connection before the handshake ended: it stopped, or gave up waiting.
+    #[error("the peer closed the connection during the handshake: it stopped, or it received too little in time")]
+    Handshake,
     /// Nothing was received for the idle timeout.
     #[error("nothing heard for too long")]
     TimedOut,

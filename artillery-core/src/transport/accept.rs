@@ -121,8 +121,9 @@ async fn admit(
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
         shared.met_foreign(*there, &hello::succeeds(frame));
     }
-    checked.inspect_err(|refusal| shared.on_twin(refusal, theirs.member))?;
-    let peer = Arc::new(theirs.into_peer(name, reach::canonical(quinn.remote_address()), version));
+    let from = reach::canonical(quinn.remote_address());
+    checked.inspect_err(|refusal| shared.on_twin(refusal, theirs.member, from))?;
+    let peer = Arc::new(theirs.into_peer(name, from, version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let most = shared.config.max_connections_per_peer;
     let ticket = namesake::once_free(shared, || shared.registry.add_accepted(&connection, most)).await?;

@@ -7,6 +7,7 @@
 //! admits the peer.
 
 use std::{
+    net::SocketAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -31,6 +32,9 @@ const PROOF_ROUNDS: u32 = 2;
 
 /// A process that has been connected, or has belonged to a formation, for this long is not the second one of its name.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
+
+/// The interval between two warnings about processes with this node's name.
+const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);
 
 /// Decides whether the process at the other end of a connection is running.
 #[derive(Debug)]
@@ -165,16 +169,27 @@ pub(super) struct Twins {
     begun: Instant,
     /// The process that was refused last. It ends after that, so one is enough.
     refused: Mutex<Option<MemberId>>,
+    warned: Mutex<Option<Instant>>,
 }
 
 impl Twins {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), refused: Mutex::default() }
+        Self { begun: Instant::now(), refused: Mutex::default(), warned: Mutex::default() }
     }
 
     /// A process with this node's name has dialled this one, and is refused.
     fn on_refused(&self, twin: MemberId) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(twin);
+    }
+
+    /// Whether a warning is due: one that restarts again and again must not fill the log.
+    fn should_warn(&self, now: Instant) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = warned.is_none_or(|last| now - last >= TWIN_WARNING_PERIOD);
+        if is_due {
+            *warned = Some(now);
+        }
+        is_due
     }
 
     fn has_refused(&self, twin: MemberId) -> bool {
@@ -192,9 +207,12 @@ impl EndpointShared {
     }
 
     /// This endpoint refuses a peer that may have its name.
-    pub(super) fn on_twin(&self, refusal: &Refusal, peer: MemberId) {
+    pub(super) fn on_twin(&self, refusal: &Refusal, peer: MemberId, addr: SocketAddr) {
         if matches!(refusal, Refusal::Itself(_)) && peer != self.id {
             self.twins.on_refused(peer);
+            if self.twins.should_warn(Instant::now()) {
+                tracing::warn!(%addr, other = %peer, "another node of this name is at that address: give each node its own name");
+            }
         }
     }
 

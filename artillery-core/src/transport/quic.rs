@@ -184,6 +184,10 @@ pub(super) fn close_reason(error: ConnectionError) -> CloseReason {
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
             CloseReason::Refused(Refusal::Busy)
         }
+        // QUIC hides the reason of a peer that closes this early.
+        ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::APPLICATION_ERROR => {
+            CloseReason::Handshake
+        }
         ConnectionError::ApplicationClosed(close) => closed_by_peer(close.error_code, &close.reason),
         ConnectionError::Reset => CloseReason::Reset,
         ConnectionError::TimedOut => CloseReason::TimedOut,

@@ -5,7 +5,7 @@ use artillery_proto::node::{Successor, Unready};
 
 use super::{data::Data, durable::Durable};
 use crate::{
-    Mode, NodeId, Routing,
+    ChainConfig, Mode, NodeId, Routing,
     control::History,
     message::Fullness,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
@@ -109,7 +109,7 @@ impl Data {
             in_flight_bytes: state.in_flight as u64,
             backlog_bytes: state.backlog as u64,
             lease_ms: self.state.get().map(|state| left(state.borrow().lease)),
-            copies: config.serving().count() as u32,
+            copies: self.living_copies(config),
             parked_reads: state.parked_reads as u64,
             waiting_writes: state.waiting_writes as u64,
             unreplicated_records: state.rereplication.left,
@@ -123,6 +123,16 @@ impl Data {
             store_bytes: state.size.bytes,
             full: full(state.full).map(str::to_owned),
         })
+    }
+
+    /// The serving members that gossip holds for alive, this node included.
+    fn living_copies(&self, config: &ChainConfig) -> u32 {
+        let known = self.cluster.get().map(Cluster::members).unwrap_or_default();
+        let lives = |id: MemberId| {
+            self.id().shares_store(id)
+                || known.iter().any(|member| member.id.shares_store(id) && is_alive(member.state))
+        };
+        config.serving().filter(|&id| lives(id)).count() as u32
     }
 
     fn log(&self) -> Option<LogStatus> {
@@ -219,6 +229,10 @@ const fn full(what: Fullness) -> Option<&'static str> {
 /// Milliseconds from now until `until`.
 fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
+}
+
+fn is_alive(state: MemberState) -> bool {
+    matches!(state, MemberState::Alive | MemberState::Suspect)
 }
 
 fn member(member: &Member) -> MemberStatus {

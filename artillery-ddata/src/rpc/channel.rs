@@ -10,7 +10,10 @@ mod lane;
 
 use std::{
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -95,6 +98,8 @@ impl Carrier {
 /// The way to one node. Reads have a stream of their own, so that they never wait behind writes.
 pub(crate) struct Channel {
     link: Link,
+    /// A call has waited for a connection in vain since there was one last.
+    was_awaited: AtomicBool,
     reads: Lane,
     writes: Lane,
     apart: LargeCalls,
@@ -111,7 +116,7 @@ impl Channel {
         let asked = [reads.calls().clone(), writes.calls().clone()];
         let mut returns = JoinSet::new();
         returns.spawn_on(Returns::new(link.clone(), asked, apart.waiting().clone()).run(), &carrier.runtime);
-        Self { link, reads, writes, apart, _returns: returns }
+        Self { link, was_awaited: AtomicBool::new(false), reads, writes, apart, _returns: returns }
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -120,6 +125,16 @@ impl Channel {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.link.is_up()
+    }
+
+    /// Records whether a call that waited for a connection got one.
+    pub(crate) fn awaited(&self, is_connected: bool) {
+        self.was_awaited.store(!is_connected, Ordering::Relaxed);
+    }
+
+    /// Whether there is no connection, and the last dial, or the last wait for one, was in vain. The link dials again and again.
+    pub(crate) fn is_unreached(&self) -> bool {
+        !self.is_connected() && (self.was_awaited.load(Ordering::Relaxed) || self.failure().is_some())
     }
 
     /// Why there is no connection, if known.

@@ -224,8 +224,10 @@ impl Router {
                     (NextAttempt::Over(tries.give_up()), error)
                 }
                 Tried::Nothing(error) => {
-                    if let Error::Refused { reason, .. } = &error {
-                        refusal = Some(*reason);
+                    match &error {
+                        Error::Refused { reason, .. } => refusal = Some(*reason),
+                        Error::NotApplied { reason: NotApplied::Unreachable { node, .. } } => attempts.unreached(*node),
+                        _ => {}
                     }
                     (NextAttempt::Again, error)
                 }

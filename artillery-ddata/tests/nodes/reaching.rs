@@ -1,9 +1,12 @@
 //! Clients reach nodes wherever these listen, and say why they don't.
 
 use artillery_core::{config::TransportConfig, error::ConnectError};
-use artillery_ddata::{Client, Node, client::ClientError};
+use artillery_ddata::{
+    Client, Kv, Node, Place,
+    client::{ClientError, Spread},
+};
 
-use crate::support::{SECRET, random_name, within};
+use crate::support::{PATIENCE, SECRET, TestCluster, classic, random_name, until, within};
 
 /// Whether this host has IPv6. Without it, the tests print that they cover less.
 fn has_ipv6() -> bool {
@@ -69,4 +72,73 @@ async fn a_socket_that_does_not_reach_the_seed_is_named() {
         let (ip, text) = (listen.trim_end_matches('0'), error.to_string());
         assert!(text.contains(ip) && text.contains("`listen`") && text.contains(seed), "{text}");
     }
+}
+
+/// Adds to a counter many times. Each addition must count once.
+async fn count(kv: &Kv, key: &'static str) {
+    const ADDITIONS: i64 = 20;
+    for sum in 1..=ADDITIONS {
+        let added = within(kv.increment(key, 1).timeout(PATIENCE)).await.unwrap();
+        assert_eq!((added.result, added.copies), (sum, 3));
+    }
+}
+
+/// A client of a cluster whose head exchanges packets with nodes alone, as behind a firewall.
+async fn shut_out(cluster: &TestCluster) -> Client {
+    let nodes: Vec<_> = cluster.nodes.iter().map(Node::addr).collect();
+    cluster.cuts[cluster.index(Place::Head)].only(nodes);
+    let seed = cluster.node(Place::Tail).addr();
+    let client = Client::builder().cluster(&cluster.name).secret(SECRET).seed(seed).spread(Spread::RoundRobin);
+    within(client.connect()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_reach_the_head_writes_by_another_member() {
+    let cluster = TestCluster::start(3).await;
+    let head = cluster.node(Place::Head).clone();
+    let client = shut_out(&cluster).await;
+    count(&client.kv(), "count").await;
+    assert_eq!(head.role(), Place::Head);
+    // It asks the head again once it can.
+    cluster.heal();
+    until(|| async {
+        let before = forwarded(&cluster).await;
+        within(client.kv().put("k", "v")).await.unwrap();
+        before == forwarded(&cluster).await
+    })
+    .await;
+}
+
+/// Requests that any node has forwarded.
+async fn forwarded(cluster: &TestCluster) -> u64 {
+    let mut sum = 0;
+    for node in &cluster.nodes {
+        sum += node.status().await.reads.forwarded;
+    }
+    sum
+}
+
+/// Strong reads of a classic chain are the tail's alone.
+#[tokio::test]
+async fn a_client_that_does_not_reach_the_tail_reads_by_another_member() {
+    let cluster = TestCluster::start_with(3, classic).await;
+    let nodes: Vec<_> = cluster.nodes.iter().map(Node::addr).collect();
+    cluster.cuts[cluster.index(Place::Tail)].only(nodes);
+    let seed = cluster.node(Place::Head).addr();
+    let client = within(Client::builder().cluster(&cluster.name).secret(SECRET).seed(seed).connect()).await.unwrap();
+    within(client.kv().put("k", "v")).await.unwrap();
+    let read = within(client.kv().get("k").timeout(PATIENCE)).await.unwrap();
+    assert_eq!((read.value().unwrap().as_ref(), read.served.place), (&b"v"[..], Place::Tail));
+}
+
+/// The way of every write at such a node, as that by its Redis port.
+#[tokio::test]
+async fn a_node_that_does_not_reach_the_head_writes_by_another_member() {
+    let mut cluster = TestCluster::start(3).await;
+    let spare = cluster.add(|builder| builder.expect(3)).await;
+    within(spare.ready()).await.unwrap();
+    let (at, head) = (cluster.nodes.len() - 1, cluster.index(Place::Head));
+    cluster.cuts[at].cut(cluster.nodes[head].addr());
+    cluster.cuts[head].cut(spare.addr());
+    count(&spare.kv(), "count").await;
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,23 +16,40 @@ pub const SECRET: &str = "a secret for tests alone";
 
 /// Addresses with which a node exchanges no packets.
 #[derive(Clone, Default)]
-pub struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
+pub struct Cuts(Arc<Mutex<CutAddrs>>);
+
+#[derive(Default)]
+struct CutAddrs {
+    cut: BTreeSet<SocketAddr>,
+    /// If set, all other addresses are cut, too.
+    only: Option<BTreeSet<SocketAddr>>,
+}
 
 impl Cuts {
     pub fn cut(&self, addr: SocketAddr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(addr);
+        self.lock().cut.insert(addr);
     }
 
     pub fn mend(&self, addr: SocketAddr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&addr);
+        self.lock().cut.remove(&addr);
+    }
+
+    /// Cuts all addresses but these.
+    pub fn only(&self, addrs: impl IntoIterator<Item = SocketAddr>) {
+        self.lock().only = Some(addrs.into_iter().collect());
     }
 
     pub fn heal(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.lock() = CutAddrs::default();
     }
 
     pub fn passes(&self, addr: SocketAddr) -> bool {
-        !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&addr)
+        let addrs = self.lock();
+        !addrs.cut.contains(&addr) && addrs.only.as_ref().is_none_or(|only| only.contains(&addr))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CutAddrs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -42,3 +42,11 @@ fn a_formed_process_keeps_its_name_against_one_that_it_dials() {
     assert!(claim(9, true).yields_to_twin());
     assert!(!claim(10, true).yields_to_twin());
 }
+
+#[test]
+fn a_namesake_that_restarts_again_and_again_is_warned_of_once_a_minute() {
+    let (twins, now) = (Twins::new(), Instant::now());
+    let at = |seconds| now + Duration::from_secs(seconds);
+    let due = [0, 1, 59, 60, 61].map(|seconds| twins.should_warn(at(seconds)));
+    assert_eq!(due, [true, false, false, true, false]);
+}

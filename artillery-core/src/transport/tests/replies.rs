@@ -1,7 +1,7 @@
 //! Malformed and forged replies.
 
 use super::*;
-use crate::error::{ConnectError, VersionRange};
+use crate::error::{CloseReason, ConnectError, VersionRange};
 
 /// The error of a node that gets `answer` to its hello.
 async fn told(answer: &[u8]) -> ConnectError {
@@ -52,4 +52,18 @@ async fn a_refusal_by_a_later_version_is_a_version_mismatch() {
     let answer = hello::encode(later, &(u64::MAX, "something that version 1 does not know"));
     let expected = Refusal::VersionMismatch { here: later, there: PROTOCOL_VERSIONS };
     assert_eq!(told(&answer).await, ConnectError::Refused(expected));
+}
+
+/// The other side sees QUIC's own words for it: "aborted by peer".
+#[tokio::test]
+async fn a_peer_that_closes_during_the_handshake_is_named_as_the_cause() {
+    let honest = Honest::new(config());
+    let raw = Raw::new("raw");
+    let addr = raw.quinn.local_addr().unwrap();
+    let closing = async {
+        let connecting = within(raw.quinn.accept()).await.unwrap().accept().unwrap();
+        drop(connecting);
+    };
+    let (dialled, ()) = tokio::join!(within(honest.endpoint.connect(addr)), closing);
+    assert_eq!(dialled.unwrap_err(), ConnectError::Lost(CloseReason::Handshake));
 }

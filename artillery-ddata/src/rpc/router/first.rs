@@ -63,15 +63,15 @@ impl First {
 
 impl Router {
     /// The other node that can be asked now. `None` if this node itself is to answer, if the call would have to wait,
-    /// or if the routing names no member.
+    /// if another node has to forward it, or if the routing names no member.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
-            Pick::There { member, place, epoch, others } => {
+            Pick::There { member, answers, place, epoch, others } if member == answers => {
                 let channel = self.peers().channels.get(&member.node)?.clone();
                 let room = channel.room_now(&question.operation)?;
                 Some(FirstTarget { channel, room, member, place, epoch, others })
             }
-            Pick::Here(..) | Pick::NoMember => None,
+            Pick::There { .. } | Pick::Here(..) | Pick::NoMember => None,
         }
     }
 

@@ -42,12 +42,12 @@ impl Router {
     ) -> (Tried, Option<NodeId>) {
         match self.pick(question, attempts) {
             Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
-            Pick::There { member, place, epoch, others } => {
+            Pick::There { member, answers, place, epoch, others } => {
                 if let Some(local) = self.local().filter(|_| attempts.is_first()) {
                     local.count_forwarded();
                 }
                 let patience = others.then(|| patience(question, attempts)).flatten();
-                let tried = self.ask_there((member, place, epoch), question, patience, deadline).await;
+                let tried = self.ask_there((member, place), (epoch, answers), question, patience, deadline).await;
                 (tried, Some(member.node))
             }
             Pick::NoMember => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
@@ -56,7 +56,8 @@ impl Router {
 
     async fn ask_there(
         &self,
-        (member, place, epoch): (MemberId, Place, Epoch),
+        (member, place): (MemberId, Place),
+        (epoch, answers): (Epoch, MemberId),
         question: &Question,
         patience: Option<Duration>,
         deadline: Instant,
@@ -75,7 +76,7 @@ impl Router {
             Err(error) => return Tried::Nothing(error),
         };
         let until = patience.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
-        let doubts = may_doubt(question).then_some((WRITE_DOUBT_AFTER, self.doubts(question.chain, epoch, member)));
+        let doubts = may_doubt(question).then_some((WRITE_DOUBT_AFTER, self.doubts(question.chain, epoch, answers)));
         let outcome = channel.ask(question, until, doubts).await;
         self.tried(outcome, question.chain, member, place)
     }

@@ -26,6 +26,11 @@ impl Peers {
     pub(super) fn is_connected(&self, node: NodeId) -> bool {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
+
+    /// Whether there is no way to the node, as far as was tried.
+    pub(super) fn is_unreached(&self, node: NodeId) -> bool {
+        self.channels.get(&node).is_some_and(|channel| channel.is_unreached())
+    }
 }
 
 impl Router {
@@ -36,7 +41,9 @@ impl Router {
             return Ok(channel);
         }
         let until = deadline.min(Instant::now() + CONNECT_TIMEOUT);
-        match timeout_at(until, channel.link().connected()).await {
+        let connected = timeout_at(until, channel.link().connected()).await;
+        channel.awaited(matches!(connected, Ok(Ok(_))));
+        match connected {
             Ok(Ok(_)) => Ok(channel),
             Ok(Err(ConnectError::EndpointClosed)) => Err(Error::not_applied(NotApplied::Stopped)),
             Ok(Err(reason)) => {

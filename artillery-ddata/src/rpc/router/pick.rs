@@ -41,6 +41,8 @@ pub(super) struct Attempts {
     hint: Option<MemberId>,
     /// The last refusal was for load, so the routing isn't in doubt.
     busy: bool,
+    /// The nodes to which there was no way.
+    unreached: SmallVec<[NodeId; 2]>,
 }
 
 impl Attempts {
@@ -64,6 +66,13 @@ impl Attempts {
         self.busy = matches!(refusal, Some(Refusal::Busy | Refusal::SessionFull));
     }
 
+    /// Records that there was no way to a node.
+    pub(super) fn unreached(&mut self, node: NodeId) {
+        if !self.unreached.contains(&node) {
+            self.unreached.push(node);
+        }
+    }
+
     pub(super) fn next_pause(&self) -> Duration {
         // A refusal named the member to ask: retry there immediately, once. Stale hints must not loop.
         if self.hint.is_some() && self.count <= 1 {
@@ -80,8 +89,9 @@ impl Attempts {
 pub(super) enum Pick {
     /// This node's own chain.
     Here(ChainHandle, MemberId, Place),
-    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too.
-    There { member: MemberId, place: Place, epoch: Epoch, others: bool },
+    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too. `answers` is the
+    /// member that is to answer: another one than `member` if that one forwards the request.
+    There { member: MemberId, answers: MemberId, place: Place, epoch: Epoch, others: bool },
     /// No chain is known.
     NoMember,
 }
@@ -146,7 +156,16 @@ impl Router {
         };
         match only {
             Some(member) => match attempts.hint.or(member) {
-                Some(member) => self.pick_member(config, member, false),
+                Some(member) => match self.detour(config, member, question, attempts) {
+                    Some(by) => Pick::There {
+                        member: by,
+                        answers: member,
+                        place: config.place(by),
+                        epoch: config.epoch,
+                        others: false,
+                    },
+                    None => self.pick_member(config, member, false),
+                },
                 None => Pick::NoMember,
             },
             None => self.pick_reader(config, &question.operation, attempts),
@@ -184,6 +203,29 @@ impl Router {
         best.map_or(Pick::NoMember, |&member| self.pick_member(config, member, others))
     }
 
+    /// The member that forwards a request for `to`, if there is no way from here to `to`, which a firewall may hide from
+    /// all but the nodes. A request is forwarded once: a forwarded one goes to `to` only.
+    fn detour(&self, config: &ChainConfig, to: MemberId, question: &Question, attempts: &Attempts) -> Option<MemberId> {
+        let peers = self.peers();
+        let is_unreached = |node: NodeId| peers.is_unreached(node) || attempts.unreached.contains(&node);
+        let here = self.local().map(|local| local.me.node);
+        if question.forwarded || here == Some(to.node) || peers.is_connected(to.node) || !is_unreached(to.node) {
+            return None;
+        }
+        let members = config.members.iter().map(|member| member.id);
+        let others = members.filter(|member| member.node != to.node && Some(member.node) != here);
+        let mut others: SmallVec<[MemberId; 8]> = others.collect();
+        self.order.sort(&mut others);
+        let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
+        let best = (others.iter().find(|member| is_new(member) && peers.is_connected(member.node)))
+            .or_else(|| others.iter().find(|member| is_new(member) && !is_unreached(member.node)));
+        match best {
+            Some(&member) => Some(member),
+            // Each was tried: go round again, over `to` itself.
+            None => others.get(attempts.tried.len() % (others.len() + 1)).copied(),
+        }
+    }
+
     fn pick_member(&self, config: &ChainConfig, member: MemberId, others: bool) -> Pick {
         let place = config.place(member);
         match self.local() {
@@ -191,7 +233,7 @@ impl Router {
                 Some(handle) => Pick::Here(handle, local.me, place),
                 None => Pick::NoMember,
             },
-            _ => Pick::There { member, place, epoch: config.epoch, others },
+            _ => Pick::There { member, answers: member, place, epoch: config.epoch, others },
         }
     }
 }

@@ -242,10 +242,7 @@ impl Rounds<'_> {
             }
         }
         if fault.kind.is_checked_at_its_begin() {
-            // Writes wait for a head that can't be dialled.
-            let is_checked = fault.kind != Kind::Outbound || place != Some(0);
-            let nodes = if is_checked { self.left_alone(fault) } else { NodeSet::default() };
-            let watch = recovery::watch(self.book, nodes, since, BEGIN_END);
+            let watch = recovery::watch(self.book, self.left_alone(fault), since, BEGIN_END);
             let (meanwhile, other) = tokio::join!(watch, self.beside(fault, end));
             (suffered.meanwhile, suffered.other) = (meanwhile, other?);
         }

@@ -31,6 +31,15 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     Ok(exit::DONE)
 }
 
+/// The nodes that answered and don't go on: the recovery leaves them behind in the history before.
+fn left_behind(survey: &Survey, recovered: &Recovered, cluster: ClusterId) -> Vec<String> {
+    let by = recovered.plan.by.id;
+    let others = survey.standings.iter().filter(|other| other.cluster == cluster && other.me.id != by);
+    let mut names: Vec<_> = others.map(|other| other.me.name.clone()).collect();
+    names.sort();
+    names
+}
+
 pub(super) fn names(survey: &Survey) -> String {
     list(&survey.standings.iter().map(|standing| standing.me.name.clone()).collect::<Vec<_>>())
 }
@@ -46,9 +55,18 @@ fn text(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> String {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{kept}");
     }
+    let living = left_behind(survey, recovered, cluster);
+    if !living.is_empty() {
+        let _ = writeln!(
+            text,
+            "Left behind, though they answer: {}. Each of them ends now, or waits for an operator if its directory may hold \
+             more than is kept",
+            list(&living)
+        );
+    }
     let _ = writeln!(
         text,
-        "Left behind: {}. Restart them, or start others: they join as new members",
+        "Left behind, and silent: {}. Restart those that have ended, or start others: they join as new members",
         list(&survey.silent)
     );
     text
@@ -62,6 +80,7 @@ fn object(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> Value {
         "before": plan.history.to_string(),
         "node": plan.by.name,
         "silent": survey.silent,
+        "left_behind": left_behind(survey, recovered, cluster),
         "chains": plan.chains.iter().map(chain).collect::<Vec<_>>(),
     })
 }

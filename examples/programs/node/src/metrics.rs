@@ -96,7 +96,9 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
         "Whether this member stopped serving, since something that never happens did.",
         |chain| f64::from(u8::from(chain.halted.is_some())),
     );
-    show("artillery_chain_copies", "On how many members each committed update is.", |chain| f64::from(chain.copies));
+    show("artillery_chain_copies", "On how many living members each committed update is, by gossip.", |chain| {
+        f64::from(chain.copies)
+    });
     show("artillery_chain_last_sequence", "Sequence of the newest version here.", |chain| sequence(chain) as f64);
     show("artillery_chain_watermark_sequence", "The commit watermark here.", |chain| chain.watermark as f64);
     show("artillery_chain_watermark_lag_updates", "Updates here that are not known to be committed.", |chain| {

@@ -106,6 +106,12 @@ impl ClusterReport {
         chain.members.iter().map(|member| seat(member.id)).collect()
     }
 
+    /// The living copies of a chain: the most that a member that answers knows of. A firewall may hide members from here.
+    pub(super) fn copies(&self, chain: &ChainConfig) -> u32 {
+        let views = self.seats(chain).into_iter().filter_map(|seat| seat.view.ok());
+        views.map(|view| view.copies).max().unwrap_or_default()
+    }
+
     /// The members that any node has heard of and the nodes that answered, by name. Where views differ, a node's view
     /// of itself counts, then the first view.
     pub(super) fn members(&self) -> Vec<KnownMember<'_>> {
@@ -157,7 +163,7 @@ fn chain_object(whole: &ClusterReport, chain: &ChainConfig) -> Value {
     let members: Vec<Value> = seats.iter().map(seat_object).collect();
     json!({
         "chain": chain.chain.0, "epoch": chain.epoch.0, "mode": head.map(|view| &view.mode),
-        "copies": chain.serving().count(), "members": members,
+        "copies": whole.copies(chain), "members": members,
     })
 }
 

@@ -51,7 +51,7 @@ fn node(name: &str, role: &str, reads: u64) -> Node {
 }
 
 fn snapshot(millis: u64, epoch: u64, members: Vec<Member>, nodes: Vec<Node>) -> Snapshot {
-    let copies = members.iter().filter(|member| member.role != "syncing").count();
+    let copies = members.iter().filter(|member| member.role != "syncing").count() as u32;
     let chain = Chain { number: 0, epoch, copies, members };
     Snapshot { at: Duration::from_millis(millis), chains: vec![chain], nodes }
 }

@@ -20,8 +20,8 @@ pub(super) struct Snapshot {
 pub(super) struct Chain {
     pub(super) number: u32,
     pub(super) epoch: u64,
-    /// The number of members that hold each committed update.
-    pub(super) copies: usize,
+    /// The number of living members that hold each committed update.
+    pub(super) copies: u32,
     /// Head first; members that catch up stand behind the tail.
     pub(super) members: Vec<Member>,
 }
@@ -65,7 +65,7 @@ impl Snapshot {
         let chain = |chain: &artillery_ddata::ChainConfig| Chain {
             number: chain.chain.0,
             epoch: chain.epoch.0,
-            copies: chain.serving().count(),
+            copies: whole.copies(chain),
             members: whole.seats(chain).iter().map(member).collect(),
         };
         let node = |told: &super::gather::NodeReport| Node {

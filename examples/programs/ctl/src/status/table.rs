@@ -18,7 +18,7 @@ pub(super) fn text(whole: &ClusterReport) -> String {
         let _ = write!(text, "\n{parted}");
     }
     for chain in &whole.routing.chains {
-        let (number, epoch, copies) = (chain.chain.0, chain.epoch, chain.serving().count());
+        let (number, epoch, copies) = (chain.chain.0, chain.epoch, whole.copies(chain));
         // Writing to a string can't fail.
         let _ = write!(text, "\nchain {number}, epoch {epoch}, {copies} copies of each committed update\n");
         let mut table =

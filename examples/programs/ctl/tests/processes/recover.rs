@@ -64,6 +64,10 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(code == Some(1) && err.contains("nothing is lost"), "{code:?} {err}");
     cluster.nodes[1].kill().await;
+    // No configuration can remove the dead: the status counts the living all the same.
+    while status_at(&cluster, &last).await["chains"][0]["copies"] != 1 {}
+    let (text, _) = cluster.ctl(&last, 0, &["status"]).await;
+    assert!(text.contains(", 1 copies of each committed update"), "{text}");
     // Requests that need the other nodes are refused, and all others go on.
     let (code, _, err) = ctl(&cluster, &last, &["put", "k/0", "x"]).await;
     assert!(code == Some(1) || code == Some(3), "{code:?} {err}");
@@ -85,6 +89,12 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let line = new.ready().await;
     assert_eq!(line["role"], "tail", "{line}");
     is_whole(&cluster, line["addr"].as_str().unwrap()).await;
+}
+
+/// What `ctl status` says at the node at `addr`.
+async fn status_at(cluster: &Cluster, addr: &str) -> Value {
+    let (out, _) = cluster.ctl(addr, 0, &["--json", "status"]).await;
+    serde_json::from_str(out.trim()).unwrap()
 }
 
 fn is_of_another_history<T>(outcome: Result<T, Error>) -> bool {
@@ -199,4 +209,30 @@ async fn recovery_without_a_live_member_is_refused() {
     let recover = ["--timeout", "2000", "recover", "--accept-loss", id];
     let (_, err) = expect(1, &CTL, Some(&secret), &[&seeds[..], &recover].concat()).await;
     assert!(err.contains("start a new cluster"), "{err}");
+}
+
+#[tokio::test]
+async fn living_nodes_that_are_left_behind_are_named() {
+    let (name, secret) = (format!("test-{}", token()), token());
+    let start = || Node::start(&name, &secret, &["--expect", "5", "--replicas", "5"]);
+    let mut nodes: Vec<_> = (0..5).map(|_| start()).collect();
+    let mut left = Vec::new();
+    for node in &mut nodes {
+        let line = node.ready().await;
+        left.push((line["node"].as_str().unwrap().to_owned(), line["addr"].as_str().unwrap().to_owned()));
+    }
+    let left = left.split_off(3);
+    let seeds = ["--cluster", &name, "--no-mdns", "--seed", &left[0].1, "--seed", &left[1].1];
+    let (out, _) = expect(0, &CTL, Some(&secret), &[&seeds[..], &["--json", "status"]].concat()).await;
+    let status: Value = serde_json::from_str(out.trim()).unwrap();
+    let id = status["cluster_id"].as_str().unwrap();
+    for node in &mut nodes[..3] {
+        node.kill().await;
+    }
+    let recover = ["--timeout", "2000", "--json", "recover", "--accept-loss", id];
+    let (out, err) = expect(0, &CTL, Some(&secret), &[&seeds[..], &recover].concat()).await;
+    let done: Value = serde_json::from_str(out.trim()).unwrap_or_else(|_| panic!("{out} {err}"));
+    let at = left.iter().position(|(name, _)| done["node"] == **name).unwrap();
+    assert_eq!(done["left_behind"], serde_json::json!([left[1 - at].0]), "{done}");
+    assert_eq!(nodes[4 - at].ended().await, Some(1));
 }
