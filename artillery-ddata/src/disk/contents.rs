@@ -38,7 +38,7 @@ pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
 fn is_neutral(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(|number| number.parse::<u32>().is_ok());
-    name.starts_with('.') || name == LOST_AND_FOUND || ASIDE.iter().any(|stem| numbered(&stem))
+    name.starts_with('.') || name == LOST_AND_FOUND || ASIDE.iter().any(numbered)
 }
 
 #[cfg(test)]
