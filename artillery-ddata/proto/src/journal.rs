@@ -198,10 +198,12 @@ impl Journal {
         let written = writer.append(&mut self.buffer, number, claimed, self.settings.guards);
         written.or_else(|error| self.fail(error))?;
         self.next = number.next();
+        let unfilled = self.buffer.len() as u64 - self.entry_lengths.iter().sum::<u64>();
+        self.entry_lengths.iter_mut().last().into_iter().for_each(|last| *last += unfilled);
         Ok(number)
     }
 
-    /// The length in bytes of each entry in the group that was appended last.
+    /// The length in bytes of each entry in the group that was appended last. The last one has what the group has beside them.
     pub fn entry_lengths(&self) -> &[u64] {
         &self.entry_lengths
     }

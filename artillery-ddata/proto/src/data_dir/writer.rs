@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ControlFile, OpenSettings, ballast::Ballast};
 use crate::{
-    ChainId,
+    ChainId, Sequence,
     guards::Guards,
     journal::{EntryPlace, GroupNumber, Journal, JournalEntry, JournalError, SyncMode},
     message::{ChainMessage, SnapshotContent, SnapshotPart},
@@ -80,6 +80,8 @@ struct ChainBytes {
     checkpoint: u64,
     /// The checkpoint that is under way.
     begun: Option<u64>,
+    /// What earlier starts wrote of it: it may be of records that are gone.
+    begun_before: u64,
     /// The most that the checkpoint that is under way may come to.
     most_begun: u64,
     /// Updates behind the beginning of the last whole checkpoint, with what their records have beside them in a checkpoint.
@@ -90,6 +92,10 @@ struct ChainBytes {
     data: u64,
     /// Updates that the chain hasn't handed over yet.
     queued: u64,
+    /// The chain is whole again behind a resync, and is to begin its first checkpoint.
+    awaits: bool,
+    /// The newest update. Those up to it are written once more behind the beginning of a checkpoint.
+    newest: Sequence,
     /// The same when the last whole checkpoint began, and the one that is under way.
     data_at: u64,
     data_at_begun: u64,
@@ -125,9 +131,7 @@ impl JournalWriter {
 
     /// A chain was taken in, of which a checkpoint has so many bytes. It may continue the one that was under way.
     pub(super) fn restored(&mut self, chain: ChainId, data: u64, continues: bool) {
-        let bytes = self.bytes.0.entry(chain).or_default();
-        (bytes.data, bytes.most_begun) = (data, data);
-        bytes.begun = bytes.begun.filter(|_| continues);
+        self.bytes.0.entry(chain).or_default().restored(data, continues);
     }
 
     /// Writes the batches of some chains as one group.
@@ -149,7 +153,7 @@ impl JournalWriter {
         }
         for (chain, batch) in batches {
             let bytes = self.bytes.0.entry(*chain).or_default();
-            (bytes.data, bytes.queued) = (batch.data, batch.queued as u64);
+            (bytes.data, bytes.queued, bytes.awaits) = (batch.data, batch.queued as u64, batch.awaits);
         }
         for ((place, entry), &len) in EntryPlace::all_in(group).zip(entries()).zip(self.journal.entry_lengths()) {
             self.survey.note(place, entry);
@@ -240,35 +244,36 @@ impl JournalWriter {
         let order = self.survey.by_age();
         let share = self.room.updates / self.bytes.0.len().max(1) as u64;
         let of = |chain: &ChainId| self.bytes.0.get(chain).copied().unwrap_or_default();
-        // A member that is whole again, on a disk that is too full for it to begin by itself. It passes over this before.
-        let lacks = |chain: &ChainId| self.room.is_full && self.survey.lacks(*chain);
         let is_due = |chain: &&ChainId| {
             let bytes = of(chain);
             let is_long = bytes.behind > bytes.checkpoint.max(share);
-            is_long || self.room.is_full && bytes.gain() > bytes.checkpoint / 8 || lacks(chain)
+            is_long || bytes.awaits || self.room.is_full && bytes.gain() > bytes.checkpoint / 8
         };
         // A checkpoint frees nothing before those of older chains have ended. So it takes no room that they need.
         let mut free = self.room.free;
         let finds_room = |chain: &ChainId| {
-            free = free.checked_sub(of(chain).needs())?;
+            free = free.checked_sub(of(chain).least())?;
             Some(())
         };
         let (fitting, _) = order.split_at(order.iter().map_while(finds_room).count());
         let waits = order[fitting.len()..].iter().any(|chain| is_due(&chain));
         let pins = waits || self.is_long() || self.keeps_room();
         let oldest = fitting.first().filter(|_| pins);
-        let may_begin = |chain: &&ChainId| of(chain).begun.is_none() && (lacks(chain) || !self.asked.contains(chain));
+        let may_begin = |chain: &&ChainId| of(chain).begun.is_none() && !self.asked.contains(chain);
         let wanted: Vec<_> = fitting.iter().filter(is_due).chain(oldest).filter(may_begin).copied().collect();
         if self.is_long() {
             self.grown_at = self.grown;
         }
-        wanted.into_iter().filter(|&chain| self.asked.insert(chain) || self.survey.lacks(chain)).collect()
+        wanted.into_iter().filter(|&chain| self.asked.insert(chain)).collect()
     }
 
-    /// Whether the disk is full, and much of the journal is no longer needed beside what checkpoints of all chains would have.
+    /// Whether the disk is full, and new checkpoints would free a quarter of the reserve. Each lone delete takes a block of the
+    /// reserve, so it must not be more.
     fn keeps_room(&self) -> bool {
-        let counts: u64 = self.bytes.0.values().map(|bytes| bytes.most()).sum();
-        self.room.is_full && self.journal.bytes() > counts + counts / 4 + self.room.reserve / 8
+        let chains = || self.bytes.0.values();
+        let counts: u64 = chains().map(|bytes| bytes.checkpoint + bytes.begun.unwrap_or_default()).sum();
+        let deleted: u64 = chains().map(ChainBytes::deleted).sum();
+        self.room.is_full && self.journal.bytes().saturating_sub(counts) + deleted > self.room.reserve / 4
     }
 
     /// Whether it is time to make the journal shorter at its beginning.
@@ -336,17 +341,23 @@ impl JournalBytes {
     pub(super) fn note(&mut self, entry: &JournalEntry, len: u64) {
         let bytes = self.0.entry(entry.chain()).or_default();
         match entry {
-            JournalEntry::NotWhole { .. } => *bytes = ChainBytes::default(),
+            JournalEntry::NotWhole { .. } => {
+                let ChainBytes { data, queued, awaits, .. } = *bytes;
+                *bytes = ChainBytes { data, queued, awaits, ..ChainBytes::default() };
+            }
+            JournalEntry::Cut { keep, .. } => bytes.newest = bytes.newest.min(keep.sequence),
             JournalEntry::Sent(frame) => match &frame.message {
                 ChainMessage::Updates(updates) => {
                     let changes: usize = updates.updates.iter().map(|update| update.changes.len()).sum();
-                    bytes.updates(len + changes as u64 * RECORD_BYTES);
+                    let last = updates.updates.last().map_or(Sequence::ZERO, |update| update.version.sequence);
+                    bytes.updates(last, len + changes as u64 * RECORD_BYTES);
+                    bytes.newest = bytes.newest.max(last);
                 }
                 ChainMessage::Snapshot(part) => bytes.part(&part.content, len),
                 _ => {}
             },
-            JournalEntry::Taken { .. } => bytes.updates(len),
-            _ => {}
+            JournalEntry::Taken { version, .. } => bytes.updates(version.sequence, len),
+            JournalEntry::Watermark { .. } => {}
         }
     }
 }
@@ -368,8 +379,21 @@ fn is_beginning(entry: &JournalEntry) -> bool {
 }
 
 impl ChainBytes {
-    fn updates(&mut self, more: u64) {
-        (self.behind, self.behind_begun) = (self.behind + more, self.behind_begun + more);
+    /// The chain was taken in by a start, which may continue the checkpoint that was under way.
+    fn restored(&mut self, data: u64, continues: bool) {
+        self.begun = self.begun.filter(|_| continues);
+        self.begun_before = self.begun.unwrap_or_default();
+        (self.data, self.most_begun, self.data_at_begun) = (data, data, data);
+        self.data_at = self.checkpoint.max(data);
+    }
+
+    /// Updates up to `last` were written. Those that are written again are a part of the checkpoint.
+    fn updates(&mut self, last: Sequence, more: u64) {
+        if last <= self.newest {
+            self.begun = self.begun.map(|begun| begun + more);
+        } else {
+            (self.behind, self.behind_begun) = (self.behind + more, self.behind_begun + more);
+        }
     }
 
     /// The most that the next checkpoint may come to. Before the store is known: each record is in the last one, or an update
@@ -378,25 +402,39 @@ impl ChainBytes {
         if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
 
-    /// Bytes that have to be free for a checkpoint that begins now, or for the rest of the one that is under way and for what the
-    /// next one will have beyond that. Half as much more is what fills up groups, and updates meanwhile.
-    fn needs(&self) -> u64 {
-        let bytes = match self.begun {
+    /// Bytes of a checkpoint that begins now, or of the rest of the one that is under way and of what the next one will have beyond
+    /// that.
+    fn bytes(&self) -> u64 {
+        match self.begun {
             None => self.most(),
-            Some(written) => self.most_begun.saturating_sub(written) + self.behind_begun,
-        };
-        bytes + bytes / 2
+            Some(written) => (self.most_begun + self.begun_before).saturating_sub(written) + self.behind_begun,
+        }
+    }
+
+    /// Bytes without which a checkpoint doesn't begin. A quarter more is what fills up groups, and deletes meanwhile.
+    fn least(&self) -> u64 {
+        self.bytes() + self.bytes() / 4
+    }
+
+    /// Bytes that clients' values leave for a checkpoint. It is more, since some values are under way when the disk is found full.
+    fn needs(&self) -> u64 {
+        self.bytes() + self.bytes() / 2
+    }
+
+    /// What was deleted since the last whole checkpoint began.
+    const fn deleted(&self) -> u64 {
+        self.data_at.saturating_sub(self.data)
     }
 
     /// By how much a checkpoint would make the journal shorter, about.
     const fn gain(&self) -> u64 {
-        self.behind + self.data_at.saturating_sub(self.data)
+        self.behind + self.deleted()
     }
 
     fn part(&mut self, content: &SnapshotContent, len: u64) {
         match content {
             SnapshotContent::Begin(_) => {
-                (self.most_begun, self.begun) = (self.most(), Some(len));
+                (self.most_begun, self.begun, self.begun_before) = (self.most(), Some(len), 0);
                 (self.behind_begun, self.data_at_begun) = (0, self.data);
             }
             SnapshotContent::End => {
@@ -405,5 +443,50 @@ impl ChainBytes {
             }
             _ => self.begun = self.begun.map(|begun| begun + len),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Version, fixtures, message::SnapshotHeader, types::update::KeyChange};
+
+    fn begin() -> SnapshotContent {
+        let (said, version) = (Version::NONE, Version::new(1, 1));
+        SnapshotContent::Begin(SnapshotHeader { said, version, epochs: Vec::new(), chain_time: 0, sessions: 0 })
+    }
+
+    /// Records that are gone may be what an earlier start wrote.
+    #[test]
+    fn a_checkpoint_that_is_continued_needs_all_that_is_there() {
+        let mut bytes = ChainBytes { data: 1000, ..ChainBytes::default() };
+        bytes.part(&begin(), 10);
+        bytes.part(&SnapshotContent::Records(Vec::new()), 500);
+        assert!((490..500).contains(&bytes.bytes()), "{} bytes are left", bytes.bytes());
+        bytes.restored(400, true);
+        assert_eq!(bytes.bytes(), 400);
+        bytes.part(&SnapshotContent::Records(Vec::new()), 100);
+        assert_eq!(bytes.bytes(), 300);
+    }
+
+    /// They would have the chain begin another checkpoint at once, with no client.
+    #[test]
+    fn updates_that_are_written_again_are_no_reason_for_another_checkpoint() {
+        let update = fixtures::update(Version::new(1, 2), [KeyChange { key: "k".into(), value: Some("v".into()) }]);
+        let updates =
+            crate::message::Updates { watermark: Sequence(1), after: Version::new(1, 1), updates: vec![update] };
+        let (chain, epoch) = (ChainId(0), crate::Epoch(0));
+        let frame = crate::message::ChainFrame { chain, epoch, index: 0, message: ChainMessage::Updates(updates) };
+        let entry = JournalEntry::Sent(Box::new(frame));
+        let mut all = JournalBytes::default();
+        all.note(&entry, 100);
+        assert!(all.0[&chain].behind >= 100);
+        all.0.get_mut(&chain).unwrap().part(&begin(), 10);
+        all.note(&entry, 100);
+        all.0.get_mut(&chain).unwrap().part(&SnapshotContent::End, 10);
+        assert_eq!(all.0[&chain].behind, 0);
+        all.note(&JournalEntry::Cut { chain, keep: Version::new(1, 1) }, 10);
+        all.note(&entry, 100);
+        assert!(all.0[&chain].behind >= 100, "the update in the place of one that was cut");
     }
 }

@@ -50,7 +50,7 @@ pub struct ReadBytes {
     pub done: u64,
     /// Bytes of all segments that are read.
     pub total: u64,
-    /// Bytes of the present entry.
+    /// Bytes of the present entry. The last one of a group has what the group has beside them.
     pub entry: u64,
 }
 
@@ -244,8 +244,12 @@ impl FoundJournal {
             };
             let next = at + group.len(self.settings.guards);
             passed.done = before + next as u64;
+            let mut left = group.entries.len() as u64;
             for (place, (len, entry)) in EntryPlace::all_in(group.number).zip(decode_sized(&group.entries)) {
-                passed.entry = len;
+                left -= len;
+                // The last one has what the group has beside its entries.
+                let unfilled = if left == 0 { (next - at - group.entries.len()) as u64 } else { 0 };
+                passed.entry = len + unfilled;
                 show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
             at = next;

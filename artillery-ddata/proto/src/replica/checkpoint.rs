@@ -31,14 +31,6 @@ impl Replica {
         }
     }
 
-    /// Behind a resync: begins a checkpoint as soon as the disk doesn't count as full, or has room for it.
-    pub(super) fn begin_first_checkpoint(&mut self) {
-        match &mut self.journal {
-            Some(journal) if journal.is_full => journal.awaits_room = true,
-            _ => self.begin_checkpoint(),
-        }
-    }
-
     /// Writes the beginning and all updates above the watermark, in one step: no other update may come between them.
     fn write_beginning(&mut self) -> Result<(), StoreError> {
         let (beginning, sessions) = self.snapshot_header(Version::NONE);

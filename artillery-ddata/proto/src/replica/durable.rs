@@ -32,6 +32,8 @@ pub struct JournalBatch {
     pub queued: usize,
     /// The most bytes that a checkpoint of all that the chain holds would have, but for what fills up groups.
     pub data: u64,
+    /// The chain has ended a resync, and waits to be told to begin the checkpoint behind it.
+    pub awaits: bool,
 }
 
 /// The most bytes that a record has in a checkpoint beside its key and its value.
@@ -93,8 +95,8 @@ pub(super) struct JournalState {
     pub(super) checkpoints: u64,
     /// The disk counts as full.
     pub(super) is_full: bool,
-    /// A resync has ended, and the disk was too full for the checkpoint behind it.
-    pub(super) awaits_room: bool,
+    /// A resync has ended, and the checkpoint behind it is to begin once the disk has space for it.
+    pub(super) awaits: bool,
 }
 
 /// Whether the journal holds the whole store.
@@ -142,7 +144,7 @@ impl JournalState {
 
     /// Behind the beginning of a checkpoint of the history up to `version`.
     pub(super) fn begun(&mut self, version: Version) {
-        (self.newest, self.awaits_room) = (version, false);
+        (self.newest, self.awaits) = (version, false);
         if self.wholeness == Wholeness::Lacking {
             (self.held, self.waiting) = (version, VecDeque::new());
         }
@@ -221,9 +223,20 @@ impl Replica {
     pub(super) fn journal_not_whole(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         journal.push(JournalRecord::NotWhole);
-        (journal.wholeness, journal.checkpoint, journal.awaits_room) = (Wholeness::Lacking, None, false);
+        (journal.wholeness, journal.checkpoint, journal.awaits) = (Wholeness::Lacking, None, false);
         (journal.newest, journal.held, journal.watermark) = (Version::NONE, Version::NONE, Sequence::ZERO);
         journal.waiting.clear();
+    }
+
+    /// A resync has ended. The journal learns what a checkpoint needs, and has the chain begin it once the disk has space: half of
+    /// it would take the space of other chains, and free nothing.
+    pub(super) fn await_checkpoint(&mut self) {
+        let watermark = self.watermark;
+        if let Some(journal) = &mut self.journal {
+            journal.awaits = true;
+            journal.watermark = watermark;
+            journal.push(JournalRecord::Watermark(watermark));
+        }
     }
 
     /// Nothing was committed for a while: a watermark that no update has carried is written too.
@@ -269,7 +282,8 @@ impl Replica {
         }
         let (bytes, queued) = (queued - journal.queued, journal.queued);
         let data = checkpoint_bytes(self.store.size(chain), self.sessions.bytes());
-        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data })
+        let awaits = journal.awaits;
+        (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data, awaits })
     }
 
     /// Adds parts of the checkpoint that is under way behind the records: one for each batch of them.

@@ -18,10 +18,8 @@ const COUNTS: u32 = 4;
 impl Replica {
     /// The journal says whether this member's disk counts as full.
     pub(crate) fn disk_is_full(&mut self, is_full: bool) {
-        let Some(journal) = &mut self.journal else { return };
-        journal.is_full = is_full;
-        if journal.awaits_room && !is_full {
-            self.begin_checkpoint();
+        if let Some(journal) = &mut self.journal {
+            journal.is_full = is_full;
         }
     }
 

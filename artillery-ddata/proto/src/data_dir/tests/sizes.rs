@@ -191,7 +191,7 @@ fn starts_in_the_middle_of_a_checkpoint_leave_the_disk_as_full_as_it_was() {
         let mut node = Filled::new(of);
         node.fill();
         node.idle();
-        for turn in 0..12 {
+        for turn in 0..8 {
             let writes = node.keys.len() / 400;
             for _ in 0..=writes {
                 let key = node.keys.pop().expect("there are more keys");
@@ -203,4 +203,18 @@ fn starts_in_the_middle_of_a_checkpoint_leave_the_disk_as_full_as_it_was() {
         }
         node.recover();
     }
+}
+
+/// Each takes a block of the reserve, and frees next to nothing before the next checkpoint.
+#[test]
+fn lone_deletes_of_small_records_find_room() {
+    let mut node = Filled::new(Sizes { disk: 20 << 20, value: 100, batch: 64 << 10, chains: 1 });
+    node.fill();
+    let keys = std::mem::take(&mut node.keys);
+    assert!(keys.len() > 30_000, "{} records", keys.len());
+    for &key in keys.iter().take(3000) {
+        node.delete(key);
+    }
+    node.idle();
+    assert!(node.put());
 }

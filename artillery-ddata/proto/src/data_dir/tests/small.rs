@@ -136,7 +136,9 @@ impl Writer {
         let mut chains: BTreeMap<_, Vec<_>> = BTreeMap::new();
         entries.into_iter().for_each(|entry| chains.entry(entry.chain()).or_default().push(entry));
         self.upto += 1;
-        let batch = |(chain, entries)| (chain, JournalBatch { upto: self.upto, entries, bytes: 0, queued: 0, data: 0 });
+        let batch = |(chain, entries)| {
+            (chain, JournalBatch { upto: self.upto, entries, bytes: 0, queued: 0, data: 0, awaits: false })
+        };
         let batches: Vec<_> = chains.into_iter().map(batch).collect();
         self.journal.write(&batches).expect("there is room");
         self.journal.sync().expect("the disk works");

@@ -98,7 +98,7 @@ impl Replica {
         self.store.commit(self.watermark);
         (self.history, self.sessions) = (history, sessions);
         self.writes.follow_chain_time(beginning.chain_time);
-        self.begin_first_checkpoint();
+        self.await_checkpoint();
         let mut step = Step::of(self.settings.catch_up);
         while !step.is_over()
             && let Some(update) = buffer.pop_front()

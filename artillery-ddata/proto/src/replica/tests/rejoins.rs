@@ -283,7 +283,7 @@ impl Scribe {
             if !entries.is_empty() {
                 batches.push((
                     ChainId(n as u32),
-                    JournalBatch { upto: at as u64, entries, bytes: 100, queued: 0, data: 0 },
+                    JournalBatch { upto: at as u64, entries, bytes: 100, queued: 0, data: 0, awaits: false },
                 ));
             }
         }

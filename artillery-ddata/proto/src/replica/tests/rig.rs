@@ -173,6 +173,9 @@ impl Rig {
             while !self.unwritten.contains(&n)
                 && let Some(batch) = self.replicas.get_mut(&n).unwrap().poll_journal(self.room)
             {
+                if batch.awaits {
+                    self.replicas.get_mut(&n).unwrap().begin_checkpoint();
+                }
                 self.journals.entry(n).or_default().extend(batch.entries);
                 self.disks.entry(n).or_insert((0, true)).0 = batch.upto;
             }
