@@ -25,8 +25,8 @@ pub struct Config {
     pub name: Option<String>,
     /// The number of nodes, this one included, that must see each other before they form the cluster (3).
     pub expect: u32,
-    /// The cluster exists (no): a node without a store founds none, and waits for a node of the cluster. With it, nodes whose
-    /// volumes are all missing don't found an empty cluster.
+    /// The cluster exists (no): a node without a store creates none, and waits for a node of the cluster. With it, nodes whose
+    /// volumes are all missing don't create an empty cluster.
     pub existing: bool,
     /// The chains that the node proposes when the cluster is formed. A cluster that is formed already keeps its own.
     pub chains: ChainSettings,
@@ -66,9 +66,9 @@ pub struct DataConfig {
     pub sync: SyncMode,
     /// So many bytes of updates may stand in the journal beside the data before it is made shorter (256 MiB).
     pub room_bytes: u64,
-    /// The disk counts as full when so many bytes are left beside room for a checkpoint: then members only delete. A quarter of
-    /// them is in a file, so that other programs can't take it. `None`: 64 MiB, and at most an eighth of the file system or of
-    /// [`max_disk_bytes`](Self::max_disk_bytes).
+    /// The disk is considered full when this number of bytes is left in addition to the space for a checkpoint: then members only
+    /// delete. A quarter of them is in a file, so that other programs can't take it. `None`: 64 MiB, and at most an eighth of the
+    /// file system or of [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
     /// The disk counts as full, too, when the journal comes so near to this length in bytes. `None`: only the disk's own size
     /// matters.
@@ -93,7 +93,7 @@ impl DataConfig {
         }
     }
 
-    /// The reserve on a disk of so many bytes, if none is given. On a small disk 64 MiB would leave little or nothing for data.
+    /// The reserve on a disk of `disk` bytes, if none is given. On a small disk 64 MiB would leave little or nothing for data.
     pub(crate) fn default_reserve(disk: u64) -> u64 {
         (disk / 8).min(64 << 20)
     }

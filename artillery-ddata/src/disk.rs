@@ -55,7 +55,7 @@ pub(crate) enum DirectoryError {
 }
 
 impl FileDisk {
-    /// Opens a directory, which is made if it isn't there. From then on only this process's user can read or lock it.
+    /// Opens a directory, which is created if it doesn't exist. From then on only this process's user can read or lock it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
         private::make(dir)?;
         if let Some(found) = contents::foreign(dir)? {
@@ -242,7 +242,7 @@ impl DiskFile for OpenFile {
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        // A part of it may have been written: the same bytes come to the same place once more.
+        // A part of it may have been written: the retry writes the same bytes to the same place.
         self.gate.insist(&self.name, || self.file.write_all_at(bytes, at))
     }
 
@@ -253,12 +253,12 @@ impl DiskFile for OpenFile {
     }
 }
 
-/// What an error says of an operation other than a sync.
+/// The meaning of an error of an operation other than a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refused {
-    /// A signal came first.
+    /// A signal arrived first.
     Interrupted,
-    /// The system lacks file descriptors or memory, and may have some later. The disk is well.
+    /// The system is out of file descriptors or memory, and may have some later. The disk has not failed.
     Lacking,
     Failed,
 }
@@ -280,7 +280,7 @@ fn failed(file: &str, error: &io::Error) -> DiskError {
     }
 }
 
-/// The same of an error on opening or reading a file. These say that the medium has lost bytes, or the file system its own.
+/// The same of an error on opening or reading a file. These mean that the medium has lost bytes, or the file system its own.
 fn unreadable(file: &str, at: u64, error: &io::Error) -> DiskError {
     match Errno::from_io_error(error) {
         Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA) => {

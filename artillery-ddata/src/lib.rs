@@ -39,12 +39,12 @@
 //! # }
 //! ```
 //!
-//! A node needs file descriptors for its socket and its journal, and fails without them. The usual soft limit of 1024 is
-//! low for a program that serves clients as well: raise it to the hard limit at the start (`rustix::process::setrlimit`),
-//! and take in fewer clients than that.
+//! A node needs file descriptors for its socket and its journal, and fails without them. The usual soft limit of 1024 is low for
+//! a program that serves clients as well: raise it to the hard limit at the start (`rustix::process::setrlimit`), and accept
+//! fewer clients than that.
 //!
 //! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. A node listens on all
-//! addresses of its machine unless [`listen`](crate::NodeBuilder::listen) says otherwise. Nodes find each
+//! addresses of its machine unless [`listen`](crate::NodeBuilder::listen) sets others. Nodes find each
 //! other by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses where that doesn't reach. Once three
 //! nodes with this name and secret see each other, they form the cluster; that happens once. Later nodes become spares:
 //! they serve by asking a member, and take the place of a member that dies. `cargo run --release --bin quickstart`

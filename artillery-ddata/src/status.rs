@@ -157,7 +157,7 @@ pub struct ChainStatus {
     pub backlog_bytes: u64,
     /// Milliseconds for which the lease still runs. `None`: it never ends.
     pub lease_ms: Option<u64>,
-    /// The number of living members that hold every committed update, as far as this node knows by gossip.
+    /// The number of living members that hold every committed update, according to the gossip that this node receives.
     pub copies: u32,
     /// Reads that wait for an answer.
     pub parked_reads: u64,

@@ -1,4 +1,4 @@
-//! Which addresses of this machine other nodes are told, and how they learn that these have changed.
+//! Which addresses of this machine a node advertises, and how other nodes learn of changes.
 
 use std::{
     cmp::Reverse,
@@ -28,10 +28,10 @@ struct LocalAddr {
     index: u32,
 }
 
-/// The IPs that a node advertises that listens on all addresses. Which of them a peer reaches is not known here: a host may
-/// have a VPN, or a bridge with the same address as every other host. So all are told, up to [`MAX_ADDRS`], and peers try
-/// them. Those from which packets to the outside world leave (`outward`) come first, link-local ones last. Loopback counts
-/// if there is nothing else, and so do the link-local addresses of IPv6 that lead to containers: these begin and end with
+/// The IPs advertised by a node that listens on all addresses. Which of them a peer reaches is not known here: a host may have a
+/// VPN, or a bridge with the same address as every other host. So all are advertised, up to [`MAX_ADDRS`], and peers try them.
+/// Those from which packets to the outside world leave (`outward`) are first, link-local ones last. Loopback is used only if
+/// there is nothing else, and so are the link-local addresses of IPv6 that lead to containers: these appear and disappear with
 /// each container.
 fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
     let is_meant = |one: &&LocalAddr| match interfaces {
@@ -56,9 +56,9 @@ fn is_internal_link_local(one: &LocalAddr) -> bool {
     one.ip.is_ipv6() && is_link_local(one.ip) && is_internal(&one.interface)
 }
 
-/// What is advertised after a look that has shown `seen`. `before` is what the look before has shown. `None`: as now. The
-/// order is no change. A machine without any network, or with loopback alone, has lost it for a moment: peers know its
-/// addresses for when it is back.
+/// The addresses to advertise after a look at the interfaces has shown `seen`, and the previous look has shown `before`. `None`:
+/// no change. Their order is irrelevant. A machine without any network, or with loopback alone, has lost it temporarily: peers
+/// keep its addresses until it is back.
 fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
     let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
@@ -73,7 +73,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// The addresses to advertise now of a node that listens at `local`, an unspecified address. Others are told `port`.
+/// The addresses that a node advertises which listens at `local`, an unspecified address. Their port is `port`.
 pub(super) fn advertisable(local: SocketAddr, port: u16, interfaces: &Interfaces) -> Vec<SocketAddr> {
     let is_spoken = |ip: IpAddr| local.is_ipv6() || ip.is_ipv4();
     let here = if_addrs::get_if_addrs().unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) async fn announce_changes(
     }
 }
 
-/// Has the endpoint advertise the addresses that this machine has now, for ever.
+/// Keeps the addresses that the endpoint advertises up to date with those of this machine. It never returns.
 pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces) {
     let (local, port) = (endpoint.local_addr(), endpoint.advertised_addr().port());
     let mut before = endpoint.advertised_addrs();

@@ -200,7 +200,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether it is as wanted that the node meets no other one (no: after 10 s alone it logs what it has announced and
+    /// Whether a node that meets no other node is intended (no: after 10 s alone it logs the announcements that it has sent and
     /// received).
     pub fn may_be_alone(mut self, may: bool) -> Self {
         self.may_be_alone = may;
@@ -325,7 +325,7 @@ impl ClusterBuilder {
         Ok(endpoint)
     }
 
-    /// What this node says of itself from the start: SWIM carries one address.
+    /// The prefix that this node advertises from the start: SWIM carries one address.
     fn prefix(&self, endpoint: &Endpoint) -> MemberPrefix {
         let addrs = Some(endpoint.advertised_addrs()).filter(|addrs| addrs.len() > 1);
         MemberPrefix { cluster_id: self.cluster_id, addrs: addrs.unwrap_or_default() }

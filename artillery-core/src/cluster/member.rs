@@ -98,9 +98,9 @@ pub(super) struct MemberPrefix {
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// What the membership carries as the payload: one byte with a bit for a cluster id, one for an address and one for several;
-/// the cluster id of 16 bytes (big endian); of several addresses, their number; each address: the number of its bytes (4 or
-/// 16), these, and the port (big endian); then the payload.
+/// The payload that the membership carries: one byte with a bit for a cluster id, one for an address and one for several; the
+/// cluster id of 16 bytes (big endian); of several addresses, their number; each address: the number of its bytes (4 or 16),
+/// these, and the port (big endian); then `payload`.
 pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(MAX_PREFIX_BYTES + payload.len());
     let addrs = &prefix.addrs[..prefix.addrs.len().min(MAX_ADDRS)];

@@ -21,14 +21,14 @@ pub(super) enum RoundOutcome {
 }
 
 impl RoundOutcome {
-    /// What it means that all addresses of a candidate have failed. An address where `me` answers says nothing of the others:
-    /// a host name may have the addresses of all nodes, and two hosts may have the same address on networks of their own.
-    /// The one address of `given` needs no mention.
+    /// The outcome after all addresses of a candidate have failed. An address where `me` answers proves nothing about the others:
+    /// a host name may have the addresses of all nodes, and two hosts may have the same address on networks of their own. The one
+    /// address of `given` needs no mention.
     pub(super) fn of_failures(me: MemberId, given: &[SocketAddr], failures: Vec<(SocketAddr, ConnectError)>) -> Self {
         let is_any = !failures.is_empty();
         let others = failures.into_iter().filter(|(_, error)| !error.is_itself(me));
         let outcome = others.fold(None, |outcome, (addr, error)| match outcome {
-            // A refusal says more than silence at another address.
+            // A refusal is more informative than silence at another address.
             _ if is_final(&error) => Some(Self::Refused(addr, error)),
             Some(Self::Refused(..)) => outcome,
             _ if given == [addr] => Some(Self::Failed(error.to_string())),

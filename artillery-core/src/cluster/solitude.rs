@@ -7,13 +7,13 @@ use tokio::time::sleep;
 use super::record::{DiscoveryRecord, Heard, SeedState, SeedStatus};
 use crate::{discovery::Interfaces, transport::Endpoint};
 
-/// A node that has met no other one for so long says so.
+/// A node that has met no other node for this long logs a report.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Addresses named of all that were heard of.
+/// The most received addresses that a report names.
 const MAX_NAMED: usize = 8;
 
-/// What a node that has met no other one has announced, and what it has received.
+/// The announcements that were sent and received by a node that has met no other node.
 pub(super) struct Solitude {
     pub(super) local: SocketAddr,
     pub(super) announced: Vec<SocketAddr>,
@@ -73,7 +73,7 @@ fn list(all: impl Iterator<Item = impl fmt::Display>) -> String {
     all.map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Logs one line if no other node was met for a while.
+/// Logs one line if no other node was met within `PATIENCE`.
 pub(super) async fn report(endpoint: Endpoint, record: Arc<DiscoveryRecord>, interfaces: Option<Interfaces>) {
     sleep(PATIENCE).await;
     if !record.has_met() {

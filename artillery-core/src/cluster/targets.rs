@@ -21,7 +21,7 @@ pub(super) const MAX_UNPROVEN_TARGETS: usize = 1024;
 /// Nodes whose proven addresses are remembered.
 const MAX_PROVEN_NODES: usize = 1024;
 
-/// Addresses remembered of one node: those that it states, and those of its latest incarnations.
+/// The most addresses kept of one node: the stated ones, and those of its latest incarnations.
 const MAX_PROVEN_ADDRS_PER_NODE: usize = 8;
 
 /// Addresses taken from one announcement.

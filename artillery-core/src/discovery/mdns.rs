@@ -193,7 +193,7 @@ impl MdnsDiscovery {
         let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
         let mut ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
         if !ips.is_empty() && ips.iter().all(IpAddr::is_loopback) {
-            // Systems have no multicast of IPv6 on loopback. The TXT record says which address counts.
+            // Systems have no multicast of IPv6 on loopback. The TXT record has the address to dial.
             ips.push(Ipv4Addr::LOCALHOST.into());
         }
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
@@ -230,8 +230,8 @@ impl Discovery for MdnsDiscovery {
     }
 }
 
-/// The interfaces and families of which addresses are announced. A node that advertises no address of IPv6 may have no socket
-/// for it. `None` stands for the default of the daemon.
+/// The interfaces and families whose addresses are announced. A node that advertises no address of IPv6 may have no socket for
+/// it. `None`: the default of the daemon.
 pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -> Option<Vec<IfKind>> {
     let kinds = interfaces.kinds();
     if !me.by_interface || me.addrs.iter().any(SocketAddr::is_ipv6) {

@@ -1,7 +1,7 @@
 //! Which of many announced addresses are taken. Pure.
 //!
 //! Announcements prove nothing: any host of the network may add addresses to those of a node. So which ones are taken must not
-//! follow from the addresses, or forged ones would displace the true one for ever.
+//! follow from the addresses, or forged ones would displace the true one permanently.
 
 use std::net::{IpAddr, SocketAddr};
 

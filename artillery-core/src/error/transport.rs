@@ -217,7 +217,7 @@ pub enum CloseReason {
     /// One side refuses the other because it joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// The peer closed the connection before the handshake ended: it stopped, or gave up waiting.
+    /// The peer closed the connection before the handshake ended: it stopped, or its time limit passed.
     #[error("the peer closed the connection during the handshake: it stopped, or it received too little in time")]
     Handshake,
     /// Nothing was received for the idle timeout.

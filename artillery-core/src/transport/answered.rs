@@ -45,8 +45,8 @@ impl Answered {
     }
 }
 
-/// The order in which a peer's addresses are dialled: those from which it has connected (`stated`), those of the `told` ones
-/// where it has answered, the other ones told, and last those where it has answered before and that are told no more.
+/// The order in which a peer's addresses are dialled: those from which it has connected (`stated`), the advertised ones (`told`)
+/// where it has answered, the other advertised ones, and last those in `answered` that are no longer advertised.
 pub(super) fn in_order(stated: Vec<SocketAddr>, answered: &[SocketAddr], told: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_told = |addr: &&SocketAddr| told.iter().any(|told| without_zone(*told) == without_zone(**addr));
     let mut places = stated;

@@ -23,7 +23,7 @@ use crate::{
 /// The server name that TLS requires. No side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr` and says hello. A link-local address without a zone is dialled on several interfaces at once.
+/// Dials `addr` and sends a hello. A link-local address without a zone is dialled on several interfaces at once.
 pub(super) async fn dial(
     shared: &Arc<EndpointShared>,
     addr: SocketAddr,
@@ -73,7 +73,7 @@ impl ConnectError {
     }
 }
 
-/// Why no address of a peer has answered: the reason that says most.
+/// Why no address of a peer has answered: the most informative reason.
 pub(super) struct DialFailure {
     me: MemberId,
     known: Option<ConnectError>,
@@ -88,7 +88,7 @@ impl DialFailure {
     pub(super) fn note(&mut self, error: ConnectError) {
         let known = self.known.as_ref().map_or(0, |known| self.weight(known));
         let new = self.weight(&error);
-        // Of several reasons that say most, the first stays.
+        // Of several reasons of the weight `MOST`, the first stays.
         if new > known || (known < MOST && new == known) {
             self.known = Some(error);
         }
@@ -98,8 +98,8 @@ impl DialFailure {
         self.known.unwrap_or(ConnectError::NoAddress)
     }
 
-    /// How much an error says of the peer that was meant. That another node has answered at an address, or this one itself, says
-    /// nothing of it: two hosts may have the same address on networks of their own.
+    /// How informative an error is about the intended peer. An answer by another node, or by this one itself, proves nothing
+    /// about it: two hosts may have the same address on networks of their own.
     fn weight(&self, error: &ConnectError) -> u8 {
         match error {
             error if error.is_itself(self.me) => 1,

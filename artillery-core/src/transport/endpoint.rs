@@ -115,18 +115,19 @@ impl Endpoint {
         self.shared().local_addr
     }
 
-    /// The first address that peers are told to dial.
+    /// The first address that this endpoint advertises to peers.
     pub fn advertised_addr(&self) -> SocketAddr {
         self.shared().advertised()
     }
 
-    /// The addresses that peers are told to dial.
+    /// The addresses that this endpoint advertises to peers.
     pub fn advertised_addrs(&self) -> Vec<SocketAddr> {
         self.shared().advertised.borrow().clone()
     }
 
-    /// Sets the addresses that peers are told to dial from now on. None is no change. A hello states the first, unless this
-    /// endpoint was bound to advertise an unspecified IP (`0.0.0.0`, `::`): then peers take the IP from which its packets come.
+    /// Sets the addresses that this endpoint advertises to peers from now on. An empty list changes nothing. A hello states the
+    /// first, unless this endpoint was bound to advertise an unspecified IP (`0.0.0.0`, `::`): then peers use the source IP of
+    /// its packets.
     pub fn set_advertised_addrs(&self, addrs: Vec<SocketAddr>) {
         self.shared().advertised.send_if_modified(|advertised| {
             let changes = !addrs.is_empty() && *advertised != addrs;
@@ -137,7 +138,7 @@ impl Endpoint {
         });
     }
 
-    /// Follows the addresses that peers are told to dial.
+    /// Watches the addresses that this endpoint advertises to peers.
     pub fn watch_advertised_addrs(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.shared().advertised.subscribe()
     }

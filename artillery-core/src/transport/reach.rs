@@ -22,7 +22,7 @@ pub(crate) fn without_zone(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip(), addr.port())
 }
 
-/// Refuses what a socket at `local` can't reach, and names the setting.
+/// Refuses an address that a socket at `local` can't reach. The error names the setting.
 pub(super) fn check(
     local: SocketAddr,
     to: SocketAddr,

@@ -154,8 +154,8 @@ async fn stated_elsewhere(
     Some(())
 }
 
-/// Dials one address after the other: the next one when the one before has failed, or has not answered for a while.
-/// Returns the first connection, or the error that says most.
+/// Dials one address after the other: the next one when the one before has failed, or has not answered in time. Returns the first
+/// connection, or the most informative error.
 async fn dial_each(
     shared: &Arc<EndpointShared>,
     peer: NodeId,

@@ -51,9 +51,9 @@ pub(super) struct EndpointShared {
     /// The runtime in which the endpoint was bound. Links are kept there, whichever runtime asks for them.
     pub(super) runtime: runtime::Handle,
     pub(super) local_addr: SocketAddr,
-    /// Where others are told to dial this endpoint: at least one address.
+    /// The addresses that this endpoint advertises to peers: at least one.
     pub(super) advertised: watch::Sender<Vec<SocketAddr>>,
-    /// The unspecified address of a hello, if the address from which this endpoint's packets come counts.
+    /// The unspecified address of a hello, if peers use the source address of this endpoint's packets.
     unspecified: Option<SocketAddr>,
 }
 
@@ -133,7 +133,7 @@ impl EndpointShared {
         }
     }
 
-    /// The first address where others are told to dial this endpoint.
+    /// The first address that this endpoint advertises to peers.
     pub(super) fn advertised(&self) -> SocketAddr {
         self.advertised.borrow().first().copied().unwrap_or(self.local_addr)
     }

@@ -24,7 +24,7 @@ use super::{counters::CounterCells, reach::canonical};
 /// Whether packets to and from an address may pass: for tests, which cut links with it.
 pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
-/// Binds a socket with buffers of `buffer_bytes`, as far as the system allows. `[::]` stands for all addresses of both
+/// Binds a socket with buffers of `buffer_bytes`, or the most that the system allows. `[::]` means all addresses of both
 /// families, or those of IPv4 on a machine without IPv6.
 pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {
     let is_for_both = addr.is_ipv6() && addr.ip().is_unspecified();

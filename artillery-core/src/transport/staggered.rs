@@ -4,11 +4,11 @@ use std::{future::poll_fn, net::SocketAddr, pin::Pin, task::Poll, time::Duration
 
 use tokio::time::timeout;
 
-/// After so long without an answer from one address the next is tried as well.
+/// After this time without an answer from one address, the next is tried as well.
 pub(super) const NEXT_DELAY: Duration = Duration::from_millis(200);
 
-/// Tries one address after the other: the next one when one has failed, or when none has answered for a while. Returns the
-/// first success, or all failures in the order in which they happened. Other tries end with that.
+/// Tries one address after the other: the next one when one has failed, or when none has answered within `NEXT_DELAY`. Returns
+/// the first success, or all failures in the order in which they happened. Other tries end with that.
 pub async fn first_of<T, E, F: Future<Output = Result<T, E>>>(
     addrs: impl IntoIterator<Item = SocketAddr>,
     attempt: impl Fn(SocketAddr) -> F,

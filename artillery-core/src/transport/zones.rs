@@ -1,4 +1,4 @@
-//! On which interfaces a link-local IPv6 address is dialled of which nothing says where it is.
+//! The interfaces on which a link-local IPv6 address without a zone is dialled.
 
 use std::{
     collections::BTreeSet,
@@ -44,8 +44,8 @@ pub(super) fn lacks_zone(addr: SocketAddr) -> Option<SocketAddrV6> {
     }
 }
 
-/// The address on the interfaces of this machine, but for where a socket of `own_port` has it itself. Other hosts are reached
-/// by interfaces that lead out of this one, so these come first.
+/// The address on the interfaces of this machine, but for where a socket of `own_port` has it itself. Other hosts are reached by
+/// interfaces that lead out of this one, so these are first.
 pub(super) fn in_zones(addr: SocketAddrV6, own_port: u16, here: &[ZonedIp]) -> Vec<SocketAddr> {
     let is_own = |zone| addr.port() == own_port && here.iter().any(|one| one.zone == zone && one.ip == *addr.ip());
     let zones: BTreeSet<_> = here.iter().map(|one| (one.is_internal, one.zone)).collect();

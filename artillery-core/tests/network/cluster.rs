@@ -315,7 +315,7 @@ async fn an_unspecified_address_is_not_advertised() {
     assert_eq!(b.addr(), SocketAddr::from(([127, 0, 0, 1], b.endpoint().local_addr().port())));
 }
 
-/// All addresses of a machine are told, and one socket has both families.
+/// A node advertises all addresses of its machine, and one socket has both families.
 #[tokio::test]
 async fn nodes_on_all_addresses_see_each_other() {
     if UdpSocket::bind("[::1]:0").is_err() {

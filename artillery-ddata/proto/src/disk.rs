@@ -107,7 +107,7 @@ pub enum DiskError {
     /// A file has this name already.
     #[error("there is a file {0} already")]
     Exists(String),
-    /// The bytes of a file can't be read any more: the medium or the file system has lost them.
+    /// The bytes of a file can no longer be read: the medium or the file system has lost them.
     #[error("{file} can't be read at byte {at}: {why}")]
     Unreadable {
         /// The file's name.

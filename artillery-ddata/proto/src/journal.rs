@@ -203,7 +203,7 @@ impl Journal {
         Ok(number)
     }
 
-    /// The length in bytes of each entry in the group that was appended last. The last one has what the group has beside them.
+    /// The length in bytes of each entry in the group that was appended last. The last length includes the overhead of the group.
     pub fn entry_lengths(&self) -> &[u64] {
         &self.entry_lengths
     }

@@ -1,15 +1,15 @@
-//! What a directory holds beside a node's files, and whether it is a node's directory at all.
+//! The contents of a directory besides a node's files, and whether it is a node's directory at all.
 
 use std::{ffi::OsStr, fs, io, path::Path};
 
 use super::{LOCK, NAME, NEW_NAME};
 
-/// Of these names, by their beginnings, are all files that a node makes beside [`LOCK`] and [`NAME`].
+/// All files that a node creates besides [`LOCK`] and [`NAME`] have names that begin with one of these.
 const STEMS: [&str; 4] = ["control-", "control.", "journal-", "journal."];
 const BALLAST: &str = "ballast";
 /// File systems have it at their root.
 const LOST_AND_FOUND: &str = "lost+found";
-/// A directory of this name, with a number behind it, has what was moved aside.
+/// A directory of this name, followed by a number, has contents that were moved aside.
 const ASIDE: [&str; 2] = ["damaged-", "given-up-"];
 
 /// Whether a node gives a file this name.
@@ -34,7 +34,7 @@ pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     Ok(found.map(|name| name.to_string_lossy().into_owned()))
 }
 
-/// Whether a directory of this name may stand in an empty one: snapshots of the file system, or what was moved aside.
+/// Whether a directory of this name may be in an empty one: snapshots of the file system, or contents that were moved aside.
 fn is_neutral(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(|number| number.parse::<u32>().is_ok());

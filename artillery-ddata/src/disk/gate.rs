@@ -1,4 +1,4 @@
-//! How operations of a directory begin, wait and end. At the end of its use an operation under way ends first, and none follows.
+//! How operations of a directory begin, wait and end. At the end of its use a pending operation ends first, and none follows.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ pub(super) struct Gate {
     is_closed: AtomicBool,
     /// Held by each operation, and by the end of the use.
     operations: RwLock<()>,
-    /// Whether an operation waits for what the system lacks.
+    /// Whether an operation waits for a resource of the system.
     lacks: AtomicBool,
     waiting: Mutex<()>,
     /// Notified at the end of the use.
@@ -32,14 +32,14 @@ pub(super) struct Gate {
 impl Gate {
     /// Begins an operation, which ends when the result is dropped.
     pub(super) fn pass(&self, file: &str) -> Result<RwLockReadGuard<'_, ()>, DiskError> {
-        // Looked at first, too: an operation that is stuck would hold up all that come after the end of the use.
+        // Checked before the lock, too: a stuck operation would block every operation after the end of the use.
         self.check(file)?;
         let operation = self.operations.read().unwrap_or_else(PoisonError::into_inner);
         self.check(file)?;
         Ok(operation)
     }
 
-    /// Does an operation that may be done once more, as often as the system lacks something for it. Blocks meanwhile.
+    /// Does an operation that may be repeated, and repeats it while the system has no resources for it. Blocks until then.
     pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
         self.insist_or(file, operation, |error| failed(file, error))
     }
@@ -54,7 +54,7 @@ impl Gate {
         self.insist_with(file, operation, || self.pause(), failed)
     }
 
-    /// Waits for a while, or until the end of the use.
+    /// Waits for `PAUSE`, or until the end of the use.
     fn pause(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.ended.wait_timeout_while(waiting, PAUSE, |()| !self.is_closed()));
@@ -105,7 +105,7 @@ impl Gate {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Waits until all operations under way have ended; later ones fail.
+    /// Waits until all pending operations have ended; later ones fail.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));

@@ -11,10 +11,10 @@ use super::contents::is_ours;
 
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// What the group and all others may do.
+/// The permissions of the group and of all others.
 const OTHERS: u32 = 0o077;
 
-/// Makes a directory, and those above it, if they aren't there.
+/// Creates a directory and its missing parents.
 pub(super) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY).create(dir)
 }
@@ -26,8 +26,8 @@ pub(super) fn options() -> OpenOptions {
     options
 }
 
-/// Takes the rights of other users away from a directory of ours and from its files, as far as this process owns them: earlier
-/// releases gave such rights.
+/// Takes the rights of other users away from a directory of ours and from its files, if this process owns them: earlier releases
+/// gave such rights.
 pub(super) fn tighten(dir: &Path) -> io::Result<()> {
     let me = rustix::process::geteuid().as_raw();
     // The directory first: then no other user puts a link in the place of a file.

@@ -14,7 +14,7 @@ use crate::{
     driver::phase::NodePhase,
 };
 
-/// How often a node that founds no cluster says that it waits for one.
+/// How often a node that creates no cluster reports that it waits for one.
 const WAITING_PERIOD: Duration = Duration::from_secs(10);
 
 pub(crate) struct Forming {
@@ -87,7 +87,7 @@ impl Forming {
         }
     }
 
-    /// The number of other nodes without a cluster, if this node is free and founds none.
+    /// The number of other nodes without a cluster, if this node is free and creates none.
     fn waits(&self) -> Option<usize> {
         match self.formation.phase() {
             FormationPhase::Free { seen, .. } if self.formation.only_joins() => Some(seen.saturating_sub(1)),
@@ -104,7 +104,7 @@ impl Forming {
         );
     }
 
-    /// A founder of the cluster that comes with a new directory has lost the one of before.
+    /// A founder of the cluster that starts with a new directory has lost the previous one.
     fn compare_store(&self, founding: &Bootstrap) {
         if self.has_directory && founding.names_another_store(self.me) {
             tracing::warn!(

@@ -134,7 +134,7 @@ impl Error {
         Self::OutcomeUnknown { reason, request_id }
     }
 
-    /// The error of a call under a given request id: that this attempt applied nothing says nothing about earlier ones.
+    /// The error of a call under a given request id: if this attempt applied nothing, an earlier one still may have.
     pub(crate) fn of_retry(self, id: Option<RequestId>) -> Self {
         match (self, id) {
             (Self::NotApplied { reason: NotApplied::TimedOut }, Some(id)) => Self::unknown(Unknown::TimedOut, id),
@@ -223,7 +223,7 @@ mod tests {
         assert!(unknown.is_outcome_unknown() && !unknown.is_not_applied() && unknown.is_timeout());
         assert_eq!(unknown.way_on(), Advice::Resolve);
         assert_eq!(Error::refused(Refusal::KeyTooLong { len: 5000, limit: 4096 }, None).way_on(), Advice::Change);
-        // A retry that was not made doesn't take back what the first attempt may have done.
+        // A retry that was not made doesn't take back the effect that the first attempt may have had.
         let stopped = Error::not_applied(NotApplied::Stopped);
         assert_eq!(stopped.clone().of_retry(None), stopped);
         assert_eq!(stopped.of_retry(Some(id)), Error::unknown(Unknown::NotMade(NotApplied::Stopped), id));

@@ -122,7 +122,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Says that the cluster exists: a node without a store founds none, and waits for a node of the cluster.
+    /// States that the cluster exists: a node without a store creates none, and waits for a node of the cluster.
     pub fn existing(mut self, is: bool) -> Self {
         self.config.existing = is;
         self

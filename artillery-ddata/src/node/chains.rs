@@ -65,7 +65,7 @@ impl Data {
         Ok(())
     }
 
-    /// Stops the node, unless it has stopped before: also one that never gets ready must say that it is its disk that failed.
+    /// Stops the node, unless it has stopped before. A node that never gets ready must report the failed disk, too.
     pub(super) fn disk_failed(&self, error: &JournalError) {
         if self.has_released() {
             return tracing::debug!(%error, "the journal ended after this node");

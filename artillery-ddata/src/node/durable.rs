@@ -57,8 +57,8 @@ pub enum DataDirError {
         /// Why.
         error: io::Error,
     },
-    /// What it holds isn't as it was written, or the system can't read it any more (`unreadable` in `place`). `node
-    /// --replace-damaged` moves it aside, and joins as a new store.
+    /// Its contents aren't as they were written, or the system can no longer read them (`unreadable` in `place`). `node
+    /// --replace-damaged` moves the directory aside, and joins as a new store.
     #[error("{} is damaged: {why}", dir.display())]
     Damaged {
         /// The directory.
@@ -114,7 +114,7 @@ impl DataDirError {
     }
 }
 
-/// Where the system couldn't read what a directory holds, if that is why it can't be opened.
+/// Where the system couldn't read a directory's contents, if that is why it can't be opened.
 fn unreadable(error: &OpenError) -> Option<DamagePlace> {
     match error {
         OpenError::Control(ControlFileError::Failed(DiskError::Unreadable { file, at, .. }))
@@ -322,7 +322,7 @@ impl Durable {
         }
     }
 
-    /// Gives the directory back once the journal has written what it was handed. To be called after [`stop`](Self::stop).
+    /// Gives the directory back once the journal has written all pending batches. To be called after [`stop`](Self::stop).
     pub(crate) async fn release(&self) {
         let journal = self.loaded.get().map(|loaded| loaded.journal.clone());
         releasing::release(journal, self.disk.clone(), releasing::LIMIT).await;

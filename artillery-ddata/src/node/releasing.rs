@@ -9,8 +9,8 @@ use crate::{disk::FileDisk, driver::journal::JournalHandle};
 /// The longest that a node which ends waits for its disk.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Gives a directory back once its journal has ended. Returns whether it is free. A disk may take for ever for an operation:
-/// after `limit` this reports that, and returns; the directory is given back whenever the operation ends.
+/// Gives a directory back once its journal has ended. Returns whether it is free. An operation of a disk may never end: after
+/// `limit` this reports that, and returns; the directory is given back whenever the operation ends.
 pub(super) async fn release(journal: Option<JournalHandle>, disk: Arc<FileDisk>, limit: Duration) -> bool {
     let released = released(journal, disk);
     let released = match Handle::try_current() {

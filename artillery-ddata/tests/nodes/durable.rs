@@ -66,7 +66,7 @@ impl Durable {
     }
 }
 
-/// Starts a node: its last life has let go of the directory.
+/// Starts a node: its last incarnation has released the directory.
 async fn started(builder: impl Fn() -> NodeBuilder) -> Result<Node, StartError> {
     builder().start().await
 }

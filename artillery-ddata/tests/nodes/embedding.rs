@@ -28,7 +28,7 @@ async fn alone() -> Node {
     node
 }
 
-/// Repeats a call for ever, without a pause, as a careless caller does, and counts the calls.
+/// Repeats a call without an end or a pause, as a careless caller does, and counts the calls.
 macro_rules! insist {
     ($calls:expr, $call:expr) => {{
         let calls = Arc::new(AtomicU64::new(0));
@@ -65,7 +65,7 @@ fn callers_that_never_stop_retrying_leave_their_thread_to_others() {
         // This waits for tasks on the thread of the loops.
         client.close().await;
         node.shutdown().await;
-        // Each loop continues, beside the others, though its calls fail at once now.
+        // Each loop continues alongside the others, though its calls fail at once now.
         let counts =
             |calls: &[Arc<AtomicU64>]| calls.iter().map(|calls| calls.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = counts(&calls);

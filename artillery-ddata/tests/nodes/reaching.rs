@@ -1,4 +1,4 @@
-//! Clients reach nodes wherever these listen, and say why they don't.
+//! Clients reach nodes wherever these listen, and report why they don't.
 
 use artillery_core::{config::TransportConfig, error::ConnectError};
 use artillery_ddata::{

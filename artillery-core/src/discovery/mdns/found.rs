@@ -1,4 +1,4 @@
-//! Reads what was found of an instance.
+//! Reads the record of a resolved instance.
 
 use std::net::{SocketAddr, SocketAddrV6};
 

@@ -237,7 +237,7 @@ impl Formation {
         self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
     }
 
-    /// Whether this node founds no cluster, but joins one that exists, or that succeeds its former one.
+    /// Whether this node creates no cluster, but joins one that exists, or that succeeds its former one.
     pub fn only_joins(&self) -> bool {
         self.settings.after.as_ref().map_or(self.settings.existing, |after| !after.founds)
     }

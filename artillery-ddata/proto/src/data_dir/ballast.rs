@@ -76,7 +76,7 @@ impl Ballast {
 impl State {
     fn write(&self) -> Result<(), DiskError> {
         let mut file = self.disk.create(NAME)?;
-        // A file system that compresses would store zeros in no room at all.
+        // A file system that compresses would store zeros without using space.
         let sums = (0..PIECE.min(self.bytes).div_ceil(4) as u32).map(|number| crc32c::crc32c(&number.to_le_bytes()));
         let noise: Vec<u8> = sums.flat_map(u32::to_le_bytes).collect();
         let mut at = 0;

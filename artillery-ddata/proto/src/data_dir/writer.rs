@@ -4,10 +4,10 @@
 //! one are longer than that checkpoint, and than its share of the node's room. The chain that keeps the oldest segment is next if
 //! the journal is longer than twice its data and that room, and if updates have filled that room since the last such turn.
 //!
-//! The disk counts as full before it is: while the next checkpoint of every chain still finds room beside what clients have in
-//! flight (rule R15). What a checkpoint needs is computed from the bytes of its entries as they are written. Then each chain
-//! begins a checkpoint as soon as that would make the journal shorter. A checkpoint that would find no room for its end is never
-//! begun: it would take the room of deletes, and free nothing.
+//! The disk is considered full early: while the next checkpoint of every chain still fits in addition to the values that clients
+//! have in flight (rule R15). The size of a checkpoint is computed from the bytes of its entries as they are written. Then each
+//! chain begins a checkpoint as soon as that would make the journal shorter. A checkpoint without enough space to end is never
+//! begun: it would use the space of deletes, and free nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,17 +82,17 @@ struct ChainBytes {
     begun: Option<u64>,
     /// What earlier starts wrote of it: it may be of records that are gone.
     begun_before: u64,
-    /// The most that the checkpoint that is under way may come to.
+    /// The largest size that the checkpoint in progress may reach.
     most_begun: u64,
-    /// Updates behind the beginning of the last whole checkpoint, with what their records have beside them in a checkpoint.
+    /// Bytes of updates behind the beginning of the last whole checkpoint, with the overhead of their records in a checkpoint.
     behind: u64,
     /// Updates behind the beginning of the checkpoint that is under way.
     behind_begun: u64,
-    /// What a checkpoint of all that the chain held when it wrote its last batch would come to, but for what fills up groups.
+    /// Bytes of a checkpoint of the chain's whole store when it wrote its last batch, without the padding of groups.
     data: u64,
     /// Updates that the chain hasn't handed over yet.
     queued: u64,
-    /// The chain is whole again behind a resync, and is to begin its first checkpoint.
+    /// The chain is whole again behind a resync, and must begin its first checkpoint.
     awaits: bool,
     /// The newest update. Those up to it are written once more behind the beginning of a checkpoint.
     newest: Sequence,
@@ -129,7 +129,7 @@ impl JournalWriter {
         Ok(writer)
     }
 
-    /// A chain was taken in, of which a checkpoint has so many bytes. It may continue the one that was under way.
+    /// A start has loaded a chain whose checkpoint has `data` bytes. `continues`: it may continue the checkpoint in progress.
     pub(super) fn restored(&mut self, chain: ChainId, data: u64, continues: bool) {
         self.bytes.0.entry(chain).or_default().restored(data, continues);
     }
@@ -239,7 +239,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// The chains that are to begin a checkpoint now.
+    /// The chains that must begin a checkpoint now.
     fn wanted(&mut self) -> Vec<ChainId> {
         let order = self.survey.by_age();
         let share = self.room.updates / self.bytes.0.len().max(1) as u64;
@@ -249,7 +249,7 @@ impl JournalWriter {
             let is_long = bytes.behind > bytes.checkpoint.max(share);
             is_long || bytes.awaits || self.room.is_full && bytes.gain() > bytes.checkpoint / 8
         };
-        // A checkpoint frees nothing before those of older chains have ended. So it takes no room that they need.
+        // A checkpoint frees nothing before those of older chains have ended. So it uses no space that they need.
         let mut free = self.room.free;
         let finds_room = |chain: &ChainId| {
             free = free.checked_sub(of(chain).least())?;
@@ -323,7 +323,7 @@ impl Room {
         Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, free: 0, is_full: false }
     }
 
-    /// The journal has so many bytes. The next checkpoints, and what waits to be written, need so many.
+    /// The journal has `journal` bytes. The next checkpoints, and pending writes, need `expected` bytes.
     fn note(&mut self, journal: u64, expected: u64) -> Result<(), JournalError> {
         let needed = self.reserve.saturating_add(expected);
         self.ballast.hold(needed)?;
@@ -337,7 +337,7 @@ impl Room {
 }
 
 impl JournalBytes {
-    /// Takes note of an entry of so many bytes.
+    /// Takes note of an entry of `len` bytes.
     pub(super) fn note(&mut self, entry: &JournalEntry, len: u64) {
         let bytes = self.0.entry(entry.chain()).or_default();
         match entry {
@@ -379,7 +379,7 @@ fn is_beginning(entry: &JournalEntry) -> bool {
 }
 
 impl ChainBytes {
-    /// The chain was taken in by a start, which may continue the checkpoint that was under way.
+    /// A start has loaded the chain, which may continue the checkpoint in progress.
     fn restored(&mut self, data: u64, continues: bool) {
         self.begun = self.begun.filter(|_| continues);
         self.begun_before = self.begun.unwrap_or_default();
@@ -396,14 +396,13 @@ impl ChainBytes {
         }
     }
 
-    /// The most that the next checkpoint may come to. Before the store is known: each record is in the last one, or an update
-    /// behind its beginning has it.
+    /// The largest size of the next checkpoint. Before the store is known: each record is in the last one, or an update behind
+    /// its beginning has it.
     const fn most(&self) -> u64 {
         if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
 
-    /// Bytes of a checkpoint that begins now, or of the rest of the one that is under way and of what the next one will have beyond
-    /// that.
+    /// Bytes of a checkpoint that begins now, or of the rest of the one in progress and of the additional bytes of the next one.
     fn bytes(&self) -> u64 {
         match self.begun {
             None => self.most(),
@@ -411,17 +410,19 @@ impl ChainBytes {
         }
     }
 
-    /// Bytes without which a checkpoint doesn't begin. A quarter more is what fills up groups, and deletes meanwhile.
+    /// Bytes without which a checkpoint doesn't begin. The additional quarter is for the padding of groups, and for deletes
+    /// before its end.
     fn least(&self) -> u64 {
         self.bytes() + self.bytes() / 4
     }
 
-    /// Bytes that clients' values leave for a checkpoint. It is more, since some values are under way when the disk is found full.
+    /// Bytes that clients' values leave for a checkpoint. It is more, since some values are in flight when the disk is found
+    /// full.
     fn needs(&self) -> u64 {
         self.bytes() + self.bytes() / 2
     }
 
-    /// What was deleted since the last whole checkpoint began.
+    /// Bytes deleted since the last whole checkpoint began.
     const fn deleted(&self) -> u64 {
         self.data_at.saturating_sub(self.data)
     }

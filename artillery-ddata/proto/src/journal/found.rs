@@ -50,7 +50,7 @@ pub struct ReadBytes {
     pub done: u64,
     /// Bytes of all segments that are read.
     pub total: u64,
-    /// Bytes of the present entry. The last one of a group has what the group has beside them.
+    /// Bytes of the present entry. The last one of a group includes the overhead of the group.
     pub entry: u64,
 }
 
@@ -247,7 +247,7 @@ impl FoundJournal {
             let mut left = group.entries.len() as u64;
             for (place, (len, entry)) in EntryPlace::all_in(group.number).zip(decode_sized(&group.entries)) {
                 left -= len;
-                // The last one has what the group has beside its entries.
+                // The last one includes the overhead of the group.
                 let unfilled = if left == 0 { (next - at - group.entries.len()) as u64 } else { 0 };
                 passed.entry = len + unfilled;
                 show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);

@@ -30,22 +30,22 @@ pub struct JournalBatch {
     pub bytes: usize,
     /// About the bytes of the records behind them.
     pub queued: usize,
-    /// The most bytes that a checkpoint of all that the chain holds would have, but for what fills up groups.
+    /// The most bytes that a checkpoint of the chain's whole store would have, without the padding of groups.
     pub data: u64,
-    /// The chain has ended a resync, and waits to be told to begin the checkpoint behind it.
+    /// The chain has ended a resync, and waits for the request to begin the checkpoint behind it.
     pub awaits: bool,
 }
 
-/// The most bytes that a record has in a checkpoint beside its key and its value.
+/// The most bytes that a record has in a checkpoint in addition to its key and its value.
 pub(crate) const RECORD_BYTES: u64 = 32;
-/// While the disk is full, each batch has so many bytes of updates, about, and adds so many parts of a checkpoint, as far as they
-/// fit a batch.
+/// While the disk is full, each batch has about `FULL_UPDATES` bytes of updates, and adds up to `FULL_PARTS` parts of a
+/// checkpoint if they fit in a batch.
 const FULL_UPDATES: usize = 64 << 10;
 const FULL_PARTS: usize = 8;
-/// Otherwise it adds so many parts at most.
+/// Otherwise it adds at most this number of parts.
 const MOST_PARTS: usize = 2;
 
-/// The most bytes that a checkpoint of so many records, and of a table of sessions with so many bytes in memory, would have.
+/// The most bytes that a checkpoint of records of `size`, and of a table of sessions with `sessions` bytes in memory, would have.
 pub(crate) fn checkpoint_bytes(size: Size, sessions: usize) -> u64 {
     size.bytes + (size.keys + 1) * RECORD_BYTES + sessions as u64
 }
@@ -95,7 +95,7 @@ pub(super) struct JournalState {
     pub(super) checkpoints: u64,
     /// The disk counts as full.
     pub(super) is_full: bool,
-    /// A resync has ended, and the checkpoint behind it is to begin once the disk has space for it.
+    /// A resync has ended, and the checkpoint behind it begins once the disk has space for it.
     pub(super) awaits: bool,
 }
 
@@ -158,7 +158,7 @@ impl JournalState {
         self.watermark = self.watermark.max(watermark);
     }
 
-    /// An update is to be written behind the beginning of a checkpoint. What was written of it before counts only if the store was
+    /// Writes an update behind the beginning of a checkpoint. Its record before that beginning counts only if the store was
     /// whole.
     pub(super) fn update_again(&mut self, update: &Update, taken: Option<Bytes>, watermark: Sequence) {
         self.update(update, taken, watermark);
@@ -228,8 +228,8 @@ impl Replica {
         journal.waiting.clear();
     }
 
-    /// A resync has ended. The journal learns what a checkpoint needs, and has the chain begin it once the disk has space: half of
-    /// it would take the space of other chains, and free nothing.
+    /// A resync has ended. The journal receives the size of a checkpoint, and requests it from the chain once the disk has space:
+    /// half of it would use the space of other chains, and free nothing.
     pub(super) fn await_checkpoint(&mut self) {
         let watermark = self.watermark;
         if let Some(journal) = &mut self.journal {
@@ -254,9 +254,9 @@ impl Replica {
         self.journal.as_ref().is_some_and(|journal| journal.watermark < self.watermark)
     }
 
-    /// What to write into the journal next: records of about `room` bytes, and parts of the checkpoint that is under way.
-    /// So a checkpoint ends however many updates are written. On a full disk it has most of the batch, since updates take the room
-    /// that it needs to end.
+    /// The next batch for the journal: records of about `room` bytes, and parts of the checkpoint in progress. So a checkpoint
+    /// ends however many updates are written. On a full disk it has most of the batch, since updates use the space that it needs
+    /// to end.
     pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         self.add_parts(room);
         let (chain, now, late) = (self.chain, self.watermark, allows!(self.settings.guards, StampLate));
@@ -286,7 +286,7 @@ impl Replica {
         (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data, awaits })
     }
 
-    /// Adds parts of the checkpoint that is under way behind the records: one for each batch of them.
+    /// Adds parts of the checkpoint in progress behind the records: one for each batch of them.
     fn add_parts(&mut self, room: usize) {
         let Some(journal) = &self.journal else { return };
         let batches = 1 + journal.queued.saturating_sub(journal.part_bytes) / room.max(1);

@@ -70,7 +70,7 @@ struct ChainSurvey {
 #[derive(Debug, Clone)]
 struct BegunCheckpoint {
     begin: EntryPlace,
-    /// What is behind its last part.
+    /// The place behind its last part.
     at: SnapshotCursor,
     /// Its last part is a piece of this record.
     piece: Option<(Bytes, Version)>,
@@ -84,7 +84,7 @@ impl BegunCheckpoint {
     }
 
     fn note(&mut self, part: &SnapshotPart) {
-        // Copies of keys, which are parts of all that was read with them.
+        // Copies of keys: the originals are slices of the whole buffer that was read with them.
         let copy = |key: &Bytes| Bytes::copy_from_slice(key);
         self.at = part.at.clone();
         self.at.advance(&part.content);
@@ -141,7 +141,7 @@ impl RestoreSurvey {
         self.chains.values().filter_map(ChainSurvey::first).min()
     }
 
-    /// All chains, the one that needs the oldest group first, and those that need none last.
+    /// All chains, the one that needs the oldest group first, and chains that need none last.
     pub fn by_age(&self) -> Vec<ChainId> {
         let mut chains: Vec<_> = self.chains.iter().map(|(&chain, survey)| (survey.first(), chain)).collect();
         chains.sort_unstable_by_key(|&(first, chain)| (first.is_none(), first, chain));
@@ -205,7 +205,7 @@ pub struct ChainRestore {
     ended: bool,
     /// A later checkpoint, which has no end.
     begun: Option<BegunCheckpoint>,
-    /// The rest of the table of sessions that this checkpoint has; `None`: it can't be made any more.
+    /// The rest of the table of sessions that this checkpoint has; `None`: it can no longer be made.
     table: Option<Vec<SessionEntry>>,
 }
 
@@ -294,7 +294,7 @@ impl ChainRestore {
         }
     }
 
-    /// A part of a later checkpoint without an end. What it shows is committed, so that it may be continued.
+    /// A part of a later checkpoint without an end. The updates that it shows are committed, so that it may be continued.
     fn later_part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
         self.commit(part.watermark)?;
         if self.begun.as_ref().is_some_and(|begun| begun.begin == place) {

@@ -27,7 +27,7 @@ impl Peers {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 
-    /// Whether there is no way to the node, as far as was tried.
+    /// Whether no path to the node exists, by the attempts that were made.
     pub(super) fn is_unreached(&self, node: NodeId) -> bool {
         self.channels.get(&node).is_some_and(|channel| channel.is_unreached())
     }

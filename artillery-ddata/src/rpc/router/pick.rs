@@ -89,8 +89,8 @@ impl Attempts {
 pub(super) enum Pick {
     /// This node's own chain.
     Here(ChainHandle, MemberId, Place),
-    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too. `answers` is the
-    /// member that is to answer: another one than `member` if that one forwards the request.
+    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too. `answers` is the member
+    /// that should answer: another one than `member` if that one forwards the request.
     There { member: MemberId, answers: MemberId, place: Place, epoch: Epoch, others: bool },
     /// No chain is known.
     NoMember,

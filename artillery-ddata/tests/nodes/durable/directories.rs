@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A node is copied while it runs, and the copy is started beside it.
+/// A node is copied while it runs, and the copy is started alongside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_running_node_ends_and_the_original_goes_on() {
     let mut durable = Durable::new();
@@ -49,7 +49,7 @@ async fn a_node_of_an_existing_cluster_waits_for_it() {
     assert_eq!(status.cluster_id, durable.nodes[1].status().await.cluster_id);
     durable.nodes[0].kv().put("key", "value").await.unwrap();
     durable.stop().await;
-    // Its store is a member now, whatever it is told.
+    // Its store is a member now, whatever its settings state.
     let again = durable.builder(0, 1).existing(true).start().await.unwrap();
     durable.nodes.push(again);
     durable.start([1], 1).await;

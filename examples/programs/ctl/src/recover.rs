@@ -31,7 +31,7 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     Ok(exit::DONE)
 }
 
-/// The nodes that answered and don't go on: the recovery leaves them behind in the history before.
+/// The nodes that answered and don't continue: the recovery leaves them behind in the previous history.
 fn left_behind(survey: &Survey, recovered: &Recovered, cluster: ClusterId) -> Vec<String> {
     let by = recovered.plan.by.id;
     let others = survey.standings.iter().filter(|other| other.cluster == cluster && other.me.id != by);

@@ -60,7 +60,7 @@ fn can_stay(kind: ErrorKind) -> bool {
     stay.contains(&kind)
 }
 
-/// Moves what a directory holds into one below it, which nodes ignore. The lock stays: a node may hold it.
+/// Moves a directory's contents into a subdirectory, which nodes ignore. The lock stays: a node may hold it.
 fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
     let aside = free(dir.join(format!("{why}-")).as_os_str())?;
     private(&aside)?;
@@ -74,7 +74,7 @@ fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
             names.push(name);
         }
     }
-    // The control file first: a journal alone is no store, so the rest counts as damaged if this ends half-way.
+    // The control file first: a journal alone is no store, so the rest is treated as damaged if this ends half-way.
     let (control, rest): (Vec<_>, _) = names.into_iter().partition(|name| name.to_string_lossy().starts_with(CONTROL));
     for part in [control, rest] {
         for name in part {

@@ -3,10 +3,10 @@
 
 /// The most connections of the Redis port, and of the HTTP port.
 const MOST: (usize, usize) = (4096, 256);
-/// Descriptors beside those of clients, unless there are very few: sockets for peers and mDNS, files of the journal and
+/// Descriptors in addition to those of clients, unless there are very few: sockets for peers and mDNS, files of the journal and
 /// of checkpoints, and connections that are being turned away.
 const RESERVE: usize = 128;
-/// With fewer descriptors than this a node may lack some for itself: three nodes with idle clients use about 40 each.
+/// With fewer descriptors than this a node may run out of them itself: three nodes with idle clients use about 40 each.
 const LOW: usize = 128;
 /// The soft limit where the hard one is no limit: macOS refuses more.
 const UNLIMITED: u64 = 10_240;

@@ -17,12 +17,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// were closed at once.
 const TURNED_AWAY: usize = 16;
 
-/// A listener that takes in so many connections at a time.
+/// A listener that accepts a limited number of connections at a time.
 #[derive(Debug)]
 pub(super) struct Door {
     listener: TcpListener,
     places: Arc<Places>,
-    /// What a client gets that finds no place.
+    /// The answer to a client that finds no place.
     refusal: &'static str,
     /// The last ones that found no place, oldest first.
     turned_away: VecDeque<TcpStream>,
@@ -79,14 +79,14 @@ impl Door {
         }
     }
 
-    /// Warns once in a while: clients that use up all descriptors can make each second connection fail.
+    /// Warns at most once a minute: clients that use up all descriptors can make each second connection fail.
     fn failed(&mut self, error: &io::Error) {
         if self.failures.is_due(Instant::now()) {
             tracing::warn!(%error, addr = ?self.local_addr().ok(), "a connection wasn't accepted; this port tries again");
         }
     }
 
-    /// Sends the refusal, and the end of the stream. The socket stays open until so many others were turned away.
+    /// Sends the refusal, and the end of the stream. The socket stays open until `TURNED_AWAY` others were turned away.
     async fn turn_away(&mut self, mut socket: TcpStream) {
         // A new socket takes so few bytes at once; a client that is gone needs no answer.
         if socket.try_write(self.refusal.as_bytes()).is_ok() && socket.shutdown().await.is_ok() {

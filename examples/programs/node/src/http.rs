@@ -24,7 +24,7 @@ use super::{
     shown::Shown,
 };
 
-/// What a client gets that is one too many.
+/// The answer to a client above the limit.
 const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 30\r\n\
                        connection: close\r\n\r\nmax number of clients reached\n";
 

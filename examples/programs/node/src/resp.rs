@@ -45,7 +45,7 @@ use super::{
     port::Bound,
 };
 
-/// What a client gets that is one too many.
+/// The answer to a client above the limit.
 const REFUSAL: &str = "-ERR max number of clients reached\r\n";
 /// The longest that a command may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);

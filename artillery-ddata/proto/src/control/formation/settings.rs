@@ -22,8 +22,8 @@ pub struct FormationSettings {
     pub timing: Timing,
     /// What this node does after its cluster was given up; `None`: it has belonged to none.
     pub after: Option<After>,
-    /// The cluster exists: this node joins it, and takes part in no founding. An operator's order to found ([`After::founds`]) counts
-    /// more.
+    /// The cluster exists: this node joins it, and doesn't take part in creating one. An operator's order ([`After::founds`]) has
+    /// priority over this setting.
     pub existing: bool,
     /// How long enough nodes must have been seen before a node proposes.
     pub settle: Duration,

@@ -128,7 +128,7 @@ fn a_node_starts_and_votes_on_a_full_disk() {
     start.control.change(|record| record.log = vec![9; 70 << 10]).unwrap();
 }
 
-/// Votes, and the next start, have no other room.
+/// Votes, and the next start, have no other space.
 #[test]
 fn values_of_clients_take_no_ballast() {
     let mut full = Full::new();

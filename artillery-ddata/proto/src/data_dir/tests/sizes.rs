@@ -110,7 +110,7 @@ impl Filled {
         self.replies.remove(&caller).expect("a reply")
     }
 
-    /// Writes records, as many as a batch has. `false`: the disk counts as full.
+    /// Writes as many records as a batch has. `false`: the disk is considered full.
     fn put(&mut self) -> bool {
         let records = (self.of.batch / self.of.value).max(1) as u32;
         let keys: Vec<_> = (0..records).map(|number| self.next + number).collect();
@@ -144,7 +144,7 @@ impl Filled {
         assert!(matches!(deleted, Reply::Committed(_)), "{deleted:?}");
     }
 
-    /// Deletes until a write finds room again, as most clients with a full disk do.
+    /// Deletes until a write finds space again, as most clients with a full disk do.
     fn recover(&mut self) {
         let keys = std::mem::take(&mut self.keys);
         let count = keys.len();

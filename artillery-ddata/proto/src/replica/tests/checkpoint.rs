@@ -109,7 +109,7 @@ fn a_batch_has_about_as_many_bytes_as_there_is_room() {
     assert!(most < 5000 && batches.len() > 300, "{most} bytes in one of {}", batches.len());
 }
 
-/// Updates take the room that the checkpoint needs to end, and nothing else frees it.
+/// Updates use the space that the checkpoint needs to end, and nothing else frees it.
 #[test]
 fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
     let settings = ReplicaSettings { chunk: 1000, ..durable() };

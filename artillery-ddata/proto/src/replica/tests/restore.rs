@@ -200,7 +200,7 @@ fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
         let journal = &unrest.rig.journals[&2];
         for end in 0..=journal.len() {
             let Some(mut found) = restored(&journal[..end]).unwrap() else { continue };
-            // What a part shows must not be cut any more.
+            // Updates that a part shows must no longer be cut.
             let shown = parts(&journal[..end]).map(|(_, part)| part.watermark.0).max();
             assert!(shown <= Some(found.watermark), "seed {seed}, {end} entries");
             let Some(checkpoint) = &found.replica.journal.as_ref().unwrap().checkpoint else { continue };

@@ -91,7 +91,7 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     is_whole(&cluster, line["addr"].as_str().unwrap()).await;
 }
 
-/// What `ctl status` says at the node at `addr`.
+/// The output of `ctl status` at the node at `addr`.
 async fn status_at(cluster: &Cluster, addr: &str) -> Value {
     let (out, _) = cluster.ctl(addr, 0, &["--json", "status"]).await;
     serde_json::from_str(out.trim()).unwrap()

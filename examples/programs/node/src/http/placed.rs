@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::door::Door;
 
-/// A connection has so long, from its beginning or from the last byte of an answer that it took, for its next request and for the
-/// first byte of that answer. So one that is idle, or sends its request byte by byte, keeps no place from others.
+/// The time that a connection has, from its beginning or from the last byte of an answer that it took, for its next request and
+/// for the first byte of that answer. So one that is idle, or sends its request byte by byte, keeps no place from others.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(places.taken(), 0);
     }
 
-    /// Bytes of a request renew nothing: one that comes byte by byte has no more time than another.
+    /// Bytes of a request renew nothing: one that is sent byte by byte has the same time as another.
     #[tokio::test(start_paused = true)]
     async fn answers_renew_a_connection_and_requests_do_not() {
         let (_listener, mut client, mut placed) = connected(door().await).await;

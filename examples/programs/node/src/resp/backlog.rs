@@ -1,5 +1,5 @@
-//! Answers that a client hasn't taken yet while its next commands are read: many clients write a whole pipeline before
-//! they read. All connections together keep no more than there is room for, and one of them no more than its share.
+//! Answers that a client hasn't taken yet while its next commands are read: many clients write a whole pipeline before they read.
+//! All connections together keep at most the capacity of the backlog, and one of them at most its share.
 
 use std::{collections::VecDeque, io, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::room::{Room, Taken};
 /// Pieces that are written at a time: other connections have their turn then.
 const TURN: usize = 16;
 
-/// The answers of one connection that wait, each piece with its room.
+/// The answers of one connection that wait, each piece with its permits.
 #[derive(Debug)]
 pub(super) struct Backlog {
     shared: Arc<Room>,
@@ -19,7 +19,7 @@ pub(super) struct Backlog {
     held: usize,
 }
 
-/// The KiB that one client may hold: others find room beside it.
+/// The KiB that one client may hold: the rest is left to others.
 fn share(room: &Room) -> usize {
     (room.kib() / 4 * 3).max(1)
 }
@@ -38,14 +38,14 @@ impl Backlog {
         self.held = 0;
     }
 
-    /// Takes all of `bytes` if there is room for them now. Returns whether there is.
+    /// Takes all of `bytes` if there is capacity for them now. Returns whether there is.
     pub(super) fn take(&mut self, bytes: &mut BytesMut) -> bool {
         let kib = bytes.len().div_ceil(1 << 10);
         if self.held + kib > share(&self.shared) {
             return false;
         }
         let Some(room) = self.shared.try_take(kib) else { return false };
-        // A copy has no spare capacity, which no room would count. The buffer of the gathered answers is freed.
+        // A copy has no spare capacity, which no permit would cover. The buffer of the gathered answers is freed.
         let piece = Bytes::copy_from_slice(bytes);
         *bytes = BytesMut::new();
         self.held += kib;
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(greedy.held, 0);
     }
 
-    /// Spare capacity is memory too, and no room counts it.
+    /// Spare capacity is memory too, and no permit covers it.
     #[test]
     fn answers_wait_without_spare_capacity() {
         let mut backlog = Backlog::new(Arc::new(Room::new(1 << 20)));

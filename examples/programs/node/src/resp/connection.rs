@@ -78,13 +78,13 @@ impl Connection {
             };
             if !self.read(known).await? {
                 self.take_no_more();
-                // A client may have sent all that it wants, and read from now on.
+                // A client may have sent its last command, and read from now on.
                 return self.client.output.write_all().await;
             }
         }
     }
 
-    /// Gives the room for commands back, and what it was for: the client may take long for its last answers.
+    /// Frees the buffer of commands and its permits: the client may take long for its last answers.
     fn take_no_more(&mut self) {
         self.input = BytesMut::new();
         self.room = None;
@@ -176,7 +176,7 @@ impl Connection {
     /// Reads more bytes. Returns whether more may follow.
     async fn read(&mut self, known: usize) -> Result<bool> {
         self.input.reserve(known.saturating_sub(self.input.len()).max(CHUNK));
-        // Without room, read no more than a chunk at a time, however much place the buffer has.
+        // Without permits, read at most a chunk at a time, however large the buffer is.
         let most = if self.room.is_some() { usize::MAX } else { CHUNK };
         let mut input = (&mut self.input).limit(most);
         let mut reading = pin!(self.socket.read_buf(&mut input));

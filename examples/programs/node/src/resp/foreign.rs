@@ -13,7 +13,7 @@ pub(super) fn is_foreign(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") || name.starts_with(b"\x16\x03")
 }
 
-/// Warns of such connections, once in a while: a web page can send requests without end.
+/// Warns of such connections, at most once a minute: a web page can send requests without end.
 #[derive(Debug, Default)]
 pub(super) struct Warnings(Mutex<Seldom>);
 

@@ -1,6 +1,5 @@
-//! Answers on their way to one client: gathered, and written as far as the socket takes them. Those that it doesn't take
-//! wait in the backlog, or stop the connection if that has no room. Of large ones there are no more at all connections
-//! together than there is room for.
+//! Answers to one client: gathered, and written while the socket takes them. The rest waits in the backlog, or stops the
+//! connection if the backlog is full. The large answers of all connections together are limited.
 
 use std::{
     io::{self, Error, ErrorKind},
@@ -67,7 +66,7 @@ pub(super) struct Output {
     bytes: BytesMut,
     /// Whether answers may wait in the backlog: those to strangers may not.
     may_wait: bool,
-    /// Bytes written so far.
+    /// Bytes written to the socket.
     written: u64,
     patience: Patience,
     /// Why nothing can be written any more.
@@ -101,8 +100,8 @@ impl Output {
         reply.encode(&mut self.bytes, protocol);
     }
 
-    /// Gathers answers. If they are large together, they have to find room first, and no longer hold it when this returns.
-    /// Those that find none are dropped; `applied`: they belong to commands that have taken effect.
+    /// Gathers answers. If they are large together, they need permits first, and no longer hold them when this returns. Answers
+    /// that get none are dropped; `applied`: they belong to commands that have taken effect.
     pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
         let kib = room_for(&replies);
         if kib == 0 {
@@ -160,7 +159,7 @@ impl Output {
         }
     }
 
-    /// Writes the answers that have room, or leaves them to the backlog, and gives the room back.
+    /// Writes the answers that hold permits, or leaves them to the backlog, and gives the permits back.
     pub(super) async fn give_back(&mut self, room: Taken) {
         if room.num_permits() > 0 {
             self.pass_on(true).await;
@@ -172,7 +171,7 @@ impl Output {
         self.bytes.len() >= GATHERED
     }
 
-    /// Writes what was gathered, or leaves it to the backlog, if that is much.
+    /// Writes the gathered answers, or leaves them to the backlog, if they are many.
     pub(super) async fn write_much(&mut self) -> io::Result<()> {
         if self.is_much() {
             self.pass_on(false).await;
@@ -180,7 +179,7 @@ impl Output {
         self.check()
     }
 
-    /// Writes what the socket takes now. The rest waits, as far as there is room for it.
+    /// Writes the bytes that the socket takes now. The rest waits, within the capacity of the backlog.
     pub(super) async fn write_ready(&mut self) -> io::Result<()> {
         self.pass_on(false).await;
         self.check()
@@ -200,7 +199,7 @@ impl Output {
         Ok(self.written > before)
     }
 
-    /// Writes what the client takes until `end`. Fails when the client is out of patience.
+    /// Writes the bytes that the client takes until `end`. Fails when the client is out of patience.
     pub(super) async fn write_until(&mut self, end: Instant) -> io::Result<()> {
         let mut ended = pin!(sleep_until(end));
         let mut is_over = false;
@@ -248,8 +247,8 @@ impl Output {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what the socket takes now. The rest stays gathered if it isn't much, and moves to the backlog if that has
-    /// room. Otherwise this waits until everything is written.
+    /// Writes the bytes that the socket takes now. The rest stays gathered if it isn't much, and moves to the backlog if that has
+    /// capacity. Otherwise this waits until everything is written.
     async fn pass_on(&mut self, has_room: bool) {
         self.write_now();
         if self.bytes.len() > FREE && !self.is_broken() && !(self.may_wait && self.backlog.take(&mut self.bytes)) {
@@ -257,7 +256,7 @@ impl Output {
         }
     }
 
-    /// Writes what the socket takes at once: nearly always that is all, and no clock is needed.
+    /// Writes the bytes that the socket takes at once: nearly always that is all, and no clock is needed.
     fn write_now(&mut self) {
         if self.is_broken() {
             return;
@@ -295,7 +294,7 @@ impl Output {
         }
     }
 
-    /// Writes everything. A client with room is cut off if it is slow and others wait for the room.
+    /// Writes everything. A client with permits is cut off if it is slow and others wait for permits.
     async fn write_out(&mut self, has_room: bool) {
         self.write_now();
         let mut stalled = Duration::ZERO;

@@ -40,7 +40,7 @@ impl Room {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }
 
-    /// The KiB of the room, free and taken.
+    /// All KiB, free and taken.
     pub(super) fn kib(&self) -> usize {
         self.all
     }

@@ -1,5 +1,5 @@
-//! More clients than a node has file descriptors for: the node and its journal keep theirs, and the clients that are too
-//! many are told so.
+//! More clients than a node has file descriptors for: the node and its journal keep theirs, and the clients above the limit get
+//! an error.
 
 use artillery_processes::{NODE, Node, token};
 use tokio::{
@@ -121,7 +121,7 @@ async fn idle_clients_leave_a_node_its_descriptors() {
     }
 }
 
-/// Descriptors that are lacking for a while are no failed disk: writes wait, and continue once there are some.
+/// A temporary shortage of descriptors is no failed disk: writes wait, and continue once there are some.
 #[tokio::test]
 async fn a_durable_node_waits_for_descriptors() {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};

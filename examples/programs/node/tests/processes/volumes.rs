@@ -12,7 +12,7 @@ use artillery_processes::{Node, token};
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Of so many MiB. `None`: this needs root, and says so.
+    /// A file system of `size` MiB. `None`: this needs root, and reports it.
     fn new(size: u32) -> Option<Self> {
         let at = std::env::temp_dir().join(format!("artillery-volume-{}", token()));
         std::fs::create_dir(&at).unwrap();
@@ -68,7 +68,7 @@ async fn a_small_volume_holds_data_before_it_is_full() {
     let line = node.ready().await;
     let client = Client::builder().cluster(format!("test-{secret}")).secret(&*secret);
     let client = client.seed(line["addr"].as_str().unwrap().parse().unwrap()).connect().await.unwrap();
-    // About the third of it; a checkpoint of as much has room beside them.
+    // About the third of it; a checkpoint of the same size fits in addition to them.
     for n in 0..30 {
         let put = client.kv().put(format!("key-{n}"), vec![n; 1 << 20]).await;
         assert!(put.is_ok(), "value {n}: {put:?}");
@@ -96,7 +96,7 @@ async fn nodes_of_an_existing_cluster_found_none() {
     let seed = founder.ready().await["addr"].as_str().unwrap().to_owned();
     let mut other = existing(1, &seed);
     let second = other.ready().await["addr"].as_str().unwrap().to_owned();
-    // The founder's volume is missing; the other node lives.
+    // The founder's volume is missing; the other node is up.
     founder.kill().await;
     std::fs::rename(place.join("0"), place.join("volume-0")).unwrap();
     let mut empty = existing(0, &second);

@@ -1,4 +1,4 @@
-//! A node that was told that its cluster exists founds none.
+//! A node whose settings state that its cluster exists creates none.
 
 use super::{
     super::*,

@@ -4,7 +4,7 @@ use artillery_processes::eventually;
 
 use super::{Wire, alone, wire::command};
 
-/// Writes everything, and only then reads the answers, all of which are the same.
+/// Writes everything, and only then reads the answers, which are all the same.
 async fn exchange(wire: &mut Wire, one: &[u8], times: usize, answer: &str) {
     wire.write(&one.repeat(times)).await;
     assert_answers(wire, times, answer).await;
@@ -25,7 +25,7 @@ async fn a_client_may_write_its_pipeline_first() {
     assert_eq!(wire.call(&["SET", "k", &value]).await, "+OK\r\n");
     exchange(&mut wire, &command(&[b"GET", b"k"]), 100_000, &answer).await;
     exchange(&mut wire, &command(&[b"SET", b"k", value.as_bytes(), b"GET"]), 50_000, &answer).await;
-    // The same behind a value that counts as large, and with the end of the stream behind the last command.
+    // The same behind a value that is considered large, and with the end of the stream behind the last command.
     let large = "y".repeat(100_000);
     assert_eq!(wire.call(&["SET", "large", &large]).await, "+OK\r\n");
     exchange(&mut wire, &command(&[b"GET", b"large"]), 300, &format!("$100000\r\n{large}\r\n")).await;
@@ -43,7 +43,7 @@ async fn waiting(wire: &mut Wire) -> usize {
     line.unwrap().parse().unwrap()
 }
 
-/// Answers beyond the room stop the connection, and no answer is lost.
+/// Answers above the capacity stop the connection, and no answer is lost.
 #[tokio::test]
 async fn what_waits_for_such_clients_is_bounded() {
     const CLIENTS: usize = 8;
@@ -100,7 +100,7 @@ async fn a_pipeline_that_is_written_first_may_hold_wait() {
     assert_answers(&mut wire, 20_000, "+OK\r\n").await;
 }
 
-/// Clients that have ended their stream in the middle of a large command hold no room for it while they take their answers.
+/// Clients that have ended their stream in the middle of a large command hold no permits for it while they take their answers.
 #[tokio::test]
 async fn clients_that_have_ended_leave_the_room_for_commands_to_others() {
     const COMMANDS: usize = 40_000;
@@ -108,7 +108,7 @@ async fn clients_that_have_ended_leave_the_room_for_commands_to_others() {
     let mut good = Wire::to(&port).await;
     let value = "x".repeat(100);
     assert_eq!(good.call(&["SET", "k", &value]).await, "+OK\r\n");
-    // Large commands have room for 16 MiB.
+    // Large commands have a capacity of 16 MiB.
     let mut ended = Vec::new();
     for _ in 0..2 {
         let mut wire = Wire::narrow(&port).await;
