@@ -45,12 +45,15 @@ fn all_read_paths_are_taken() {
 /// Each run ends with a check that no record of a member is unreplicated any more.
 #[test]
 fn what_power_cuts_leave_unreplicated_is_settled_by_starts_and_by_reads() {
-    let mut disks = DiskEvents::default();
-    let work = |seed| run(Scenario::Power, seed, None, false);
-    // About one run in twelve has a read of such a record.
-    Runner::default().each(24, work, |seed, outcome| {
-        assert_eq!(outcome.failure, None, "seed {seed}");
-        disks.add(outcome.counts.disks);
-    });
-    assert!(disks.settled_by_start > 0 && disks.settled_by_read > 0, "{disks:?}");
+    let first = |has: fn(&DiskEvents) -> bool| {
+        let work = |seed| {
+            let outcome = run(Scenario::Power, seed, None, false);
+            assert_eq!(outcome.failure, None, "seed {seed}");
+            has(&outcome.counts.disks).then_some(())
+        };
+        Runner::default().first(200, work)
+    };
+    assert!(first(|disks| disks.settled_by_start > 0).is_some(), "no start settled a record");
+    // Few runs have a read of such a record.
+    assert!(first(|disks| disks.settled_by_read > 0).is_some(), "no read settled a record");
 }
