@@ -259,7 +259,11 @@ impl JournalWriter {
         let waits = order[fitting.len()..].iter().any(|chain| is_due(&chain));
         let pins = waits || self.is_long() || self.keeps_room();
         let oldest = fitting.first().filter(|_| pins);
-        let may_begin = |chain: &&ChainId| of(chain).begun.is_none() && !self.asked.contains(chain);
+        // During a resync a chain passes over an order, and would not get another one.
+        let may_begin = |chain: &&ChainId| {
+            let has_store = of(chain).awaits || !self.survey.lacks(**chain);
+            has_store && of(chain).begun.is_none() && !self.asked.contains(chain)
+        };
         let wanted: Vec<_> = fitting.iter().filter(is_due).chain(oldest).filter(may_begin).copied().collect();
         if self.is_long() {
             self.grown_at = self.grown;

@@ -122,6 +122,11 @@ impl JournalState {
         if self.wholeness == Wholeness::Whole { self.held } else { Version::NONE }
     }
 
+    #[cfg(test)]
+    pub(super) const fn newest(&self) -> Version {
+        self.newest
+    }
+
     /// Bytes that weren't handed out yet, about.
     #[cfg(test)]
     pub(super) const fn queued(&self) -> usize {
@@ -231,10 +236,10 @@ impl Replica {
     /// A resync has ended. The journal receives the size of a checkpoint, and requests it from the chain once the disk has space:
     /// half of it would use the space of other chains, and free nothing.
     pub(super) fn await_checkpoint(&mut self) {
-        let watermark = self.watermark;
+        let (watermark, last) = (self.watermark, self.history.last());
         if let Some(journal) = &mut self.journal {
-            journal.awaits = true;
-            journal.watermark = watermark;
+            // Updates may be written before the checkpoint begins.
+            (journal.awaits, journal.newest, journal.watermark) = (true, last, watermark);
             journal.push(JournalRecord::Watermark(watermark));
         }
     }

@@ -163,6 +163,7 @@ fn a_joiner_begins_its_checkpoint_when_it_is_told_to() {
     replica.await_checkpoint();
     let batch = replica.poll_journal(1 << 20).unwrap();
     assert!(batch.awaits && batch.data > 0, "the journal learns what is needed");
+    assert_eq!(replica.journal.as_ref().unwrap().newest(), replica.history.last(), "the next update follows it");
     assert_eq!(begun(&replica), before);
     replica.begin_checkpoint();
     let batches: Vec<_> = std::iter::from_fn(|| replica.poll_journal(1 << 20)).collect();
