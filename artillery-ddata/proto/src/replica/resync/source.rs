@@ -70,9 +70,9 @@ impl SnapshotSender {
         self.sent
     }
 
-    /// Whether a joiner at position `said` can't use this snapshot. Before its first part, the joiner ignores a
-    /// snapshot for another position. Afterwards, a joiner with a history has ended this snapshot, and dropped updates that are
-    /// no longer in the backlog.
+    /// Whether a joiner at this position can't use this snapshot. Before its first part, the joiner ignores a snapshot for
+    /// another position. Afterwards, a joiner with a history has ended this snapshot, and dropped updates that are no longer in
+    /// the backlog.
     fn is_useless_from(&self, said: Version) -> bool {
         match self.mark {
             None => self.beginning.said != said,
