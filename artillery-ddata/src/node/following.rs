@@ -191,6 +191,11 @@ impl Data {
             ControlEnd::RolledBack => {
                 tracing::error!("the directory of this node is an older copy, or a second one: this node stops");
                 self.note_refused().await;
+                // The directory's newer incarnation may run where it isn't reachable now. It takes a farewell as proof that
+                // this one has ended.
+                if let Some(cluster) = self.cluster.get() {
+                    cluster.leave().await;
+                }
                 self.stop(Stopped::RolledBack);
             }
         }

@@ -12,7 +12,7 @@ use crate::{
 impl Swim {
     pub(super) fn on_profile(&mut self, profile: Profile) {
         if profile.member.node == self.me.member.node {
-            self.on_other_incarnation(profile.member, profile.incarnation_order());
+            self.on_other_incarnation(profile.member, profile.incarnation_order(), profile.left);
         } else if self.views.knows(&profile.member) {
             self.profiles.insert_newer(profile);
         }

@@ -199,6 +199,29 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
     assert_eq!(network.sees(0, 2), Some(Alive), "the successor is unharmed");
 }
 
+/// As an older copy of a directory does: it runs while the original is out of reach, is refused, and leaves.
+#[test]
+fn a_process_comes_back_after_a_later_incarnation_has_left() {
+    for seed in 0..20 {
+        let mut network = Network::met(3, lan(), seed);
+        network.asleep.insert(2);
+        network.run_for(secs(5));
+        let copy = Swim::new(local(2, 2), lan(), 99).unwrap();
+        let original = std::mem::replace(&mut network.nodes[2], copy);
+        network.asleep.remove(&2);
+        network.announce(2, 1);
+        network.run_until("all see the copy", secs(2), |network| network.all_see_all(Alive));
+        network.nodes[2].leave();
+        network.drain(2);
+        network.run_until("all see it gone", secs(2), |network| network.all_see(2, Left));
+        network.nodes[2] = original;
+        network.log.clear();
+        network.run_until("the original is back", secs(60), |network| network.all_see_all(Alive));
+        assert_eq!(network.nodes[2].local().id, member(2, 1));
+        assert_eq!(network.count("superseded"), 0);
+    }
+}
+
 #[test]
 fn a_member_that_leaves_has_left_and_is_not_down() {
     let mut network = Network::met(5, lan(), 9);

@@ -17,7 +17,8 @@ use crate::{
     scenario::{SECOND, Setup},
 };
 
-/// After so long all nodes have started again, in nanoseconds.
+/// So long after the last fault all nodes have started again, in nanoseconds. Planned faults that follow the cut count too: a
+/// node that gets an empty disk right after all have lost their power costs the chain another change of leader.
 const BACK: u64 = 3 * SECOND;
 /// For so long clients go on from then on, in nanoseconds.
 const SERVES: u64 = SECOND / 2;
@@ -83,7 +84,8 @@ impl World {
             }
         }
         self.counts.power.lost = Some(has_lost);
-        self.setup.healed = self.setup.healed.max(self.now + BACK);
+        let last = self.setup.faults.iter().map(|planned| planned.end).fold(self.now, u64::max);
+        self.setup.healed = self.setup.healed.max(last + BACK);
         self.setup.stop = self.setup.stop.max(self.setup.healed + SERVES);
     }
 

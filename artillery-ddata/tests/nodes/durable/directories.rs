@@ -55,3 +55,34 @@ async fn a_node_of_an_existing_cluster_waits_for_it() {
     durable.start([1], 1).await;
     durable.stop().await;
 }
+
+/// The other nodes don't reach the original when its copy starts. They have received more of the original's store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_original_out_of_reach_comes_back_beside_its_copy() {
+    let mut durable = Durable::new();
+    let cuts = durable.start_with_cuts().await;
+    durable.nodes[0].kv().put("key", "old").await.unwrap();
+    let place = durable.dir.path().join("copy");
+    copy(&durable.of(2), &place);
+    for n in 0..200 {
+        durable.nodes[0].kv().put("key", format!("{n}")).await.unwrap();
+    }
+    let addrs: Vec<_> = durable.nodes.iter().map(Node::addr).collect();
+    for other in [0, 1] {
+        cuts[2].cut(addrs[other]);
+        cuts[other].cut(addrs[2]);
+    }
+    crate::support::until(async || durable.nodes[0].status().await.chains[0].members.len() == 2).await;
+    let seeds = addrs[..2].iter().map(ToString::to_string);
+    let node = Node::builder().cluster(&durable.name).secret(SECRET).name("node-2").mdns(false).expect(3);
+    let node = seeds.fold(node.listen("127.0.0.1:0".parse().unwrap()).data_dir(&place), NodeBuilder::seed);
+    let second = node.start().await.unwrap();
+    let stopped = tokio::time::timeout(PATIENCE, second.stopped()).await.expect("the copy is refused in time");
+    assert_eq!(stopped, Stopped::RolledBack);
+    second.shutdown().await;
+    cuts.iter().for_each(crate::support::Cuts::heal);
+    crate::support::until(async || durable.nodes[2].status().await.ready).await;
+    let read = durable.nodes[2].kv().get("key").await.unwrap();
+    assert_eq!(read.value().map(|value| &value[..]), Some(&b"199"[..]));
+    durable.stop().await;
+}

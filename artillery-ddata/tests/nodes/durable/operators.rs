@@ -58,7 +58,7 @@ async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothi
 
 impl Durable {
     /// Starts three nodes that a test can cut off from each other.
-    async fn start_with_cuts(&mut self) -> Vec<Cuts> {
+    pub(super) async fn start_with_cuts(&mut self) -> Vec<Cuts> {
         let cuts: Vec<_> = (0..3).map(|_| Cuts::default()).collect();
         for (n, cuts) in (0..).zip(cuts.clone()) {
             let node = self.builder(n, 3).link_filter(Arc::new(move |addr| cuts.passes(addr)));
