@@ -61,7 +61,10 @@ impl FileDisk {
         if let Some(found) = contents::foreign(dir)? {
             return Err(DirectoryError::Foreign { found });
         }
-        private::tighten(dir)?;
+        // A file system may have no such rights, or refuse to change them.
+        if let Err(error) = private::tighten(dir) {
+            tracing::warn!(%error, dir = %dir.display(), "the rights of other users on this directory can't be taken away");
+        }
         sync_path(dir)?;
         let lock = private::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
         lock.try_lock()?;

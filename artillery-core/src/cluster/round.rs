@@ -48,13 +48,13 @@ fn is_final(error: &ConnectError) -> bool {
         ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
             !matches!(refusal, Refusal::Busy | Refusal::TimedOut)
         }
-        ConnectError::Untrusted(_)
-        | ConnectError::WrongPeer { .. }
-        | ConnectError::Malformed(_)
-        | ConnectError::BadAddress { .. } => true,
-        ConnectError::TimedOut | ConnectError::Lost(_) | ConnectError::NoAddress | ConnectError::EndpointClosed => {
-            false
-        }
+        ConnectError::Untrusted(_) | ConnectError::WrongPeer { .. } | ConnectError::Malformed(_) => true,
+        // An interface may get an address of that family later.
+        ConnectError::BadAddress { .. }
+        | ConnectError::TimedOut
+        | ConnectError::Lost(_)
+        | ConnectError::NoAddress
+        | ConnectError::EndpointClosed => false,
     }
 }
 
@@ -100,5 +100,19 @@ mod tests {
         let silent = RoundOutcome::Failed(ConnectError::TimedOut.to_string());
         assert_eq!(outcome(&[ConnectError::TimedOut]), silent);
         assert_eq!(outcome(&[]), RoundOutcome::Failed("no address".into()));
+    }
+
+    /// A seed whose node is down for a moment, at a host name with an address that the own socket can't reach; and a link-local
+    /// seed before the interface has its own address. A node whose seeds all are `Refused` ends for good.
+    #[test]
+    fn an_address_that_is_not_reached_is_no_refusal_by_the_node() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let bad = |addr| ConnectError::BadAddress { addr, reason: "no interface has a link-local IPv6 address".into() };
+        let bare = at("[fe80::1]:7400");
+        let alone = RoundOutcome::of_failures(member("me"), &[bare], vec![(bare, bad(bare))]);
+        let (six, four) = (at("[fd00::1]:7400"), at("10.0.0.1:7400"));
+        let both = vec![(six, bad(six)), (four, ConnectError::TimedOut)];
+        let both = RoundOutcome::of_failures(member("me"), &[], both);
+        assert!(matches!((&alone, &both), (RoundOutcome::Failed(_), RoundOutcome::Failed(_))), "{alone:?} {both:?}");
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct DialTargets {
 #[derive(Debug, Default)]
 struct ProvenAddrs {
     addrs: Vec<SocketAddr>,
+    /// Where it has answered last. The other ones may only be stated.
+    answered: Option<SocketAddr>,
     last: u64,
 }
 
@@ -111,6 +113,9 @@ impl DialTargets {
     /// `node` has proved to be at `addr`. Returns the other targets of this node and address, which are settled too.
     pub(super) fn on_answered(&mut self, node: NodeId, addr: SocketAddr) -> Vec<DialTarget> {
         self.set_proven(node, addr);
+        if let Some(proven) = self.proven.get_mut(&node) {
+            proven.answered = Some(addr);
+        }
         let is_of = |target: &&DialTarget| target.node == Some(node) || target.addr == addr;
         let end: Vec<_> = self.dialled.keys().filter(is_of).copied().collect();
         end.iter().for_each(|&target| self.remove(target));
@@ -128,7 +133,10 @@ impl DialTargets {
         proven.last = self.proofs;
         proven.addrs.retain(|&known| known != addr);
         proven.addrs.insert(0, addr);
-        proven.addrs.truncate(MAX_PROVEN_ADDRS_PER_NODE);
+        if proven.addrs.len() > MAX_PROVEN_ADDRS_PER_NODE {
+            let oldest = proven.addrs.iter().rposition(|&known| Some(known) != proven.answered);
+            oldest.map(|oldest| proven.addrs.remove(oldest));
+        }
     }
 
     fn is_proven(&self, target: DialTarget) -> bool {

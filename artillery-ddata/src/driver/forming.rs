@@ -100,7 +100,8 @@ impl Forming {
         let lacks = if self.has_directory { "its directory holds no cluster" } else { "it has no directory" };
         tracing::warn!(
             nodes_without_a_cluster = free,
-            "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it founds none;              if its volume is missing, stop it and mount the volume"
+            "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it founds none; if \
+             its volume is missing, stop it and mount the volume"
         );
     }
 

@@ -134,7 +134,11 @@ impl Channel {
 
     /// Whether there is no connection, and the last dial, or the last wait for one, was in vain. The link dials again and again.
     pub(crate) fn is_unreached(&self) -> bool {
-        !self.is_connected() && (self.was_awaited.load(Ordering::Relaxed) || self.failure().is_some())
+        if self.is_connected() {
+            self.awaited(true);
+            return false;
+        }
+        self.was_awaited.load(Ordering::Relaxed) || self.failure().is_some()
     }
 
     /// Why there is no connection, if known.

@@ -187,3 +187,17 @@ proptest! {
         }
     }
 }
+
+/// As the dialer does it: what a member states counts as proven at each announcement of its name, also at a forged one.
+#[test]
+fn addresses_that_a_member_states_do_not_displace_the_one_where_it_has_answered() {
+    const ANSWERED: u16 = 500;
+    let mut targets = DialTargets::default();
+    targets.on_answered(node(KNOWN), addr(ANSWERED));
+    // Eight stated addresses, none of which is reached from here; a forged announcement names the node at an address of its own.
+    for stated in (0..8).rev() {
+        targets.set_proven(node(KNOWN), addr(stated));
+    }
+    let begun = targets.on_announced(Some(node(KNOWN)), &[addr(900)]).begin;
+    assert!(begun.contains(&target(KNOWN, ANSWERED)), "{begun:?}");
+}

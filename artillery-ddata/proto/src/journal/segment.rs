@@ -160,7 +160,7 @@ pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>, most: usize)
     let is_kept = |number: &u64| kept.iter().any(|segment| segment.number == *number);
     let others: Vec<_> = numbers(disk)?.into_iter().filter(|number| !is_kept(number)).collect();
     others.iter().take(most).try_for_each(|&number| disk.remove(&name(number)))?;
-    disk.sync_names()?;
+    disk.sync_names().map_err(never_full)?;
     Ok(others.len() <= most)
 }
 

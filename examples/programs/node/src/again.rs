@@ -9,6 +9,8 @@ use std::{
 use artillery_ddata::ClusterId;
 use artillery_programs::exit::Failure;
 
+use crate::args::NodeArgs;
+
 /// What the node does after it has started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
@@ -17,17 +19,27 @@ pub(super) enum Again {
     /// It joins the successor.
     Joins,
     /// It begins with an empty directory.
-    Anew,
+    Anew {
+        /// It founds no cluster.
+        existing: bool,
+    },
 }
 
 const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
+const EXISTING: &str = "--existing";
+
+/// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this, all nodes whose disks
+/// fail for a moment would found an empty cluster.
+pub(super) fn knows_a_cluster(args: &NodeArgs) -> bool {
+    args.expect > 1
+}
 
 impl Again {
     fn flag(self) -> Option<&'static str> {
         match self {
             Self::Founds => Some(FLAGS[0]),
             Self::Joins => Some(FLAGS[1]),
-            Self::Anew => None,
+            Self::Anew { .. } => None,
         }
     }
 
@@ -42,7 +54,13 @@ impl Again {
 
     /// The flags of this process, without those that an earlier start has added, if another one takes their place.
     fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
-        let Some(flag) = self.flag() else { return args.collect() };
+        let Some(flag) = self.flag() else {
+            let mut args: Vec<_> = args.collect();
+            if self == (Self::Anew { existing: true }) && !args.iter().any(|arg| arg == EXISTING) {
+                args.push(EXISTING.into());
+            }
+            return args;
+        };
         let mut kept = Vec::new();
         let mut args = args;
         while let Some(arg) = args.next() {
@@ -91,6 +109,9 @@ mod tests {
         assert_eq!(args(Again::Founds, &["--name", "a"]), ["--name", "a", "--found-after", "7,8"]);
         let before = ["--join-after", "7", "--name", "a", "--found-after=6", "--no-mdns"];
         assert_eq!(args(Again::Joins, &before), ["--name", "a", "--no-mdns", "--join-after", "7,8"]);
-        assert_eq!(args(Again::Anew, &before), before);
+        assert_eq!(args(Again::Anew { existing: false }, &before), before);
+        for before in [&["--name", "a"][..], &["--name", "a", "--existing"]] {
+            assert_eq!(args(Again::Anew { existing: true }, before), ["--name", "a", "--existing"]);
+        }
     }
 }

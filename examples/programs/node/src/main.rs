@@ -14,7 +14,7 @@ mod seldom;
 mod settings;
 mod shown;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use artillery_ddata::{
     Node,
@@ -52,6 +52,9 @@ struct ReadyLine<'a> {
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Paths to a disk may fail for a moment. What is damaged stays damaged.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
     let args = NodeArgs::parse();
     log::begin("node", args.log.level);
@@ -59,7 +62,7 @@ fn main() -> ExitCode {
     exit::run_on_one_thread(run(args))
 }
 
-async fn run(args: NodeArgs) -> Result<u8, Failure> {
+async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let hangups = Hangups::listen().map_err(Failure::failed)?;
     let ports = Ports::new(&args)?;
@@ -70,6 +73,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     // The port is served while the node loads its directory.
     let shown = Shown::default();
     let http = http.map(|port| http::serve(port, shown.clone()));
+    let mut looked_again = false;
     let node = loop {
         let builder = match builder.take() {
             Some(builder) => builder,
@@ -85,7 +89,13 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
             }
         };
         match started {
+            Err(StartError::Data(DataDirError::Damaged { why, .. })) if args.replace_damaged && !looked_again => {
+                tracing::warn!(%why, "the directory is damaged: this node reads it once more before it replaces it");
+                looked_again = true;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
             Err(StartError::Data(DataDirError::Damaged { dir, why, .. })) if args.replace_damaged => {
+                args.existing |= again::knows_a_cluster(&args);
                 let aside = aside::move_aside(&dir, "damaged")?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
             }
@@ -102,7 +112,7 @@ async fn run(args: NodeArgs) -> Result<u8, Failure> {
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
     tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {
-        served = serve(&node, args.replace_damaged, resp, http) => served,
+        served = serve(&node, &args, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
     // In memory, the last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays
@@ -146,7 +156,7 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
 /// again, if it is to.
 async fn serve(
     node: &Node,
-    replaces_damaged: bool,
+    args: &NodeArgs,
     resp: Option<String>,
     http: Option<String>,
 ) -> Result<Option<Again>, Failure> {
@@ -154,10 +164,10 @@ async fn serve(
         Ok(ready) => ready,
         Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
         Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
-        Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if replaces_damaged => {
+        Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if args.replace_damaged => {
             let aside = aside::move_aside(&dir, "damaged")?;
             tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
-            return Ok(Some(Again::Anew));
+            return Ok(Some(Again::Anew { existing: again::knows_a_cluster(args) }));
         }
         Err(why) => return Err(never(why)),
     };
