@@ -2,11 +2,12 @@
 
 mod contents;
 mod gate;
+mod names;
 mod private;
 
 use std::{
     fs::{self, File, TryLockError},
-    io::{self, Read as _, Write as _},
+    io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -19,12 +20,6 @@ use self::gate::Gate;
 
 /// The file that one process locks as long as it uses the directory.
 const LOCK: &str = "LOCK";
-/// The file with the node's name. It is a hint for starts that give none: the control file decides which node it is.
-const NAME: &str = "NAME";
-/// The name of that file while it is written.
-const NEW_NAME: &str = "NAME.new";
-/// Longer names are no names of nodes.
-const MAX_NAME_BYTES: u64 = 1024;
 
 /// A directory that this process alone uses, until it is released or dropped.
 #[derive(Debug)]
@@ -102,29 +97,6 @@ impl FileDisk {
         self.gate.pass("").unwrap()
     }
 
-    /// The name that was kept last; `None`: there is none, or it can't be one.
-    pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
-        let file = match File::open(self.dir.join(NAME)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_NAME_BYTES).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8(bytes).ok().map(|name| name.trim_end().to_owned()).filter(|name| !name.is_empty()))
-    }
-
-    /// Keeps the node's name. It is durable when this returns.
-    pub(crate) fn keep_name(&self, name: &str) -> io::Result<()> {
-        if self.kept_name()?.as_deref() == Some(name) {
-            return Ok(());
-        }
-        let mut file = private::options().create(true).truncate(true).write(true).open(self.dir.join(NEW_NAME))?;
-        file.write_all(format!("{name}\n").as_bytes())?;
-        file.sync_all()?;
-        fs::rename(self.dir.join(NEW_NAME), self.dir.join(NAME))?;
-        self.handle.sync_all()
-    }
-
     /// Bytes of the whole file system.
     pub(crate) fn size(&self) -> io::Result<u64> {
         let of = rustix::fs::fstatvfs(&self.handle)?;
@@ -170,7 +142,8 @@ impl Disk for FileDisk {
             for entry in fs::read_dir(&self.dir)? {
                 let entry = entry?;
                 if let Ok(name) = entry.file_name().into_string()
-                    && ![LOCK, NAME, NEW_NAME].contains(&&*name)
+                    && name != LOCK
+                    && !names::FILES.contains(&&*name)
                     && entry.file_type()?.is_file()
                 {
                     names.push(name);
@@ -313,18 +286,6 @@ mod tests {
         }
         assert!(matches!(unreadable("control-1", 0, &Errno::ACCESS.into()), DiskError::Failed { .. }));
         assert_eq!(unreadable("control-1", 0, &Errno::NOENT.into()), DiskError::Missing("control-1".to_owned()));
-    }
-
-    #[test]
-    fn a_directory_keeps_a_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = FileDisk::open(dir.path()).unwrap();
-        assert_eq!(disk.kept_name().unwrap(), None);
-        disk.keep_name("db-1").unwrap();
-        disk.keep_name("db-1").unwrap();
-        assert_eq!((disk.kept_name().unwrap().as_deref(), disk.names().unwrap().len()), (Some("db-1"), 0));
-        fs::write(dir.path().join(NAME), [0xff; 9]).unwrap();
-        assert_eq!(disk.kept_name().unwrap(), None);
     }
 
     #[test]

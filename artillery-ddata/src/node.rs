@@ -1,5 +1,6 @@
 //! A node: finds its cluster, serves its chains, and gives handles to the data.
 
+mod belonging;
 pub(crate) mod builder;
 mod chains;
 mod data;

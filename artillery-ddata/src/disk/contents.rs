@@ -2,9 +2,9 @@
 
 use std::{ffi::OsStr, fs, io, path::Path};
 
-use super::{LOCK, NAME, NEW_NAME};
+use super::{LOCK, names};
 
-/// All files that a node creates besides [`LOCK`] and [`NAME`] have names that begin with one of these.
+/// All files that a node creates besides [`LOCK`] and those of [`names`] have names that begin with one of these.
 const STEMS: [&str; 4] = ["control-", "control.", "journal-", "journal."];
 const BALLAST: &str = "ballast";
 /// File systems have it at their root.
@@ -14,7 +14,7 @@ const ASIDE: [&str; 2] = ["damaged-", "given-up-"];
 
 /// Whether a node gives a file this name.
 pub(super) fn is_ours(name: &str) -> bool {
-    [LOCK, NAME, NEW_NAME, BALLAST].contains(&name) || STEMS.iter().any(|stem| name.starts_with(stem))
+    [LOCK, BALLAST].contains(&name) || names::FILES.contains(&name) || STEMS.iter().any(|stem| name.starts_with(stem))
 }
 
 /// The name of an entry that shows that a directory isn't a node's and isn't empty either; `None`: it is, or has nothing that counts.
@@ -78,7 +78,14 @@ mod tests {
     #[test]
     fn an_empty_directory_and_one_of_a_node_are_taken() {
         let empty = [&[][..], &["lost+found/"], &[".snapshot/", "lost+found/"], &["damaged-1/", "given-up-12/"]];
-        let ours = [&["NAME", "readme.txt"][..], &["control-2", "a"], &["journal-0000000007", "a"], &["LOCK", "a"]];
+        let ours = [
+            &["NAME", "readme.txt"][..],
+            &["CLUSTER", "a"],
+            &["CLUSTER.new", "a"],
+            &["control-2", "a"],
+            &["journal-0000000007", "a"],
+            &["LOCK", "a"],
+        ];
         for entries in empty.into_iter().chain(ours) {
             open(entries).unwrap();
         }

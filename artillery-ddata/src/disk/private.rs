@@ -71,22 +71,23 @@ mod tests {
         let of_node = dir.path().join("a/b");
         let disk = FileDisk::open(&of_node).unwrap();
         disk.keep_name("db-1").unwrap();
+        disk.keep_cluster("shop").unwrap();
         disk.create("journal-0000000001").unwrap();
-        let modes = ["", "LOCK", "NAME", "journal-0000000001"].map(|name| mode(&of_node.join(name)));
-        assert_eq!(modes, [0o700, 0o600, 0o600, 0o600]);
+        let modes = ["", "LOCK", "NAME", "CLUSTER", "journal-0000000001"].map(|name| mode(&of_node.join(name)));
+        assert_eq!(modes, [0o700, 0o600, 0o600, 0o600, 0o600]);
     }
 
     #[test]
     fn rights_of_other_users_are_taken_away_at_the_start() {
         let dir = tempfile::tempdir().unwrap();
-        let all = ["LOCK", "NAME", "control-1", "control-2", "journal-0000000001", "ballast", "readme.txt"];
+        let all = ["LOCK", "NAME", "CLUSTER", "control-1", "control-2", "journal-0000000001", "ballast", "readme.txt"];
         for name in all {
             fs::write(dir.path().join(name), "").unwrap();
             fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o644)).unwrap();
         }
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         FileDisk::open(dir.path()).unwrap();
-        let (ours, other) = all.split_at(6);
+        let (ours, other) = all.split_at(7);
         for name in ours {
             assert_eq!(mode(&dir.path().join(name)), 0o600, "{name}");
         }

@@ -19,6 +19,7 @@ use artillery_proto::{
 };
 
 use super::{
+    belonging,
     loading::{Loading, Reporter, SharedLoading},
     random, releasing,
 };
@@ -78,6 +79,20 @@ pub enum DataDirError {
         /// The name of the node that was started.
         given: String,
     },
+    /// It belongs to a cluster of another name, which it keeps for good. Nothing was written there. The node is to be started with
+    /// that name, or with another directory.
+    #[error(
+        "{}: it belongs to cluster {kept:?}, and this node was started for cluster {given:?}: give that name (`--cluster`), or \
+         another directory", dir.display()
+    )]
+    OtherCluster {
+        /// The directory.
+        dir: PathBuf,
+        /// The name of its cluster.
+        kept: String,
+        /// The name that was given.
+        given: String,
+    },
     /// It holds data of a cluster that was given up. Moved aside, it is kept, and the node begins with an empty one.
     #[error("{} holds data of cluster {cluster}, which was given up: start with an empty directory", dir.display())]
     GivenUp {
@@ -135,6 +150,7 @@ impl From<DataDirError> for NeverReady {
             | DataDirError::Io { dir, .. }
             | DataDirError::Damaged { dir, .. }
             | DataDirError::OtherNode { dir, .. }
+            | DataDirError::OtherCluster { dir, .. }
             | DataDirError::GivenUp { dir, .. }
             | DataDirError::Unusable { dir, .. } => Self::NotLoaded { dir, is_damaged, why },
         }
@@ -194,6 +210,7 @@ impl DataDir {
         mut reporter: Reporter,
     ) -> Result<Self, DataDirError> {
         let LockedDir { dir, disk, name: kept, .. } = locked;
+        belonging::check(&dir, &disk, &config.cluster)?;
         let disk = Arc::new(disk);
         let most = data.max_disk_bytes.unwrap_or(u64::MAX);
         let size = disk.size().map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
@@ -214,8 +231,9 @@ impl DataDir {
             OpenError::OtherNode { .. } => DataDirError::OtherNode { dir: dir.clone(), kept, given: name.to_owned() },
             error => DataDirError::of(&dir, &error),
         })?;
-        // Kept before the store counts: each store has a name.
-        disk.keep_name(name).map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
+        // Kept before the store counts: each store has a name, and a cluster.
+        let kept = disk.keep_name(name).and_then(|()| belonging::keep(&disk, &config.cluster));
+        kept.map_err(|error| DataDirError::Io { dir: dir.clone(), error })?;
         let begun = found.begin(random::wide()).map_err(|error| DataDirError::of(&dir, &error))?;
         Ok(Self { dir, disk, begun, mode: data.sync, reporter })
     }

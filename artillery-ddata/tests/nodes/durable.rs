@@ -1,5 +1,6 @@
 //! Nodes with directories: what was acknowledged is there after all of them have ended.
 
+mod clusters;
 mod directories;
 mod loading;
 mod operators;

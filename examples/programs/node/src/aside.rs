@@ -10,8 +10,8 @@ use std::{
 
 use artillery_programs::exit::Failure;
 
-/// The file of a directory that holds the node's name.
-const NAME: &str = "NAME";
+/// The files of a directory that hold the names of the node and its cluster.
+const NAMES: [&str; 2] = ["NAME", "CLUSTER"];
 /// The file that a node locks.
 const LOCK: &str = "LOCK";
 /// The journal means nothing without these files.
@@ -19,7 +19,8 @@ const CONTROL: &str = "control-";
 /// File systems have it at their root, and it belongs to them.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Renames a directory to `DIR.WHY-N`, with the first number that is free. A new one in its place keeps the node's name.
+/// Renames a directory to `DIR.WHY-N`, with the first number that is free. A new one in its place keeps the names of the
+/// node and its cluster.
 ///
 /// Where a directory can't be renamed, as one that is a mount point, its contents are moved to `DIR/WHY-N`. The data stays on its
 /// disk in both cases, also if `dir` is a symbolic link.
@@ -40,7 +41,7 @@ fn move_resolved(dir: &Path, why: &str, current: Option<&Path>) -> io::Result<Pa
     match fs::rename(dir, &aside) {
         Ok(()) => {
             private(dir)?;
-            keep_name(&aside, dir)?;
+            keep_names(&aside, dir)?;
             Ok(aside)
         }
         Err(error) if can_stay(error.kind()) => move_contents(dir, why),
@@ -64,12 +65,15 @@ fn can_stay(kind: ErrorKind) -> bool {
 fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
     let aside = free(dir.join(format!("{why}-")).as_os_str())?;
     private(&aside)?;
-    keep_name(dir, &aside)?;
+    keep_names(dir, &aside)?;
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         let text = name.to_string_lossy();
-        let stays = [NAME, LOCK, LOST_AND_FOUND].contains(&&*text) || text.starts_with('.') || is_aside(&text);
+        let stays = [LOCK, LOST_AND_FOUND].contains(&&*text)
+            || NAMES.contains(&&*text)
+            || text.starts_with('.')
+            || is_aside(&text);
         if !stays {
             names.push(name);
         }
@@ -93,11 +97,13 @@ fn is_aside(name: &str) -> bool {
         .any(|why| name.strip_prefix(why).is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
-/// A copy, with which the next node of `to` has the name of the last one of `from`.
-fn keep_name(from: &Path, to: &Path) -> io::Result<()> {
-    if from.join(NAME).is_file() {
-        fs::copy(from.join(NAME), to.join(NAME))?;
-        fs::set_permissions(to.join(NAME), Permissions::from_mode(0o600))?;
+/// Copies, with which the next node of `to` has the name and the cluster of the last one of `from`.
+fn keep_names(from: &Path, to: &Path) -> io::Result<()> {
+    for name in NAMES {
+        if from.join(name).is_file() {
+            fs::copy(from.join(name), to.join(name))?;
+            fs::set_permissions(to.join(name), Permissions::from_mode(0o600))?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@ use std::{os::unix::fs::MetadataExt as _, process::Command};
 
 use super::*;
 
-const FILES: [&str; 4] = ["LOCK", "NAME", "control-1", "journal-0000000001"];
+const FILES: [&str; 5] = ["CLUSTER", "LOCK", "NAME", "control-1", "journal-0000000001"];
 
 /// Fills a directory as a node does, and with what others put there.
 fn fill(dir: &Path) {
@@ -24,19 +24,26 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_directory_is_renamed_and_the_new_one_keeps_the_name() {
+fn a_directory_is_renamed_and_the_new_one_keeps_the_names() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("data");
     for number in 1..=2 {
         fill(&dir);
         let aside = move_aside(&dir, "damaged").unwrap();
         assert_eq!(aside, place.path().canonicalize().unwrap().join(format!("data.damaged-{number}")));
-        assert_eq!((names(&aside), names(&dir)), (FILES.map(str::to_owned).to_vec(), vec!["NAME".to_owned()]));
-        assert_eq!((mode(&dir), mode(&dir.join("NAME"))), (0o700, 0o600));
+        assert_eq!(
+            (names(&aside), names(&dir)),
+            (FILES.map(str::to_owned).to_vec(), ["CLUSTER", "NAME"].map(str::to_owned).to_vec())
+        );
+        let modes = ["", "NAME", "CLUSTER"].map(|name| mode(&dir.join(name)));
+        assert_eq!(modes, [0o700, 0o600, 0o600]);
+        assert_eq!(fs::read_to_string(dir.join("CLUSTER")).unwrap(), "CLUSTER");
     }
-    fs::remove_file(dir.join("NAME")).unwrap();
+    for name in NAMES {
+        fs::remove_file(dir.join(name)).unwrap();
+    }
     move_aside(&dir, "given-up").unwrap();
-    assert_eq!(names(&dir), [""; 0], "a directory without a name");
+    assert_eq!(names(&dir), [""; 0], "a directory without names");
 }
 
 #[test]
@@ -72,9 +79,9 @@ fn a_working_directory_stays_where_it_is() {
         assert_eq!(aside, place.path().join(format!("damaged-{number}")));
         assert_eq!(mode(&aside), 0o700);
     }
-    assert_eq!(names(place.path()), ["LOCK", "NAME", "damaged-1", "damaged-2", "lost+found"]);
-    assert_eq!(names(&place.path().join("damaged-1")), ["NAME", "control-1", "journal-0000000001"]);
-    assert_eq!(names(&place.path().join("damaged-2")), ["NAME", "control-1"]);
+    assert_eq!(names(place.path()), ["CLUSTER", "LOCK", "NAME", "damaged-1", "damaged-2", "lost+found"]);
+    assert_eq!(names(&place.path().join("damaged-1")), ["CLUSTER", "NAME", "control-1", "journal-0000000001"]);
+    assert_eq!(names(&place.path().join("damaged-2")), ["CLUSTER", "NAME", "control-1"]);
 }
 
 /// A file system of its own, until this is dropped.
@@ -106,6 +113,6 @@ fn the_contents_of_a_mount_point_are_moved() {
     fill(&dir);
     let aside = move_aside(&dir, "damaged").unwrap();
     assert_eq!(aside, dir.canonicalize().unwrap().join("damaged-1"));
-    assert_eq!(names(&dir), ["LOCK", "NAME", "damaged-1"]);
+    assert_eq!(names(&dir), ["CLUSTER", "LOCK", "NAME", "damaged-1"]);
     assert_eq!(names(place.path()), ["data"], "nothing is beside it, on another disk");
 }

@@ -153,3 +153,25 @@ async fn a_damaged_directory_is_named_and_moved_aside_when_told() {
     assert_eq!(line["node"], "node-0", "the new directory has the name of the old one");
     assert!(durable.place.join("node-0.damaged-1").is_dir());
 }
+
+#[tokio::test]
+async fn another_cluster_is_refused_and_named() {
+    let mut durable = Durable::new();
+    durable.start(0, None, &["--expect", "1"]).ready().await;
+    assert_eq!(durable.nodes[0].stop("-TERM").await, Some(0));
+    flip(&durable.dir(0));
+    // A damaged directory isn't moved aside for it.
+    let dir = durable.dir(0);
+    let flags = ["--no-mdns", "--expect", "1", "--replace-damaged", "--data", dir.to_str().unwrap()];
+    let mut refused = Node::start("another", &durable.secret, &flags);
+    assert_eq!(refused.ended().await, Some(1));
+    let names =
+        format!("belongs to cluster \"test-{}\", and this node was started for cluster \"another\"", durable.secret);
+    let named =
+        |line: &String| line.contains(&names) && line.contains("--cluster") && line.contains("another directory");
+    assert!(refused.err.all().iter().any(named), "{:#?}", refused.err.all());
+    // Nor is the cluster forgotten when it is moved aside.
+    durable.start(0, None, &["--expect", "1", "--replace-damaged"]).ready().await;
+    assert_eq!(durable.nodes[1].stop("-TERM").await, Some(0));
+    assert!(durable.place.join("node-0.damaged-1/CLUSTER").is_file() && dir.join("CLUSTER").is_file());
+}

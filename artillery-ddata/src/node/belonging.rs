@@ -1,0 +1,58 @@
+//! The cluster that a directory belongs to, by name. Nodes of other clusters are never met, so a start under another name would wait
+//! for ever.
+
+use std::{io, path::Path};
+
+use artillery_proto::data_dir::ControlFile;
+
+use super::DataDirError;
+use crate::disk::FileDisk;
+
+/// Checks that a directory belongs to the cluster of this name, or isn't known to belong to any. Writes nothing.
+pub(super) fn check(dir: &Path, disk: &FileDisk, given: &str) -> Result<(), DataDirError> {
+    let kept = name(disk).map_err(|error| DataDirError::Io { dir: dir.to_owned(), error })?;
+    match kept.filter(|kept| kept != given) {
+        Some(kept) => Err(DataDirError::OtherCluster { dir: dir.to_owned(), kept, given: given.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// The name that the founding in the control file states. Without one, as before a cluster is formed or if both copies are
+/// damaged, the one in the file CLUSTER.
+fn name(disk: &FileDisk) -> io::Result<Option<String>> {
+    // What is wrong with the control file is reported when it is opened.
+    let control = ControlFile::find(disk).ok().flatten();
+    match control.and_then(|found| found.record.founding) {
+        Some(founding) => Ok(Some(founding.name)),
+        None => disk.kept_cluster(),
+    }
+}
+
+/// Keeps the name, unless the disk is full: a node must start there, too, so that deletes can make room.
+pub(super) fn keep(disk: &FileDisk, name: &str) -> io::Result<()> {
+    match disk.keep_cluster(name) {
+        Err(error) if is_full(&error) => {
+            tracing::warn!(%error, "the file CLUSTER is missing: it is written at a start when there is space");
+            Ok(())
+        }
+        kept => kept,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_reason_to_stop() {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, StorageFull};
+        assert_eq!(
+            [StorageFull, QuotaExceeded, PermissionDenied].map(|kind| is_full(&kind.into())),
+            [true, true, false]
+        );
+    }
+}
