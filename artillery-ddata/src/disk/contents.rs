@@ -4,8 +4,10 @@ use std::{ffi::OsStr, fs, io, path::Path};
 
 use super::{LOCK, names};
 
-/// All files that a node creates besides [`LOCK`] and those of [`names`] have names that begin with one of these.
-const STEMS: [&str; 4] = ["control-", "control.", "journal-", "journal."];
+/// Files of the store with fixed names.
+const OTHER: [&str; 2] = ["control.new", "journal.new"];
+/// The other ones have one of these names with a number behind it.
+const NUMBERED: [&str; 2] = ["control-", "journal-"];
 const BALLAST: &str = "ballast";
 /// File systems have it at their root.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -14,7 +16,14 @@ const ASIDE: [&str; 2] = ["damaged-", "given-up-"];
 
 /// Whether a node gives a file this name.
 pub(super) fn is_ours(name: &str) -> bool {
-    [LOCK, BALLAST].contains(&name) || names::FILES.contains(&name) || STEMS.iter().any(|stem| name.starts_with(stem))
+    [LOCK, BALLAST].contains(&name) || is_proof(name)
+}
+
+/// Whether no other program gives a file this name, which the lock of a database isn't.
+fn is_proof(name: &str) -> bool {
+    let is_number = |end: &str| end.bytes().all(|byte| byte.is_ascii_digit());
+    let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(is_number);
+    names::FILES.contains(&name) || OTHER.contains(&name) || NUMBERED.iter().any(numbered)
 }
 
 /// The name of an entry that shows that a directory isn't a node's and isn't empty either; `None`: it is, or has nothing that counts.
@@ -22,11 +31,12 @@ pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     let mut found = None;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let name = entry.file_name();
-        if name.to_str().is_some_and(is_ours) {
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        let ours = name.to_str().filter(|_| kind.is_file());
+        if ours.is_some_and(is_proof) {
             return Ok(None);
         }
-        if !(entry.file_type()?.is_dir() && is_neutral(&name)) {
+        if !(ours.is_some_and(is_ours) || kind.is_dir() && is_neutral(&name)) {
             // The first one in order, so that each start reports the same one.
             found = found.into_iter().chain([name]).min();
         }
@@ -70,21 +80,24 @@ mod tests {
                 "{entries:?}: {refused:?}"
             );
         }
-        for entry in ["damaged-x/", "damaged-1", ".profile"] {
+        for entry in ["damaged-x/", "damaged-1", ".profile", "journal-2024-11", "control-center", "journal-2024/"] {
             assert!(matches!(open(&[entry]), Err(DirectoryError::Foreign { .. })), "{entry}");
         }
+        // A database's.
+        assert!(matches!(open(&["CURRENT", "LOCK", "MANIFEST-000004"]), Err(DirectoryError::Foreign { .. })));
     }
 
     #[test]
     fn an_empty_directory_and_one_of_a_node_are_taken() {
-        let empty = [&[][..], &["lost+found/"], &[".snapshot/", "lost+found/"], &["damaged-1/", "given-up-12/"]];
+        let empty =
+            [&[][..], &["LOCK"], &["lost+found/"], &[".snapshot/", "lost+found/"], &["damaged-1/", "given-up-12/"]];
         let ours = [
             &["NAME", "readme.txt"][..],
             &["CLUSTER", "a"],
             &["CLUSTER.new", "a"],
             &["control-2", "a"],
             &["journal-0000000007", "a"],
-            &["LOCK", "a"],
+            &["journal.new", "LOCK"],
         ];
         for entries in empty.into_iter().chain(ours) {
             open(entries).unwrap();
