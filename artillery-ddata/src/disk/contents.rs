@@ -21,7 +21,7 @@ pub(super) fn is_ours(name: &str) -> bool {
 
 /// Whether no other program gives a file this name, which the lock of a database isn't.
 fn is_proof(name: &str) -> bool {
-    let is_number = |end: &str| end.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(is_number);
     names::FILES.contains(&name) || OTHER.contains(&name) || NUMBERED.iter().any(numbered)
 }
