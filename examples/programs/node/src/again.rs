@@ -28,8 +28,8 @@ pub(super) enum Again {
 const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
 const EXISTING: &str = "--existing";
 
-/// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this, all nodes whose disks
-/// fail for a moment would found an empty cluster.
+/// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this, nodes whose disks
+/// all fail at once would bootstrap an empty cluster.
 pub(super) fn knows_a_cluster(args: &NodeArgs) -> bool {
     args.expect > 1
 }

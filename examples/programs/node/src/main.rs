@@ -52,7 +52,7 @@ struct ReadyLine<'a> {
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Paths to a disk may fail for a moment. What is damaged stays damaged.
+/// A path to a disk may fail for less than this. Damage remains.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -107,12 +107,13 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
             started => break started.map_err(Failure::failed)?,
         }
     };
+    let on_damage = args.replace_damaged.then_some(Again::Anew { existing: again::knows_a_cluster(&args) });
     tokio::spawn(follow_files(hangups, args.identity, node.clone()));
     shown.started(&node);
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
     tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {
-        served = serve(&node, &args, resp, http) => served,
+        served = serve(&node, on_damage, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
     // In memory, the last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays
@@ -156,7 +157,7 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
 /// again, if it is to.
 async fn serve(
     node: &Node,
-    args: &NodeArgs,
+    on_damage: Option<Again>,
     resp: Option<String>,
     http: Option<String>,
 ) -> Result<Option<Again>, Failure> {
@@ -164,10 +165,10 @@ async fn serve(
         Ok(ready) => ready,
         Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
         Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
-        Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if args.replace_damaged => {
+        Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if on_damage.is_some() => {
             let aside = aside::move_aside(&dir, "damaged")?;
             tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
-            return Ok(Some(Again::Anew { existing: again::knows_a_cluster(args) }));
+            return Ok(on_damage);
         }
         Err(why) => return Err(never(why)),
     };
