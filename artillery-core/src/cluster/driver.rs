@@ -74,6 +74,9 @@ const MAX_GREETED_NODES: usize = 1024;
 impl MembershipDriver {
     /// Runs until it is told to stop, or all senders of inputs are gone.
     pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<MembershipInput>) {
+        if self.prefix.cluster_id.is_some() {
+            self.swim.belong();
+        }
         let mut sweep_at = clock::now() + SWEEP_PERIOD;
         loop {
             let wake_at = self.swim.next_timer().map_or(sweep_at, |timer| timer.min(sweep_at));
@@ -121,6 +124,7 @@ impl MembershipDriver {
             }
             MembershipInput::ClusterId(id, done) => {
                 self.prefix.cluster_id = Some(id);
+                self.swim.belong();
                 self.publish();
                 // The caller may have gone away.
                 let _ = done.send(());

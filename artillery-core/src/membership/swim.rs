@@ -91,6 +91,8 @@ pub struct Swim {
     /// Peers that this node announced itself to before that.
     greeted: BTreeMap<NodeId, SwimPeer>,
     claims: u8,
+    /// It belongs to a cluster that is formed.
+    belongs: bool,
     stopped: bool,
     outputs: VecDeque<SwimOutput>,
 }
@@ -127,6 +129,7 @@ impl Swim {
             accepted: false,
             greeted: BTreeMap::new(),
             claims: 0,
+            belongs: false,
             stopped: false,
             outputs: VecDeque::new(),
         })
@@ -309,9 +312,6 @@ impl Swim {
         self.views.update(others, &self.profiles, |event| outputs.push_back(SwimOutput::Event(event)));
         let views = &self.views;
         self.profiles.retain(|member| views.knows(member));
-        if self.yield_to_later_incarnation() {
-            return;
-        }
         for (to, packet) in std::mem::take(&mut self.effects.packets) {
             self.send(to, &packet);
         }

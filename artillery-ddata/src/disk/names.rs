@@ -34,14 +34,17 @@ impl FileDisk {
         if self.kept_name()?.as_deref() == Some(name) { Ok(()) } else { self.keep(&NODE, name) }
     }
 
-    /// The name of the cluster that was kept last; `None`: there is none, or it can't be one.
-    pub(crate) fn kept_cluster(&self) -> io::Result<Option<String>> {
-        self.kept(&CLUSTER)
+    /// The name of the cluster that was kept last; `None`: there is none, it can't be one, or can't be read.
+    pub(crate) fn kept_cluster(&self) -> Option<String> {
+        self.kept(&CLUSTER).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the file CLUSTER can't be read");
+            None
+        })
     }
 
     /// Keeps the cluster's name. It is durable when this returns.
     pub(crate) fn keep_cluster(&self, name: &str) -> io::Result<()> {
-        if self.kept_cluster()?.as_deref() == Some(name) { Ok(()) } else { self.keep(&CLUSTER, name) }
+        if self.kept_cluster().as_deref() == Some(name) { Ok(()) } else { self.keep(&CLUSTER, name) }
     }
 
     fn kept(&self, of: &NameFile) -> io::Result<Option<String>> {
@@ -90,18 +93,23 @@ mod tests {
     fn a_directory_keeps_the_name_of_its_cluster() {
         let dir = tempfile::tempdir().unwrap();
         let disk = FileDisk::open(dir.path()).unwrap();
-        assert_eq!(disk.kept_cluster().unwrap(), None);
+        assert_eq!(disk.kept_cluster(), None);
         // Names of clusters are compared as they are.
         for name in ["shop", " shop ", "shop\n"] {
             disk.keep_cluster(name).unwrap();
             disk.keep_cluster(name).unwrap();
-            assert_eq!((disk.kept_cluster().unwrap().as_deref(), disk.kept_name().unwrap()), (Some(name), None));
+            assert_eq!((disk.kept_cluster().as_deref(), disk.kept_name().unwrap()), (Some(name), None));
         }
         disk.keep_name("db-1").unwrap();
-        assert_eq!((disk.kept_cluster().unwrap().as_deref(), disk.names().unwrap().len()), (Some("shop\n"), 0));
+        assert_eq!((disk.kept_cluster().as_deref(), disk.names().unwrap().len()), (Some("shop\n"), 0));
+        // It can't be read as a file.
+        fs::remove_file(dir.path().join("CLUSTER")).unwrap();
+        fs::create_dir(dir.path().join("CLUSTER")).unwrap();
+        assert_eq!(disk.kept_cluster(), None);
+        fs::remove_dir(dir.path().join("CLUSTER")).unwrap();
         for no_name in [&[][..], b"\n", &[0xff; 9], &[0; 9], &[b'a'; 1025]] {
             fs::write(dir.path().join("CLUSTER"), no_name).unwrap();
-            assert_eq!(disk.kept_cluster().unwrap(), None, "{no_name:?}");
+            assert_eq!(disk.kept_cluster(), None, "{no_name:?}");
             // A name that a crash cut short.
             fs::write(dir.path().join("CLUSTER.new"), "sh").unwrap();
             assert_eq!(disk.names().unwrap().len(), 0);

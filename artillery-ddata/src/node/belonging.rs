@@ -10,8 +10,7 @@ use crate::disk::FileDisk;
 
 /// Checks that a directory belongs to the cluster of this name, or isn't known to belong to any. Writes nothing.
 pub(super) fn check(dir: &Path, disk: &FileDisk, given: &str) -> Result<(), DataDirError> {
-    let kept = name(disk).map_err(|error| DataDirError::Io { dir: dir.to_owned(), error })?;
-    match kept.filter(|kept| kept != given) {
+    match name(disk).filter(|kept| kept != given) {
         Some(kept) => Err(DataDirError::OtherCluster { dir: dir.to_owned(), kept, given: given.to_owned() }),
         None => Ok(()),
     }
@@ -19,11 +18,11 @@ pub(super) fn check(dir: &Path, disk: &FileDisk, given: &str) -> Result<(), Data
 
 /// The name that the founding in the control file states. Without one, as before a cluster is formed or if both copies are
 /// damaged, the one in the file CLUSTER.
-fn name(disk: &FileDisk) -> io::Result<Option<String>> {
+fn name(disk: &FileDisk) -> Option<String> {
     // What is wrong with the control file is reported when it is opened.
     let control = ControlFile::find(disk).ok().flatten();
     match control.and_then(|found| found.record.founding) {
-        Some(founding) => Ok(Some(founding.name)),
+        Some(founding) => Some(founding.name),
         None => disk.kept_cluster(),
     }
 }

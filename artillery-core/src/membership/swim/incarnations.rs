@@ -12,35 +12,29 @@ use crate::{
 };
 
 impl Swim {
-    /// Stops this incarnation if a later one of this node is active. `true` if it has stopped.
-    ///
-    /// SWIM alone doesn't know whether one that is down said farewell. Its profile, with which members answer this incarnation,
-    /// decides.
-    pub(super) fn yield_to_later_incarnation(&mut self) -> bool {
-        let ours = self.me.member.node;
-        let other = self.foca.iter_members().map(|known| *known.id()).find(|id| id.member.node == ours);
-        if let Some(other) = other {
-            self.on_other_incarnation(other.member, other.incarnation_order(), false);
-        }
-        self.stopped
+    /// This node belongs to a cluster that is formed. From now on it takes part again after a later incarnation of the same store
+    /// has left: that was a copy of its directory, which the other members refused. Before, the proof of the formation needs each
+    /// incarnation to end that meets a later one.
+    pub fn belong(&mut self) {
+        self.belongs = true;
     }
 
     /// Handles news of another incarnation of this node. The order of incarnations follows wall clocks, which may have been
     /// set back. So if no member has accepted this incarnation yet, it claims a later start, at most [`MAX_CLAIMS`] times.
-    /// It also does so if the later incarnation has `left`: that may have been an older copy of this node's directory, which
-    /// the other members refused. Otherwise this incarnation stops.
+    /// It also does so if a copy of its directory has `left`. Otherwise this incarnation stops.
     pub(super) fn on_other_incarnation(&mut self, other: MemberId, order: IncarnationOrder, left: bool) {
         if self.stopped || other == self.me.member || order <= self.me.incarnation_order() {
             return;
         }
-        let may_claim = left || !self.accepted && self.claims < MAX_CLAIMS;
+        let is_over = left && self.belongs && other.incarnation.store == self.me.member.incarnation.store;
+        let may_claim = is_over || !self.accepted && self.claims < MAX_CLAIMS;
         if !may_claim || order.0 == u64::MAX {
             self.outputs.retain(|output| matches!(output, SwimOutput::Event(_)));
             self.outputs.push_back(SwimOutput::Event(SwimEvent::Superseded { by: other }));
             self.stop();
             return;
         }
-        self.claims += u8::from(!left);
+        self.claims += u8::from(!is_over);
         self.claim_start(order.0 + 1);
     }
 

@@ -13,9 +13,16 @@ impl Swim {
     pub(super) fn on_profile(&mut self, profile: Profile) {
         if profile.member.node == self.me.member.node {
             self.on_other_incarnation(profile.member, profile.incarnation_order(), profile.left);
-        } else if self.views.knows(&profile.member) {
+        } else if self.views.knows(&profile.member) && !self.is_farewell_of_another(&profile) {
             self.profiles.insert_newer(profile);
         }
+    }
+
+    /// Whether it is the farewell of a process that only has the id of a known member: two copies of a stopped directory start as
+    /// the same incarnation, at different times.
+    fn is_farewell_of_another(&self, profile: &Profile) -> bool {
+        let known = self.views.get(&profile.member.node).map(|view| view.identity.started_at_ms);
+        profile.left && known.is_some_and(|known| known != profile.started_at_ms)
     }
 
     /// Sends the profiles that the other member lacks, and asks for those of which it has more.

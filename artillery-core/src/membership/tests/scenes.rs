@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::network::{Network, local, member, name};
+use super::network::{Network, addr, local, member, name};
 use crate::{
-    MemberId,
+    Incarnation, MemberId,
     config::SwimSettings,
     membership::{MemberState::*, *},
 };
@@ -199,27 +199,78 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
     assert_eq!(network.sees(0, 2), Some(Alive), "the successor is unharmed");
 }
 
-/// As an older copy of a directory does: it runs while the original is out of reach, is refused, and leaves.
+/// Node 2 is out of reach. Meanwhile `copy` runs under its name and leaves, as an older copy of a directory does once it is refused.
+fn away_while_a_copy_runs(seed: u64, belongs: bool, copy: LocalMember) -> Network {
+    let mut network = Network::met(3, lan(), seed);
+    if belongs {
+        network.nodes[2].belong();
+    }
+    network.asleep.insert(2);
+    network.run_for(secs(5));
+    let original = std::mem::replace(&mut network.nodes[2], Swim::new(copy, lan(), 99).unwrap());
+    network.asleep.remove(&2);
+    network.announce(2, 1);
+    network.run_until("all see the copy", secs(2), |network| network.all_see_all(Alive));
+    network.nodes[2].leave();
+    network.drain(2);
+    network.run_until("all see it gone", secs(2), |network| network.all_see(2, Left));
+    network.nodes[2] = original;
+    network.log.clear();
+    network
+}
+
+/// A later start of the store that node 2 has.
+fn copy() -> LocalMember {
+    let (mut copy, id) = (local(2, 2), member(2, 1));
+    copy.id = MemberId { incarnation: Incarnation { starts: 2, ..id.incarnation }, ..id };
+    copy
+}
+
 #[test]
-fn a_process_comes_back_after_a_later_incarnation_has_left() {
+fn a_process_comes_back_after_a_copy_of_its_store_has_left() {
     for seed in 0..20 {
-        let mut network = Network::met(3, lan(), seed);
-        network.asleep.insert(2);
-        network.run_for(secs(5));
-        let copy = Swim::new(local(2, 2), lan(), 99).unwrap();
-        let original = std::mem::replace(&mut network.nodes[2], copy);
-        network.asleep.remove(&2);
-        network.announce(2, 1);
-        network.run_until("all see the copy", secs(2), |network| network.all_see_all(Alive));
-        network.nodes[2].leave();
-        network.drain(2);
-        network.run_until("all see it gone", secs(2), |network| network.all_see(2, Left));
-        network.nodes[2] = original;
-        network.log.clear();
+        let mut network = away_while_a_copy_runs(seed, true, copy());
         network.run_until("the original is back", secs(60), |network| network.all_see_all(Alive));
         assert_eq!(network.nodes[2].local().id, member(2, 1));
         assert_eq!(network.count("superseded"), 0);
     }
+}
+
+/// The proof of the formation needs it, and another store is a member of its own.
+#[test]
+fn a_process_without_a_cluster_ends_although_the_later_one_has_left() {
+    for (belongs, copy) in [(false, copy()), (true, local(2, 2))] {
+        let mut network = away_while_a_copy_runs(1, belongs, copy);
+        network.run_until("the original ends", secs(60), |network| network.nodes[2].is_stopped());
+        assert_eq!(network.count("superseded"), 1);
+    }
+}
+
+/// Two copies of a stopped directory start as the same incarnation. One is refused and leaves.
+#[test]
+fn the_farewell_of_a_process_with_the_id_of_a_member_leaves_the_member_alone() {
+    let mut network = Network::met(3, lan(), 4);
+    let mut twin = Swim::new(LocalMember { started_at_ms: 1, ..local(2, 1) }, lan(), 99).unwrap();
+    for to in [0, 1] {
+        twin.announce_to(network.now, SwimPeer { id: member(to, 1), addr: addr(to) });
+        let packets = packets_to(member(to, 1), &mut twin, |_| {});
+        packets.iter().for_each(|packet| drop(network.nodes[to].handle_packet(network.now, member(2, 1), packet)));
+        for packet in packets_to(member(2, 1), &mut network.nodes[to], |_| {}) {
+            drop(twin.handle_packet(network.now, member(to, 1), &packet));
+        }
+    }
+    twin.set_payload(Bytes::from_static(b"another")).unwrap();
+    twin.leave();
+    let mut farewells = 0;
+    while let Some(output) = twin.poll_output() {
+        let SwimOutput::Packet { to, bytes } = output else { continue };
+        let to = if to.id == member(0, 1) { 0 } else { 1 };
+        drop(network.nodes[to].handle_packet(network.now, member(2, 1), &bytes));
+        farewells += 1;
+    }
+    assert!(farewells > 0);
+    network.run_for(secs(5));
+    assert!(network.all_see_all(Alive));
 }
 
 #[test]

@@ -29,7 +29,7 @@ const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
 const EXISTING: &str = "--existing";
 
 /// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this, nodes whose disks
-/// all fail at once would bootstrap an empty cluster.
+/// all fail at once would bootstrap an empty cluster right away.
 pub(super) fn knows_a_cluster(args: &NodeArgs) -> bool {
     args.expect > 1
 }
