@@ -302,15 +302,20 @@ mod tests {
     fn a_directory_that_was_given_back_is_free_and_stays_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
         let first = FileDisk::open(dir.path()).unwrap();
-        let mut file = first.create("a").unwrap();
+        let mut file = first.create("control-1").unwrap();
         file.write_at(0, b"abc").unwrap();
         first.release();
         let second = FileDisk::open(dir.path()).unwrap();
-        let late = [file.write_at(0, b"d"), file.sync(), first.create("b").map(drop), first.rename("a", "b")];
+        let late = [
+            file.write_at(0, b"d"),
+            file.sync(),
+            first.create("control-2").map(drop),
+            first.rename("control-1", "control-2"),
+        ];
         assert!(late.iter().all(|late| matches!(late, Err(DiskError::Failed { .. }))), "{late:?}");
         assert_eq!(
-            (second.names().unwrap(), fs::read(dir.path().join("a")).unwrap()),
-            (vec!["a".to_owned()], b"abc".to_vec())
+            (second.names().unwrap(), fs::read(dir.path().join("control-1")).unwrap()),
+            (vec!["control-1".to_owned()], b"abc".to_vec())
         );
     }
 
@@ -320,18 +325,18 @@ mod tests {
         assert!(matches!(FileDisk::read_only(&dir.path().join("none")), Err(DirectoryError::Io(_))));
         assert!(FileDisk::read_only(dir.path()).is_ok(), "without a file to lock");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        FileDisk::open(dir.path()).unwrap().create("a").unwrap().write_at(0, b"abc").unwrap();
+        FileDisk::open(dir.path()).unwrap().create("control-1").unwrap().write_at(0, b"abc").unwrap();
         let (disk, _second) = (FileDisk::read_only(dir.path()).unwrap(), FileDisk::read_only(dir.path()).unwrap());
         assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
-        assert_eq!(disk.open("a").unwrap().length(), Ok(3));
+        assert_eq!(disk.open("control-1").unwrap().length(), Ok(3));
         let writes = [
-            disk.create("b").map(drop),
-            disk.rename("a", "b"),
-            disk.remove("a"),
-            disk.open("a").unwrap().write_at(0, b"d"),
+            disk.create("control-2").map(drop),
+            disk.rename("control-1", "control-2"),
+            disk.remove("control-1"),
+            disk.open("control-1").unwrap().write_at(0, b"d"),
         ];
         assert!(writes.iter().all(|write| matches!(write, Err(DiskError::Failed { .. }))), "{writes:?}");
-        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"abc");
+        assert_eq!(fs::read(dir.path().join("control-1")).unwrap(), b"abc");
     }
 
     /// The lock is held as long as the control file may be written: another life would not know what this one promises.

@@ -26,9 +26,10 @@ pub(super) fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate
     if txt.cluster != cluster {
         return None;
     }
-    // Any host can send the property, so it doesn't hide the addresses of the records.
-    let mut addrs = addrs_of_host(service);
-    addrs.extend(txt.addrs);
+    let mut addrs = txt.addrs;
+    if addrs.is_empty() {
+        addrs = addrs_of_host(service);
+    }
     addrs.retain(|addr| addr.port() != 0);
     (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
 }
