@@ -191,13 +191,13 @@ fn starts_in_the_middle_of_a_checkpoint_leave_the_disk_as_full_as_it_was() {
         let mut node = Filled::new(of);
         node.fill();
         node.idle();
-        for turn in 0..8 {
+        for turn in 0..5 {
             let writes = node.keys.len() / 400;
             for _ in 0..=writes {
                 let key = node.keys.pop().expect("there are more keys");
                 node.delete(key);
             }
-            (0..turn % 7).for_each(|_| node.persist());
+            (0..turn).for_each(|_| node.persist());
             node.restart(cut);
             while node.put() {}
         }
