@@ -231,9 +231,10 @@ impl World {
         heard.map(|(&(_, id), _)| id).chain(itself).collect()
     }
 
-    /// Whether these incarnations are a majority of those that keep the log.
+    /// Whether these are a majority of the stores that keep the log. A voter may have just started again.
     pub(in super::super) fn has_majority_among(&self, nodes: &BTreeSet<MemberId>) -> bool {
-        self.control.as_ref().is_none_or(|control| control.majority_in(|id| nodes.contains(&id)))
+        let counts = |id: MemberId| nodes.iter().any(|node| node.shares_store(id));
+        self.control.as_ref().is_none_or(|control| control.majority_in(counts))
     }
 
     /// The highest watermark of a chain that nodes have reported to a leader.
