@@ -74,7 +74,7 @@ impl Gate {
             let error = match done {
                 Ok(done) => {
                     if self.lacks.load(Ordering::Relaxed) && self.lacks.swap(false, Ordering::Relaxed) {
-                        tracing::info!("the system lacks nothing for this node's files any more");
+                        tracing::info!("the system has resources for this node's files again");
                     }
                     return Ok(done);
                 }
@@ -84,7 +84,7 @@ impl Gate {
                 Refused::Interrupted => {}
                 Refused::Lacking => {
                     if !self.lacks.swap(true, Ordering::Relaxed) {
-                        tracing::error!(%error, file, "the system lacks something for this node's files: the node waits for it");
+                        tracing::error!(%error, file, "the system has no resources for this node's files: the node waits for them");
                     }
                     pause();
                 }

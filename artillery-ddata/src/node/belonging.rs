@@ -1,5 +1,5 @@
 //! The cluster that a directory belongs to, by name. Nodes of other clusters are never met, so a start under another name would wait
-//! for ever.
+//! indefinitely.
 
 use std::{io, path::Path};
 
@@ -19,7 +19,7 @@ pub(super) fn check(dir: &Path, disk: &FileDisk, given: &str) -> Result<(), Data
 /// The name that the founding in the control file states. Without one, as before a cluster is formed or if both copies are
 /// damaged, the one in the file CLUSTER.
 fn name(disk: &FileDisk) -> Option<String> {
-    // What is wrong with the control file is reported when it is opened.
+    // Damage of the control file is reported when it is opened.
     let control = ControlFile::find(disk).ok().flatten();
     match control.and_then(|found| found.record.founding) {
         Some(founding) => Some(founding.name),
@@ -27,7 +27,7 @@ fn name(disk: &FileDisk) -> Option<String> {
     }
 }
 
-/// Keeps the name, unless the disk is full: a node must start there, too, so that deletes can make room.
+/// Keeps the name, unless the disk is full: a node must start there, too, so that deletes can free space.
 pub(super) fn keep(disk: &FileDisk, name: &str) -> io::Result<()> {
     match disk.keep_cluster(name) {
         Err(error) if is_full(&error) => {

@@ -79,7 +79,7 @@ pub enum DataDirError {
         /// The name of the node that was started.
         given: String,
     },
-    /// It belongs to a cluster of another name, which it keeps for good. Nothing was written there. The node is to be started with
+    /// It belongs to a cluster of another name, which it keeps permanently. Nothing was written there. Start the node with
     /// that name, or with another directory.
     #[error(
         "{}: it belongs to cluster {kept:?}, and this node was started for cluster {given:?}: give that name (`--cluster`), or \

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 impl Durable {
-    /// What a start of node 0 under another cluster's name reports: the name that the directory keeps.
+    /// The error of a start of node 0 under another cluster's name: it has the name that the directory keeps.
     async fn refused(&self, cluster: &str) -> String {
         let before = contents(&self.of(0));
         let started = self.builder(0, 1).cluster(cluster).start().await;

@@ -20,7 +20,7 @@ pub(super) enum Again {
     Joins,
     /// It begins with an empty directory.
     Anew {
-        /// It founds no cluster.
+        /// It creates no cluster.
         existing: bool,
     },
 }

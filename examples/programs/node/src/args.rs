@@ -105,7 +105,7 @@ pub(super) struct NodeArgs {
     #[arg(long)]
     pub(super) leave_on_term: bool,
     /// If --data is damaged or can't be read, move it aside, as DIR.damaged-N, and begin with an empty one. If DIR can't be
-    /// renamed, as a mount point, its contents are moved to DIR/damaged-N. With --expect above 1 it then founds no cluster, as
+    /// renamed, as a mount point, its contents are moved to DIR/damaged-N. With --expect above 1 it then creates no cluster, as
     /// with --existing
     #[arg(long, requires = "data")]
     pub(super) replace_damaged: bool,

@@ -125,7 +125,7 @@ async fn idle_clients_leave_a_node_its_descriptors() {
 #[tokio::test]
 async fn a_durable_node_waits_for_descriptors() {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-    const LACKING: &str = "the system lacks something for this node's files";
+    const LACKING: &str = "the system has no resources for this node's files";
     let (secret, place) = (token(), std::env::temp_dir().join(format!("artillery-lacking-{}", token())));
     let (mut node, line) = Node::alone(&secret, &["--data", place.to_str().unwrap(), "--resp", "127.0.0.1:0"]).await;
     let mut wire = Wire::to(line["resp"].as_str().unwrap()).await;
