@@ -131,6 +131,11 @@ impl Cluster {
         self.inner.record.seeds()
     }
 
+    /// Whether this node was told of nodes that haven't answered: a seed, or nodes that were announced while none at all was met.
+    pub fn is_searching(&self) -> bool {
+        self.inner.record.is_unanswered()
+    }
+
     /// Waits until every seed has refused this node while no member was ever met, and returns their answers. Never
     /// returns otherwise, nor without seeds.
     pub async fn refused_by_all_seeds(&self) -> Vec<SeedStatus> {

@@ -34,6 +34,10 @@ const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two rounds of dialling.
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 
+/// The longest pause between two rounds of dialling a seed while this node belongs to no cluster: it waits for its seeds before it
+/// founds one.
+const MAX_FREE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Dials candidates.
 pub(super) struct Dialer {
     pub(super) endpoint: Endpoint,
@@ -91,6 +95,7 @@ impl Dialer {
             return self.on_seed(seed, candidate, state);
         }
         if candidate.gone {
+            candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
             let end = state.targets.on_gone(candidate.node, &candidate.addrs);
             return state.give_up(&end);
         }
@@ -154,9 +159,13 @@ impl Dialer {
                 let end = state.targets.on_answered(node, target.addr);
                 state.give_up(&end);
             }
-            RoundOutcome::Itself => state.targets.remove(target),
+            RoundOutcome::Itself => {
+                self.record.answered(target.addr);
+                state.targets.remove(target);
+            }
             RoundOutcome::Refused(addr, reason) => {
                 self.record.failed(addr, reason.to_string());
+                self.record.answered(target.addr);
                 state.targets.remove(target);
                 // Two hosts may have the same address, on networks of their own.
                 if matches!(reason, ConnectError::WrongPeer { .. }) {
@@ -199,7 +208,9 @@ impl Dialer {
                 tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
                 self.hub.push(MemberEvent::SeedRefused { seed: seed.clone(), addr, reason });
             }
-            sleep_and_double(&mut pause).await;
+            let most = if self.endpoint.cluster_id().is_none() { MAX_FREE_PAUSE } else { MAX_ROUND_PAUSE };
+            sleep(jitter(pause)).await;
+            pause = (pause * 2).min(most);
         }
     }
 
@@ -269,12 +280,6 @@ impl DialerState {
 fn round_pause(rounds: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
     jitter(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
-}
-
-/// Waits, and doubles the pause.
-async fn sleep_and_double(pause: &mut Duration) {
-    sleep(jitter(*pause)).await;
-    *pause = (*pause * 2).min(MAX_ROUND_PAUSE);
 }
 
 /// The pause, shortened at random by up to a half.

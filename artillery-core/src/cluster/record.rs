@@ -1,7 +1,7 @@
 //! How the search for other nodes has gone: what each seed answered, and which source found which node.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -64,6 +64,8 @@ struct NodeSources {
     met: bool,
     /// Announced addresses, and why the last dial failed there.
     heard: BTreeMap<SocketAddr, Option<String>>,
+    /// Those of them at which no node has answered, not even with a refusal.
+    unanswered: BTreeSet<SocketAddr>,
 }
 
 /// An address that was announced.
@@ -153,6 +155,7 @@ impl DiscoveryRecord {
         let mut sources = self.sources();
         sources.met = true;
         sources.heard.clear();
+        sources.unanswered.clear();
     }
 
     pub(super) fn has_met(&self) -> bool {
@@ -164,7 +167,10 @@ impl DiscoveryRecord {
         let mut sources = self.sources();
         for addr in addrs {
             if !sources.met && sources.heard.len() < MAX_HEARD {
-                sources.heard.entry(*addr).or_default();
+                if let Entry::Vacant(new) = sources.heard.entry(*addr) {
+                    new.insert(None);
+                    sources.unanswered.insert(*addr);
+                }
             }
         }
     }
@@ -174,6 +180,17 @@ impl DiscoveryRecord {
         if let Some(failure) = self.sources().heard.get_mut(&addr) {
             *failure = Some(why);
         }
+    }
+
+    /// A node has refused this one at an announced address, or is no longer announced there.
+    pub(super) fn answered(&self, addr: SocketAddr) {
+        self.sources().unanswered.remove(&addr);
+    }
+
+    /// Whether a seed hasn't answered yet, or no node at all while some are announced.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let is_trying = |status: &SeedStatus| matches!(status.state, SeedState::Trying { .. });
+        self.seeds.borrow().iter().any(is_trying) || !self.sources().unanswered.is_empty()
     }
 
     /// The announced addresses, while no member was met.
@@ -259,6 +276,23 @@ mod tests {
         record.set_met();
         record.hear(&[addr(1)]);
         assert_eq!(record.heard(), []);
+    }
+
+    #[test]
+    fn seeds_and_announced_nodes_are_waited_for_until_they_answer() {
+        let record = DiscoveryRecord::new(["x:1".to_owned()].into_iter());
+        assert!(record.is_unanswered());
+        record.set_state("x:1", &SeedState::Itself);
+        assert!(!record.is_unanswered());
+        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        record.hear(&[addr(1), addr(2)]);
+        record.answered(addr(1));
+        record.hear(&[addr(1)]);
+        assert!(record.is_unanswered());
+        record.failed(addr(2), "silence".into());
+        assert!(record.is_unanswered(), "silence is no answer");
+        record.set_met();
+        assert!(!record.is_unanswered());
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
 }
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
-pub const HUNTED: [Hunted; 78] = {
+pub const HUNTED: [Hunted; 81] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -79,6 +79,9 @@ pub const HUNTED: [Hunted; 78] = {
         (M::SameLife, S::Failover),
         (M::AcceptTwo, S::Crowd),
         (M::FormAgain, S::Crowd),
+        (M::ProposeUnsearched, S::Unequal),
+        (M::NameOnlyExpected, S::Unequal),
+        (M::AcceptFewer, S::Unequal),
         (M::TolerateDeadHop, S::Gray),
         (M::TolerateSlow, S::Gray),
         (M::TolerateSlowDisk, S::Gray),

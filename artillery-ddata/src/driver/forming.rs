@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
+use artillery_core::{Cluster, Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::Hub;
@@ -22,23 +22,14 @@ pub(crate) struct Forming {
     pub(crate) formation: Formation,
     pub(crate) messages: mpsc::Receiver<(MemberId, FormationMessage)>,
     pub(crate) events: MemberEvents,
+    pub(crate) cluster: Cluster,
     pub(crate) hub: Arc<Hub>,
     /// The newest incarnation of each node met; older ones are over.
     pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
-    /// Whether it is worth a warning that more nodes are seen than found a cluster.
-    pub(crate) warns_of_more: bool,
     /// Whether the node has a directory.
     pub(crate) has_directory: bool,
-}
-
-/// The number of free nodes, if those are more than found a cluster.
-fn surplus(phase: &FormationPhase) -> Option<usize> {
-    match phase {
-        FormationPhase::Free { seen, expect, .. } => Some(*seen).filter(|seen| *seen > usize::from(*expect)),
-        _ => None,
-    }
 }
 
 impl Forming {
@@ -48,16 +39,6 @@ impl Forming {
         self.look_around();
         let mut waiting = tokio::time::interval(WAITING_PERIOD);
         loop {
-            if self.warns_of_more
-                && let Some(nodes) = surplus(&self.formation.phase())
-            {
-                self.warns_of_more = false;
-                tracing::warn!(
-                    nodes,
-                    "more nodes with this cluster's name and secret than found it: those that are too many become \
-                     spares; clusters that are meant to be apart, as those of tests are, need names of their own"
-                );
-            }
             if let Some(founding) = self.flush()
                 && let Some(settled) = settled.take()
             {
@@ -81,7 +62,9 @@ impl Forming {
                     self.member(&event);
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {
-                    self.formation.handle(clock::now(), FormationInput::Tick);
+                    let now = clock::now();
+                    self.formation.handle(now, FormationInput::SeedsMissing(self.cluster.is_searching()));
+                    self.formation.handle(now, FormationInput::Tick);
                 }
             }
         }
@@ -167,17 +150,5 @@ impl Forming {
             }
         }
         settled
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_free_nodes_than_found_a_cluster_are_noticed() {
-        let free = |seen| FormationPhase::Free { seen, expect: 3, refused: None };
-        assert_eq!([2, 3, 4, 6].map(|seen| surplus(&free(seen))), [None, None, Some(4), Some(6)]);
-        assert_eq!(surplus(&FormationPhase::Replaced), None);
     }
 }

@@ -182,11 +182,14 @@ impl Data {
         hub: Arc<Hub>,
     ) -> Result<(), InvalidFormation> {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
+        let defaults = formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains);
+        let discovers = self.config.discovery.mdns || !self.config.discovery.seeds.is_empty();
         let settings = formation::FormationSettings {
+            search: if discovers { defaults.search } else { Duration::ZERO },
             timing: self.config.timing(),
             after: self.after.clone(),
             existing: self.config.existing,
-            ..formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains)
+            ..defaults
         };
         let known = self.durable.get().and_then(Durable::founding).map(Arc::new);
         let formation = match &known {
@@ -201,7 +204,7 @@ impl Data {
             hub,
             incarnations: BTreeMap::new(),
             yields: self.local.follow_yields(),
-            warns_of_more: self.after.is_none(),
+            cluster: cluster.clone(),
             has_directory: self.durable.get().is_some(),
         };
         self.watch(cluster);

@@ -60,6 +60,7 @@ mod poll;
 mod propose;
 mod random;
 mod receive;
+mod search;
 mod settings;
 
 use std::{
@@ -68,7 +69,7 @@ use std::{
     sync::Arc,
 };
 
-use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom};
+use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom, search::Search};
 pub use self::{
     interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
     message::{Ballot, FormationMessage, Proposal, ProposalId, ProposalProgress, ProposalVerdict, RejectReason, Vote},
@@ -98,7 +99,13 @@ pub struct Formation {
     attempts: u64,
     failures: u32,
     refused: Option<(MemberId, RejectReason)>,
+    search: Search,
+    /// A seed of this node hasn't answered yet.
+    seeds_missing: bool,
+    /// When a free node was last seen for the first time.
+    sighted_at: Timestamp,
     propose_at: Option<Timestamp>,
+    postpone_until: Timestamp,
     ask_at: Timestamp,
     /// This node gives way to another cluster: it tells no node which cluster it belongs to.
     yields: bool,
@@ -130,7 +137,11 @@ impl Formation {
             attempts: 0,
             failures: 0,
             refused: None,
+            search: Search::default(),
+            seeds_missing: false,
+            sighted_at: Timestamp::ZERO,
             propose_at: None,
+            postpone_until: Timestamp::ZERO,
             ask_at: Timestamp::ZERO,
             yields: false,
             outputs: VecDeque::new(),
@@ -153,6 +164,9 @@ impl Formation {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
+        if matches!(self.state, FormationState::Free) {
+            self.search.count(now);
+        }
         match input {
             FormationInput::Seen(candidate) => self.see(now, candidate),
             FormationInput::Gone(id) => self.seen.remove(id),
@@ -161,6 +175,7 @@ impl Formation {
                 self.receive(now, from, message)
             }
             FormationInput::Yields(yields) => self.yields = yields,
+            FormationInput::SeedsMissing(missing) => self.seeds_missing = missing,
             FormationInput::Receive { .. } | FormationInput::Tick => {}
         }
         self.advance(now);
@@ -175,6 +190,8 @@ impl Formation {
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
+            FormationState::Free if self.only_joins() => None,
+            FormationState::Free if self.is_searching() => Some(self.search.next_tick()),
             FormationState::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
             FormationState::Free => None,
             FormationState::Accepted(attempt) => Some(attempt.next_tick()),
@@ -194,7 +211,15 @@ impl Formation {
     pub fn phase(&self) -> FormationPhase {
         match &self.state {
             FormationState::Free => {
-                FormationPhase::Free { seen: self.seen.free() + 1, expect: self.settings.expect, refused: self.refused }
+                let expect = self.needed();
+                let larger = self.seen.most_expected().filter(|_| expect > self.settings.expect);
+                FormationPhase::Free {
+                    seen: self.seen.free() + 1,
+                    expect,
+                    expected_by: larger.map(|(_, node)| node),
+                    searches: self.sees_enough() && self.is_searching(),
+                    refused: self.refused,
+                }
             }
             FormationState::Accepted(attempt) => FormationPhase::Accepted(attempt.proposal().id()),
             FormationState::Settled(founding) => FormationPhase::Settled(founding.clone()),
@@ -228,8 +253,14 @@ impl Formation {
             // The node may be free again soon, in another incarnation.
             return self.seen.remove(candidate.founder.id);
         }
-        if candidate.founder.id.node != self.me.id.node && self.seen.insert(candidate) && cluster.is_some() {
+        if candidate.founder.id.node == self.me.id.node || !self.seen.insert(candidate) {
+            return;
+        }
+        if cluster.is_some() {
             self.ask_at = now;
+        } else {
+            self.sighted_at = now;
+            self.postpone(now);
         }
     }
 
@@ -242,13 +273,17 @@ impl Formation {
         self.settings.after.as_ref().map_or(self.settings.existing, |after| !after.founds)
     }
 
-    /// How many nodes found a cluster that this node proposes.
-    fn founders(&self) -> u16 {
-        if self.settings.after.is_some() { 1 } else { self.settings.expect }
+    /// How many nodes found a cluster that this node proposes, or more.
+    fn needed(&self) -> u16 {
+        if self.settings.after.is_some() {
+            return 1;
+        }
+        let others = self.seen.most_expected().map_or(0, |(most, _)| most);
+        self.settings.expect.max(others)
     }
 
     fn sees_enough(&self) -> bool {
-        !self.only_joins() && self.seen.free() + 1 >= usize::from(self.founders())
+        !self.only_joins() && self.seen.free() + 1 >= usize::from(self.needed())
     }
 
     fn replace(&mut self, now: Timestamp, id: MemberId) {
@@ -295,7 +330,10 @@ impl Formation {
             self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            Some((from, RejectReason::Settings)) => self.seen.miss(from),
+            Some((from, RejectReason::Settings)) => self.seen.exclude(from),
+            Some((from, RejectReason::Expects(most))) if (1..=MAX_FOUNDERS).contains(&most) => {
+                self.seen.expects(from, most);
+            }
             Some(_) => {}
             None => attempt.silent().for_each(|id| self.seen.miss(id)),
         }

@@ -37,6 +37,8 @@ pub enum FormationInput {
     /// Whether this node, which belongs to a cluster, gives way to the cluster that succeeds it. While it does, it tells no
     /// node to join.
     Yields(bool),
+    /// Whether a seed of this node hasn't answered yet.
+    SeedsMissing(bool),
     /// Time has passed.
     Tick,
 }
@@ -66,6 +68,10 @@ pub enum FormationPhase {
         seen: usize,
         /// How many founders are expected.
         expect: u16,
+        /// The node that expects so many, if this one expects fewer.
+        expected_by: Option<MemberId>,
+        /// Enough nodes are there, and this node looks for more of them.
+        searches: bool,
         /// The node that refused the last failed proposal, and why.
         refused: Option<(MemberId, RejectReason)>,
     },

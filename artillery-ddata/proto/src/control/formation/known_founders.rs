@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{FounderCandidate, MAX_NODES};
-use crate::{ClusterId, MemberId, NodeId, control::NodeInfo};
+use super::{FounderCandidate, MAX_FOUNDERS, MAX_NODES};
+use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
+
+/// A proposal names fewer than all free nodes only if the others failed so many proposals by their silence.
+const MAX_MISSES: u32 = 2;
 
 /// The nodes that seem to be there, each in its latest incarnation.
 #[derive(Debug, Default)]
@@ -16,8 +19,10 @@ pub(super) struct KnownFounders {
 #[derive(Debug)]
 struct KnownFounder {
     candidate: FounderCandidate,
-    /// Proposals that failed because this node was silent: other nodes are asked first.
+    /// Proposals that failed because this node was silent: others are asked first.
     misses: u32,
+    /// The fewest founders of a cluster that it takes part in, as it has stated; zero: it has stated none.
+    expects: u16,
 }
 
 impl KnownFounders {
@@ -38,7 +43,7 @@ impl KnownFounders {
             }
             None if full => false,
             _ => {
-                self.nodes.insert(id.node, KnownFounder { candidate, misses: 0 });
+                self.nodes.insert(id.node, KnownFounder { candidate, misses: 0, expects: 0 });
                 true
             }
         }
@@ -75,11 +80,31 @@ impl KnownFounders {
         }
     }
 
+    /// Notes that `id` has settings with which it takes part in no proposal of this node.
+    pub(super) fn exclude(&mut self, id: MemberId) {
+        if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
+            known.misses = known.misses.saturating_add(MAX_MISSES);
+        }
+    }
+
     /// Notes that a proposal failed because `id` didn't answer.
     pub(super) fn miss(&mut self, id: MemberId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
             known.misses = known.misses.saturating_add(1);
         }
+    }
+
+    /// Notes how many founders a node expects.
+    pub(super) fn expects(&mut self, id: MemberId, expects: u16) {
+        if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
+            known.expects = expects;
+        }
+    }
+
+    /// The free node that expects the most founders, as far as that is known.
+    pub(super) fn most_expected(&self) -> Option<(u16, MemberId)> {
+        let expecting = self.free_nodes().filter(|known| known.expects > 0);
+        expecting.map(|known| (known.expects, known.candidate.founder.id)).max()
     }
 
     /// Members of formed clusters.
@@ -89,7 +114,11 @@ impl KnownFounders {
 
     /// Nodes that seem to belong to no cluster.
     pub(super) fn free(&self) -> usize {
-        self.nodes.values().filter(|known| known.candidate.cluster.is_none()).count()
+        self.free_nodes().count()
+    }
+
+    fn free_nodes(&self) -> impl Iterator<Item = &KnownFounder> {
+        self.nodes.values().filter(|known| known.candidate.cluster.is_none())
     }
 
     /// How many free nodes have a lower id than `me`.
@@ -97,10 +126,13 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and `others` free nodes: those with the fewest missed answers first, then the lowest ids.
-    pub(super) fn founders(&self, me: &NodeInfo, others: usize) -> Vec<NodeInfo> {
-        let mut free: Vec<_> = self.nodes.values().filter(|known| known.candidate.cluster.is_none()).collect();
+    /// `me` and all free nodes that answer; if those are fewer than `least`, the least silent others, too.
+    pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
+        let mut free: Vec<_> = self.free_nodes().collect();
         free.sort_by_key(|known| (known.misses, known.candidate.founder.id));
+        let answering = free.iter().filter(|known| known.misses < MAX_MISSES).count();
+        let others = if allows!(guards, NameOnlyExpected) { 0 } else { answering.min(usize::from(MAX_FOUNDERS) - 1) };
+        let others = others.max(least.saturating_sub(1));
         let mut founders = vec![me.clone()];
         founders.extend(free.into_iter().take(others).map(|known| known.candidate.founder.clone()));
         founders.sort_by_key(|founder| founder.id);

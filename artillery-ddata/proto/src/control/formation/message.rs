@@ -83,6 +83,9 @@ pub enum RejectReason {
     /// The node was started with other settings than the proposer.
     #[error("it was started with other settings")]
     Settings,
+    /// The node takes part in a cluster of so many founders or more.
+    #[error("it expects {0} founders or more")]
+    Expects(u16),
 }
 
 /// How far a proposal has come, by the knowledge of one founder that has accepted it. Cumulative: a later one repeats all of

@@ -101,13 +101,15 @@ impl Formation {
     fn objection(&self, proposal: &Proposal, progress: &ProposalProgress) -> Option<RejectReason> {
         let founding = &proposal.founding;
         let mine = &self.settings;
-        let theirs = (founding.members.len(), &founding.name, founding.settings);
+        let needed = self.needed();
         if matches!(self.state, FormationState::Accepted(_)) && !allows!(self.settings.guards, AcceptTwo) {
             Some(RejectReason::Busy)
         } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
             Some(RejectReason::Elsewhere)
-        } else if mine.existing || theirs != (usize::from(mine.expect), &mine.name, mine.chains) {
+        } else if mine.existing || (&founding.name, founding.settings) != (&mine.name, mine.chains) {
             Some(RejectReason::Settings)
+        } else if founding.members.len() < usize::from(needed) && !allows!(self.settings.guards, AcceptFewer) {
+            Some(RejectReason::Expects(needed))
         } else if progress.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Abandon)
             || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
         {

@@ -55,6 +55,8 @@ pub(super) struct Network {
     pub(super) now: Timestamp,
     rng: ChaCha8Rng,
     settings: FormationSettings,
+    /// How many founders each node expects.
+    expects: Vec<u16>,
     nodes: Vec<Node>,
     /// The past incarnations of each node.
     past: Vec<Vec<MemberId>>,
@@ -83,11 +85,13 @@ impl Network {
             settings.repeat = Duration::from_millis(40);
             settings.stagger = Duration::from_millis(10);
             settings.settle = Duration::from_millis(20);
+            settings.search = Duration::from_millis(50);
         }
         let mut network = Self {
             now: Timestamp::ZERO,
             rng: ChaCha8Rng::seed_from_u64(seed),
             settings,
+            expects: vec![expect; nodes],
             nodes: vec![],
             past: vec![vec![]; nodes],
             events: BTreeMap::new(),
@@ -107,6 +111,12 @@ impl Network {
             network.after(start, Event::Start(at));
         }
         network
+    }
+
+    /// Each node expects a number of its own, up to the one that all expect otherwise.
+    pub(super) fn mix_expectations(&mut self) {
+        let most = u64::from(self.settings.expect);
+        self.expects = (0..self.nodes.len()).map(|_| 1 + self.below(most) as u16).collect();
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -261,7 +271,8 @@ impl Network {
     fn start(&mut self, at: usize) {
         let seed = u128::from(self.rng.next_u64());
         let founder = founder(self.nodes[at].id);
-        let formation = Formation::new(founder, self.settings.clone(), seed).unwrap();
+        let settings = FormationSettings { expect: self.expects[at], ..self.settings.clone() };
+        let formation = Formation::new(founder, settings, seed).unwrap();
         self.nodes[at].formation = Some(formation);
         let id = self.nodes[at].id;
         self.after(0, Event::Discover(id));
@@ -347,7 +358,7 @@ impl Network {
             let first = first.cluster;
             return self.violate(format!("{id:?} belongs to {first:?} and to {:?}", founding.cluster));
         }
-        if founding.names(id) != formed || founding.members.len() != usize::from(self.settings.expect) {
+        if founding.names(id) != formed || (formed && founding.members.len() < usize::from(self.expects[at])) {
             return self.violate(format!("{id:?} takes itself for what it isn't in {founding:?}"));
         }
         self.nodes[at].settled = Some((founding.clone(), formed));
