@@ -34,6 +34,10 @@
 //! # }
 //! ```
 //!
+//! # Platforms
+//!
+//! Linux is tested, with Rust 1.88 and newer. macOS is expected to work. Windows isn't supported.
+//!
 //! # Carry bytes to them
 //!
 //! [`Cluster::endpoint`] gives a [`Link`](transport::Link) to any member, which is dialled again when it breaks. Streams
@@ -101,6 +105,8 @@ pub mod identity;
 #[doc(hidden)]
 pub mod internal;
 mod membership;
+#[cfg(feature = "net")]
+mod system;
 mod time;
 #[cfg(feature = "net")]
 pub mod transport;

@@ -7,8 +7,8 @@
 //!
 //! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it sees
 //! [`FormationSettings::expect`] free nodes or more, itself among them, it proposes a [`Bootstrap`]: a fresh random cluster id and
-//! the exact incarnations of all of them, the founders. It leaves out only nodes that were silent in earlier proposals or refuse all
-//! of this node's, if enough others are left. A free node that is named accepts, unless it expects more founders: then it refuses
+//! the exact incarnations of all of them, the founders: of more than 16 those with the lowest ids. It leaves out only nodes that
+//! were silent in earlier proposals or refuse all of this node's, if enough others are left. A free node that is named accepts, unless it expects more founders: then it refuses
 //! with that number, and the proposer waits for as many. A node accepts one proposal at a time and refuses the others for ever.
 //! Each founder tells the others, again and again, all that it knows: which founders have accepted, and its vote. A founder that
 //! knows that all accepted votes *form*; a majority of such votes forms the cluster. When that takes too long, or a founder is found
@@ -43,7 +43,8 @@
 //!   all free nodes that its proposer sees, but for silent ones, and a node that sees a member of a cluster proposes nothing. So,
 //!   of two proposers that proposed at different times, the later one has not seen the earlier one at all, free or as a member,
 //!   though it has looked for others for [`FormationSettings::search`], twice as long if it founds alone; or it has seen it and
-//!   asked in vain, in several proposals. If sight takes less time than the search, and messages arrive, this doesn't happen. A
+//!   asked in vain, in several proposals. If sight takes less time than the search, and messages arrive, this doesn't happen. (Of more
+//!   than 16 nodes not all are named. But nodes that see the same others name the same lowest ones.) A
 //!   network that was cut until then is the case that no rule prevents: the ids differ, and the two groups never mix.
 //!
 //! Why not simply stop at the first sign of failure, or at a majority that accepted no longer? Of three founders A, B, C,

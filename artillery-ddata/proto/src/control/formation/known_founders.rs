@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{FounderCandidate, MAX_FOUNDERS, MAX_NODES};
+use super::{FounderCandidate, MAX_NODES};
 use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
 
+/// A proposal names no more nodes than this, unless more are expected: each of them tells all others, and each must accept.
+const MAX_UNEXPECTED: usize = 16;
 /// A proposal names fewer than all free nodes only if the others failed so many proposals by their silence.
 const MAX_MISSES: u32 = 2;
 
@@ -126,12 +128,12 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and all free nodes that answer; if those are fewer than `least`, the least silent others, too.
+    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] by their ids; if those are fewer than `least`, the least silent others, too.
     pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.free_nodes().collect();
         free.sort_by_key(|known| (known.misses, known.candidate.founder.id));
         let answering = free.iter().filter(|known| known.misses < MAX_MISSES).count();
-        let others = if allows!(guards, NameOnlyExpected) { 0 } else { answering.min(usize::from(MAX_FOUNDERS) - 1) };
+        let others = if allows!(guards, NameOnlyExpected) { 0 } else { answering.min(MAX_UNEXPECTED - 1) };
         let others = others.max(least.saturating_sub(1));
         let mut founders = vec![me.clone()];
         founders.extend(free.into_iter().take(others).map(|known| known.candidate.founder.clone()));

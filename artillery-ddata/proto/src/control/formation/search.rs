@@ -42,8 +42,8 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut search = Search::default();
         assert_eq!(search.next_tick(), Timestamp::ZERO);
-        search.count((Timestamp::ZERO + second * 5));
-        search.count((Timestamp::ZERO + second * 50));
+        search.count(Timestamp::ZERO + second * 5);
+        search.count(Timestamp::ZERO + second * 50);
         assert!(search.is_over(STEP) && !search.is_over(STEP * 2));
         while !search.is_over(second) {
             search.count(search.next_tick());

@@ -113,3 +113,13 @@ fn an_expectation_that_makes_no_sense_is_ignored() {
         assert!(matches!(node.phase(), FormationPhase::Free { expect: 2, .. }));
     }
 }
+
+#[test]
+fn a_proposal_names_no_more_than_sixteen_unless_more_are_expected() {
+    for (expect, named) in [(1, 16), (3, 16), (20, 20)] {
+        let mut node = searching(expect);
+        (2..40).for_each(|other| drop(input(&mut node, NOW, seen(other, None))));
+        until_proposal(&mut node).unwrap();
+        assert_eq!(node.named().count(), named);
+    }
+}
