@@ -6,7 +6,7 @@ mod names;
 mod private;
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -60,7 +60,7 @@ impl FileDisk {
         }
         sync_path(dir)?;
         let lock = private::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
-        lock.try_lock()?;
+        own(system::lock(&lock)?)?;
         let handle = File::open(dir)?;
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: false, gate: Arc::default(), lock: Some(lock).into() })
     }
@@ -74,7 +74,7 @@ impl FileDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
-        lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
+        own(lock.as_ref().map_or(Ok(true), system::lock_shared)?)?;
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, gate: Arc::default(), lock: lock.into() })
     }
 
@@ -110,13 +110,8 @@ impl FileDisk {
     }
 }
 
-impl From<TryLockError> for DirectoryError {
-    fn from(error: TryLockError) -> Self {
-        match error {
-            TryLockError::WouldBlock => Self::InUse,
-            TryLockError::Error(error) => error.into(),
-        }
-    }
+fn own(is_locked: bool) -> Result<(), DirectoryError> {
+    if is_locked { Ok(()) } else { Err(DirectoryError::InUse) }
 }
 
 /// Makes the directory's name durable, and those of the directories above it, as far as this process may read them.

@@ -1,7 +1,8 @@
-//! What depends on the operating system: positions in files, space, the rights of users, and what errors mean.
+//! What depends on the operating system: positions in files, locks, space, the rights of users, and what errors
+//! mean.
 //!
 //! Linux is tested. macOS has the same calls, and its data are synced to the medium (`File::sync_data` asks for `F_FULLFSYNC`).
-//! Windows would need `seek_read` and `seek_write`, `GetDiskFreeSpaceEx`, access control lists in the place of modes, a way to sync
+//! Windows would need `seek_read` and `seek_write`, `LockFileEx`, `GetDiskFreeSpaceEx`, access control lists in the place of modes, a way to sync
 //! the names of a directory, and the meanings of its error codes.
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
 };
 
-use rustix::io::Errno;
+use rustix::{fs::FlockOperation, io::Errno};
 
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
@@ -23,6 +24,24 @@ pub(crate) fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize
 
 pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all_at(bytes, at)
+}
+
+/// Locks an open file for this process alone, until it is closed. `false`: another process uses it.
+pub(crate) fn lock(file: &File) -> io::Result<bool> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// The same, beside others that lock it in this way.
+pub(crate) fn lock_shared(file: &File) -> io::Result<bool> {
+    flock(file, FlockOperation::NonBlockingLockShared)
+}
+
+fn flock(file: &File, how: FlockOperation) -> io::Result<bool> {
+    match rustix::fs::flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Bytes of a file system.

@@ -166,11 +166,12 @@ impl DiscoveryRecord {
     pub(super) fn hear(&self, addrs: &[SocketAddr]) {
         let mut sources = self.sources();
         for addr in addrs {
-            if !sources.met && sources.heard.len() < MAX_HEARD {
-                if let Entry::Vacant(new) = sources.heard.entry(*addr) {
-                    new.insert(None);
-                    sources.unanswered.insert(*addr);
-                }
+            if !sources.met
+                && sources.heard.len() < MAX_HEARD
+                && let Entry::Vacant(new) = sources.heard.entry(*addr)
+            {
+                new.insert(None);
+                sources.unanswered.insert(*addr);
             }
         }
     }
