@@ -132,7 +132,7 @@ fn unequal(seed: u64, mutant: Option<Mutant>) -> Result<(), String> {
     let nodes = 1 + seed % 5;
     let most = 1 + (seed / 5) % nodes;
     let mut network = Network::new(seed, most as u16, nodes as usize, 3000, false, mutant);
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         network.mix_expectations();
     }
     network.trouble(Trouble { loss: [0, 100][(seed / 3) as usize % 2], delay: 20, ..Trouble::NONE });

@@ -179,7 +179,8 @@ fn a_proposal_must_make_sense() {
 
 #[test]
 fn other_settings_are_refused_and_shown() {
-    let changes: [(fn(&mut Bootstrap), RejectReason); 3] = [
+    type Change = fn(&mut Bootstrap);
+    let changes: [(Change, RejectReason); 3] = [
         (|founding| founding.settings.replicas = 2, RejectReason::Settings),
         (|founding| founding.name.push('x'), RejectReason::Settings),
         (|founding| drop(founding.members.pop()), RejectReason::Expects(3)),
