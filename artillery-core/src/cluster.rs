@@ -12,6 +12,7 @@ mod driver;
 mod hub;
 mod links;
 mod member;
+mod places;
 mod record;
 mod round;
 mod router;

@@ -26,7 +26,8 @@ use super::{
 use crate::{
     config::{SwimSettings, TransportConfig},
     discovery::{
-        Announcement, Combined, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings, Seed, SeedDiscovery,
+        Announcement, Combined, ContainedDiscovery, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings,
+        Seed, SeedDiscovery,
     },
     error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
@@ -53,7 +54,7 @@ pub struct ClusterBuilder {
     mdns: bool,
     mdns_interfaces: Option<Interfaces>,
     mdns_port: u16,
-    discovery: Combined,
+    discovery: Vec<Arc<dyn Discovery>>,
     service: Option<Arc<dyn Service>>,
     filter: Option<LinkFilter>,
     may_be_alone: bool,
@@ -76,7 +77,7 @@ impl ClusterBuilder {
             mdns: true,
             mdns_interfaces: None,
             mdns_port: MDNS_PORT,
-            discovery: Combined::new(),
+            discovery: Vec::new(),
             service: None,
             filter: None,
             may_be_alone: false,
@@ -188,9 +189,14 @@ impl ClusterBuilder {
         self
     }
 
-    /// One more source of addresses. Call it once for each source.
-    pub fn discovery(mut self, source: impl Discovery) -> Self {
-        self.discovery = self.discovery.with(source);
+    /// One more source of addresses. Call it once for each source. It runs on a thread of its own, so that it may block or fail.
+    pub fn discovery(self, source: impl Discovery) -> Self {
+        self.shared_discovery(Arc::new(source))
+    }
+
+    /// As [`ClusterBuilder::discovery`], for a source that others use as well.
+    pub fn shared_discovery(mut self, source: Arc<dyn Discovery>) -> Self {
+        self.discovery.push(source);
         self
     }
 
@@ -358,7 +364,10 @@ impl ClusterBuilder {
     }
 
     fn find(&self, seeds: Vec<Seed>) -> Combined {
-        let mut discovery = self.discovery.clone().with(SeedDiscovery::new(seeds));
+        let mut discovery = Combined::new().with(SeedDiscovery::new(seeds));
+        for source in &self.discovery {
+            discovery = discovery.with(ContainedDiscovery::new(Arc::clone(source)));
+        }
         if self.mdns {
             let settings = MdnsSettings::new(self.cluster.clone()).interfaces(self.interfaces()).port(self.mdns_port);
             match MdnsDiscovery::new(settings) {
