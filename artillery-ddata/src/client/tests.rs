@@ -359,10 +359,10 @@ async fn a_failed_connect_names_its_reason() {
 
     let wrong = builder().secret("another secret of enough bytes").seed(node.addr()).connect().await;
     let Err(ClientError::Unreachable(failures)) = wrong else { panic!("{wrong:?}") };
-    assert!(matches!(failures[..], [(_, ConnectError::Untrusted(_))]), "{failures:?}");
+    assert!(matches!(failures[..], [Unreached::Addr { reason: ConnectError::Untrusted(_), .. }]), "{failures:?}");
     let other = builder().cluster("other").secret(SECRET).seed(node.addr()).connect().await;
     let Err(ClientError::Unreachable(failures)) = other else { panic!("{other:?}") };
-    assert!(matches!(failures[..], [(_, ConnectError::Refused(_))]), "{failures:?}");
+    assert!(matches!(failures[..], [Unreached::Addr { reason: ConnectError::Refused(_), .. }]), "{failures:?}");
 
     let unformed = FakeNode::start(&cluster, "unformed");
     let none = builder().secret(SECRET).seed(unformed.addr()).timeout(Duration::from_millis(300)).connect().await;

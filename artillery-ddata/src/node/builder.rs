@@ -3,7 +3,12 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use artillery_core::{
-    Cluster, Incarnation, discovery::Interfaces, error, error::IdentityError, identity::Identity, internal::LinkFilter,
+    Cluster, Incarnation,
+    discovery::{Discovery, Interfaces},
+    error,
+    error::IdentityError,
+    identity::Identity,
+    internal::LinkFilter,
 };
 
 use super::{
@@ -28,6 +33,7 @@ pub struct NodeBuilder {
     secret: Option<Vec<u8>>,
     identity: Option<Identity>,
     also_trusted: Vec<Vec<u8>>,
+    discovery: Vec<Arc<dyn Discovery>>,
     filter: Option<LinkFilter>,
     after: Option<After>,
     report: Option<Report>,
@@ -144,6 +150,13 @@ impl NodeBuilder {
     /// Adds an address at which to look for other nodes: `HOST:PORT`.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.config.discovery.seeds.push(seed.into());
+        self
+    }
+
+    /// Adds a source of addresses, of the application's own or one of [`artillery_core::discovery`]. It runs on a thread of its
+    /// own, so that it may block or fail.
+    pub fn discovery(mut self, source: impl Discovery) -> Self {
+        self.discovery.push(Arc::new(source));
         self
     }
 
@@ -269,13 +282,21 @@ impl NodeBuilder {
             .transport(self.config.transport.clone())
             .mdns(self.config.discovery.mdns)
             .seeds(self.config.discovery.seeds.clone())
-            .may_be_alone(self.config.expect == 1 && !self.config.existing && self.config.discovery.seeds.is_empty())
+            .may_be_alone(
+                self.config.expect == 1
+                    && !self.config.existing
+                    && self.config.discovery.seeds.is_empty()
+                    && self.discovery.is_empty(),
+            )
             .service(data.service());
         if let Some(interface) = &self.config.discovery.interface {
             cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));
         }
         if let Some(port) = self.config.discovery.mdns_port {
             cluster = cluster.mdns_port(port);
+        }
+        for source in self.discovery {
+            cluster = cluster.shared_discovery(source);
         }
         if let Some(filter) = self.filter {
             cluster = cluster.filter(filter);

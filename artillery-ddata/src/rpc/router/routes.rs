@@ -10,9 +10,10 @@ use std::{
 };
 
 use artillery_core::{
+    discovery::Seed,
     error::ConnectError,
     internal::first_of,
-    transport::{Connection, StreamKind},
+    transport::{Connection, Endpoint, StreamKind},
 };
 use tokio::{
     sync::{Mutex, watch},
@@ -28,7 +29,7 @@ use crate::{
     local::Local,
     message::request::{AdminOperation, Operation, Request, ResponseAnswer},
     rpc::{
-        Candidates,
+        Candidates, SourceTasks,
         channel::{CallOutcome, Channel, NO_DOUBTS, Question},
     },
     wire::{
@@ -57,6 +58,8 @@ pub(crate) enum Routes {
 pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
+    /// Adds to the candidates.
+    _sources: SourceTasks,
     /// Held while asking: one request at a time, whose answer serves all callers that waited for it. `asked` counts the
     /// requests.
     asking: Mutex<()>,
@@ -66,10 +69,11 @@ pub(crate) struct LearnedRoutes {
 }
 
 impl LearnedRoutes {
-    pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
+    pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates, sources: SourceTasks) -> Self {
         Self {
             known: watch::Sender::new(routing),
             candidates,
+            _sources: sources,
             asking: Mutex::new(()),
             asked: AtomicU64::new(0),
             under_way: AtomicBool::new(false),
@@ -205,15 +209,13 @@ impl Router {
     async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
-        let mut addrs = in_turn(known.nodes.values().map(|node| &node.addrs[..]));
-        addrs.extend(asked.candidates.all());
+        let addrs = in_turn(known.nodes.values().map(|node| &node.addrs[..]));
+        let places: Vec<Seed> = addrs.into_iter().map(Seed::from).chain(asked.candidates.all()).collect();
         let endpoint = &endpoint;
-        let asked = first_of(addrs, |addr| async move {
-            let until = deadline.min(Instant::now() + ASK_TIMEOUT);
-            match timeout_at(until, endpoint.connect(addr)).await {
-                Ok(Ok(connection)) => ask_on(&connection, until, false).await.ok().flatten().ok_or(()),
-                _ => Err(()),
-            }
+        let asked = first_of(places, |place| async move {
+            // Nodes may have moved: each name is looked up now.
+            let addrs = timeout_at(deadline, place.resolve()).await.map_err(drop)?.map_err(drop)?;
+            first_of(addrs, |addr| ask_at(endpoint, addr, deadline)).await.map_err(drop)
         });
         asked.await.ok()
     }
@@ -276,6 +278,14 @@ impl Router {
             ResponseAnswer::Arranged(result) => Ok(result),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
         }
+    }
+}
+
+async fn ask_at(endpoint: &Endpoint, addr: SocketAddr, deadline: Instant) -> Result<Routing, ()> {
+    let until = deadline.min(Instant::now() + ASK_TIMEOUT);
+    match timeout_at(until, endpoint.connect(addr)).await {
+        Ok(Ok(connection)) => ask_on(&connection, until, false).await.ok().flatten().ok_or(()),
+        _ => Err(()),
     }
 }
 
