@@ -6,7 +6,7 @@
 //! - [`SeedDiscovery`]: addresses and host names that the operator gives, as [`Seed`]s.
 //! - [`DnsDiscovery`]: all addresses of one host name, looked up again and again.
 //! - [`FileDiscovery`]: a file with an address or host name a line, which may change.
-//! - [`PolledDiscovery`]: what a function of the application returns, called again and again.
+//! - [`PolledDiscovery`]: the list that a function of the application returns, which is called periodically.
 //!
 //! An application may implement [`Discovery`] itself. It gives sources to a node or to a client when it builds them
 //! (`discovery` of their builders). Each runs on a thread of its own there, so one that blocks, panics, ends or never stops costs
@@ -54,7 +54,7 @@ pub trait Discovery: Send + Sync + 'static {
     }
 
     /// All candidates known already, and those found from now on. Each call returns a stream of its own. A candidate
-    /// may come several times, and is withdrawn by one that is `gone`.
+    /// may be reported several times, and is withdrawn by one that is `gone`.
     fn candidates(&self) -> Candidates;
 }
 

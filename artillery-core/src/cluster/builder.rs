@@ -50,6 +50,7 @@ pub struct ClusterBuilder {
     cluster_id: Option<ClusterId>,
     transport: TransportConfig,
     membership: SwimSettings,
+    advertise_name: Option<Seed>,
     seeds: Vec<String>,
     mdns: bool,
     mdns_interfaces: Option<Interfaces>,
@@ -73,6 +74,7 @@ impl ClusterBuilder {
             cluster_id: None,
             transport: TransportConfig::default(),
             membership: SwimSettings::default(),
+            advertise_name: None,
             seeds: Vec::new(),
             mdns: true,
             mdns_interfaces: None,
@@ -142,6 +144,13 @@ impl ClusterBuilder {
     /// on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.transport.advertise = Some(addr);
+        self
+    }
+
+    /// A host name of this node. The node looks it up every few seconds, and advertises the addresses that the name has. While it has
+    /// none, or loopback addresses alone though the node listens on others, the node advertises the addresses that it would without a name.
+    pub fn advertise_name(mut self, name: Seed) -> Self {
+        self.advertise_name = Some(name);
         self
     }
 
@@ -259,8 +268,11 @@ impl ClusterBuilder {
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
         tasks.spawn(addresses::announce_changes(endpoint.clone(), Arc::clone(&discovery), me, inputs.clone()));
-        if self.follows_interfaces() {
-            tasks.spawn(addresses::follow_interfaces(endpoint.clone(), self.interfaces()));
+        let follows = self.follows_interfaces().then(|| self.interfaces());
+        match (self.advertise_name.clone(), follows) {
+            (Some(name), follows) => drop(tasks.spawn(addresses::follow_name(endpoint.clone(), name, follows))),
+            (None, Some(interfaces)) => drop(tasks.spawn(addresses::follow_interfaces(endpoint.clone(), interfaces))),
+            (None, None) => {}
         }
         if !self.may_be_alone {
             let interfaces = self.mdns.then(|| self.interfaces());

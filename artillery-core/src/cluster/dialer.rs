@@ -1,6 +1,6 @@
 //! Dials the nodes that discovery has found.
 //!
-//! An announced target is dialled until it is met, has refused for good or has failed too often. A seed, and any other place
+//! An announced target is dialled until it is met, has refused permanently or has failed too often. A seed, and any other place
 //! that a source lists without the node there, is dialled until its source withdraws it.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
@@ -161,7 +161,7 @@ impl Dialer {
         }
     }
 
-    /// Operators want their seeds to be met. So a listed place is dialled for ever, unless it is this node, and again when its
+    /// Operators want their seeds to be met. So a listed place is dialled without end, unless it is this node, and again when its
     /// node is no longer an active member.
     async fn dial_place(self: Arc<Self>, candidate: Candidate) -> Option<RoundResult> {
         let mut pause = MIN_ROUND_PAUSE;

@@ -1,6 +1,6 @@
 //! Which listed places are dialled: seeds, and what other sources list without the node there. Pure.
 //!
-//! Each source has room of its own. A source that lists more places than that, or never withdraws one, loses the place that it
+//! Each source has a quota of its own. A source that lists more places than that, or never withdraws one, loses the place that it
 //! has mentioned longest ago. It takes no place of another source, and withdraws none.
 
 use std::collections::BTreeMap;
@@ -64,12 +64,12 @@ impl<T> DialPlaces<T> {
         end
     }
 
-    /// A source says that no node is there any more. Returns the tasks to end.
+    /// A source has withdrawn a place. Returns the tasks to end.
     pub(super) fn withdraw(&mut self, candidate: &Candidate) -> Vec<T> {
         self.dialled.remove(&key(candidate)).map(|(_, task)| task).into_iter().collect()
     }
 
-    /// The place that gives way, if there is no room for another one of this source.
+    /// The place that gives way, if the quota of this source is used up.
     fn has_no_room(&self, source: &Source) -> Option<PlaceKey> {
         let is_seed = |source: &Source| matches!(source, Source::Seed(_));
         // Each seed is a source of its own by name; together they are the operator's list. Names of other sources could be new

@@ -52,8 +52,8 @@ impl fmt::Display for Source {
 
 /// A hint where a member may be found.
 ///
-/// One that names a `node`, or comes from multicast DNS, is dialled until it has failed too often. Any other one is dialled until
-/// its source says that it is `gone`: use it for addresses that an operator or a registry gives.
+/// One that names a `node`, or is found by multicast DNS, is dialled until it has failed too often. Any other one is dialled until
+/// its source reports it as `gone`: use it for addresses that an operator or a registry gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {

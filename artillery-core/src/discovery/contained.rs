@@ -22,7 +22,7 @@ use super::{Announcement, Candidate, Candidates, Discovery, Source, lookup};
 /// Candidates that wait to be used.
 const MAX_WAITING: usize = 64;
 
-/// After so many candidates the source pauses for [`BURST_PAUSE`].
+/// Candidates between two pauses of [`BURST_PAUSE`].
 const BURST: usize = 64;
 
 const BURST_PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 /// The most addresses of one candidate.
 const MAX_ADDRS: usize = 16;
 
-/// After a panic the source is asked again so much later.
+/// The pause between a panic of the source and the next question.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 /// A source that runs on a thread of its own, in a runtime of its own.
@@ -105,9 +105,9 @@ impl ContainedThread {
         });
     }
 
-    /// Passes on what the source finds, and announces. Returns when the candidates are no longer wanted.
+    /// Passes candidates on, and announces. Returns when the candidates are no longer wanted.
     async fn follow(&mut self) {
-        // The present announcement would count as seen.
+        // Without this the present announcement would be skipped.
         self.announced.mark_changed();
         let mut candidates = self.source.candidates();
         let (mut is_open, mut is_announcing, mut passed) = (true, true, 0_usize);
@@ -143,7 +143,7 @@ impl ContainedThread {
     }
 }
 
-/// What may be taken of an application's candidate. Only the operator's list has seeds: nothing else withdraws or replaces them.
+/// The part of an application's candidate that is used. Only the operator's list has seeds: nothing else withdraws or replaces them.
 fn bounded(mut candidate: Candidate) -> Candidate {
     candidate.addrs.truncate(MAX_ADDRS);
     if let Source::Seed(name) = candidate.source {

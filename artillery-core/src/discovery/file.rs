@@ -14,17 +14,17 @@ use super::{
     lookup,
 };
 
-/// How often the file is read. It is small, and its time of change may stand still while it changes.
+/// How often the file is read. It is small, and its modification time may not change with its content.
 const READ_PERIOD: Duration = Duration::from_millis(500);
 
-/// The largest file that is read: room for 256 long lines.
+/// The largest file that is read: enough for 256 long lines.
 const MAX_FILE_BYTES: u64 = 128 << 10;
 
 /// A file with one `HOST:PORT` a line. Text behind a `#` is a comment, empty lines mean nothing.
 ///
 /// The file is read every half a second. It may appear later, and may be written in place or replaced: while it is missing, has no
-/// address or can't be read, all places stay. A place is withdrawn once three readings in succession lack it. A last line without
-/// its end of line counts once two readings have shown it. Lines that make no sense are logged, and the others are used. Host names
+/// address or can't be read, all places stay. A place is withdrawn once it is missing in three successive readings. A last line without
+/// its end of line counts once two readings have shown it. Malformed lines are logged, and the others are used. Host names
 /// are looked up at each dial.
 #[derive(Debug, Clone)]
 pub struct FileDiscovery {
@@ -71,17 +71,17 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The readings of one file so far. Pure.
+/// The readings of one file. Pure.
 #[derive(Default)]
 struct Readings {
     last: Vec<u8>,
 }
 
-/// Numbers of lines, and what is wrong with each.
+/// Numbers of lines, each with its problem.
 type BadLines = Vec<(usize, String)>;
 
 impl Readings {
-    /// The list in these bytes, and the lines that make no sense if they are new.
+    /// The list in these bytes, and the malformed lines if they are new.
     fn on_read(&mut self, bytes: Vec<u8>) -> (ListAnswer, BadLines) {
         let is_new = self.last != bytes;
         let text = String::from_utf8_lossy(&bytes);

@@ -18,7 +18,7 @@ use super::{Candidate, Candidates, Discovery, Seed, Source};
 /// The most places of one list.
 pub(super) const MAX_PLACES: usize = 256;
 
-/// A place is withdrawn once so many lists in succession don't have it: a file may be half written, a name server may answer with
+/// A place is withdrawn once it is missing in this number of successive lists: a file may be half written, a name server may answer with
 /// some of the addresses.
 pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 
@@ -138,7 +138,7 @@ impl Stream for FollowedList {
 /// The addresses of a host name, looked up every 5 s: for a name that has the addresses of all nodes, as a headless service of
 /// Kubernetes has. Each address is a candidate of its own, where a [`Seed`] leads to one of them.
 ///
-/// An address counts as withdrawn once three answers in succession lack it. While the name can't be looked up, all stay.
+/// An address is withdrawn once it is missing in three successive answers. While the name can't be looked up, all stay.
 #[derive(Debug, Clone)]
 pub struct DnsDiscovery {
     name: Seed,
@@ -172,8 +172,8 @@ impl Discovery for DnsDiscovery {
 
 /// Places that a function returns: the shortest way to an own source, for example a registry of services.
 ///
-/// The function is called again and again. When it fails, or takes longer than 10 s, all places stay; a place is withdrawn once three
-/// lists in succession lack it. Of one list, 256 places are used.
+/// The function is called again and again. When it fails, or takes longer than 10 s, all places stay; a place is withdrawn once it is missing in three
+/// successive lists. Of one list, 256 places are used.
 ///
 /// ```
 /// use std::time::Duration;

@@ -19,10 +19,10 @@ use super::ResolveError;
 /// The longest wait for the resolver.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the resolver said, once it has.
+/// The answer of the resolver, once it is known.
 type Answer = Option<Result<Vec<SocketAddr>, (io::ErrorKind, String)>>;
 
-/// The look-ups under way in this process, by name and port. A resolver may need far longer than [`LOOKUP_TIMEOUT`] for an
+/// The pending look-ups of this process, by name and port. A resolver may need far longer than [`LOOKUP_TIMEOUT`] for an
 /// answer, and a name is looked up again and again: there is one thread for each name.
 static UNDER_WAY: Mutex<BTreeMap<(String, u16), watch::Receiver<Answer>>> = Mutex::new(BTreeMap::new());
 
@@ -59,7 +59,7 @@ async fn look_up_by(
     if addrs.is_empty() { Err(ResolveError::Nothing { host: name }) } else { Ok(addrs) }
 }
 
-/// Joins the look-up of this name that is under way, or begins one.
+/// Joins the pending look-up of this name, or begins one.
 fn begin(
     name: (String, u16),
     resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,

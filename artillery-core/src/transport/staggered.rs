@@ -69,7 +69,7 @@ mod tests {
         let answer = first_of(addrs(3), |addr| ready(Err::<(), _>(addr.port())));
         let expected: Vec<_> = addrs(3).into_iter().map(|addr| (addr, addr.port())).collect();
         assert_eq!(answer.await, Err(expected));
-        assert_eq!(first_of([], |_| ready(Err::<(), ()>(()))).await, Err(Vec::new()));
+        assert_eq!(first_of(addrs(0), |_| ready(Err::<(), ()>(()))).await, Err(Vec::new()));
     }
 
     #[tokio::test]

@@ -168,7 +168,7 @@ async fn callers_with_little_time_find_a_moved_chain() {
     let (seed, new) = (FakeNode::start(&cluster, "seed"), FakeNode::start(&cluster, "new"));
     // The chain's old address is silent: no message says that the node is gone.
     let silence = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()] };
+    let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()], host: None };
     let mut before = routing(config(&[member("gone")], 1), &[]);
     before.nodes = [(NodeId::from_name("gone"), gone)].into();
     seed.form(&before);

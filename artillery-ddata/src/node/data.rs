@@ -269,7 +269,12 @@ impl Data {
 
     /// This node, where it can be dialled now.
     pub(super) fn info(&self, cluster: &Cluster) -> NodeInfo {
-        NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: cluster.endpoint().advertised_addrs() }
+        NodeInfo {
+            id: self.id(),
+            name: self.name().to_owned(),
+            addrs: cluster.endpoint().advertised_addrs(),
+            host: self.config.advertise_name.clone(),
+        }
     }
 
     pub(crate) fn phases(&self) -> watch::Receiver<NodePhase> {

@@ -44,7 +44,7 @@ fn a_failure_withdraws_nothing() {
     assert_eq!(shown(&listing.on_list([place(1)])), []);
 }
 
-/// A list may be another one each time: those that are gone make room.
+/// A list may be another one each time. Withdrawn places free their slots.
 #[test]
 fn a_list_is_bounded_and_those_gone_make_room() {
     let mut listing = listing();

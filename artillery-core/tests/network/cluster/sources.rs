@@ -99,7 +99,7 @@ async fn nodes_meet_by_a_source_of_the_application() {
     see_each_other(&a, &[&b], MemberState::Alive).await;
 }
 
-/// Whatever a source does, the node meets others by another source, and by it too if it works later.
+/// Each kind of wrong source at once, beside a seed that works.
 #[tokio::test]
 async fn a_wrong_source_costs_nothing_but_its_own_hints() {
     let (_held, blocked) = blocking::channel::<()>();
@@ -138,7 +138,7 @@ async fn a_wrong_source_costs_nothing_but_its_own_hints() {
     b.leave().await;
 }
 
-/// Whatever a source says, seeds stay.
+/// Only the operator's list has seeds.
 #[tokio::test]
 async fn a_source_withdraws_no_seed() {
     let addr = free_addr();
@@ -159,7 +159,7 @@ async fn a_source_withdraws_no_seed() {
     see_each_other(&a, &[&b], MemberState::Alive).await;
 }
 
-/// A source that announces is told of this node, also after a panic.
+/// A source that announces receives this node's announcement.
 #[tokio::test]
 async fn a_source_announces_this_node() {
     struct Announces(mpsc::Sender<Announcement>);
