@@ -12,6 +12,7 @@ mod driver;
 mod hub;
 mod links;
 mod member;
+mod places;
 mod record;
 mod round;
 mod router;
@@ -59,6 +60,8 @@ struct ClusterInner {
     cluster: String,
     hub: Arc<MemberHub>,
     record: Arc<DiscoveryRecord>,
+    /// Whether this node has any source of addresses.
+    looks: bool,
     router: Arc<ServiceRouter>,
     inputs: mpsc::Sender<MembershipInput>,
     /// Dropping the set aborts the tasks.
@@ -129,6 +132,11 @@ impl Cluster {
     /// How each seed has answered so far.
     pub fn seeds(&self) -> Vec<SeedStatus> {
         self.inner.record.seeds()
+    }
+
+    /// Whether this node looks for others: by multicast DNS, by seeds or by other sources.
+    pub fn looks_for_others(&self) -> bool {
+        self.inner.looks
     }
 
     /// Whether this node was told of nodes that haven't answered: a seed, or nodes that were announced while none at all was met.

@@ -1,10 +1,24 @@
 //! Where other nodes may be found. These are hints, never trusted: certificates decide which peer is let in.
 //!
-//! Applications may implement [`Discovery`] for sources of their own. Sources in this crate are [`MdnsDiscovery`] (the
-//! local network) and [`Seed`]s (addresses given by the operator).
+//! Sources in this crate:
+//!
+//! - [`MdnsDiscovery`]: the local network.
+//! - [`SeedDiscovery`]: addresses and host names that the operator gives, as [`Seed`]s.
+//! - [`DnsDiscovery`]: all addresses of one host name, looked up again and again.
+//! - [`FileDiscovery`]: a file with an address or host name a line, which may change.
+//! - [`PolledDiscovery`]: the list that a function of the application returns, which is called periodically.
+//!
+//! An application may implement [`Discovery`] itself. It gives sources to a node or to a client when it builds them
+//! (`discovery` of their builders). Each runs on a thread of its own there, so one that blocks, panics, ends or never stops costs
+//! nothing but its own hints: of each source 256 places are dialled at a time, and a source that has panicked is asked
+//! again after 5 s.
 
 mod candidate;
 mod combined;
+mod contained;
+mod file;
+mod listing;
+mod lookup;
 mod mdns;
 mod sample;
 mod seed;
@@ -19,23 +33,28 @@ use futures_core::Stream;
 
 pub use candidate::{Announcement, Candidate, ResolveError, Source};
 pub(crate) use combined::Combined;
+pub(crate) use contained::ContainedDiscovery;
+pub use file::FileDiscovery;
+pub use listing::{DnsDiscovery, PolledDiscovery};
 pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
-pub(crate) use seed::SeedDiscovery;
-pub use seed::{Seed, SeedError};
+pub use seed::{Seed, SeedDiscovery, SeedError};
 
 /// A stream of hints. It ends when its source will never have another one.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
 
 /// A source of hints where members of a cluster may be reached.
 ///
-/// Implementations log their own failures and go on: a source that fails only stays silent.
+/// Implementations log their own failures and continue: a source that fails only stays silent. A stream may use timers and
+/// sockets of tokio: it is polled within a runtime that has both.
 pub trait Discovery: Send + Sync + 'static {
     /// Announces this node, instead of what was announced before, and returns at once. Called again when an address
-    /// changes. Dropping the source withdraws the announcement.
-    fn announce(&self, me: &Announcement);
+    /// changes. Dropping the source withdraws the announcement. Clients announce nothing, and by default nodes don't either.
+    fn announce(&self, me: &Announcement) {
+        let _ = me;
+    }
 
     /// All candidates known already, and those found from now on. Each call returns a stream of its own. A candidate
-    /// may come several times.
+    /// may be reported several times, and is withdrawn by one that is `gone`.
     fn candidates(&self) -> Candidates;
 }
 

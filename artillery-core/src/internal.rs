@@ -38,6 +38,20 @@ pub mod simulated {
     pub use crate::transport::simulated::{Network, Weather};
 }
 
+#[cfg(feature = "net")]
+pub mod discovery {
+    //! Sources that applications have made.
+
+    use std::sync::Arc;
+
+    use crate::discovery::{Candidates, ContainedDiscovery, Discovery};
+
+    /// The candidates of a source, which runs on a thread of its own until the stream is dropped.
+    pub fn contained(source: Arc<dyn Discovery>) -> Candidates {
+        ContainedDiscovery::new(source).candidates()
+    }
+}
+
 pub use crate::id::MAX_LINEAGE;
 #[cfg(feature = "net")]
 pub use crate::transport::{socket::LinkFilter, staggered::first_of};

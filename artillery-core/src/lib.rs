@@ -1,7 +1,7 @@
 //! Nodes that find each other, prove their identity, watch each other, and carry bytes to each other: the *available*
 //! half of Artillery, useful without the data half.
 //!
-//! What it is: discovery (multicast DNS and seeds), mutual TLS from one shared secret or from given certificates,
+//! What it is: discovery (multicast DNS, seeds, names, files, and own sources of the application), mutual TLS from one shared secret or from given certificates,
 //! membership by SWIM, and one QUIC endpoint a node with framed streams, datagrams, and links that are dialled again.
 //!
 //! What it is not: consistent. It says which members *seem* to be there. Two nodes may disagree for a while, and a member

@@ -8,7 +8,7 @@
 //! use artillery_ddata::{Map, blocking::Client};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::builder().cluster("shop").secret("sixteen bytes or more").seed("10.0.0.5:7400".parse()?).connect()?;
+//! let client = Client::builder().cluster("shop").secret("sixteen bytes or more").seed("db-1.example:7400").connect()?;
 //! let kv = client.kv();
 //! kv.put("stock/7", "4")?;
 //! for entry in kv.scan("stock/") {

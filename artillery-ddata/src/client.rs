@@ -5,6 +5,7 @@ pub(crate) mod handle;
 pub(crate) mod recovery;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unreached;
 
-pub use self::handle::ClientError;
+pub use self::{handle::ClientError, unreached::Unreached};
 pub use crate::rpc::{Candidates, router::Spread};

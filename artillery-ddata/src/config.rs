@@ -13,6 +13,8 @@ pub use artillery_proto::control::{
     ChainSettings, InvalidChainSettings, InvalidTiming, Timing, formation::InvalidFormation,
 };
 
+use artillery_core::discovery::Seed;
+
 use crate::types::update::MAX_KEY;
 
 /// How a node finds its cluster, what it proposes if it forms one, and how much memory it may use.
@@ -36,6 +38,9 @@ pub struct Config {
     pub discovery: DiscoveryConfig,
     /// Sockets and streams. Its `listen` and `advertise` are the node's addresses.
     pub transport: TransportConfig,
+    /// A host name of this node, as `HOST:PORT`. The node advertises the addresses that the name has now, and the name is in the
+    /// cluster's log, where clients find it: they look it up when all addresses that they know are silent. `None`: none.
+    pub advertise_name: Option<String>,
     /// Bounds on the memory that the node uses.
     pub limits: Limits,
     /// The threads that the node works on.
@@ -201,6 +206,7 @@ impl Default for Config {
             chains: ChainSettings::default(),
             discovery: DiscoveryConfig { mdns: true, interface: None, mdns_port: None, seeds: Vec::new() },
             transport: TransportConfig::default(),
+            advertise_name: None,
             limits: Limits {
                 window_bytes: 64 << 20,
                 backlog_bytes: 256 << 20,
@@ -266,6 +272,11 @@ impl Config {
                 problem(&format!("transport.{}", error.field), error.problem);
             }
         }
+        match self.advertise_name.as_deref().map(str::parse::<Seed>) {
+            Some(Err(error)) => problem("advertise_name", error.to_string()),
+            Some(Ok(seed)) if seed.host().is_none() => problem("advertise_name", "must be a host name".to_owned()),
+            _ => {}
+        }
         let largest_frame = self.limits.max_value_bytes.saturating_add(2 * MAX_KEY + FRAME_OVERHEAD);
         if largest_frame > self.transport.max_frame_bytes {
             problem(
@@ -327,6 +338,7 @@ mod tests {
     #[test]
     fn each_problem_names_its_setting() {
         let mut config = Config { cluster: String::new(), expect: 0, timeout: Duration::ZERO, ..Config::default() };
+        config.advertise_name = Some("db-1".into());
         config.chains.min_members = 9;
         config.transport.max_udp_payload = 1;
         config.limits.window_bytes = 0;
@@ -342,6 +354,7 @@ mod tests {
             "expect",
             "chains",
             "transport.max_udp_payload",
+            "advertise_name",
             "limits.max_value_bytes",
             "limits.window_bytes",
             "limits.queue_bytes",

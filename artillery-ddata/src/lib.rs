@@ -45,7 +45,8 @@
 //!
 //! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. A node listens on all
 //! addresses of its machine unless [`listen`](crate::NodeBuilder::listen) sets others. Nodes find each
-//! other by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses where that doesn't reach. Once three
+//! other by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses or names where that doesn't reach, or by a
+//! source of yours ([`discovery`](crate::NodeBuilder::discovery)). Once three
 //! nodes with this name and secret see each other, they form the cluster; that happens once. Later nodes become spares:
 //! they serve by asking a member, and take the place of a member that dies. `cargo run --release --bin quickstart`
 //! shows all of it in one process.

@@ -9,3 +9,4 @@ mod requests;
 pub(crate) mod router;
 
 pub use self::candidates::Candidates;
+pub(crate) use self::candidates::SourceTasks;

@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 
 fn founder(n: u8) -> NodeInfo {
     let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: n.into(), starts: 1 } };
-    NodeInfo { id, name: format!("node-{n}"), addrs: vec![([127, 0, 0, 1], 7000 + u16::from(n)).into()] }
+    NodeInfo { id, name: format!("node-{n}"), addrs: vec![([127, 0, 0, 1], 7000 + u16::from(n)).into()], host: None }
 }
 
 fn frame(header: Bytes) -> Frame {

@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, time::sleep};
 
 use super::{driver::MembershipInput, member::MAX_ADDRS};
 use crate::{
-    discovery::{Announcement, Combined, Discovery, Interfaces},
+    discovery::{Announcement, Combined, Discovery, Interfaces, Seed},
     transport::{Endpoint, zones::is_internal},
 };
 
@@ -133,9 +133,64 @@ pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces
     }
 }
 
+/// How often the host name of this node is looked up.
+const NAME_PERIOD: Duration = Duration::from_secs(2);
+
+/// Keeps the endpoint advertising the addresses of its host name; while that has none of use, those at the start or, with
+/// `interfaces`, those of this machine. It never returns.
+pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Option<Interfaces>) {
+    let (local, port, first) = (endpoint.local_addr(), endpoint.advertised_addr().port(), endpoint.advertised_addrs());
+    let mut before = first.clone();
+    loop {
+        let named = match name.resolve().await {
+            Ok(found) => of_name(&found, local),
+            Err(error) => {
+                tracing::debug!(%name, %error, "the name of this node");
+                // A failure of the name server changes no address.
+                endpoint.advertised_addrs()
+            }
+        };
+        if !named.is_empty() {
+            let advertised: BTreeSet<_> = endpoint.advertised_addrs().into_iter().collect();
+            if advertised != named.iter().copied().collect() {
+                endpoint.set_advertised_addrs(named);
+            }
+        } else {
+            let seen = interfaces.as_ref().map_or_else(|| first.clone(), |which| advertisable(local, port, which));
+            if let Some(addrs) = settle(&endpoint.advertised_addrs(), &before, &seen) {
+                endpoint.set_advertised_addrs(addrs);
+            }
+            before = seen;
+        }
+        sleep(NAME_PERIOD).await;
+    }
+}
+
+/// The addresses of this node's host name that others may dial. Many systems map the own name to a loopback address in
+/// `/etc/hosts`: it leads no other host here.
+fn of_name(found: &[SocketAddr], local: SocketAddr) -> Vec<SocketAddr> {
+    let is_spoken = |addr: &SocketAddr| match local {
+        SocketAddr::V4(_) => addr.is_ipv4(),
+        SocketAddr::V6(local) => addr.is_ipv6() || local.ip().is_unspecified(),
+    };
+    let leads_here = |addr: &SocketAddr| local.ip().is_loopback() || !addr.ip().is_loopback();
+    found.iter().copied().filter(|addr| is_spoken(addr) && leads_here(addr)).take(MAX_ADDRS).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_leads_to_loopback_leads_no_other_host_here() {
+        let addrs = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let named = addrs(&["127.0.1.1:7400", "[::1]:7400", "10.0.0.5:7400", "[fd00::5]:7400"]);
+        let of = |local: &str| of_name(&named, local.parse().unwrap());
+        assert_eq!(of("[::]:7400"), addrs(&["10.0.0.5:7400", "[fd00::5]:7400"]));
+        assert_eq!(of("0.0.0.0:7400"), addrs(&["10.0.0.5:7400"]));
+        assert_eq!(of("127.0.0.1:7400"), addrs(&["127.0.1.1:7400", "10.0.0.5:7400"]));
+        assert_eq!(of_name(&named[..2], "[::]:7400".parse().unwrap()), []);
+    }
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()

@@ -26,7 +26,8 @@ use super::{
 use crate::{
     config::{SwimSettings, TransportConfig},
     discovery::{
-        Announcement, Combined, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings, Seed, SeedDiscovery,
+        Announcement, Combined, ContainedDiscovery, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings,
+        Seed, SeedDiscovery,
     },
     error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
@@ -49,11 +50,12 @@ pub struct ClusterBuilder {
     cluster_id: Option<ClusterId>,
     transport: TransportConfig,
     membership: SwimSettings,
+    advertise_name: Option<Seed>,
     seeds: Vec<String>,
     mdns: bool,
     mdns_interfaces: Option<Interfaces>,
     mdns_port: u16,
-    discovery: Combined,
+    discovery: Vec<Arc<dyn Discovery>>,
     service: Option<Arc<dyn Service>>,
     filter: Option<LinkFilter>,
     may_be_alone: bool,
@@ -72,11 +74,12 @@ impl ClusterBuilder {
             cluster_id: None,
             transport: TransportConfig::default(),
             membership: SwimSettings::default(),
+            advertise_name: None,
             seeds: Vec::new(),
             mdns: true,
             mdns_interfaces: None,
             mdns_port: MDNS_PORT,
-            discovery: Combined::new(),
+            discovery: Vec::new(),
             service: None,
             filter: None,
             may_be_alone: false,
@@ -144,6 +147,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// A host name of this node. The node looks it up every few seconds, and advertises the addresses that the name has. While it has
+    /// none, or loopback addresses alone though the node listens on others, the node advertises the addresses that it would without a name.
+    pub fn advertise_name(mut self, name: Seed) -> Self {
+        self.advertise_name = Some(name);
+        self
+    }
+
     /// Settings of the endpoint. They replace what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have
     /// set.
     pub fn transport(mut self, config: TransportConfig) -> Self {
@@ -188,9 +198,14 @@ impl ClusterBuilder {
         self
     }
 
-    /// One more source of addresses. Call it once for each source.
-    pub fn discovery(mut self, source: impl Discovery) -> Self {
-        self.discovery = self.discovery.with(source);
+    /// One more source of addresses. Call it once for each source. It runs on a thread of its own, so that it may block or fail.
+    pub fn discovery(self, source: impl Discovery) -> Self {
+        self.shared_discovery(Arc::new(source))
+    }
+
+    /// As [`ClusterBuilder::discovery`], for a source that others use as well.
+    pub fn shared_discovery(mut self, source: Arc<dyn Discovery>) -> Self {
+        self.discovery.push(source);
         self
     }
 
@@ -239,6 +254,7 @@ impl ClusterBuilder {
             pending: BTreeMap::new(),
         };
 
+        let looks = self.mdns || !seeds.is_empty() || !self.discovery.is_empty();
         let discovery = Arc::new(self.find(seeds));
         let me = Announcement {
             cluster: self.cluster.clone(),
@@ -253,8 +269,11 @@ impl ClusterBuilder {
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.run(received));
         tasks.spawn(addresses::announce_changes(endpoint.clone(), Arc::clone(&discovery), me, inputs.clone()));
-        if self.follows_interfaces() {
-            tasks.spawn(addresses::follow_interfaces(endpoint.clone(), self.interfaces()));
+        let follows = self.follows_interfaces().then(|| self.interfaces());
+        match (self.advertise_name.clone(), follows) {
+            (Some(name), follows) => drop(tasks.spawn(addresses::follow_name(endpoint.clone(), name, follows))),
+            (None, Some(interfaces)) => drop(tasks.spawn(addresses::follow_interfaces(endpoint.clone(), interfaces))),
+            (None, None) => {}
         }
         if !self.may_be_alone {
             let interfaces = self.mdns.then(|| self.interfaces());
@@ -273,6 +292,7 @@ impl ClusterBuilder {
             cluster: self.cluster,
             hub,
             record,
+            looks,
             router,
             inputs,
             tasks: Mutex::new(tasks),
@@ -358,7 +378,10 @@ impl ClusterBuilder {
     }
 
     fn find(&self, seeds: Vec<Seed>) -> Combined {
-        let mut discovery = self.discovery.clone().with(SeedDiscovery::new(seeds));
+        let mut discovery = Combined::new().with(SeedDiscovery::new(seeds));
+        for source in &self.discovery {
+            discovery = discovery.with(ContainedDiscovery::new(Arc::clone(source)));
+        }
         if self.mdns {
             let settings = MdnsSettings::new(self.cluster.clone()).interfaces(self.interfaces()).port(self.mdns_port);
             match MdnsDiscovery::new(settings) {

@@ -1,7 +1,7 @@
 //! Dials the nodes that discovery has found.
 //!
-//! An announced target is dialled until it is met, has refused for good or has failed too often. A seed is dialled for
-//! ever.
+//! An announced target is dialled until it is met, has refused permanently or has failed too often. A seed, and any other place
+//! that a source lists without the node there, is dialled until its source withdraws it.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,6 +14,7 @@ use tokio::{
 use super::{
     hub::MemberHub,
     member::MemberEvent,
+    places::DialPlaces,
     record::{DiscoveryRecord, SeedState},
     round::RoundOutcome,
     targets::{DialTarget, DialTargets},
@@ -24,9 +25,6 @@ use crate::{
     id::NodeId,
     transport::{Endpoint, reach::without_zone, staggered::first_of},
 };
-
-/// Seeds dialled at a time. Operators give them, so they do not compete with announced targets for room.
-const MAX_SEEDS: usize = 1024;
 
 /// The first and shortest pause between two rounds of dialling, before jitter shortens it.
 const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +50,7 @@ struct DialerState {
     targets: DialTargets,
     /// The source and the task of each target that is dialled.
     dialled: BTreeMap<DialTarget, (Source, AbortHandle)>,
-    seeds: BTreeMap<String, (Vec<SocketAddr>, AbortHandle)>,
+    places: DialPlaces<AbortHandle>,
 }
 
 /// What came of one round at a target that was announced.
@@ -90,9 +88,8 @@ impl Dialer {
     }
 
     fn on_candidate(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
-        if let Source::Seed(seed) = &candidate.source {
-            let seed = seed.clone();
-            return self.on_seed(seed, candidate, state);
+        if candidate.node.is_none() && candidate.source != Source::Mdns {
+            return self.on_listed(candidate, state);
         }
         if candidate.gone {
             candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
@@ -115,22 +112,17 @@ impl Dialer {
         }
     }
 
-    fn on_seed(self: &Arc<Self>, seed: String, candidate: Candidate, state: &mut DialerState) {
-        match state.seeds.get(&seed) {
-            Some((addrs, task)) if *addrs == candidate.addrs && !candidate.gone && !task.is_finished() => return,
-            Some((_, task)) => task.abort(),
-            None if candidate.gone => return,
-            None if state.seeds.len() >= MAX_SEEDS => {
-                tracing::debug!(?candidate, "too many seeds");
-                return;
+    fn on_listed(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
+        if candidate.gone {
+            candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
+            state.places.withdraw(&candidate).iter().for_each(AbortHandle::abort);
+        } else if state.places.must_begin(&candidate, AbortHandle::is_finished) {
+            // Seeds have states of their own.
+            if !matches!(candidate.source, Source::Seed(_)) {
+                self.record.hear(&candidate.addrs);
             }
-            None => {}
-        }
-        state.seeds.remove(&seed);
-        if !candidate.gone {
-            let addrs = candidate.addrs.clone();
-            let task = state.tasks.spawn(Arc::clone(self).dial_seed(seed.clone(), candidate));
-            state.seeds.insert(seed, (addrs, task));
+            let task = state.tasks.spawn(Arc::clone(self).dial_place(candidate.clone()));
+            state.places.insert(candidate, task).iter().for_each(AbortHandle::abort);
         }
     }
 
@@ -183,18 +175,18 @@ impl Dialer {
         }
     }
 
-    /// Operators want their seeds to be met. So a seed is dialled for ever, unless it is this node, and again when its
+    /// Operators want their seeds to be met. So a listed place is dialled without end, unless it is this node, and again when its
     /// node is no longer an active member.
-    async fn dial_seed(self: Arc<Self>, seed: String, candidate: Candidate) -> Option<RoundResult> {
+    async fn dial_place(self: Arc<Self>, candidate: Candidate) -> Option<RoundResult> {
         let mut pause = MIN_ROUND_PAUSE;
         loop {
             let state = match self.dial_round(&candidate).await {
                 RoundOutcome::Itself => {
-                    self.record.set_state(&seed, &SeedState::Itself);
+                    self.set_state(&candidate, &SeedState::Itself);
                     return None;
                 }
                 RoundOutcome::Met(node) => {
-                    self.record.set_state(&seed, &SeedState::Met(node));
+                    self.set_state(&candidate, &SeedState::Met(node));
                     self.until_inactive(node).await;
                     pause = MIN_ROUND_PAUSE;
                     continue;
@@ -202,15 +194,35 @@ impl Dialer {
                 RoundOutcome::Refused(addr, reason) => SeedState::Refused { addr, reason },
                 RoundOutcome::Failed(why) => SeedState::Trying { last: Some(why) },
             };
-            if self.record.set_state(&seed, &state)
-                && let SeedState::Refused { addr, reason } = state
-            {
-                tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
-                self.hub.push(MemberEvent::SeedRefused { seed: seed.clone(), addr, reason });
-            }
+            self.set_state(&candidate, &state);
             let most = if self.endpoint.cluster_id().is_none() { MAX_FREE_PAUSE } else { MAX_ROUND_PAUSE };
             sleep(jitter(pause)).await;
             pause = (pause * 2).min(most);
+        }
+    }
+
+    /// Records the state of a listed place, and reports a new refusal.
+    fn set_state(&self, candidate: &Candidate, state: &SeedState) {
+        let refusal = match state {
+            SeedState::Refused { addr, reason } => Some((*addr, reason)),
+            _ => None,
+        };
+        if !matches!(state, SeedState::Trying { .. }) {
+            candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
+        }
+        match (&candidate.source, refusal) {
+            (Source::Seed(seed), refusal) => {
+                if self.record.set_state(seed, state)
+                    && let Some((addr, reason)) = refusal
+                {
+                    tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
+                    self.hub.push(MemberEvent::SeedRefused { seed: seed.clone(), addr, reason: reason.clone() });
+                }
+            }
+            (source, Some((addr, reason))) if self.record.should_warn(addr) => {
+                tracing::warn!(%source, %addr, %reason, "a node that was found does not let this node in");
+            }
+            _ => {}
         }
     }
 

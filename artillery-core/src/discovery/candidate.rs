@@ -1,7 +1,8 @@
 //! What a node announces of itself, and the hints that sources give.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{fmt, io, net::SocketAddr, time::Duration};
 
+use super::{Seed, lookup};
 use crate::NodeId;
 
 /// What a node announces of itself.
@@ -29,16 +30,37 @@ pub enum Source {
     Mdns,
     /// Given by the operator, as `HOST:PORT`.
     Seed(String),
+    /// A host name whose addresses are looked up again and again, as `HOST:PORT`.
+    Dns(String),
+    /// A file, by its path.
+    File(String),
     /// Another source, by its name.
     Other(String),
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mdns => f.write_str("mdns"),
+            Self::Seed(seed) => write!(f, "seed {seed}"),
+            Self::Dns(name) => write!(f, "dns {name}"),
+            Self::File(path) => write!(f, "file {path}"),
+            Self::Other(name) => f.write_str(name),
+        }
+    }
+}
+
 /// A hint where a member may be found.
+///
+/// One that names a `node`, or is found by multicast DNS, is dialled until it has failed too often. Any other one is dialled until
+/// its source reports it as `gone`: use it for addresses that an operator or a registry gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// Addresses to try. Empty for a seed that is a host name: use [`Candidate::resolve`].
+    /// Addresses to try. Empty for a host name: use [`Candidate::resolve`].
     pub addrs: Vec<SocketAddr>,
+    /// A host name, and the port, which is looked up before every dial.
+    pub host: Option<Seed>,
     /// The node that is said to be there, if the source knows.
     pub node: Option<NodeId>,
     /// The source of the hint.
@@ -76,35 +98,53 @@ pub enum ResolveError {
     },
 }
 
-/// The longest wait for the resolver.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-
 impl Candidate {
     /// A hint from `source` that `node` is at one of these addresses.
     pub fn new(source: Source, node: Option<NodeId>, addrs: Vec<SocketAddr>) -> Self {
-        Self { addrs, node, source, gone: false }
+        Self { addrs, host: None, node, source, gone: false }
     }
 
-    /// The addresses to dial now, in the resolver's order. A seed's host name is looked up at each call, so call this
-    /// before every dial.
+    /// A hint from `source` that a node is at `place`, an address or a host name.
+    pub fn at(source: Source, place: &Seed) -> Self {
+        let addr = place.addr();
+        let host = if addr.is_some() { None } else { Some(place.clone()) };
+        Self { host, ..Self::new(source, None, addr.into_iter().collect()) }
+    }
+
+    /// The same hint, withdrawn.
+    pub fn withdrawn(self) -> Self {
+        Self { gone: true, ..self }
+    }
+
+    /// The addresses to dial now: the given ones, then those of the host name in the resolver's order. The name is looked up at each
+    /// call, so call this before every dial. A look-up takes at most 5 s.
     ///
     /// # Errors
     /// [`ResolveError`]: try again later.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ResolveError> {
-        let Source::Seed(host) = &self.source else { return Ok(self.addrs.clone()) };
-        if !self.addrs.is_empty() {
-            return Ok(self.addrs.clone());
-        }
-        let found = tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host(host.as_str()))
-            .await
-            .map_err(|_| ResolveError::Timeout { host: host.clone(), after: LOOKUP_TIMEOUT })?
-            .map_err(|error| ResolveError::Lookup { host: host.clone(), error })?;
-        let mut addrs = Vec::new();
-        for addr in found {
-            if !addrs.contains(&addr) {
-                addrs.push(addr);
+        let Some(host) = &self.host else { return Ok(self.addrs.clone()) };
+        match host.resolve().await {
+            Ok(found) => {
+                let mut addrs = self.addrs.clone();
+                addrs.extend(found.into_iter().filter(|addr| !self.addrs.contains(addr)));
+                Ok(addrs)
             }
+            Err(_) if !self.addrs.is_empty() => Ok(self.addrs.clone()),
+            Err(error) => Err(error),
         }
-        if addrs.is_empty() { Err(ResolveError::Nothing { host: host.clone() }) } else { Ok(addrs) }
+    }
+}
+
+impl Seed {
+    /// The addresses to dial now. A host name is looked up at each call, within 5 s.
+    ///
+    /// # Errors
+    /// [`ResolveError`]: try again later.
+    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ResolveError> {
+        match (self.addr(), self.host()) {
+            (Some(addr), _) => Ok(vec![addr]),
+            (None, Some((host, port))) => lookup::look_up(host, port).await,
+            (None, None) => Err(ResolveError::Nothing { host: self.to_string() }),
+        }
     }
 }

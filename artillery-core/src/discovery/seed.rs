@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    convert::Infallible,
     fmt,
     net::SocketAddr,
     pin::Pin,
@@ -11,9 +12,9 @@ use std::{
 
 use futures_core::Stream;
 
-use super::{Announcement, Candidate, Candidates, Discovery, Source};
+use super::{Candidate, Candidates, Discovery, Source};
 
-/// One seed: an address or a host name, with a port.
+/// Where a node may be: an address or a host name, with a port. As text: `10.0.0.5:7400`, `[::1]:7400`, `db-1.example:7400`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seed(SeedAddr);
 
@@ -76,14 +77,57 @@ impl fmt::Display for Seed {
     }
 }
 
+impl TryFrom<&str> for Seed {
+    type Error = SeedError;
+
+    fn try_from(text: &str) -> Result<Self, SeedError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Seed {
+    type Error = SeedError;
+
+    fn try_from(text: String) -> Result<Self, SeedError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<&String> for Seed {
+    type Error = SeedError;
+
+    fn try_from(text: &String) -> Result<Self, SeedError> {
+        text.parse()
+    }
+}
+
+/// An address is always a seed. This lets callers take both with one bound.
+impl From<Infallible> for SeedError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl Seed {
     /// The candidate that stands for this seed.
     pub fn candidate(&self) -> Candidate {
-        let addrs = match &self.0 {
-            SeedAddr::Addr(addr) => vec![*addr],
-            SeedAddr::Host(..) => Vec::new(),
-        };
-        Candidate::new(Source::Seed(self.to_string()), None, addrs)
+        Candidate::at(Source::Seed(self.to_string()), self)
+    }
+
+    /// The address, if it isn't a host name.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        match &self.0 {
+            SeedAddr::Addr(addr) => Some(*addr),
+            SeedAddr::Host(..) => None,
+        }
+    }
+
+    /// The host name in lower case and the port, if it isn't an address.
+    pub fn host(&self) -> Option<(&str, u16)> {
+        match &self.0 {
+            SeedAddr::Addr(_) => None,
+            SeedAddr::Host(host, port) => Some((host, *port)),
+        }
     }
 }
 
@@ -99,22 +143,21 @@ fn is_host_name(host: &str) -> bool {
         && !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// The seeds given by the operator. Each is reported once and stays a candidate. The caller chooses how often to dial
+/// A list of seeds that never changes. Each is reported once and stays a candidate. The caller chooses how often to dial
 /// it again; a host name is looked up at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SeedDiscovery {
+pub struct SeedDiscovery {
     seeds: Vec<Seed>,
 }
 
 impl SeedDiscovery {
-    pub(crate) fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
+    /// With these seeds.
+    pub fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
         Self { seeds: seeds.into_iter().collect() }
     }
 }
 
 impl Discovery for SeedDiscovery {
-    fn announce(&self, _me: &Announcement) {}
-
     fn candidates(&self) -> Candidates {
         Box::pin(ListedCandidates(self.seeds.iter().map(Seed::candidate).collect()))
     }

@@ -1,24 +1,24 @@
 //! Several addresses tried at once, without a burst.
 
-use std::{future::poll_fn, net::SocketAddr, pin::Pin, task::Poll, time::Duration};
+use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use tokio::time::timeout;
 
 /// After this time without an answer from one address, the next is tried as well.
 pub(super) const NEXT_DELAY: Duration = Duration::from_millis(200);
 
-/// Tries one address after the other: the next one when one has failed, or when none has answered within `NEXT_DELAY`. Returns
+/// Tries one place after the other, each an address or what leads to some: the next one when one has failed, or when none has answered within `NEXT_DELAY`. Returns
 /// the first success, or all failures in the order in which they happened. Other tries end with that.
-pub async fn first_of<T, E, F: Future<Output = Result<T, E>>>(
-    addrs: impl IntoIterator<Item = SocketAddr>,
-    attempt: impl Fn(SocketAddr) -> F,
-) -> Result<T, Vec<(SocketAddr, E)>> {
-    let mut untried = addrs.into_iter().peekable();
-    let mut running: Vec<(SocketAddr, Pin<Box<F>>)> = Vec::new();
+pub async fn first_of<P: Clone, T, E, F: Future<Output = Result<T, E>>>(
+    places: impl IntoIterator<Item = P>,
+    attempt: impl Fn(P) -> F,
+) -> Result<T, Vec<(P, E)>> {
+    let mut untried = places.into_iter().peekable();
+    let mut running: Vec<(P, Pin<Box<F>>)> = Vec::new();
     let mut failures = Vec::new();
     loop {
-        if let Some(addr) = untried.next() {
-            running.push((addr, Box::pin(attempt(addr))));
+        if let Some(place) = untried.next() {
+            running.push((place.clone(), Box::pin(attempt(place))));
         }
         if running.is_empty() {
             return Err(failures);
@@ -37,7 +37,7 @@ pub async fn first_of<T, E, F: Future<Output = Result<T, E>>>(
         };
         match ended {
             Some((_, Ok(success))) => return Ok(success),
-            Some((addr, Err(error))) => failures.push((addr, error)),
+            Some((place, Err(error))) => failures.push((place, error)),
             None => {}
         }
     }
@@ -45,7 +45,10 @@ pub async fn first_of<T, E, F: Future<Output = Result<T, E>>>(
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use std::{
+        future::{pending, ready},
+        net::SocketAddr,
+    };
 
     use super::*;
 
@@ -66,7 +69,7 @@ mod tests {
         let answer = first_of(addrs(3), |addr| ready(Err::<(), _>(addr.port())));
         let expected: Vec<_> = addrs(3).into_iter().map(|addr| (addr, addr.port())).collect();
         assert_eq!(answer.await, Err(expected));
-        assert_eq!(first_of([], |_| ready(Err::<(), ()>(()))).await, Err(Vec::new()));
+        assert_eq!(first_of(addrs(0), |_| ready(Err::<(), ()>(()))).await, Err(Vec::new()));
     }
 
     #[tokio::test]

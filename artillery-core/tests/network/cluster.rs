@@ -1,5 +1,6 @@
 //! Nodes that find each other and keep watch, over loopback sockets.
 
+mod sources;
 mod strangers;
 
 use std::{

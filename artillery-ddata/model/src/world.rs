@@ -150,7 +150,7 @@ impl World {
             // In the order of the chain, so that traces are easy to read.
             nodes.sort_by_key(|node| config.members.iter().position(|member| member.id == node.id));
         }
-        let founder = NodeInfo { id: leader(), name: "leader".into(), addrs: Vec::new() };
+        let founder = NodeInfo { id: leader(), name: "leader".into(), addrs: Vec::new(), host: None };
         let guarded = node::CoordinatorSettings { guards: bounds.coordinator, ..settings };
         let decider = Decider::new(founder, configs.clone(), guarded);
         let mut new = Self {

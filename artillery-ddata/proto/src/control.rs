@@ -116,6 +116,8 @@ pub struct NodeInfo {
     pub name: String,
     /// The addresses that the node listens at.
     pub addrs: Vec<SocketAddr>,
+    /// The host name and port that the node advertises, if it does: it may lead to the node when all its addresses have changed.
+    pub host: Option<String>,
 }
 
 /// The chain settings that a cluster fixes when it is formed.

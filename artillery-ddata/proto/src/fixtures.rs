@@ -28,7 +28,7 @@ pub(crate) fn number(member: MemberId) -> u8 {
 
 /// The first incarnation of node `n`, as a cluster knows it.
 pub(crate) fn founder(n: u8) -> NodeInfo {
-    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![] }
+    NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![], host: None }
 }
 
 /// A configuration of chain 0 that names these members.

@@ -1,8 +1,12 @@
 //! A blocking client, for programs without a runtime.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use artillery_core::{config::TransportConfig, identity::Identity};
+use artillery_core::{
+    config::TransportConfig,
+    discovery::{Discovery, Seed, SeedError},
+    identity::Identity,
+};
 
 use super::{BlockingKv, runtime::within_runtime};
 use crate::{
@@ -73,14 +77,19 @@ impl ClientBuilder {
         self.inner.identity(identity).into()
     }
 
-    /// Adds the address of a node.
-    pub fn seed(self, addr: SocketAddr) -> Self {
-        self.inner.seed(addr).into()
+    /// Adds the address of a node, or its host name with the port: see [`ClientBuilder::seed`](crate::ClientBuilder::seed).
+    pub fn seed<S: TryInto<Seed, Error: Into<SeedError>>>(self, seed: S) -> Self {
+        self.inner.seed(seed).into()
     }
 
-    /// Adds addresses of nodes.
-    pub fn seeds(self, addrs: impl IntoIterator<Item = SocketAddr>) -> Self {
-        self.inner.seeds(addrs).into()
+    /// Adds addresses or host names of nodes.
+    pub fn seeds<S: TryInto<Seed, Error: Into<SeedError>>>(self, seeds: impl IntoIterator<Item = S>) -> Self {
+        self.inner.seeds(seeds).into()
+    }
+
+    /// Adds a source of addresses: see [`ClientBuilder::discovery`](crate::ClientBuilder::discovery).
+    pub fn discovery(self, source: impl Discovery) -> Self {
+        self.inner.discovery(source).into()
     }
 
     /// Settings of sockets and streams.

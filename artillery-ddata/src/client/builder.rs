@@ -1,10 +1,11 @@
 //! Builds and connects a client.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
     Incarnation,
     config::TransportConfig,
+    discovery::{Discovery, Seed, SeedError},
     error::{ConnectError, Refusal},
     identity::Identity,
     internal::first_of,
@@ -12,9 +13,10 @@ use artillery_core::{
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Candidates, ClientError, Spread};
+use super::{Candidates, ClientError, Spread, Unreached};
 use crate::{
     Client, Routing,
+    rpc::SourceTasks,
     rpc::router::{LearnedRoutes, Router, Routes, ask_on, from_now},
 };
 
@@ -24,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A client that is about to connect.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `connect` is awaited"]
 pub struct ClientBuilder {
     cluster: String,
@@ -32,6 +34,8 @@ pub struct ClientBuilder {
     identity: Option<Identity>,
     also_trusted: Vec<Vec<u8>>,
     candidates: Candidates,
+    bad_seed: Option<SeedError>,
+    discovery: Vec<Arc<dyn Discovery>>,
     waits_for_candidates: bool,
     even_if_succeeded: bool,
     transport: TransportConfig,
@@ -54,6 +58,8 @@ impl ClientBuilder {
             identity: None,
             also_trusted: Vec::new(),
             candidates: Candidates::new(),
+            bad_seed: None,
+            discovery: Vec::new(),
             waits_for_candidates: false,
             even_if_succeeded: false,
             transport: TransportConfig::default(),
@@ -86,22 +92,35 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds an address at which a node may be found.
-    pub fn seed(self, addr: SocketAddr) -> Self {
-        self.candidates.add(addr);
+    /// Adds a place at which a node may be found: an address, or text as `db-1.example:7400` or `[::1]:7400`. A host name is
+    /// looked up at each dial, for at most 5 s, and all its addresses are tried.
+    pub fn seed<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, seed: S) -> Self {
+        match seed.try_into() {
+            Ok(seed) => self.candidates.add(seed),
+            // `connect` reports the first one.
+            Err(error) => {
+                self.bad_seed.get_or_insert(error.into());
+            }
+        }
         self
     }
 
-    /// Adds addresses at which nodes may be found.
-    pub fn seeds(self, addrs: impl IntoIterator<Item = SocketAddr>) -> Self {
-        addrs.into_iter().for_each(|addr| self.candidates.add(addr));
+    /// Adds places at which nodes may be found.
+    pub fn seeds<S: TryInto<Seed, Error: Into<SeedError>>>(self, seeds: impl IntoIterator<Item = S>) -> Self {
+        seeds.into_iter().fold(self, Self::seed)
+    }
+
+    /// Adds a source of places, for as long as the client or a handle made from it exists. The source runs on a thread of its own,
+    /// so that it may block or fail. With one, the client keeps looking until its timeout, even if no node admits it now.
+    pub fn discovery(mut self, source: impl Discovery) -> Self {
+        self.discovery.push(Arc::new(source));
         self
     }
 
     /// A list that may grow while the client looks for the cluster. With it, the client keeps looking until its
     /// timeout, even if no listed node admits it now. Seeds given before are added to the list.
     pub fn candidates(mut self, candidates: Candidates) -> Self {
-        self.candidates.all().into_iter().for_each(|addr| candidates.add(addr));
+        self.candidates.all().into_iter().for_each(|seed| candidates.add(seed));
         self.candidates = candidates;
         self.waits_for_candidates = true;
         self
@@ -146,17 +165,21 @@ impl ClientBuilder {
             (None, None) => return Err(ClientError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
-        if self.candidates.all().is_empty() && !self.waits_for_candidates {
+        if let Some(error) = self.bad_seed {
+            return Err(ClientError::Seed(error));
+        }
+        if self.candidates.all().is_empty() && !self.waits() {
             return Err(ClientError::NoSeeds);
         }
         let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
         let name = identity.name().into();
         let endpoint = Endpoint::bind(self.transport.clone(), identity, local, Arc::new(RefusesPeers))?;
+        let sources = SourceTasks::begin(&self.discovery, &self.candidates);
         match self.find(&endpoint).await {
             Ok(routing) => {
                 endpoint.set_cluster_id(routing.cluster);
                 let first = Arc::new(routing);
-                let routes = Routes::Asked(LearnedRoutes::new(first.clone(), self.candidates.clone()));
+                let routes = Routes::Asked(LearnedRoutes::new(first.clone(), self.candidates.clone(), sources));
                 let router = Router::of_client(routes, endpoint.clone(), self.spread);
                 Ok(Client { router, endpoint, first, candidates: self.candidates, name })
             }
@@ -167,6 +190,11 @@ impl ClientBuilder {
         }
     }
 
+    /// Whether places may be added while the client looks for the cluster.
+    fn waits(&self) -> bool {
+        self.waits_for_candidates || !self.discovery.is_empty()
+    }
+
     /// Asks the candidates in turn, without waiting long for a silent one, repeatedly, until one of them knows the formed cluster.
     async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
         let deadline = from_now(self.timeout);
@@ -174,21 +202,15 @@ impl ClientBuilder {
         let mut pause = FIRST_PAUSE;
         let mut unformed = false;
         loop {
-            let addrs = added.borrow_and_update().clone();
-            let asked = first_of(addrs, |addr| async move {
-                match ask(endpoint, addr, deadline, self.even_if_succeeded).await {
-                    Ok(Some(routing)) => Ok(routing),
-                    Ok(None) => Err(None),
-                    Err(error) => Err(Some(error)),
-                }
-            });
-            let failures = match asked.await {
+            added.borrow_and_update();
+            let asked = first_of(self.candidates.all(), |place| self.ask_place(endpoint, place, deadline));
+            let failures: Vec<_> = match asked.await {
                 Ok(routing) => return Ok(routing),
-                Err(failures) => failures,
+                Err(failures) => failures.into_iter().flat_map(|(_, why)| why).collect(),
             };
-            unformed |= failures.iter().any(|(_, why)| why.is_none());
-            let failures: Vec<_> = failures.into_iter().filter_map(|(addr, why)| Some((addr, why?))).collect();
-            let hopeless = !unformed && !self.waits_for_candidates && failures.iter().all(|(_, why)| is_final(why));
+            unformed |= failures.iter().any(Option::is_none);
+            let failures: Vec<_> = failures.into_iter().flatten().collect();
+            let hopeless = !unformed && !self.waits() && failures.iter().all(Unreached::is_final);
             if hopeless || Instant::now() >= deadline {
                 return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(failures) });
             }
@@ -198,26 +220,48 @@ impl ClientBuilder {
             }
         }
     }
+
+    /// Asks the node at a place, at each of its addresses. A failure without a reason: the cluster isn't formed yet.
+    async fn ask_place(
+        &self,
+        endpoint: &Endpoint,
+        place: Seed,
+        deadline: Instant,
+    ) -> Result<Routing, Vec<Option<Unreached>>> {
+        let found = timeout_at(deadline, place.resolve()).await;
+        let addrs = match found {
+            Ok(Ok(addrs)) => addrs,
+            Ok(Err(reason)) => return Err(vec![Some(Unreached::Name { place, reason })]),
+            Err(_) => return Err(vec![Some(Unreached::late(place))]),
+        };
+        let asked = first_of(addrs, |addr| ask(endpoint, addr, deadline, self.even_if_succeeded));
+        asked.await.map_err(|failures| {
+            let unreached = |(addr, reason)| Unreached::Addr { place: place.clone(), addr, reason };
+            failures.into_iter().map(|(addr, why)| why.map(|reason| unreached((addr, reason)))).collect()
+        })
+    }
 }
 
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("cluster", &self.cluster)
+            .field("candidates", &self.candidates)
+            .field("sources", &self.discovery.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The routing that a node knows. A failure without a reason: the cluster isn't formed yet.
 async fn ask(
     endpoint: &Endpoint,
     addr: SocketAddr,
     deadline: Instant,
     anyway: bool,
-) -> Result<Option<Routing>, ConnectError> {
+) -> Result<Routing, Option<ConnectError>> {
     let until = deadline.min(Instant::now() + CANDIDATE_TIMEOUT);
-    let connection = timeout_at(until, endpoint.connect(addr)).await.unwrap_or(Err(ConnectError::TimedOut))?;
-    ask_on(&connection, until, anyway).await
-}
-
-/// Whether asking the same address again would fail in the same way.
-fn is_final(error: &ConnectError) -> bool {
-    match error {
-        ConnectError::Untrusted(_) | ConnectError::BadAddress { .. } | ConnectError::Rejected(_) => true,
-        ConnectError::Refused(refusal) => !matches!(refusal, Refusal::Busy | Refusal::TimedOut),
-        _ => false,
-    }
+    let connection = timeout_at(until, endpoint.connect(addr)).await.unwrap_or(Err(ConnectError::TimedOut));
+    ask_on(&connection.map_err(Some)?, until, anyway).await.map_err(Some)?.ok_or(None)
 }
 
 /// A client accepts no connections.

@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use artillery_core::{
-    error::{BindError, ConnectError, IdentityError},
+    discovery::SeedError,
+    error::{BindError, IdentityError},
     identity::Identity,
     transport::{Counters, Endpoint},
 };
 
-use super::Candidates;
+use super::{Candidates, Unreached};
 use crate::{
     Epoch, Error, Kv, NodeId, Routing,
     control::message::{AdminCommand, ArrangeError},
@@ -68,7 +69,7 @@ impl Client {
         self.router.arrange(node, wish, timeout).await
     }
 
-    /// Addresses at which nodes may be found. Add newly found ones to it.
+    /// Places at which nodes may be found. Add newly found ones to it.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
@@ -107,7 +108,10 @@ pub enum ClientError {
     /// Neither a secret nor an identity was given.
     #[error("a secret or an identity is needed")]
     NoIdentity,
-    /// Neither seeds nor candidates were given.
+    /// A seed is neither an address nor a host name with a port.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    /// Neither seeds, candidates nor a source were given.
     #[error("no seed is given, so there is no node to ask")]
     NoSeeds,
     /// Secret or certificates can't be used.
@@ -116,17 +120,17 @@ pub enum ClientError {
     /// The socket can't be opened, or the settings make no sense.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// No node was reached; each address with its reason.
+    /// No node was reached; each address or name with its reason.
     #[error("no node was reached: {}", reasons(.0))]
-    Unreachable(Vec<(std::net::SocketAddr, ConnectError)>),
+    Unreachable(Vec<Unreached>),
     /// Nodes were reached, but their cluster isn't formed yet.
     #[error("the cluster isn't formed yet")]
     NotFormed,
 }
 
-fn reasons(all: &[(std::net::SocketAddr, ConnectError)]) -> String {
+fn reasons(all: &[Unreached]) -> String {
     if all.is_empty() {
         return "no address is known".to_owned();
     }
-    all.iter().map(|(addr, reason)| format!("{addr}: {reason}")).collect::<Vec<_>>().join("; ")
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

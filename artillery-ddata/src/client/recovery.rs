@@ -51,9 +51,12 @@ impl Client {
         }
         // Ask the candidates too: a node that no leader has admitted since its start is missing in the others'
         // configuration.
-        for addr in self.candidates.all() {
+        for place in self.candidates.all() {
             let client = self.clone();
-            asked.spawn(async move { client.standing_at(addr, timeout).await.ok_or(None) });
+            asked.spawn(async move {
+                let addrs = place.resolve().await.unwrap_or_default();
+                client.standing_at(&addrs, timeout).await.ok_or(None)
+            });
         }
         let mut survey = Survey::default();
         for answer in asked.join_all().await {
@@ -75,13 +78,13 @@ impl Client {
         let mut asked = JoinSet::new();
         for addr in addrs {
             let client = self.clone();
-            asked.spawn(async move { client.standing_at(addr, timeout).await });
+            asked.spawn(async move { client.standing_at(&[addr], timeout).await });
         }
         asked.join_all().await.into_iter().flatten().collect()
     }
 
-    async fn standing_at(&self, addr: SocketAddr, timeout: Duration) -> Option<Standing> {
-        match self.ask_at(&[addr], None, AdminOperation::Survey, timeout).await {
+    async fn standing_at(&self, addrs: &[SocketAddr], timeout: Duration) -> Option<Standing> {
+        match self.ask_at(addrs, None, AdminOperation::Survey, timeout).await {
             Ok(ResponseAnswer::Survey(Some(standing))) => Some(*standing),
             _ => None,
         }

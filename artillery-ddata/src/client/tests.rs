@@ -168,7 +168,7 @@ async fn callers_with_little_time_find_a_moved_chain() {
     let (seed, new) = (FakeNode::start(&cluster, "seed"), FakeNode::start(&cluster, "new"));
     // The chain's old address is silent: no message says that the node is gone.
     let silence = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()] };
+    let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()], host: None };
     let mut before = routing(config(&[member("gone")], 1), &[]);
     before.nodes = [(NodeId::from_name("gone"), gone)].into();
     seed.form(&before);
@@ -359,10 +359,10 @@ async fn a_failed_connect_names_its_reason() {
 
     let wrong = builder().secret("another secret of enough bytes").seed(node.addr()).connect().await;
     let Err(ClientError::Unreachable(failures)) = wrong else { panic!("{wrong:?}") };
-    assert!(matches!(failures[..], [(_, ConnectError::Untrusted(_))]), "{failures:?}");
+    assert!(matches!(failures[..], [Unreached::Addr { reason: ConnectError::Untrusted(_), .. }]), "{failures:?}");
     let other = builder().cluster("other").secret(SECRET).seed(node.addr()).connect().await;
     let Err(ClientError::Unreachable(failures)) = other else { panic!("{other:?}") };
-    assert!(matches!(failures[..], [(_, ConnectError::Refused(_))]), "{failures:?}");
+    assert!(matches!(failures[..], [Unreached::Addr { reason: ConnectError::Refused(_), .. }]), "{failures:?}");
 
     let unformed = FakeNode::start(&cluster, "unformed");
     let none = builder().secret(SECRET).seed(unformed.addr()).timeout(Duration::from_millis(300)).connect().await;

@@ -230,8 +230,9 @@ impl FakeNode {
 
 /// A routing with one chain.
 pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
-    let address =
-        |node: &&FakeNode| (node.me().node, NodeAddress { name: node.local.name.clone(), addrs: vec![node.addr()] });
+    let address = |node: &&FakeNode| {
+        (node.me().node, NodeAddress { name: node.local.name.clone(), addrs: vec![node.addr()], host: None })
+    };
     let history = crate::control::History::first(ClusterId(1));
     Routing::new(ClusterId(1), history, vec![config], nodes.iter().map(address).collect())
 }

@@ -129,7 +129,7 @@ impl Forming {
         {
             self.formation.handle(now, FormationInput::Replaced(before));
         }
-        let founder = NodeInfo { id: member.id, name: member.name.clone(), addrs: member.addrs.clone() };
+        let founder = NodeInfo { id: member.id, name: member.name.clone(), addrs: member.addrs.clone(), host: None };
         self.formation.handle(now, FormationInput::Seen(FounderCandidate { founder, cluster: member.cluster_id }));
     }
 

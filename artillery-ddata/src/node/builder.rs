@@ -3,7 +3,12 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use artillery_core::{
-    Cluster, Incarnation, discovery::Interfaces, error, error::IdentityError, identity::Identity, internal::LinkFilter,
+    Cluster, Incarnation,
+    discovery::{Discovery, Interfaces, Seed, SeedError},
+    error,
+    error::IdentityError,
+    identity::Identity,
+    internal::LinkFilter,
 };
 
 use super::{
@@ -28,6 +33,8 @@ pub struct NodeBuilder {
     secret: Option<Vec<u8>>,
     identity: Option<Identity>,
     also_trusted: Vec<Vec<u8>>,
+    bad_advertise: Option<ConfigProblem>,
+    discovery: Vec<Arc<dyn Discovery>>,
     filter: Option<LinkFilter>,
     after: Option<After>,
     report: Option<Report>,
@@ -136,15 +143,33 @@ impl NodeBuilder {
         self
     }
 
-    /// The address that other nodes dial, if it differs from the one to listen on.
-    pub fn advertise(mut self, addr: SocketAddr) -> Self {
-        self.config.transport.advertise = Some(addr);
+    /// The address that other nodes dial, if it differs from the one to listen on; or a host name with the port, as
+    /// `db-1.example:7400`: see [`Config::advertise_name`].
+    pub fn advertise<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, place: S) -> Self {
+        match place.try_into() {
+            Ok(place) => match place.addr() {
+                Some(addr) => self.config.transport.advertise = Some(addr),
+                None => self.config.advertise_name = Some(place.to_string()),
+            },
+            // `start` reports it.
+            Err(error) => {
+                let problem = error.into().to_string();
+                self.bad_advertise = Some(ConfigProblem { field: "advertise".to_owned(), problem });
+            }
+        }
         self
     }
 
     /// Adds an address at which to look for other nodes: `HOST:PORT`.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.config.discovery.seeds.push(seed.into());
+        self
+    }
+
+    /// Adds a source of addresses, of the application's own or one of [`artillery_core::discovery`]. It runs on a thread of its
+    /// own, so that it may block or fail.
+    pub fn discovery(mut self, source: impl Discovery) -> Self {
+        self.discovery.push(Arc::new(source));
         self
     }
 
@@ -234,6 +259,9 @@ impl NodeBuilder {
     /// [`StartError`].
     pub async fn start(self) -> Result<Node, StartError> {
         self.config.validate().map_err(StartError::Config)?;
+        if let Some(problem) = self.bad_advertise {
+            return Err(StartError::Config(vec![problem]));
+        }
         let threads = Workers::start(self.config.threads, self.config.chains.chains).map_err(StartError::Threads)?;
         let started = threads.sockets().spawn(self.start_on(threads)).await;
         started.unwrap_or_else(|failed| match failed.try_into_panic() {
@@ -270,13 +298,24 @@ impl NodeBuilder {
             .transport(self.config.transport.clone())
             .mdns(self.config.discovery.mdns)
             .seeds(self.config.discovery.seeds.clone())
-            .may_be_alone(self.config.expect == 1 && !self.config.existing && self.config.discovery.seeds.is_empty())
+            .may_be_alone(
+                self.config.expect == 1
+                    && !self.config.existing
+                    && self.config.discovery.seeds.is_empty()
+                    && self.discovery.is_empty(),
+            )
             .service(data.service());
         if let Some(interface) = &self.config.discovery.interface {
             cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));
         }
+        if let Some(name) = self.config.advertise_name.as_deref().and_then(|name| name.parse().ok()) {
+            cluster = cluster.advertise_name(name);
+        }
         if let Some(port) = self.config.discovery.mdns_port {
             cluster = cluster.mdns_port(port);
+        }
+        for source in self.discovery {
+            cluster = cluster.shared_discovery(source);
         }
         if let Some(filter) = self.filter {
             cluster = cluster.filter(filter);

@@ -183,9 +183,8 @@ impl Data {
     ) -> Result<(), InvalidFormation> {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
         let defaults = formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains);
-        let discovers = self.config.discovery.mdns || !self.config.discovery.seeds.is_empty();
         let settings = formation::FormationSettings {
-            search: if discovers { defaults.search } else { Duration::ZERO },
+            search: if cluster.looks_for_others() { defaults.search } else { Duration::ZERO },
             timing: self.config.timing(),
             after: self.after.clone(),
             existing: self.config.existing,
@@ -272,7 +271,12 @@ impl Data {
 
     /// This node, where it can be dialled now.
     pub(super) fn info(&self, cluster: &Cluster) -> NodeInfo {
-        NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: cluster.endpoint().advertised_addrs() }
+        NodeInfo {
+            id: self.id(),
+            name: self.name().to_owned(),
+            addrs: cluster.endpoint().advertised_addrs(),
+            host: self.config.advertise_name.clone(),
+        }
     }
 
     pub(crate) fn phases(&self) -> watch::Receiver<NodePhase> {

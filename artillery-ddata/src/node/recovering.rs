@@ -165,7 +165,7 @@ impl Data {
     fn as_founder(&self, configs: &Configs) -> NodeInfo {
         let present = self.cluster.get().map(|cluster| self.info(cluster));
         let known = || configs.node(self.id()).cloned();
-        let unknown = || NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: Vec::new() };
+        let unknown = || NodeInfo { id: self.id(), name: self.name().to_owned(), addrs: Vec::new(), host: None };
         present.or_else(known).unwrap_or_else(unknown)
     }
 

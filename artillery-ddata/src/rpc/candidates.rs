@@ -1,23 +1,36 @@
-//! Addresses at which nodes may be found.
+//! Places at which nodes may be found.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{future::poll_fn, sync::Arc};
 
-use tokio::sync::watch;
+use artillery_core::{
+    discovery::{Candidate, Discovery, Seed},
+    internal::discovery::contained,
+};
+use tokio::{sync::watch, task::JoinSet};
 
-/// Addresses that may lead into the cluster: seeds, and those found while the client runs. Clones share one list. None
+/// Places that may lead into the cluster: seeds, and those found while the client runs. Clones share one list. None
 /// of them is trusted: a node that answers there must prove its identity.
 #[derive(Debug, Clone)]
 pub struct Candidates {
-    list: Arc<watch::Sender<Vec<SocketAddr>>>,
+    list: Arc<watch::Sender<Places>>,
 }
 
-/// The most addresses in a list, far above any sensible use: discovery is untrusted and could add addresses without
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    added: Vec<Seed>,
+    found: Vec<Seed>,
+}
+
+/// The most places in a list, far above any sensible use: discovery is untrusted and could add places without
 /// end.
 const MAX: usize = 1024;
 
+/// The most places that sources have found.
+const MAX_FOUND: usize = 256;
+
 impl Default for Candidates {
     fn default() -> Self {
-        Self { list: Arc::new(watch::Sender::new(Vec::new())) }
+        Self { list: Arc::new(watch::Sender::new(Places::default())) }
     }
 }
 
@@ -27,23 +40,116 @@ impl Candidates {
         Self::default()
     }
 
-    /// Adds an address. Does nothing if it is in the list already, or if the list has 1,024 addresses.
-    pub fn add(&self, addr: SocketAddr) {
+    /// Adds a place: an address or a host name. Does nothing if it is in the list already, or if the list has 1,024 places.
+    pub fn add(&self, place: impl Into<Seed>) {
+        let place = place.into();
         self.list.send_if_modified(|list| {
-            let new = list.len() < MAX && !list.contains(&addr);
+            let new = list.added.len() < MAX && !list.added.contains(&place);
             if new {
-                list.push(addr);
+                list.added.push(place);
             }
             new
         });
     }
 
-    /// All addresses, in the order in which they were added.
-    pub fn all(&self) -> Vec<SocketAddr> {
-        self.list.borrow().clone()
+    /// Removes a place that was added.
+    pub fn remove(&self, place: &Seed) {
+        self.list.send_if_modified(|list| {
+            let before = list.added.len();
+            list.added.retain(|known| known != place);
+            list.added.len() != before
+        });
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<Vec<SocketAddr>> {
+    /// All places, in the order in which they were added, then those that sources have found.
+    pub fn all(&self) -> Vec<Seed> {
+        let list = self.list.borrow();
+        let found = list.found.iter().filter(|place| !list.added.contains(place));
+        list.added.iter().chain(found).cloned().collect()
+    }
+
+    /// A source has found a node, or says that it is gone. Of too many places the one that was found longest ago gives way.
+    fn on_found(&self, candidate: &Candidate) {
+        let places = candidate.addrs.iter().copied().map(Seed::from).chain(candidate.host.clone());
+        for place in places {
+            self.list.send_if_modified(|list| {
+                let known = list.found.iter().position(|known| *known == place);
+                match (known, candidate.gone) {
+                    (Some(at), true) => drop(list.found.remove(at)),
+                    (None, false) => {
+                        if list.found.len() >= MAX_FOUND {
+                            list.found.remove(0);
+                        }
+                        list.found.push(place.clone());
+                    }
+                    _ => return false,
+                }
+                true
+            });
+        }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Places> {
         self.list.subscribe()
+    }
+}
+
+/// Sources that add to a list of candidates, until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct SourceTasks {
+    _tasks: JoinSet<()>,
+}
+
+impl SourceTasks {
+    pub(crate) fn begin(sources: &[Arc<dyn Discovery>], candidates: &Candidates) -> Self {
+        let mut tasks = JoinSet::new();
+        for source in sources {
+            let (mut found, candidates) = (contained(source.clone()), candidates.clone());
+            tasks.spawn(async move {
+                while let Some(candidate) = poll_fn(|context| found.as_mut().poll_next(context)).await {
+                    candidates.on_found(&candidate);
+                }
+            });
+        }
+        Self { _tasks: tasks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use artillery_core::discovery::Source;
+
+    use super::*;
+
+    fn candidate(n: usize) -> Candidate {
+        let addr = SocketAddr::from(([10, 0, (n / 256) as u8, (n % 256) as u8], 7400));
+        Candidate::new(Source::Mdns, None, vec![addr])
+    }
+
+    #[test]
+    fn what_is_gone_makes_room_and_what_was_added_stays() {
+        let candidates = Candidates::new();
+        let seed: Seed = "10.0.0.0:7400".parse().unwrap();
+        candidates.add(seed.clone());
+        (0..1000).for_each(|n| candidates.on_found(&candidate(n)));
+        let all = candidates.all();
+        assert_eq!((all.len(), &all[0]), (1 + MAX_FOUND, &seed));
+        assert_eq!(all.last(), candidate(999).addrs.first().copied().map(Seed::from).as_ref(), "the newest stay");
+        (0..1000).for_each(|n| candidates.on_found(&candidate(n).withdrawn()));
+        assert_eq!(candidates.all(), [seed.clone()]);
+        candidates.remove(&seed);
+        assert_eq!(candidates.all(), []);
+    }
+
+    #[test]
+    fn names_stay_names() {
+        let candidates = Candidates::new();
+        let name: Seed = "db.example:7400".parse().unwrap();
+        candidates.on_found(&Candidate::at(Source::File("nodes".into()), &name));
+        candidates.add(name.clone());
+        candidates.add(name.clone());
+        assert_eq!(candidates.all(), [name]);
     }
 }

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     Kv, Routing,
     rpc::{
-        Candidates,
+        Candidates, SourceTasks,
         observer::{Observer, Witness},
         router::{LearnedRoutes, Router, Routes, Spread},
     },
@@ -241,7 +241,7 @@ impl ClusterState {
 
 /// The router of a client that knows the cluster's routing from the start.
 fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
-    let routes = Routes::Asked(LearnedRoutes::new(routing.clone(), Candidates::new()));
+    let routes = Routes::Asked(LearnedRoutes::new(routing.clone(), Candidates::new(), SourceTasks::default()));
     Router::of_client(routes, endpoint, Spread::Sticky)
 }
 

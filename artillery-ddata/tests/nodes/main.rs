@@ -2,6 +2,7 @@
 #![allow(missing_docs, unreachable_pub)]
 
 mod abuse;
+mod discovering;
 mod durable;
 mod embedding;
 mod failover;

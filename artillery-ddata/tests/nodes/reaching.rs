@@ -3,7 +3,7 @@
 use artillery_core::{config::TransportConfig, error::ConnectError};
 use artillery_ddata::{
     Client, Kv, Node, Place,
-    client::{ClientError, Spread},
+    client::{ClientError, Spread, Unreached},
 };
 
 use crate::support::{PATIENCE, SECRET, TestCluster, classic, random_name, until, within};
@@ -45,7 +45,7 @@ async fn a_node_on_all_addresses_is_reached_by_both_families() {
     let (name, node) = node_at("[::]:0").await;
     let has_ipv6 = has_ipv6();
     for ip in ["127.0.0.1", "[::1]"].into_iter().filter(|ip| has_ipv6 || *ip != "[::1]") {
-        let seed = format!("{ip}:{}", node.addr().port()).parse().unwrap();
+        let seed = format!("{ip}:{}", node.addr().port());
         let client = within(Client::builder().cluster(&name).secret(SECRET).seed(seed).connect()).await.unwrap();
         within(client.kv().put("k", ip.to_owned())).await.unwrap();
     }
@@ -65,10 +65,10 @@ async fn a_socket_that_does_not_reach_the_seed_is_named() {
     for (listen, seed) in [("127.0.0.1:0", "192.0.2.1:7400"), ("0.0.0.0:0", "[2001:db8::1]:7400")] {
         let mut transport = TransportConfig::default();
         transport.listen = listen.parse().unwrap();
-        let client = Client::builder().secret(SECRET).transport(transport).seed(seed.parse().unwrap());
+        let client = Client::builder().secret(SECRET).transport(transport).seed(seed);
         let error = within(client.connect()).await.unwrap_err();
         let ClientError::Unreachable(reasons) = &error else { panic!("{error:?}") };
-        assert!(matches!(reasons[..], [(_, ConnectError::BadAddress { .. })]), "{error:?}");
+        assert!(matches!(reasons[..], [Unreached::Addr { reason: ConnectError::BadAddress { .. }, .. }]), "{error:?}");
         let (ip, text) = (listen.trim_end_matches('0'), error.to_string());
         assert!(text.contains(ip) && text.contains("`listen`") && text.contains(seed), "{text}");
     }

@@ -46,7 +46,7 @@ pub(crate) const CHAIN: ChainId = ChainId(0);
 pub(crate) fn founder(index: usize) -> NodeInfo {
     let name = format!("n{index}");
     let incarnation = Incarnation { store: index as u128 + 1, starts: 1 };
-    NodeInfo { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new() }
+    NodeInfo { id: MemberId { node: NodeId::from_name(&name), incarnation }, name, addrs: Vec::new(), host: None }
 }
 
 impl Node {

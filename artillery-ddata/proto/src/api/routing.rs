@@ -32,12 +32,18 @@ pub struct NodeAddress {
     pub name: String,
     /// Where it can be dialled.
     pub addrs: Vec<SocketAddr>,
+    /// The host name and port that it advertises, if it does. It is looked up when the addresses are silent.
+    pub host: Option<String>,
 }
 
 impl Routing {
     /// Chains, members and addresses, as the log knows them.
     pub fn of(cluster: ClusterId, configs: &Configs) -> Self {
-        let address = |founder: &NodeInfo| NodeAddress { name: founder.name.clone(), addrs: founder.addrs.clone() };
+        let address = |founder: &NodeInfo| NodeAddress {
+            name: founder.name.clone(),
+            addrs: founder.addrs.clone(),
+            host: founder.host.clone(),
+        };
         let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
         let (history, last_loss) = (configs.history(), configs.last_loss());
         Self { cluster, history, last_loss, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }

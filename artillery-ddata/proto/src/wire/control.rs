@@ -22,6 +22,8 @@ pub const MAX_LOG_MESSAGE: usize = MAX_HEADER;
 pub const MAX_ADDRS: usize = 16;
 /// The longest name of a node, in bytes.
 pub const MAX_NAME: usize = 255;
+/// The longest host name with its port: 253 bytes, a dot, a colon and five digits.
+const MAX_HOST: usize = 260;
 
 /// A frame that holds no valid call or answer, or no message of formation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,9 @@ pub enum ControlDecodeError {
     /// A cluster's times make no sense.
     #[error("{field}: {0}", field = .0.field())]
     Timing(#[from] InvalidTiming),
+    /// A node has a longer host name than is allowed: its bytes.
+    #[error("a node with a host name of {0} bytes")]
+    Host(usize),
     /// A node claims a longer name or more addresses than are allowed.
     #[error("a node with a name of {name} bytes and {addrs} addresses")]
     Founder {
@@ -198,6 +203,10 @@ fn log_message(frame: &Frame) -> Result<Bytes, ControlDecodeError> {
 
 fn check(founder: &NodeInfo) -> Result<(), ControlDecodeError> {
     let (name, addrs) = (founder.name.len(), founder.addrs.len());
+    let host = founder.host.as_ref().map_or(0, String::len);
+    if host > MAX_HOST {
+        return Err(ControlDecodeError::Host(host));
+    }
     if name > MAX_NAME || addrs > MAX_ADDRS { Err(ControlDecodeError::Founder { name, addrs }) } else { Ok(()) }
 }
 
@@ -219,7 +228,7 @@ mod tests {
 
     fn founder(n: u8) -> NodeInfo {
         let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };
-        NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], u16::from(n) + 1).into()] }
+        NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], u16::from(n) + 1).into()], host: None }
     }
 
     fn renewal(me: NodeInfo) -> Renewal {
@@ -333,6 +342,9 @@ mod tests {
         let endless = Renewed { configs: Some(Box::new(Configs::of(&founding))), ..renewed() };
         let endless = frame(encode_answer(&ControlAnswer::Renewed(None, Box::new(endless))).unwrap());
         assert_eq!(decode_answer(&endless), Err(ControlDecodeError::Timing(InvalidTiming::Lease)));
+        let hosted = NodeInfo { host: Some("h".repeat(MAX_HOST + 1)), ..founder(1) };
+        let hosted = frame(encode_call(&ControlCall::Renewal(None, renewal(hosted))).unwrap());
+        assert_eq!(decode_call(&hosted), Err(ControlDecodeError::Host(MAX_HOST + 1)));
         let named = NodeInfo { name: "n".repeat(MAX_NAME + 1), ..founder(1) };
         let named = frame(encode_call(&ControlCall::Renewal(None, renewal(named))).unwrap());
         assert_eq!(decode_call(&named), Err(ControlDecodeError::Founder { name: MAX_NAME + 1, addrs: 1 }));

@@ -22,7 +22,7 @@ use crate::vectors::{check, check_listed};
 
 fn founder(n: u8) -> NodeInfo {
     let id = MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 7, starts: 1 } };
-    NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7400 + u16::from(n)).into()] }
+    NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7400 + u16::from(n)).into()], host: None }
 }
 
 fn founding() -> Bootstrap {

@@ -94,7 +94,7 @@ impl Founders {
     }
 
     pub(super) fn founder(index: usize, id: MemberId) -> NodeInfo {
-        NodeInfo { id, name: format!("n{index}"), addrs: Vec::new() }
+        NodeInfo { id, name: format!("n{index}"), addrs: Vec::new(), host: None }
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct RaftNode(pub(super) NodeInfo);
 
 impl Default for RaftNode {
     fn default() -> Self {
-        Self(NodeInfo { id: RaftId::default().0, name: String::new(), addrs: Vec::new() })
+        Self(NodeInfo { id: RaftId::default().0, name: String::new(), addrs: Vec::new(), host: None })
     }
 }
 

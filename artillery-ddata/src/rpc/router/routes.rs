@@ -10,9 +10,10 @@ use std::{
 };
 
 use artillery_core::{
+    discovery::Seed,
     error::ConnectError,
     internal::first_of,
-    transport::{Connection, StreamKind},
+    transport::{Connection, Endpoint, StreamKind},
 };
 use tokio::{
     sync::{Mutex, watch},
@@ -22,13 +23,13 @@ use tokio::{
 
 use super::{Router, from_now};
 use crate::{
-    ChainConfig, ChainId, Epoch, Error, NodeId, Routing,
+    ChainConfig, ChainId, Epoch, Error, NodeAddress, NodeId, Routing,
     control::message::{AdminCommand, ArrangeError},
     error::NotApplied,
     local::Local,
     message::request::{AdminOperation, Operation, Request, ResponseAnswer},
     rpc::{
-        Candidates,
+        Candidates, SourceTasks,
         channel::{CallOutcome, Channel, NO_DOUBTS, Question},
     },
     wire::{
@@ -57,6 +58,8 @@ pub(crate) enum Routes {
 pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
+    /// Adds to the candidates.
+    _sources: SourceTasks,
     /// Held while asking: one request at a time, whose answer serves all callers that waited for it. `asked` counts the
     /// requests.
     asking: Mutex<()>,
@@ -66,10 +69,11 @@ pub(crate) struct LearnedRoutes {
 }
 
 impl LearnedRoutes {
-    pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates) -> Self {
+    pub(crate) fn new(routing: Arc<Routing>, candidates: Candidates, sources: SourceTasks) -> Self {
         Self {
             known: watch::Sender::new(routing),
             candidates,
+            _sources: sources,
             asking: Mutex::new(()),
             asked: AtomicU64::new(0),
             under_way: AtomicBool::new(false),
@@ -205,15 +209,14 @@ impl Router {
     async fn ask_candidates(&self, asked: &LearnedRoutes, deadline: Instant) -> Option<Routing> {
         let endpoint = self.peers().endpoint.clone()?;
         let known = asked.known.borrow().clone();
-        let mut addrs = in_turn(known.nodes.values().map(|node| &node.addrs[..]));
-        addrs.extend(asked.candidates.all());
+        let of_nodes: Vec<_> = known.nodes.values().map(places).collect();
+        let mut places = in_turn(of_nodes.iter().map(|places| &places[..]));
+        places.extend(asked.candidates.all());
         let endpoint = &endpoint;
-        let asked = first_of(addrs, |addr| async move {
-            let until = deadline.min(Instant::now() + ASK_TIMEOUT);
-            match timeout_at(until, endpoint.connect(addr)).await {
-                Ok(Ok(connection)) => ask_on(&connection, until, false).await.ok().flatten().ok_or(()),
-                _ => Err(()),
-            }
+        let asked = first_of(places, |place| async move {
+            // Nodes may have moved: each name is looked up now.
+            let addrs = timeout_at(deadline, place.resolve()).await.map_err(drop)?.map_err(drop)?;
+            first_of(addrs, |addr| ask_at(endpoint, addr, deadline)).await.map_err(drop)
         });
         asked.await.ok()
     }
@@ -279,11 +282,28 @@ impl Router {
     }
 }
 
-/// The first address of each node, then the second ones: the addresses of a node that has gone must not delay those of others.
-fn in_turn<'a>(nodes: impl Iterator<Item = &'a [SocketAddr]>) -> Vec<SocketAddr> {
+async fn ask_at(endpoint: &Endpoint, addr: SocketAddr, deadline: Instant) -> Result<Routing, ()> {
+    let until = deadline.min(Instant::now() + ASK_TIMEOUT);
+    match timeout_at(until, endpoint.connect(addr)).await {
+        Ok(Ok(connection)) => ask_on(&connection, until, false).await.ok().flatten().ok_or(()),
+        _ => Err(()),
+    }
+}
+
+/// Where a node may be: its first address, its host name, and its other addresses.
+fn places(node: &NodeAddress) -> Vec<Seed> {
+    let mut places: Vec<_> = node.addrs.iter().copied().map(Seed::from).collect();
+    if let Some(name) = node.host.as_deref().and_then(|host| host.parse().ok()) {
+        places.insert(places.len().min(1), name);
+    }
+    places
+}
+
+/// The first place of each node, then the second ones: the addresses of a node that has gone must not delay those of others.
+fn in_turn<'a, P: Clone + 'a>(nodes: impl Iterator<Item = &'a [P]>) -> Vec<P> {
     let nodes: Vec<_> = nodes.collect();
-    let most = nodes.iter().map(|addrs| addrs.len()).max().unwrap_or(0);
-    (0..most).flat_map(|at| nodes.iter().filter_map(move |addrs| addrs.get(at).copied())).collect()
+    let most = nodes.iter().map(|places| places.len()).max().unwrap_or(0);
+    (0..most).flat_map(|at| nodes.iter().filter_map(move |places| places.get(at).cloned())).collect()
 }
 
 async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
@@ -350,6 +370,16 @@ mod tests {
         let nodes = [vec![at(1), at(2), at(3)], vec![], vec![at(4)], vec![at(5), at(6)]];
         let order = in_turn(nodes.iter().map(|addrs| &addrs[..]));
         assert_eq!(order, [at(1), at(4), at(5), at(2), at(6), at(3)]);
-        assert_eq!(in_turn([].into_iter()), []);
+        assert_eq!(in_turn::<SocketAddr>([].into_iter()), []);
+    }
+
+    #[test]
+    fn the_name_of_a_node_is_its_second_place() {
+        let at = |ip: u8| SocketAddr::from(([10, 0, 0, ip], 7400));
+        let node = |addrs, host: &str| NodeAddress { name: "n".into(), addrs, host: Some(host.into()) };
+        let shown = |node| places(&node).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(node(vec![at(1), at(2)], "db:1")), ["10.0.0.1:7400", "db:1", "10.0.0.2:7400"]);
+        assert_eq!(shown(node(vec![], "db:1")), ["db:1"]);
+        assert_eq!(shown(node(vec![at(1)], "no name")), ["10.0.0.1:7400"]);
     }
 }

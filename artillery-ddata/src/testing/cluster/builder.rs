@@ -166,6 +166,7 @@ impl Builder {
             id: member.id,
             name: member.name().to_owned(),
             addrs: vec![member.endpoint.advertised_addr()],
+            host: None,
         };
         let founding = Bootstrap {
             settings: self.chains,

@@ -72,7 +72,10 @@ impl FindArgs {
         if local_only {
             tracing::warn!("no secret is given: using the development secret, on loopback only");
         }
-        let seeds = self.look_up(local_only).await?;
+        if local_only {
+            self.check_local().await?;
+        }
+        let seeds = self.seeds.iter().cloned();
         let builder = builder.transport(self.transport());
         Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
     }
@@ -98,20 +101,15 @@ impl FindArgs {
         Ok((builder, local_only))
     }
 
-    /// The addresses of the seeds.
-    async fn look_up(&self, local_only: bool) -> Result<Vec<SocketAddr>, Failure> {
-        let mut found = Vec::new();
+    /// Without a secret of its own, the program talks to nodes of this machine alone.
+    async fn check_local(&self) -> Result<(), Failure> {
         for seed in &self.seeds {
-            match seed.candidate().resolve().await {
-                Ok(addrs) => found.extend(addrs),
-                Err(error) if self.no_mdns && self.seeds.len() == 1 => return Err(Failure::failed(error)),
-                Err(error) => tracing::warn!(%error, "a seed without an address"),
+            let addrs = seed.resolve().await.map_err(Failure::failed)?;
+            if let Some(addr) = addrs.iter().find(|addr| !addr.ip().is_loopback()) {
+                return Err(Failure::usage(format!("--seed {addr}: beyond loopback, a secret must be given")));
             }
         }
-        match found.iter().find(|addr| local_only && !addr.ip().is_loopback()) {
-            Some(addr) => Err(Failure::usage(format!("--seed {addr}: beyond loopback, a secret must be given"))),
-            None => Ok(found),
-        }
+        Ok(())
     }
 
     /// The nodes that mDNS finds from now on, as long as the program runs.
@@ -136,7 +134,9 @@ impl FindArgs {
 /// Why there is no client, with the most frequent cause.
 fn unreached(error: ClientError) -> Failure {
     match &error {
-        ClientError::Unreachable(all) if all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_))) => {
+        ClientError::Unreachable(all)
+            if all.iter().any(|one| matches!(one.connect_error(), Some(ConnectError::Untrusted(_)))) =>
+        {
             Failure::failed(format!("{error}; is the secret the cluster's?"))
         }
         _ => Failure::failed(error),

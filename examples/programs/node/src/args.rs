@@ -30,9 +30,10 @@ pub(super) struct NodeArgs {
     /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)
     #[arg(long, value_name = "ADDR")]
     pub(super) listen: Option<SocketAddr>,
-    /// What others dial, if that differs (default with --listen on all addresses: any of this machine's)
+    /// What others dial, if that differs: an address, or a host name as NAME:PORT, which is looked up again and again (default with
+    /// --listen on all addresses: any of this machine's)
     #[arg(long, value_name = "ADDR")]
-    pub(super) advertise: Option<SocketAddr>,
+    pub(super) advertise: Option<Seed>,
     /// Form the cluster once so many nodes are seen, the largest number of any node; 1: also alone, if no other one is found
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) expect: u32,
@@ -42,6 +43,12 @@ pub(super) struct NodeArgs {
     /// Where another node may be found, as HOST:PORT; repeatable
     #[arg(long = "seed", value_name = "HOST:PORT")]
     pub(super) seeds: Vec<Seed>,
+    /// File with one HOST:PORT a line, read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(super) seed_file: Option<PathBuf>,
+    /// Host name whose addresses all are nodes, as HOST:PORT, looked up again and again
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(super) seed_dns: Option<Seed>,
     /// Neither look for others by mDNS nor be found so
     #[arg(long)]
     pub(super) no_mdns: bool,

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use artillery_core::config::TransportConfig;
+use artillery_core::{
+    config::TransportConfig,
+    discovery::{DnsDiscovery, FileDiscovery, Seed},
+};
 use artillery_ddata::{
     Node, NodeBuilder,
     config::{Config, DataConfig, Threads},
@@ -19,7 +22,7 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     let admission = args.identity.admission()?;
     let listen = args.listen.unwrap_or_else(|| default_listen(&admission));
     if admission.is_development() {
-        allow_development(listen, args.advertise)?;
+        allow_development(listen, args.advertise.as_ref())?;
     }
     let config = config(args, listen);
     config.validate().map_err(|problems| {
@@ -27,6 +30,12 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
         Failure::usage(texts.join("; "))
     })?;
     let mut builder = Node::from_config(config);
+    if let Some(file) = &args.seed_file {
+        builder = builder.discovery(FileDiscovery::new(file));
+    }
+    if let Some(name) = &args.seed_dns {
+        builder = builder.discovery(DnsDiscovery::new(name.clone()));
+    }
     if let Some(secret) = args.identity.also_trusted()? {
         builder = builder.also_trust_secret(secret);
     }
@@ -43,9 +52,10 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
 }
 
 /// With the public development secret, the node must not be reachable from beyond loopback.
-fn allow_development(listen: SocketAddr, advertise: Option<SocketAddr>) -> Result<(), Failure> {
-    for (flag, addr) in [("--listen", listen), ("--advertise", advertise.unwrap_or(listen))] {
-        if !addr.ip().is_loopback() {
+fn allow_development(listen: SocketAddr, advertise: Option<&Seed>) -> Result<(), Failure> {
+    let listen = Seed::from(listen);
+    for (flag, addr) in [("--listen", &listen), ("--advertise", advertise.unwrap_or(&listen))] {
+        if !addr.addr().is_some_and(|addr| addr.ip().is_loopback()) {
             let way = "beyond loopback, a secret must be given (--secret-file or ARTILLERY_SECRET)";
             return Err(Failure::usage(format!("{flag} {addr}: {way}")));
         }
@@ -75,7 +85,8 @@ fn config(args: &NodeArgs, listen: SocketAddr) -> Config {
     config.discovery.interface = args.interface.clone();
     config.discovery.seeds = args.seeds.iter().map(ToString::to_string).collect();
     config.transport = args.link.transport(listen);
-    config.transport.advertise = args.advertise;
+    config.transport.advertise = args.advertise.as_ref().and_then(Seed::addr);
+    config.advertise_name = args.advertise.as_ref().filter(|name| name.addr().is_none()).map(ToString::to_string);
     config.lease.duration = Duration::from_millis(args.lease_ms);
     config.lease.drift_ppm = args.drift_ppm;
     config.suspect = args.suspect_ms.map_or(config.lease.duration / 2, Duration::from_millis);
@@ -182,6 +193,7 @@ mod tests {
         }
         let loopback = default_listen(&Admission::Development(Vec::new()));
         assert!(loopback.ip().is_loopback() && allow_development(loopback, None).is_ok());
-        assert!(allow_development(loopback, Some("10.0.0.5:7400".parse().unwrap())).is_err());
+        assert!(allow_development(loopback, Some(&"10.0.0.5:7400".parse().unwrap())).is_err());
+        assert!(allow_development(loopback, Some(&"db-1:7400".parse().unwrap())).is_err());
     }
 }

@@ -50,7 +50,7 @@ impl Members {
     /// A new client that knows all running nodes.
     pub async fn kv(&self) -> Kv {
         let builder = Client::builder().cluster(&self.cluster).secret(&self.secret).spread(Spread::Sticky);
-        let builder = self.addrs().iter().fold(builder, |builder, seed| builder.seed(seed.parse().unwrap()));
+        let builder = self.addrs().iter().fold(builder, |builder, seed| builder.seed(seed));
         builder.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT)
     }
 

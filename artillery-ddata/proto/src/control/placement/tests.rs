@@ -15,7 +15,8 @@ fn nodes(count: usize) -> Vec<MemberId> {
 }
 
 fn founding(count: usize, chains: u32, replicas: u32) -> Bootstrap {
-    let members = nodes(count).into_iter().map(|id| NodeInfo { id, name: String::new(), addrs: vec![] }).collect();
+    let members =
+        nodes(count).into_iter().map(|id| NodeInfo { id, name: String::new(), addrs: vec![], host: None }).collect();
     let settings = ChainSettings { chains, replicas, ..ChainSettings::default() };
     Bootstrap { settings, ..Bootstrap::new(ClusterId(0xC1), "shop", members) }
 }

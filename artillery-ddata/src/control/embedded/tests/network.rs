@@ -69,7 +69,7 @@ fn founder(n: usize, starts: u64) -> NodeInfo {
 
 fn named(n: usize, incarnation: Incarnation) -> NodeInfo {
     let id = MemberId { node: node(n), incarnation };
-    NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()] }
+    NodeInfo { id, name: format!("n{n}"), addrs: vec![([127, 0, 0, 1], 7000 + n as u16).into()], host: None }
 }
 
 pub(super) fn founding(founders: usize) -> Bootstrap {

@@ -118,7 +118,7 @@ mod tests {
         let watermark = last.sequence;
         let chain = ChainStanding { config, serves: None, whole: true, synced: true, last, watermark };
         Standing {
-            me: NodeInfo { id, name: name.to_owned(), addrs: vec![] },
+            me: NodeInfo { id, name: name.to_owned(), addrs: vec![], host: None },
             cluster: CLUSTER,
             history,
             applied: Default::default(),

@@ -2,6 +2,7 @@
 
 mod answers;
 mod check;
+mod families;
 mod live;
 mod load;
 mod moving;

@@ -104,7 +104,7 @@ fn is_of_another_history<T>(outcome: Result<T, Error>) -> bool {
 #[tokio::test]
 async fn old_sessions_and_watches_are_refused_and_new_ones_are_not() {
     let (mut cluster, id, last) = filled().await;
-    let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(last.parse().unwrap());
+    let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(&last);
     let client = builder.connect().await.unwrap();
     let kv = client.kv().with_timeout(Duration::from_secs(20));
     let old = Session::new();

@@ -172,7 +172,7 @@ impl Honest {
 async fn abuse(half_open: usize, visits: usize) {
     let cluster = Cluster::start_with(ENVIRONMENT, &FLAGS).await;
     let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret);
-    let client = builder.seed(cluster.addrs[0].parse().unwrap()).connect().await.unwrap();
+    let client = builder.seed(&cluster.addrs[0]).connect().await.unwrap();
     client.kv().put("large", vec![b'x'; LARGE]).await.unwrap();
     let honest = Arc::new(Honest::default());
     let living = tokio::spawn(honest.clone().live(client.clone()));

@@ -33,7 +33,7 @@ fn key(n: usize) -> String {
 async fn connect(cluster: &Cluster, count: usize) -> Vec<Kv> {
     let mut kvs = Vec::new();
     for at in 0..count {
-        let seed = cluster.addrs[at % cluster.addrs.len()].parse().unwrap();
+        let seed = &cluster.addrs[at % cluster.addrs.len()];
         let client = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(seed);
         kvs.push(client.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT));
     }

@@ -55,7 +55,7 @@ impl Durable {
         }
         self.seeds = addrs;
         let client = Client::builder().cluster(format!("test-{}", self.secret)).secret(&*self.secret);
-        client.seed(self.seeds[0].parse().unwrap()).connect().await.unwrap()
+        client.seed(&self.seeds[0]).connect().await.unwrap()
     }
 
     async fn kill_all(&mut self) {

@@ -93,7 +93,7 @@ impl Load {
     async fn connect(cluster: &Cluster, keys: usize) -> Self {
         let mut kvs = Vec::new();
         for at in 0..CLIENTS {
-            let seed = cluster.addrs[at % cluster.addrs.len()].parse().unwrap();
+            let seed = &cluster.addrs[at % cluster.addrs.len()];
             let builder =
                 Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(seed).spread(Spread::RoundRobin);
             kvs.push(builder.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT));

@@ -14,7 +14,7 @@ async fn no_client_takes_an_empty_chain_for_the_old_one() {
     let before = cluster.json(0, &["status"]).await["cluster_id"].clone();
     let builder = || Client::builder().cluster(&cluster.name).secret(&cluster.secret).spread(Spread::Sticky);
     let seeds = |builder: artillery_ddata::ClientBuilder, addrs: &[String]| {
-        addrs.iter().fold(builder, |builder, addr| builder.seed(addr.parse().unwrap()))
+        addrs.iter().fold(builder, |builder, addr| builder.seed(addr))
     };
     let old = seeds(builder(), &cluster.addrs).connect().await.unwrap();
     let session = Session::new();

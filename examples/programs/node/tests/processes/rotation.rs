@@ -76,7 +76,7 @@ async fn a_secret_is_replaced_under_load_and_stands_in_no_log() {
     let Cluster { name, mut nodes, addrs, .. } = Cluster::start(&flags).await;
 
     let mut builder = Client::builder().cluster(&name).secret(&old);
-    builder = addrs.iter().fold(builder, |builder, seed| builder.seed(seed.parse().unwrap()));
+    builder = addrs.iter().fold(builder, |builder, seed| builder.seed(seed));
     let client = builder.connect().await.unwrap();
     let as_client = |secret: &str| Identity::from_secret(secret.as_bytes(), client.name()).unwrap();
     let over = Arc::<AtomicBool>::default();

@@ -67,7 +67,7 @@ async fn a_small_volume_holds_data_before_it_is_full() {
     let mut node = start(&secret, &volume.0, &["--name", "db-1"]);
     let line = node.ready().await;
     let client = Client::builder().cluster(format!("test-{secret}")).secret(&*secret);
-    let client = client.seed(line["addr"].as_str().unwrap().parse().unwrap()).connect().await.unwrap();
+    let client = client.seed(line["addr"].as_str().unwrap()).connect().await.unwrap();
     // About the third of it; a checkpoint of the same size fits in addition to them.
     for n in 0..30 {
         let put = client.kv().put(format!("key-{n}"), vec![n; 1 << 20]).await;

@@ -439,5 +439,5 @@ fn accepted(formation: &Formation) -> Option<ClusterId> {
 }
 
 pub(super) fn founder(id: MemberId) -> NodeInfo {
-    NodeInfo { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()] }
+    NodeInfo { id, name: id.node.to_string(), addrs: vec![([127, 0, 0, 1], 7400).into()], host: None }
 }

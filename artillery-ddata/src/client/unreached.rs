@@ -1,0 +1,70 @@
+//! Why a client reached no node at a place.
+
+use std::{fmt, net::SocketAddr};
+
+use artillery_core::{
+    discovery::{ResolveError, Seed},
+    error::{ConnectError, Refusal},
+};
+
+/// Why a client reached no node at a place.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Unreached {
+    /// At this address of the place.
+    Addr {
+        /// The place.
+        place: Seed,
+        /// Its address: one of several, if the place is a host name.
+        addr: SocketAddr,
+        /// Why.
+        reason: ConnectError,
+    },
+    /// The host name has no address now.
+    Name {
+        /// The host name.
+        place: Seed,
+        /// Why.
+        reason: ResolveError,
+    },
+    /// The time was over before the host name had an address.
+    Late {
+        /// The host name.
+        place: Seed,
+    },
+}
+
+impl Unreached {
+    pub(super) fn late(place: Seed) -> Self {
+        Self::Late { place }
+    }
+
+    /// Why the node at the address refused, or gave no answer.
+    pub fn connect_error(&self) -> Option<&ConnectError> {
+        match self {
+            Self::Addr { reason, .. } => Some(reason),
+            Self::Name { .. } | Self::Late { .. } => None,
+        }
+    }
+
+    /// Whether asking the same place again would fail in the same way.
+    pub(super) fn is_final(&self) -> bool {
+        match self.connect_error() {
+            Some(ConnectError::Untrusted(_) | ConnectError::BadAddress { .. } | ConnectError::Rejected(_)) => true,
+            Some(ConnectError::Refused(refusal)) => !matches!(refusal, Refusal::Busy | Refusal::TimedOut),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Addr { place, addr, reason } if place.addr() == Some(*addr) => write!(f, "{addr}: {reason}"),
+            Self::Addr { place, addr, reason } => write!(f, "{place} at {addr}: {reason}"),
+            // The reason names the host.
+            Self::Name { reason, .. } => write!(f, "{reason}"),
+            Self::Late { place } => write!(f, "{place}: no answer about the name"),
+        }
+    }
+}
