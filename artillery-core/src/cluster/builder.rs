@@ -239,7 +239,7 @@ impl ClusterBuilder {
             pending: BTreeMap::new(),
         };
 
-        let discovery = Arc::new(self.find(seeds));
+        let discovery = Arc::new(self.find(seeds, &record));
         let me = Announcement {
             cluster: self.cluster.clone(),
             node: endpoint.id().node,
@@ -357,13 +357,16 @@ impl ClusterBuilder {
         })
     }
 
-    fn find(&self, seeds: Vec<Seed>) -> Combined {
+    fn find(&self, seeds: Vec<Seed>, record: &DiscoveryRecord) -> Combined {
         let mut discovery = self.discovery.clone().with(SeedDiscovery::new(seeds));
         if self.mdns {
             let settings = MdnsSettings::new(self.cluster.clone()).interfaces(self.interfaces()).port(self.mdns_port);
             match MdnsDiscovery::new(settings) {
                 Ok(mdns) => discovery = discovery.with(mdns),
-                Err(error) => tracing::warn!(%error, "nodes can be found by seeds only"),
+                Err(error) => {
+                    record.set_no_multicast(error.to_string());
+                    tracing::warn!(%error, "nodes can be found by seeds only");
+                }
             }
         }
         discovery

@@ -157,6 +157,7 @@ impl Dialer {
             RoundOutcome::Itself => state.targets.remove(target),
             RoundOutcome::Refused(addr, reason) => {
                 self.record.failed(addr, reason.to_string());
+                self.record.set_refused(addr, reason.clone());
                 state.targets.remove(target);
                 // Two hosts may have the same address, on networks of their own.
                 if matches!(reason, ConnectError::WrongPeer { .. }) {

@@ -155,7 +155,7 @@ impl Data {
     }
 
     /// Why the node isn't ready, with the operator's command if there is one.
-    fn explained(&self, why: Unready) -> String {
+    pub(super) fn explained(&self, why: Unready) -> String {
         match (why, self.local.cluster()) {
             (Unready::Orphaned, Some(cluster)) => {
                 format!(
