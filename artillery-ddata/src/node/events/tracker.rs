@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use artillery_core::{Member, MemberEvent, MemberId, NodeId, Timestamp};
@@ -13,6 +14,9 @@ use crate::{ChainConfig, ChainId, Role, control::Configs, node::waiting::Waiting
 
 /// Reasons that are kept until the configuration changes.
 const MAX_REASONS: usize = 64;
+
+/// A removal is reported without a reason after this time. The farewell of a node that leaves arrives soon after its removal.
+const REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Nodes whose state is remembered.
 const MAX_NODES: usize = 1024;
@@ -67,6 +71,8 @@ pub(crate) struct EventTracker {
     nodes: BTreeMap<NodeId, TrackedNode>,
     configs: Option<Arc<Configs>>,
     chains: BTreeMap<ChainId, Allowance>,
+    /// Removals whose reason is not known yet.
+    removals: Vec<Removal>,
     /// Whether this node serves; `None`: it never has.
     serves: Option<bool>,
     /// Whether the last reported event says that this node serves.
@@ -82,6 +88,7 @@ impl EventTracker {
             nodes: BTreeMap::new(),
             configs: None,
             chains: BTreeMap::new(),
+            removals: Vec::new(),
             serves: None,
             shown_serves: true,
             shown_majority_lost: false,
@@ -166,18 +173,16 @@ impl EventTracker {
                 let name = configs.node(id).or_else(|| before.node(id)).map(|node| node.name.clone());
                 let node = EventNode { name: name.unwrap_or_else(|| id.node.to_string()), id };
                 let (chain, is_this) = (config.chain, id.node == self.me.node);
-                let event = match change {
-                    Change::Promoted => NodeEvent::Promoted { chain, node, is_this },
-                    Change::MovedOut => {
-                        let why = reasons.of_removal(chain, id).or_else(|| inferred(&self.nodes, id));
-                        NodeEvent::MovedOut { chain, node, is_this, why }
+                let removal = match change {
+                    Change::Promoted => {
+                        events.extend(self.allowed(now, chain, NodeEvent::Promoted { chain, node, is_this }));
+                        continue;
                     }
+                    Change::MovedOut => Removal { chain, node, is_this, report_by: now + REASON_TIMEOUT },
                 };
-                let allowance = self.chains.entry(chain).or_default();
-                if allowance.take(now) {
-                    events.push(event);
-                } else {
-                    allowance.omit();
+                match reasons.of_removal(chain, id).or_else(|| inferred(&self.nodes, id)) {
+                    None if !is_this && self.removals.len() < MAX_REASONS => self.removals.push(removal),
+                    why => events.extend(self.allowed(now, chain, removal.event(why))),
                 }
             }
         }
@@ -210,8 +215,30 @@ impl EventTracker {
         })
     }
 
-    /// Corrects a report that is out of date, or reports how many events were omitted.
+    /// The event, if the chain may have one more.
+    fn allowed(&mut self, now: Timestamp, chain: ChainId, event: NodeEvent) -> Option<NodeEvent> {
+        let allowance = self.chains.entry(chain).or_default();
+        if allowance.take(now) {
+            return Some(event);
+        }
+        allowance.omit();
+        None
+    }
+
+    /// A removal whose reason is known by now, or will not become known.
+    fn explained_removal(&mut self, now: Timestamp) -> Option<NodeEvent> {
+        let nodes = &self.nodes;
+        let is_due = |removal: &Removal| removal.report_by <= now || inferred(nodes, removal.node.id).is_some();
+        let removal = self.removals.iter().position(is_due).map(|at| self.removals.remove(at))?;
+        let why = inferred(&self.nodes, removal.node.id);
+        self.allowed(now, removal.chain, removal.event(why))
+    }
+
+    /// Reports a removal that had no reason yet, corrects a report that is out of date, or reports how many events were omitted.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Option<NodeEvent> {
+        if let Some(event) = self.explained_removal(now) {
+            return Some(event);
+        }
         let corrected = self.nodes.values_mut().find_map(|node| node.correct(now));
         corrected.or_else(|| {
             let count = self.chains.values_mut().find_map(|allowance| allowance.omitted(now))?;
@@ -243,6 +270,21 @@ impl TrackedNode {
             self.shown_lost = !self.shown_lost;
             event
         })
+    }
+}
+
+/// A removal that is not reported yet.
+#[derive(Debug)]
+struct Removal {
+    chain: ChainId,
+    node: EventNode,
+    is_this: bool,
+    report_by: Timestamp,
+}
+
+impl Removal {
+    fn event(self, why: Option<MoveReason>) -> NodeEvent {
+        NodeEvent::MovedOut { chain: self.chain, node: self.node, is_this: self.is_this, why }
     }
 }
 
