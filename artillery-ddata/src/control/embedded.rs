@@ -28,6 +28,7 @@ mod log_handle;
 mod machine;
 mod messages;
 mod network;
+mod quiet;
 mod runtime;
 mod settings;
 mod store;
@@ -417,9 +418,9 @@ async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<A
         if known != Some((leader, term)) {
             known = Some((leader, term));
             match leader {
-                Some(leader) if leader == me => tracing::info!(term, "this node leads the configuration log"),
-                Some(leader) => tracing::info!(term, %leader, "the configuration log has a leader"),
-                None => tracing::info!(term, "the configuration log has no leader"),
+                Some(leader) if leader == me => tracing::debug!(term, "this node leads the configuration log"),
+                Some(leader) => tracing::debug!(term, %leader, "the configuration log has a leader"),
+                None => tracing::debug!(term, "the configuration log has no leader"),
             }
         }
         applied.touch();

@@ -10,6 +10,7 @@ use artillery_core::{
 use artillery_ddata::{
     Client, ClientBuilder,
     client::{Candidates, ClientError, Spread},
+    node::{RefusedPeer, WaitingFor},
 };
 use artillery_programs::{
     args::LinkArgs,
@@ -133,14 +134,19 @@ impl FindArgs {
     }
 }
 
-/// Why there is no client, with the most frequent cause.
+/// Why there is no client: what each address that was asked has answered.
 fn unreached(error: ClientError) -> Failure {
-    match &error {
-        ClientError::Unreachable(all) if all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_))) => {
-            Failure::failed(format!("{error}; is the secret the cluster's?"))
-        }
-        _ => Failure::failed(error),
+    let ClientError::Unreachable(all) = error else { return Failure::failed(error) };
+    if all.is_empty() {
+        return Failure::failed(
+            "no node was found: no seed has an address, and no node of this cluster was found by mDNS",
+        );
     }
+    let is_untrusted = all.iter().any(|(_, why)| matches!(why, ConnectError::Untrusted(_)));
+    let answers = all.into_iter().map(|(addr, why)| WaitingFor::Refused(RefusedPeer::new(addr, why)).to_string());
+    let answers = answers.collect::<Vec<_>>().join("; ");
+    let hint = if is_untrusted { "; is the secret the cluster's?" } else { "" };
+    Failure::failed(format!("no node was reached: {answers}{hint}"))
 }
 
 async fn collect(mut stream: Stream, candidates: Candidates, local_only: bool) {

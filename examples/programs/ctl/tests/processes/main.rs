@@ -7,3 +7,4 @@ mod load;
 mod moving;
 mod recover;
 mod usage;
+mod verdict;
