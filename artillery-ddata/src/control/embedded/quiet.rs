@@ -1,19 +1,29 @@
-//! Keeps the routine lines of openraft out of an application's log. Its warnings and errors stay.
+//! Keeps the routine lines of openraft out of an application's log. Its errors stay. Its warnings are routine, too: each election has
+//! some.
 
 use tracing::{
     Dispatch, Event, Level, Metadata, Subscriber,
+    instrument::WithSubscriber,
     level_filters::LevelFilter,
     span::{Attributes, Id, Record},
     subscriber::{Interest, NoSubscriber},
 };
 
-/// The subscriber of the task that starts openraft, without openraft's lines below a warning. A process that logs at `debug` or finer
+/// The subscriber of the task that starts openraft, without openraft's lines below an error. A process that logs at `debug` or finer
 /// keeps them: `None`. So does one that sets its subscriber only later.
 pub(super) fn of_this_task() -> Option<Dispatch> {
     let level = LevelFilter::current();
     let inner = tracing::dispatcher::get_default(Dispatch::clone);
     let wants_all = level >= LevelFilter::DEBUG;
     (!wants_all && !inner.is::<NoSubscriber>()).then(|| Dispatch::new(WithoutRoutine { inner, level }))
+}
+
+/// Runs `future` with this subscriber, if there is one.
+pub(super) async fn run<F: Future>(log: Option<Dispatch>, future: F) -> F::Output {
+    match log {
+        Some(log) => future.with_subscriber(log).await,
+        None => future.await,
+    }
 }
 
 /// Hands everything on, apart from the routine lines.
@@ -24,7 +34,7 @@ struct WithoutRoutine {
 }
 
 fn is_routine(metadata: &Metadata<'_>) -> bool {
-    metadata.is_event() && *metadata.level() >= Level::INFO && metadata.target().starts_with("openraft")
+    metadata.is_event() && *metadata.level() >= Level::WARN && metadata.target().starts_with("openraft")
 }
 
 impl Subscriber for WithoutRoutine {

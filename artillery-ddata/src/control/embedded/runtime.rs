@@ -11,7 +11,7 @@ use std::{
 
 use openraft::{AsyncRuntime, TokioInstant, TokioRuntime};
 use rand_core::{RngCore, impls};
-use tracing::{Dispatch, instrument::WithSubscriber};
+use tracing::Dispatch;
 
 use super::quiet;
 
@@ -32,11 +32,7 @@ struct TaskContext {
 /// Runs `future` in this context.
 async fn within<F: Future>(context: TaskContext, future: F) -> F::Output {
     let log = context.log.clone();
-    let future = CONTEXT.scope(context, future);
-    match log {
-        Some(log) => future.with_subscriber(log).await,
-        None => future.await,
-    }
+    quiet::run(log, CONTEXT.scope(context, future)).await
 }
 
 /// Runs `future`, and the tasks that it starts, with random numbers that depend on `seed` alone, and without routine lines in the
