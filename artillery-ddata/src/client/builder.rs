@@ -1,6 +1,6 @@
 //! Builds and connects a client.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
     Incarnation,
@@ -173,6 +173,7 @@ impl ClientBuilder {
         let mut added = self.candidates.watch();
         let mut pause = FIRST_PAUSE;
         let mut unformed = false;
+        let mut told = BTreeMap::new();
         loop {
             let addrs = added.borrow_and_update().clone();
             let asked = first_of(addrs, |addr| async move {
@@ -189,8 +190,15 @@ impl ClientBuilder {
             unformed |= failures.iter().any(|(_, why)| why.is_none());
             let failures: Vec<_> = failures.into_iter().filter_map(|(addr, why)| Some((addr, why?))).collect();
             let hopeless = !unformed && !self.waits_for_candidates && failures.iter().all(|(_, why)| is_final(why));
+            // The last attempt ends at the deadline: what an earlier one was answered says more than that silence.
+            for (addr, why) in failures {
+                if why != ConnectError::TimedOut || !told.contains_key(&addr) {
+                    told.insert(addr, why);
+                }
+            }
             if hopeless || Instant::now() >= deadline {
-                return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(failures) });
+                let all = told.into_iter().collect();
+                return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(all) });
             }
             tokio::select! {
                 _ = added.changed() => {}
