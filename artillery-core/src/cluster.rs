@@ -34,7 +34,7 @@ use tokio::{
 pub use builder::ClusterBuilder;
 pub use hub::MemberEvents;
 pub use member::{Member, MemberEvent};
-pub use record::{SeedState, SeedStatus};
+pub use record::{RefusedPeer, SeedState, SeedStatus};
 
 use crate::{
     discovery::Source,
@@ -142,6 +142,17 @@ impl Cluster {
     /// Whether this node was told of nodes that haven't answered: a seed, or nodes that were announced while none at all was met.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
+    }
+
+    /// The peers that this node refused, and the announced ones that refused it, with the newest reason for each address. The
+    /// list is bounded: with many peers some are missing.
+    pub fn refused_peers(&self) -> Vec<RefusedPeer> {
+        self.inner.record.refused()
+    }
+
+    /// Why multicast DNS is not available; `None`: it is, or it is switched off.
+    pub fn no_multicast(&self) -> Option<String> {
+        self.inner.record.no_multicast()
     }
 
     /// Waits until every seed has refused this node while no member was ever met, and returns their answers. Never

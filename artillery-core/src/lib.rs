@@ -112,7 +112,7 @@ mod time;
 pub mod transport;
 
 #[cfg(feature = "net")]
-pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, SeedState, SeedStatus};
+pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, RefusedPeer, SeedState, SeedStatus};
 pub use frame::Frame;
 pub use id::{ClusterId, Incarnation, MemberId, NodeId};
 pub use membership::MemberState;

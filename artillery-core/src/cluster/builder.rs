@@ -255,7 +255,7 @@ impl ClusterBuilder {
         };
 
         let looks = self.mdns || !seeds.is_empty() || !self.discovery.is_empty();
-        let discovery = Arc::new(self.find(seeds));
+        let discovery = Arc::new(self.find(seeds, &record));
         let me = Announcement {
             cluster: self.cluster.clone(),
             node: endpoint.id().node,
@@ -377,7 +377,7 @@ impl ClusterBuilder {
         })
     }
 
-    fn find(&self, seeds: Vec<Seed>) -> Combined {
+    fn find(&self, seeds: Vec<Seed>, record: &DiscoveryRecord) -> Combined {
         let mut discovery = Combined::new().with(SeedDiscovery::new(seeds));
         for source in &self.discovery {
             discovery = discovery.with(ContainedDiscovery::new(Arc::clone(source)));
@@ -386,7 +386,10 @@ impl ClusterBuilder {
             let settings = MdnsSettings::new(self.cluster.clone()).interfaces(self.interfaces()).port(self.mdns_port);
             match MdnsDiscovery::new(settings) {
                 Ok(mdns) => discovery = discovery.with(mdns),
-                Err(error) => tracing::warn!(%error, "nodes can be found by seeds only"),
+                Err(error) => {
+                    record.set_no_multicast(error.to_string());
+                    tracing::warn!(%error, "nodes can be found by seeds only");
+                }
             }
         }
         discovery

@@ -158,6 +158,7 @@ impl Dialer {
             RoundOutcome::Refused(addr, reason) => {
                 self.record.failed(addr, reason.to_string());
                 self.record.answered(target.addr);
+                self.record.set_refused(addr, reason.clone());
                 state.targets.remove(target);
                 // Two hosts may have the same address, on networks of their own.
                 if matches!(reason, ConnectError::WrongPeer { .. }) {

@@ -46,6 +46,23 @@ pub enum SeedState {
     Itself,
 }
 
+/// A node at an address that this node refused, or that refused this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedPeer {
+    /// Its address.
+    pub addr: SocketAddr,
+    /// The reason: [`ConnectError::Rejected`] if this node refused the peer, any other one if the peer refused this node.
+    pub reason: ConnectError,
+}
+
+impl RefusedPeer {
+    /// The peer at `addr`, and the reason.
+    pub fn new(addr: SocketAddr, reason: ConnectError) -> Self {
+        Self { addr, reason }
+    }
+}
+
 /// The states of the seeds, and the sources of nodes.
 #[derive(Debug)]
 pub(super) struct DiscoveryRecord {
@@ -66,6 +83,10 @@ struct NodeSources {
     heard: BTreeMap<SocketAddr, Option<String>>,
     /// Those of them at which no node has answered, not even with a refusal.
     unanswered: BTreeSet<SocketAddr>,
+    /// Peers that were refused, or that refused this node. The newest reason counts.
+    refused: BTreeMap<SocketAddr, ConnectError>,
+    /// Why there is no multicast DNS although it is wanted.
+    no_multicast: Option<String>,
 }
 
 /// An address that was announced.
@@ -194,6 +215,29 @@ impl DiscoveryRecord {
         self.seeds.borrow().iter().any(is_trying) || !self.sources().unanswered.is_empty()
     }
 
+    /// A peer was refused, or has refused this node.
+    pub(super) fn set_refused(&self, addr: SocketAddr, reason: ConnectError) {
+        let mut sources = self.sources();
+        if sources.refused.len() < MAX_HEARD || sources.refused.contains_key(&addr) {
+            sources.refused.insert(addr, reason);
+        }
+    }
+
+    /// The peers that were refused, or that refused this node.
+    pub(super) fn refused(&self) -> Vec<RefusedPeer> {
+        let refused = &self.sources().refused;
+        refused.iter().map(|(&addr, reason)| RefusedPeer::new(addr, reason.clone())).collect()
+    }
+
+    /// Multicast DNS is wanted, and not available.
+    pub(super) fn set_no_multicast(&self, why: String) {
+        self.sources().no_multicast = Some(why);
+    }
+
+    pub(super) fn no_multicast(&self) -> Option<String> {
+        self.sources().no_multicast.clone()
+    }
+
     /// The announced addresses, while no member was met.
     pub(super) fn heard(&self) -> Vec<Heard> {
         let heard = &self.sources().heard;
@@ -294,6 +338,16 @@ mod tests {
         assert!(record.is_unanswered(), "silence is no answer");
         record.set_met();
         assert!(!record.is_unanswered());
+    }
+
+    #[test]
+    fn refused_peers_are_bounded_and_the_newest_reason_counts() {
+        let record = record();
+        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        (0..200).for_each(|port| record.set_refused(addr(port), ConnectError::TimedOut));
+        record.set_refused(addr(0), ConnectError::NoAddress);
+        let refused = record.refused();
+        assert_eq!((refused.len(), &refused[0].reason), (MAX_HEARD, &ConnectError::NoAddress));
     }
 
     #[test]

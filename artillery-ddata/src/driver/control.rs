@@ -44,6 +44,7 @@ use crate::{
     driver::phase::NodePhase,
     local::Local,
     message::control::{ControlAnswer, ControlCall},
+    node::events::ChangeReasons,
 };
 
 /// Renewals of other nodes that wait for their answers. When this many wait, those that were given up are dropped.
@@ -106,6 +107,8 @@ pub(crate) struct ControlParts {
     pub(crate) state: watch::Sender<NodeState>,
     /// Notified once the node is ready.
     pub(crate) ready: Option<oneshot::Sender<()>>,
+    /// The reasons of changes that this node proposes.
+    pub(crate) reasons: Arc<ChangeReasons>,
     /// How long a call may take.
     pub(crate) patience: Duration,
 }

@@ -9,13 +9,11 @@ use super::lanes::Hub;
 use crate::{
     control::{
         Bootstrap, NodeInfo,
-        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FormationPhase, FounderCandidate},
+        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FounderCandidate},
     },
     driver::phase::NodePhase,
+    node::waiting::FormationFacts,
 };
-
-/// How often a node that creates no cluster reports that it waits for one.
-const WAITING_PERIOD: Duration = Duration::from_secs(10);
 
 pub(crate) struct Forming {
     pub(crate) me: MemberId,
@@ -30,6 +28,8 @@ pub(crate) struct Forming {
     pub(crate) yields: watch::Receiver<bool>,
     /// Whether the node has a directory.
     pub(crate) has_directory: bool,
+    /// How far the formation has come.
+    pub(crate) shown: watch::Sender<Option<FormationFacts>>,
 }
 
 impl Forming {
@@ -37,13 +37,13 @@ impl Forming {
     pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>, settled: impl FnOnce(Arc<Bootstrap>)) {
         let mut settled = Some(settled);
         self.look_around();
-        let mut waiting = tokio::time::interval(WAITING_PERIOD);
         loop {
             if let Some(founding) = self.flush()
                 && let Some(settled) = settled.take()
             {
                 settled(founding);
             }
+            self.show();
             let tick = self.formation.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
@@ -56,7 +56,6 @@ impl Forming {
                     let yields = *self.yields.borrow_and_update();
                     self.formation.handle(clock::now(), FormationInput::Yields(yields));
                 }
-                _ = waiting.tick(), if self.waits().is_some() => self.report_waiting(),
                 event = self.events.next() => {
                     let Some(event) = event else { return };
                     self.member(&event);
@@ -70,22 +69,14 @@ impl Forming {
         }
     }
 
-    /// The number of other nodes without a cluster, if this node is free and creates none.
-    fn waits(&self) -> Option<usize> {
-        match self.formation.phase() {
-            FormationPhase::Free { seen, .. } if self.formation.only_joins() => Some(seen.saturating_sub(1)),
-            _ => None,
-        }
-    }
-
-    fn report_waiting(&self) {
-        let free = self.waits().unwrap_or_default();
-        let lacks = if self.has_directory { "its directory holds no cluster" } else { "it has no directory" };
-        tracing::warn!(
-            nodes_without_a_cluster = free,
-            "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it founds none; if \
-             its volume is missing, stop it and mount the volume"
-        );
+    /// Shows how far the formation has come, for reports.
+    fn show(&self) {
+        let (phase, only_joins) = (self.formation.phase(), self.formation.only_joins());
+        self.shown.send_if_modified(|shown| {
+            let is_news = shown.as_ref().is_none_or(|shown| shown.phase != phase);
+            *shown = Some(FormationFacts { phase, only_joins });
+            is_news
+        });
     }
 
     /// A founder of the cluster that starts with a new directory has lost the previous one.

@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     durable::{DataDir, Durable},
     recovery_access::RecoveryAccess,
+    reporting::Reporting,
     service::DataService,
 };
 use crate::{
@@ -66,6 +67,7 @@ pub(crate) struct Data {
     pub(super) is_leaving: AtomicBool,
     /// What this node does after its former cluster was given up.
     after: Option<After>,
+    pub(super) reporting: Reporting,
     /// The configuration log; set once the node has a configuration that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
     pub(super) recovery: OnceLock<RecoveryAccess>,
@@ -107,6 +109,7 @@ impl Data {
             founding: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             after,
+            reporting: Reporting::default(),
             log: OnceLock::new(),
             recovery: OnceLock::new(),
             state: OnceLock::new(),
@@ -205,8 +208,10 @@ impl Data {
             yields: self.local.follow_yields(),
             cluster: cluster.clone(),
             has_directory: self.durable.get().is_some(),
+            shown: self.reporting.formation.clone(),
         };
         self.watch(cluster);
+        self.start_reports(cluster);
         let data = Arc::downgrade(self);
         tokio::spawn(forming.run(self.phases(), move |founding| {
             if let Some(data) = data.upgrade() {
@@ -307,6 +312,7 @@ impl Data {
             }
             moves
         });
+        self.reporting.hub.close();
         self.chains.close();
         self.local.close();
         if let Some(router) = self.router.get() {
