@@ -9,7 +9,7 @@ use super::lanes::Hub;
 use crate::{
     control::{
         Bootstrap, NodeInfo,
-        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FounderCandidate},
+        formation::{Formation, FormationInput, FormationMessage, FormationOutput, FormationPhase, FounderCandidate},
     },
     driver::phase::NodePhase,
     node::waiting::FormationFacts,
@@ -72,6 +72,14 @@ impl Forming {
     /// Shows how far the formation has come, for reports.
     fn show(&self) {
         let (phase, only_joins) = (self.formation.phase(), self.formation.only_joins());
+        let larger = |phase: &FormationPhase| match phase {
+            FormationPhase::Free { expected_by: Some(by), expect, .. } => Some((*by, *expect)),
+            _ => None,
+        };
+        let known = self.shown.borrow().as_ref().and_then(|shown| larger(&shown.phase));
+        if let Some((node, expect)) = larger(&phase).filter(|now| Some(*now) != known) {
+            tracing::warn!("node {node} expects {expect} founders, more than this one: the larger number counts");
+        }
         self.shown.send_if_modified(|shown| {
             let is_news = shown.as_ref().is_none_or(|shown| shown.phase != phase);
             *shown = Some(FormationFacts { phase, only_joins });

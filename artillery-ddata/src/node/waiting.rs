@@ -6,10 +6,13 @@ mod text;
 
 use std::{net::SocketAddr, time::Duration};
 
-use artillery_core::{RefusedPeer, SeedState, SeedStatus, Timestamp, error::ConnectError};
+use artillery_core::{MemberId, RefusedPeer, SeedState, SeedStatus, Timestamp, error::ConnectError};
 
 use super::loading::Loading;
-use crate::{ChainId, control::formation::FormationPhase};
+use crate::{
+    ChainId,
+    control::formation::{FormationPhase, RejectReason},
+};
 
 /// The most refused peers that are named.
 const MAX_REFUSED: usize = 8;
@@ -30,6 +33,15 @@ pub enum WaitingFor {
         seen: usize,
         /// How many nodes form the cluster ([`Config::expect`](crate::config::Config::expect)).
         expected: u16,
+        /// The node that expects so many, if this one expects fewer.
+        by: Option<MemberId>,
+    },
+    /// Enough nodes are there, and this node looks for more before it forms a cluster with them.
+    Search,
+    /// A node was started with other settings of the chains ([`Config::chains`](crate::config::Config::chains)).
+    OtherSettings {
+        /// Which node.
+        node: MemberId,
     },
     /// Enough nodes are there, and they agree on a cluster.
     Agreement,
@@ -166,9 +178,13 @@ fn for_a_cluster(facts: &Facts) -> Vec<WaitingFor> {
             let has_directory = facts.has_directory;
             Some(WaitingFor::ExistingCluster { free: seen.saturating_sub(1), has_directory })
         }
-        FormationPhase::Free { seen, expect, .. } if seen < usize::from(expect) => {
-            Some(WaitingFor::Founders { seen, expected: expect })
+        FormationPhase::Free { refused: Some((node, RejectReason::Settings)), .. } => {
+            Some(WaitingFor::OtherSettings { node })
         }
+        FormationPhase::Free { seen, expect, expected_by, .. } if seen < usize::from(expect) => {
+            Some(WaitingFor::Founders { seen, expected: expect, by: expected_by })
+        }
+        FormationPhase::Free { searches: true, .. } => Some(WaitingFor::Search),
         FormationPhase::Free { .. } | FormationPhase::Accepted(_) => Some(WaitingFor::Agreement),
         _ => None,
     });

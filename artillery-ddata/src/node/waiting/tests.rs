@@ -2,7 +2,7 @@ use super::*;
 use crate::control::formation::FormationPhase;
 
 fn free(seen: usize, expect: u16) -> Facts {
-    let phase = FormationPhase::Free { seen, expect, refused: None };
+    let phase = FormationPhase::Free { seen, expect, expected_by: None, searches: false, refused: None };
     Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() }
 }
 
@@ -20,7 +20,7 @@ fn voters(there: &[bool]) -> Vec<(String, bool)> {
 
 #[test]
 fn a_free_node_counts_the_nodes_that_are_missing() {
-    assert_eq!(waiting_for(&free(1, 3)), [WaitingFor::Founders { seen: 1, expected: 3 }]);
+    assert_eq!(waiting_for(&free(1, 3)), [WaitingFor::Founders { seen: 1, expected: 3, by: None }]);
     assert!(line(&waiting_for(&free(1, 3))).contains("2 more nodes"));
     assert!(line(&waiting_for(&free(2, 3))).contains("1 more node is needed"));
     assert_eq!(waiting_for(&free(3, 3)), [WaitingFor::Agreement]);

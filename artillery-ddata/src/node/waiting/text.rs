@@ -12,10 +12,18 @@ use super::WaitingFor;
 impl fmt::Display for WaitingFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Founders { seen, expected } => {
+            Self::Founders { seen, expected, by } => {
                 let more = usize::from(*expected).saturating_sub(*seen);
                 let nodes = if more == 1 { "node is" } else { "nodes are" };
-                write!(f, "{more} more {nodes} needed to form the cluster: {seen} of {expected} found")
+                write!(f, "{more} more {nodes} needed to form the cluster: {seen} of {expected} found")?;
+                by.map_or(Ok(()), |by| write!(f, " (node {by} expects so many)"))
+            }
+            Self::Search => f.write_str("this node looks for others before it forms a cluster"),
+            Self::OtherSettings { node } => {
+                write!(
+                    f,
+                    "node {node} was started with other settings of the chains (their number, replicas, mode or least members)"
+                )
             }
             Self::Agreement => f.write_str("the nodes agree on forming the cluster"),
             Self::ExistingCluster { free, has_directory } => existing(f, *free, *has_directory),
