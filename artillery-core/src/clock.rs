@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use crate::time::Timestamp;
 
-/// The time on this node's own clock, in which suspended time counts where the system can tell ([`crate::system`]).
+/// The time on this node's own clock, which includes suspended time where the system has such a clock ([`crate::system`]).
 pub fn now() -> Timestamp {
     #[cfg(feature = "testing")]
     if let Some(now) = followed::now() {

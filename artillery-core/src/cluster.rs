@@ -139,7 +139,7 @@ impl Cluster {
         self.inner.looks
     }
 
-    /// Whether this node was told of nodes that haven't answered: a seed, or nodes that were announced while none at all was met.
+    /// Whether known nodes haven't answered yet: a seed, or announced nodes as long as no node was met.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }

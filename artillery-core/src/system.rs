@@ -1,7 +1,7 @@
 //! What depends on the operating system: the clock.
 //!
-//! Linux is tested. The monotonic clock of macOS counts suspended time, too. Elsewhere it may stand still while a node is suspended:
-//! such a node may then continue to believe in a lease that has expired. Windows would need `QueryInterruptTimePrecise`. Sockets
+//! Linux is tested. The monotonic clock of macOS counts suspended time, too. On other systems it may stop while a node is
+//! suspended, and the node may use a lease that has expired. Windows would need `QueryInterruptTimePrecise`. Sockets
 //! depend on the system only inside quinn and socket2.
 
 use rustix::time::{ClockId, clock_gettime};

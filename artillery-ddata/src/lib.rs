@@ -52,7 +52,7 @@
 //! shows all of it in one process.
 //!
 //! To start with one node and grow later, give `expect(1)` to all. A node looks for others for two seconds, and for up to ten while
-//! a seed hasn't answered. Then it forms a cluster alone, or with all that it sees. Nodes that start later join.
+//! a seed hasn't answered. Then it forms a cluster alone, or with all nodes that it sees. Nodes that start later join.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -33,7 +33,7 @@ const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest pause between two rounds of dialling a seed while this node belongs to no cluster: it waits for its seeds before it
-/// founds one.
+/// forms one.
 const MAX_FREE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Dials candidates.

@@ -124,7 +124,7 @@ impl NodeBuilder {
     }
 
     /// Forms the cluster once this many nodes see each other. If nodes expect different numbers, the largest counts. With 1 a node
-    /// that finds no other one within some seconds founds the cluster alone, and others join it later.
+    /// that finds no other one within some seconds forms the cluster alone, and others join it later.
     pub fn expect(mut self, nodes: u32) -> Self {
         self.config.expect = nodes;
         self

@@ -6,15 +6,15 @@
 //! # How
 //!
 //! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it sees
-//! [`FormationSettings::expect`] free nodes or more, itself among them, it proposes a [`Bootstrap`]: a fresh random cluster id and
-//! the exact incarnations of all of them, the founders: of more than 16 those with the lowest ids. It leaves out only nodes that
-//! were silent in earlier proposals or refuse all of this node's, if enough others are left. A free node that is named accepts, unless it expects more founders: then it refuses
-//! with that number, and the proposer waits for as many. A node accepts one proposal at a time and refuses the others for ever.
-//! Each founder tells the others, again and again, all that it knows: which founders have accepted, and its vote. A founder that
-//! knows that all accepted votes *form*; a majority of such votes forms the cluster. When that takes too long, or a founder is found
-//! to be replaced, any founder asks for votes in a ballot of its own, and *abandon* can win (module `poll`: single-decree Paxos,
-//! with the founders as acceptors). So the others finish what a dead proposer began, one way or the other, as long as a majority of
-//! them lives and can talk.
+//! [`FormationSettings::expect`] free nodes or more, itself among them, it proposes a [`Bootstrap`]: a fresh random cluster
+//! id and the exact incarnations of all of them, the founders: of more than 16 those with the lowest ids. It leaves out only
+//! nodes that were silent in earlier proposals or refuse all of this node's, if enough others are left. A free node that is
+//! named accepts, unless it expects more founders: then it refuses with that number, and the proposer waits for as many. A
+//! node accepts one proposal at a time and refuses the others permanently. Each founder repeatedly sends the others its
+//! state: which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of
+//! such votes forms the cluster. When that takes too long, or a founder is found to be replaced, any founder asks for votes
+//! in a ballot of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So
+//! the others finish a dead proposer's proposal, with either verdict, as long as a majority of them is up and connected.
 //!
 //! A node gives an accepted proposal up only when it knows one of these:
 //!
@@ -36,16 +36,17 @@
 //!   it up before. Not by 3.
 //! - **So two proposals that are both formed share no incarnation**, unless one of them had lost the majority of its
 //!   founders, for good, before the other was accepted by all: an incarnation named in both accepted one of them after it
-//!   had given the other up. Each names as many incarnations as any of its founders expects, or more; hence fewer than 2 × the
-//!   smallest `expect` of them never form two groups that can act, whatever the network does.
-//! - **More of them form two groups only if the network lets neither proposer see the other.** Let `p` and `q` be formed beside each
-//!   other. They share no incarnation. So `p` doesn't name the proposer of `q`, and `q` doesn't name that of `p`. A proposal names
-//!   all free nodes that its proposer sees, but for silent ones, and a node that sees a member of a cluster proposes nothing. So,
-//!   of two proposers that proposed at different times, the later one has not seen the earlier one at all, free or as a member,
-//!   though it has looked for others for [`FormationSettings::search`], twice as long if it founds alone; or it has seen it and
-//!   asked in vain, in several proposals. If sight takes less time than the search, and messages arrive, this doesn't happen. (Of more
-//!   than 16 nodes not all are named. But nodes that see the same others name the same lowest ones.) A
-//!   network that was cut until then is the case that no rule prevents: the ids differ, and the two groups never mix.
+//!   had given the other up. Each names as many incarnations as any of its founders expects, or more; hence fewer than 2 ×
+//!   the smallest `expect` of them never form two groups that can act, whatever the network does.
+//! - **More of them form two groups only if the network lets neither proposer see the other.** Let `p` and `q` be both
+//!   formed. They share no incarnation. So `p` doesn't name the proposer of `q`, and `q` doesn't name that of `p`. A
+//!   proposal names all free nodes that its proposer sees, but for silent ones, and a node that sees a member of a cluster
+//!   proposes nothing. So, of two proposers that proposed at different times, the later one has not seen the earlier one at
+//!   all, free or as a member, though it has looked for others for [`FormationSettings::search`], twice as long if it forms
+//!   a cluster alone; or it has seen it and asked in vain, in several proposals. If sight takes less time than the search,
+//!   and messages arrive, this doesn't happen. (Of more than 16 nodes not all are named. But nodes that see the same others
+//!   name the same lowest ones.) A network that was cut until then is the case that no rule prevents: the ids differ, and
+//!   the two groups never mix.
 //!
 //! Why not simply stop at the first sign of failure, or at a majority that accepted no longer? Of three founders A, B, C,
 //! A may know that all accepted, and be cut off before it says so. If forming needed no votes, A would have formed the

@@ -254,7 +254,7 @@ mutants! {
     FormAgain = "form-again", trap 13;
     /// A node proposes as soon as it sees as many nodes as it expects.
     ProposeUnsearched = "propose-unsearched", trap 13;
-    /// A proposal names no more nodes than were expected, though more are seen.
+    /// A proposal leaves out nodes beyond the expected number.
     NameOnlyExpected = "name-only-expected", trap 13;
     /// A node accepts a proposal of fewer founders than it expects.
     AcceptFewer = "accept-fewer", trap 13;

@@ -68,9 +68,9 @@ pub enum FormationPhase {
         seen: usize,
         /// How many founders are expected.
         expect: u16,
-        /// The node that expects so many, if this one expects fewer.
+        /// The node that expects this number, if this one expects fewer.
         expected_by: Option<MemberId>,
-        /// Enough nodes are there, and this node looks for more of them.
+        /// Enough nodes are seen, and this node continues its search for more.
         searches: bool,
         /// The node that refused the last failed proposal, and why.
         refused: Option<(MemberId, RejectReason)>,

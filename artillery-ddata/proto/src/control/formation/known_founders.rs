@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{FounderCandidate, MAX_NODES};
 use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
 
-/// A proposal names no more nodes than this, unless more are expected: each of them tells all others, and each must accept.
+/// The most nodes that a proposal names, unless more are expected: each sends messages to all others, and each must accept.
 const MAX_UNEXPECTED: usize = 16;
-/// A proposal names fewer than all free nodes only if the others failed so many proposals by their silence.
+/// A node is left out of proposals after this number of failures by its silence, if enough others are left.
 const MAX_MISSES: u32 = 2;
 
 /// The nodes that seem to be there, each in its latest incarnation.
@@ -103,7 +103,7 @@ impl KnownFounders {
         }
     }
 
-    /// The free node that expects the most founders, as far as that is known.
+    /// The free node that has stated the largest number of founders, and that number.
     pub(super) fn most_expected(&self) -> Option<(u16, MemberId)> {
         let expecting = self.free_nodes().filter(|known| known.expects > 0);
         expecting.map(|known| (known.expects, known.candidate.founder.id)).max()

@@ -83,7 +83,7 @@ pub enum RejectReason {
     /// The node was started with other settings than the proposer.
     #[error("it was started with other settings")]
     Settings,
-    /// The node takes part in a cluster of so many founders or more.
+    /// The node expects this number of founders or more.
     #[error("it expects {0} founders or more")]
     Expects(u16),
 }

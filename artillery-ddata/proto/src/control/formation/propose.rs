@@ -8,7 +8,7 @@ use crate::{ClusterId, Timestamp};
 /// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
 const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
-/// Nodes that keep appearing postpone a proposal for at most so many times the usual wait.
+/// New nodes postpone a proposal by at most this multiple of the usual wait.
 const MAX_POSTPONED_WAITS: u32 = 10;
 
 impl Formation {

@@ -7,8 +7,7 @@ use crate::Timestamp;
 /// The most that counts of the time between two inputs.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The time that a node has spent looking for others. A process that was paused has seen nothing meanwhile, so a pause counts as one
-/// step.
+/// The time for which a node has looked for others. A paused process sees nothing, so a pause is worth one step.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     counted: Option<Timestamp>,

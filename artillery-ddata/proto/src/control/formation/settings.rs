@@ -14,7 +14,7 @@ use crate::{
 pub struct FormationSettings {
     /// The cluster's name.
     pub name: String,
-    /// The fewest founders of a cluster that this node founds with others, from 1 to [`MAX_FOUNDERS`]. All free nodes that it sees
+    /// The fewest founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. All free nodes that it sees
     /// become founders. If they expect different numbers, the largest counts.
     pub expect: u16,
     /// The chain settings that the cluster fixes for good.
@@ -26,7 +26,7 @@ pub struct FormationSettings {
     /// The cluster exists: this node joins it, and doesn't take part in creating one. An operator's order ([`After::founds`]) has
     /// priority over this setting.
     pub existing: bool,
-    /// How long a node looks for others before it proposes; twice as long before it founds a cluster alone. Zero: it looks for none.
+    /// How long a node looks for others before it proposes; twice as long before it forms a cluster alone. Zero: it looks for none.
     pub search: Duration,
     /// How long it does so while a seed hasn't answered.
     pub search_seeds: Duration,

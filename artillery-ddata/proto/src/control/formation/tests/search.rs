@@ -15,7 +15,7 @@ fn searching(expect: u16) -> Formation {
     Formation::new(founder(incarnation(1, 1)), settings, 1).unwrap()
 }
 
-/// Runs the ticks of a node until it has founded a cluster or proposed one, for ten minutes at most. Returns how long it took.
+/// Runs the ticks of a node until it has formed or proposed a cluster, for ten minutes at most. Returns how long it took.
 fn until_proposal(node: &mut Formation) -> Option<Duration> {
     while let (FormationPhase::Free { .. }, Some(at)) = (node.phase(), node.next_tick()) {
         let now = at.max(NOW);
@@ -47,7 +47,7 @@ fn a_pause_is_no_search() {
     let mut node = searching(1);
     input(&mut node, NOW, FormationInput::Tick);
     input(&mut node, NOW + Duration::from_secs(60), FormationInput::Tick);
-    assert!(node.founding().is_none(), "it has seen nothing meanwhile");
+    assert!(node.founding().is_none(), "a paused process sees nothing");
 }
 
 #[test]
