@@ -13,6 +13,7 @@ mod resp;
 mod seldom;
 mod settings;
 mod shown;
+mod system;
 
 use std::{process::ExitCode, time::Duration};
 
