@@ -114,6 +114,10 @@ pub struct Formation {
     search: Search,
     /// A seed of this node hasn't answered yet.
     seeds_missing: bool,
+    /// The search since all seeds have answered: other nodes are seen through them only then.
+    answered_search: Search,
+    /// A seed was missing at some time.
+    waits_for_answers: bool,
     /// When a free node was last seen for the first time.
     sighted_at: Timestamp,
     propose_at: Option<Timestamp>,
@@ -151,6 +155,8 @@ impl Formation {
             refused: None,
             search: Search::default(),
             seeds_missing: false,
+            answered_search: Search::default(),
+            waits_for_answers: false,
             sighted_at: Timestamp::ZERO,
             propose_at: None,
             postpone_until: Timestamp::ZERO,
@@ -178,6 +184,10 @@ impl Formation {
     pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
         if matches!(self.state, FormationState::Free) {
             self.search.count(now);
+            if self.seeds_missing {
+                self.answered_search = Search::default();
+            }
+            self.answered_search.count(now);
         }
         match input {
             FormationInput::Seen(candidate) => self.see(now, candidate),
@@ -187,7 +197,10 @@ impl Formation {
                 self.receive(now, from, message)
             }
             FormationInput::Yields(yields) => self.yields = yields,
-            FormationInput::SeedsMissing(missing) => self.seeds_missing = missing,
+            FormationInput::SeedsMissing(missing) => {
+                self.waits_for_answers |= missing;
+                self.seeds_missing = missing;
+            }
             FormationInput::Receive { .. } | FormationInput::Tick => {}
         }
         self.advance(now);

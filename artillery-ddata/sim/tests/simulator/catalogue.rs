@@ -116,6 +116,7 @@ const TESTED: [(Mutant, &str, &str); 64] = [
     (Mutant::FormWithoutVote, FORMATION, "every_rule_is_needed"),
     (Mutant::BrokenPromise, FORMATION, "every_rule_is_needed"),
     (Mutant::RefuseForNow, FORMATION, "every_rule_is_needed"),
+    (Mutant::ProposeOnAnswer, FORMATION, "every_rule_of_unequal_nodes_is_needed"),
     (Mutant::FreshVerdict, "proto/src/control/formation/poll/tests.rs", "the_soup_has_teeth"),
 ];
 

@@ -59,7 +59,14 @@ impl Formation {
             0 => settings.search * 2,
             _ => settings.search,
         };
-        !self.search.is_over(wanted)
+        // The first answer of a seed precedes the sight of the nodes that it knows.
+        let after_answers = if self.waits_for_answers && !allows!(settings.guards, ProposeOnAnswer) {
+            settings.search
+        } else {
+            Duration::ZERO
+        };
+        let is_patient = !self.seeds_missing && !self.answered_search.is_over(after_answers);
+        !self.search.is_over(wanted) || is_patient
     }
 
     /// The shortest wait before a proposal: the newest node seen may know of others, and the first node by id proposes first.

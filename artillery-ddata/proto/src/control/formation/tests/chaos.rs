@@ -135,6 +135,9 @@ fn unequal(seed: u64, mutant: Option<Mutant>) -> Result<(), String> {
     if seed.is_multiple_of(2) {
         network.mix_expectations();
     }
+    if (seed / 25).is_multiple_of(2) {
+        network.find_by_seed();
+    }
     network.trouble(Trouble { loss: [0, 100][(seed / 3) as usize % 2], delay: 20, ..Trouble::NONE });
     network.run_for(3000);
     let done = network.run_until(network.now + BOUND, Network::all_settled);
@@ -154,7 +157,7 @@ fn any_number_of_nodes_with_any_expectations_form_one_cluster() {
 
 #[test]
 fn every_rule_of_unequal_nodes_is_needed() {
-    for mutant in [Mutant::ProposeUnsearched, Mutant::NameOnlyExpected, Mutant::AcceptFewer] {
+    for mutant in [Mutant::ProposeUnsearched, Mutant::ProposeOnAnswer, Mutant::NameOnlyExpected, Mutant::AcceptFewer] {
         let caught = (0..5000).find_map(|seed| unequal(seed, Some(mutant)).err().map(|violation| (seed, violation)));
         let (seed, violation) = caught.unwrap_or_else(|| panic!("{mutant:?} was not seen"));
         eprintln!("{mutant:?}: seed {seed}: {violation}");

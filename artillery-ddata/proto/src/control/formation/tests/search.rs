@@ -43,6 +43,21 @@ fn a_node_looks_for_others_before_it_founds_a_cluster_alone() {
 }
 
 #[test]
+fn a_seed_answers_before_the_nodes_that_it_knows_are_seen() {
+    let mut node = searching(1);
+    input(&mut node, NOW, FormationInput::SeedsMissing(true));
+    let mut now = NOW;
+    while now - NOW < Duration::from_secs(5) {
+        now = node.next_tick().unwrap().max(now);
+        input(&mut node, now, FormationInput::Tick);
+    }
+    input(&mut node, now, FormationInput::SeedsMissing(false));
+    assert!(matches!(node.phase(), FormationPhase::Free { .. }));
+    let took = until_proposal(&mut node).unwrap() - (now - NOW);
+    assert!(took >= Duration::from_millis(900), "{took:?}");
+}
+
+#[test]
 fn a_pause_is_no_search() {
     let mut node = searching(1);
     input(&mut node, NOW, FormationInput::Tick);
