@@ -28,13 +28,20 @@ pub(crate) struct Forming {
     pub(crate) yields: watch::Receiver<bool>,
     /// Whether the node has a directory.
     pub(crate) has_directory: bool,
+    /// The formation can't end in this incarnation.
+    pub(crate) is_stuck: bool,
     /// How far the formation has come.
     pub(crate) shown: watch::Sender<Option<FormationFacts>>,
 }
 
 impl Forming {
-    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known.
-    pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>, settled: impl FnOnce(Arc<Bootstrap>)) {
+    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known. Returns whether the formation is stuck, so
+    /// that this incarnation is to end.
+    pub(crate) async fn run(
+        mut self,
+        mut phases: watch::Receiver<NodePhase>,
+        settled: impl FnOnce(Arc<Bootstrap>),
+    ) -> bool {
         let mut settled = Some(settled);
         self.look_around();
         loop {
@@ -43,13 +50,16 @@ impl Forming {
             {
                 settled(founding);
             }
+            if self.is_stuck {
+                return true;
+            }
             self.show();
             let tick = self.formation.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
-                changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return },
+                changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return false },
                 message = self.messages.recv() => {
-                    let Some((from, message)) = message else { return };
+                    let Some((from, message)) = message else { return false };
                     self.formation.handle(clock::now(), FormationInput::Receive { from, message });
                 }
                 Ok(()) = self.yields.changed() => {
@@ -57,7 +67,7 @@ impl Forming {
                     self.formation.handle(clock::now(), FormationInput::Yields(yields));
                 }
                 event = self.events.next() => {
-                    let Some(event) = event else { return };
+                    let Some(event) = event else { return false };
                     self.member(&event);
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {
@@ -142,6 +152,7 @@ impl Forming {
                     drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
                 }
                 FormationOutput::Formed(founding) => settled = Some(founding),
+                FormationOutput::Stuck => self.is_stuck = true,
                 FormationOutput::Joined(founding) => {
                     self.compare_store(&founding);
                     settled = Some(founding);

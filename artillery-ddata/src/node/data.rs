@@ -207,17 +207,25 @@ impl Data {
             incarnations: BTreeMap::new(),
             yields: self.local.follow_yields(),
             cluster: cluster.clone(),
+            is_stuck: false,
             has_directory: self.durable.get().is_some(),
             shown: self.reporting.formation.clone(),
         };
         self.watch(cluster);
         self.start_reports(cluster);
-        let data = Arc::downgrade(self);
-        tokio::spawn(forming.run(self.phases(), move |founding| {
+        let (data, ended) = (Arc::downgrade(self), Arc::downgrade(self));
+        let forming = forming.run(self.phases(), move |founding| {
             if let Some(data) = data.upgrade() {
                 data.formed(&founding);
             }
-        }));
+        });
+        tokio::spawn(async move {
+            if forming.await
+                && let Some(data) = ended.upgrade()
+            {
+                data.stop(Stopped::Unformed);
+            }
+        });
         if let Some(founding) = known {
             self.formed(&founding);
         }

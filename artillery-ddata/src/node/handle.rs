@@ -51,6 +51,7 @@ impl Node {
                 NodePhase::Ready(ready) => return Ok(*ready),
                 NodePhase::Failed(why) => return Err(why.clone()),
                 NodePhase::Stopped(Stopped::NameTaken) => return Err(NeverReady::NameTaken),
+                NodePhase::Stopped(Stopped::Unformed) => return Err(NeverReady::Unformed),
                 NodePhase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
                 NodePhase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
                 NodePhase::Stopped(Stopped::DiskFailed) => return Err(NeverReady::DiskFailed),

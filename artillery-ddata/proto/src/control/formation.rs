@@ -61,6 +61,9 @@
 //!
 //! # Why it ends
 //!
+//! If a majority of the founders is gone permanently, no verdict is possible. A node that has heard no majority in several ballots
+//! ends its incarnation ([`FormationOutput::Stuck`]); the next one is free, and for the others it is reason 3.
+//!
 //! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last. Ballots
 //! begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon alone.
 
@@ -183,7 +186,9 @@ impl Formation {
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
         if matches!(self.state, FormationState::Free) {
-            self.search.count(now);
+            if self.search.count(now) && self.must_search() {
+                self.propose_at = None;
+            }
             if self.seeds_missing {
                 self.answered_search = Search::default();
             }
@@ -191,7 +196,10 @@ impl Formation {
         }
         match input {
             FormationInput::Seen(candidate) => self.see(now, candidate),
-            FormationInput::Gone(id) => self.seen.remove(id),
+            FormationInput::Gone(id) => {
+                self.seen.remove(id);
+                self.refused.take_if(|(by, _)| *by == id);
+            }
             FormationInput::Replaced(id) => self.replace(now, id),
             FormationInput::Receive { from, message } if from.node != self.me.id.node => {
                 self.receive(now, from, message)
@@ -217,7 +225,11 @@ impl Formation {
             FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
             FormationState::Free if self.only_joins() => None,
             FormationState::Free if self.is_searching() => Some(self.search.next_tick()),
-            FormationState::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
+            FormationState::Free if self.sees_enough() => {
+                let at = self.propose_at.unwrap_or(Timestamp::ZERO);
+                // Without a tick in between a long wait would look like a pause of this process.
+                Some(if self.must_search() { at.min(self.search.next_tick()) } else { at })
+            }
             FormationState::Free => None,
             FormationState::Accepted(attempt) => Some(attempt.next_tick()),
             FormationState::Settled(_) | FormationState::Replaced => None,
@@ -317,6 +329,7 @@ impl Formation {
             return;
         }
         self.seen.replace(id);
+        self.refused.take_if(|(by, _)| *by == id);
         if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.replaced(now, id, &mut self.random);
         }
@@ -355,7 +368,9 @@ impl Formation {
             self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            Some((from, RejectReason::Settings)) => self.seen.exclude(from),
+            // Of two nodes with different settings the lower one forms a cluster without the other, which joins it.
+            Some((from, RejectReason::Settings)) if from.node < self.me.id.node => {}
+            Some((from, RejectReason::Settings | RejectReason::Joins)) => self.seen.exclude(from),
             Some((from, RejectReason::Expects(most))) if (1..=MAX_FOUNDERS).contains(&most) => {
                 self.seen.expects(from, most);
             }
@@ -371,6 +386,10 @@ impl Formation {
             match attempt.verdict() {
                 Some(ProposalVerdict::Form) => self.form(),
                 Some(ProposalVerdict::Abandon) => self.give_up(None),
+                None if attempt.is_stuck() => {
+                    self.state = FormationState::Replaced;
+                    self.outputs.push_back(FormationOutput::Stuck);
+                }
                 None => {}
             }
         }

@@ -278,6 +278,11 @@ impl World {
                 FormationOutput::Formed(founding) | FormationOutput::Joined(founding) => {
                     self.settle_node(node, founding)?
                 }
+                FormationOutput::Stuck => {
+                    self.stop(node);
+                    self.queue.push(self.now + SECOND, super::Event::Founding(Event::Start(node)));
+                    return Ok(());
+                }
             }
         }
         self.schedule_founding_tick(node);

@@ -14,6 +14,8 @@ const MAX_MISSES: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct KnownFounders {
     nodes: BTreeMap<NodeId, KnownFounder>,
+    /// How many proposals failed because a node was silent, in any incarnation, since its last message: others are asked first.
+    misses: BTreeMap<NodeId, u32>,
     /// Incarnations that are certainly over.
     replaced: BTreeSet<MemberId>,
 }
@@ -21,8 +23,8 @@ pub(super) struct KnownFounders {
 #[derive(Debug)]
 struct KnownFounder {
     candidate: FounderCandidate,
-    /// Proposals that failed because this node was silent: others are asked first.
-    misses: u32,
+    /// It takes part in no proposal of this node.
+    excluded: bool,
     /// The fewest founders of a cluster that it takes part in, as it has stated; zero: it has stated none.
     expects: u16,
 }
@@ -45,7 +47,7 @@ impl KnownFounders {
             }
             None if full => false,
             _ => {
-                self.nodes.insert(id.node, KnownFounder { candidate, misses: 0, expects: 0 });
+                self.nodes.insert(id.node, KnownFounder { candidate, excluded: false, expects: 0 });
                 true
             }
         }
@@ -82,18 +84,28 @@ impl KnownFounders {
         }
     }
 
-    /// Notes that `id` has settings with which it takes part in no proposal of this node.
+    /// Notes that `id` takes part in no proposal of this node.
     pub(super) fn exclude(&mut self, id: MemberId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
-            known.misses = known.misses.saturating_add(MAX_MISSES);
+            known.excluded = true;
         }
     }
 
-    /// Notes that a proposal failed because `id` didn't answer.
+    /// Notes that a proposal failed because `id` didn't answer. A later incarnation that ends as early is as silent.
     pub(super) fn miss(&mut self, id: MemberId) {
-        if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
-            known.misses = known.misses.saturating_add(1);
+        if self.misses.len() < MAX_NODES || self.misses.contains_key(&id.node) {
+            let misses = self.misses.entry(id.node).or_default();
+            *misses = misses.saturating_add(1);
         }
+    }
+
+    /// Notes a message of a node.
+    pub(super) fn heard(&mut self, id: MemberId) {
+        self.misses.remove(&id.node);
+    }
+
+    fn misses(&self, known: &KnownFounder) -> u32 {
+        if known.excluded { u32::MAX } else { self.misses.get(&known.candidate.founder.id.node).copied().unwrap_or(0) }
     }
 
     /// Notes how many founders a node expects.
@@ -131,8 +143,8 @@ impl KnownFounders {
     /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] by their ids; if those are fewer than `least`, the least silent others, too.
     pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.free_nodes().collect();
-        free.sort_by_key(|known| (known.misses, known.candidate.founder.id));
-        let answering = free.iter().filter(|known| known.misses < MAX_MISSES).count();
+        free.sort_by_key(|known| (self.misses(known), known.candidate.founder.id));
+        let answering = free.iter().filter(|known| self.misses(known) < MAX_MISSES).count();
         let others = if allows!(guards, NameOnlyExpected) { 0 } else { answering.min(MAX_UNEXPECTED - 1) };
         let others = others.max(least.saturating_sub(1));
         let mut founders = vec![me.clone()];

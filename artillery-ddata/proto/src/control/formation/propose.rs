@@ -49,12 +49,19 @@ impl Formation {
         }
     }
 
+    /// Whether this node has to look for others before it proposes.
+    pub(super) fn must_search(&self) -> bool {
+        let settings = &self.settings;
+        settings.after.is_none() && !settings.search.is_zero() && !allows!(settings.guards, ProposeUnsearched)
+    }
+
     /// Whether this node has not yet looked for others for as long as it has to.
     pub(super) fn is_searching(&self) -> bool {
+        if !self.must_search() {
+            return false;
+        }
         let settings = &self.settings;
         let wanted = match self.seen.free() {
-            _ if settings.after.is_some() || settings.search.is_zero() => Duration::ZERO,
-            _ if allows!(settings.guards, ProposeUnsearched) => Duration::ZERO,
             _ if self.seeds_missing => settings.search_seeds,
             0 => settings.search * 2,
             _ => settings.search,

@@ -7,7 +7,10 @@ use crate::Timestamp;
 /// The most that counts of the time between two inputs.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The time for which a node has looked for others. A paused process sees nothing, so a pause is worth one step.
+/// A process that was paused for longer than this searches anew.
+const PAUSE: Duration = Duration::from_millis(1000);
+
+/// The time for which a node has looked for others. A paused process sees nothing, and what it has seen before is old.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     counted: Option<Timestamp>,
@@ -15,11 +18,16 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn count(&mut self, now: Timestamp) {
-        if let Some(counted) = self.counted {
-            self.spent = self.spent.saturating_add((now - counted).min(STEP));
-        }
+    /// Counts the time since the last call. `true`: the process was paused, so the search begins anew.
+    pub(super) fn count(&mut self, now: Timestamp) -> bool {
+        let passed = self.counted.map_or(Duration::ZERO, |counted| now - counted);
         self.counted = Some(now);
+        if passed > PAUSE {
+            self.spent = Duration::ZERO;
+            return true;
+        }
+        self.spent = self.spent.saturating_add(passed.min(STEP));
+        false
     }
 
     pub(super) fn is_over(&self, wanted: Duration) -> bool {
@@ -37,16 +45,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_counts_as_one_step() {
+    fn a_pause_ends_the_search() {
         let second = Duration::from_secs(1);
         let mut search = Search::default();
         assert_eq!(search.next_tick(), Timestamp::ZERO);
-        search.count(Timestamp::ZERO + second * 5);
-        search.count(Timestamp::ZERO + second * 50);
+        let search_for_a_second = |search: &mut Search| {
+            while !search.is_over(second) {
+                assert!(!search.count(search.next_tick()));
+            }
+        };
+        search_for_a_second(&mut search);
+        assert_eq!(search.next_tick(), Timestamp::ZERO + second + STEP);
+        assert!(search.count(Timestamp::ZERO + second * 50));
+        assert!(!search.is_over(STEP));
+        search_for_a_second(&mut search);
+    }
+
+    #[test]
+    fn a_late_tick_counts_as_one_step() {
+        let mut search = Search::default();
+        search.count(Timestamp::ZERO);
+        assert!(!search.count(Timestamp::ZERO + PAUSE));
         assert!(search.is_over(STEP) && !search.is_over(STEP * 2));
-        while !search.is_over(second) {
-            search.count(search.next_tick());
-        }
-        assert_eq!(search.next_tick(), Timestamp::ZERO + second * 50 + second);
     }
 }

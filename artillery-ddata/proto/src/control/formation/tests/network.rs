@@ -359,6 +359,7 @@ impl Network {
                 FormationOutput::Send { to, message } => self.send(id, to, message),
                 FormationOutput::Formed(founding) => self.settled(at, founding, true),
                 FormationOutput::Joined(founding) => self.settled(at, founding, false),
+                FormationOutput::Stuck => return self.restart(at),
             }
         }
         self.check_nothing_formed_is_given_up();

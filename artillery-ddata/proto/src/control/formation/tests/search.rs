@@ -58,11 +58,53 @@ fn a_seed_answers_before_the_nodes_that_it_knows_are_seen() {
 }
 
 #[test]
+fn a_node_whose_only_other_founder_ended_begins_anew() {
+    let mut node = searching(1);
+    input(&mut node, NOW, seen(2, None));
+    until_proposal(&mut node).unwrap();
+    input(&mut node, NOW, FormationInput::Gone(incarnation(2, 1)));
+    let mut outputs = Vec::new();
+    while let Some(now) = node.next_tick().filter(|&now| now - NOW < Duration::from_secs(60)) {
+        outputs = input(&mut node, now, FormationInput::Tick);
+    }
+    assert_eq!(outputs.last(), Some(&FormationOutput::Stuck));
+    assert_eq!(node.phase(), FormationPhase::Replaced);
+}
+
+#[test]
+fn of_two_nodes_with_different_settings_only_the_lower_one_forms_a_cluster_without_the_other() {
+    for (reason, other, alone) in [
+        (RejectReason::Settings, 2, true),
+        (RejectReason::Settings, 0, false),
+        (RejectReason::Joins, 2, true),
+        (RejectReason::Joins, 0, true),
+    ] {
+        let mut node = searching(1);
+        input(&mut node, NOW, seen(other, None));
+        until_proposal(&mut node).unwrap();
+        let FormationPhase::Accepted(id) = node.phase() else { panic!("it proposed") };
+        tell(&mut node, incarnation(other, 1), FormationMessage::Refused { id, reason });
+        until_proposal(&mut node);
+        assert_eq!(node.founding().is_some(), alone, "{reason:?} of node {other}");
+    }
+}
+
+#[test]
 fn a_pause_is_no_search() {
     let mut node = searching(1);
     input(&mut node, NOW, FormationInput::Tick);
     input(&mut node, NOW + Duration::from_secs(60), FormationInput::Tick);
     assert!(node.founding().is_none(), "a paused process sees nothing");
+
+    // Late in its search.
+    let mut node = searching(1);
+    let mut now = NOW;
+    while now - NOW < Duration::from_millis(1900) {
+        now = node.next_tick().unwrap().max(NOW);
+        input(&mut node, now, FormationInput::Tick);
+    }
+    input(&mut node, now + Duration::from_secs(3600), FormationInput::Tick);
+    assert!(node.founding().is_none(), "the search begins anew");
 }
 
 #[test]
@@ -105,12 +147,21 @@ fn the_largest_number_that_a_node_expects_counts() {
         node.phase()
     );
     assert_eq!(until_proposal(&mut node), None);
-    // It refuses others that don't know of that node.
+    // It accepts a proposal of two: it expects no more itself, and the other node's number may be out of date.
     let mut small = proposal(1);
     small.founding.members.retain(|founder| founder.id != incarnation(3, 1));
     let message = FormationMessage::Propose { proposal: Box::new(small), progress: ProposalProgress::default() };
-    let refusal = refused(&tell(&mut node, incarnation(2, 1), message));
-    assert_eq!(refusal, Some((incarnation(2, 1), RejectReason::Expects(3))));
+    assert_eq!(refused(&tell(&mut node, incarnation(2, 1), message)), None);
+    assert!(matches!(node.phase(), FormationPhase::Accepted(_)));
+}
+
+#[test]
+fn an_expectation_ends_with_its_node() {
+    let mut node = searching(2);
+    input(&mut node, NOW, seen(2, None));
+    until_proposal(&mut node).unwrap();
+    let FormationPhase::Accepted(id) = node.phase() else { panic!("it proposed") };
+    tell(&mut node, incarnation(2, 1), FormationMessage::Refused { id, reason: RejectReason::Expects(3) });
     // The other node ends: two are enough.
     input(&mut node, NOW, FormationInput::Gone(incarnation(2, 1)));
     input(&mut node, NOW, seen(4, None));
