@@ -20,7 +20,7 @@ enum Place {
 #[derive(Serialize, Deserialize)]
 struct Places(Vec<Place>);
 
-/// Something stands behind a host name in the list.
+/// The list has a place behind a host name.
 #[derive(Debug, thiserror::Error)]
 #[error("a host name that is not the last place of its node")]
 pub(crate) struct HostNotLast;
