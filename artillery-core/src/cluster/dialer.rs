@@ -15,7 +15,7 @@ use super::{
     hub::MemberHub,
     member::MemberEvent,
     places::DialPlaces,
-    record::{DiscoveryRecord, SeedState},
+    record::{Awaited, DiscoveryRecord, SeedState},
     round::RoundOutcome,
     targets::{DialTarget, DialTargets},
 };
@@ -92,7 +92,7 @@ impl Dialer {
             return self.on_listed(candidate, state);
         }
         if candidate.gone {
-            candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
+            self.record.set_answered(&Awaited::of(&candidate));
             let end = state.targets.on_gone(candidate.node, &candidate.addrs);
             return state.give_up(&end);
         }
@@ -105,6 +105,7 @@ impl Dialer {
             member.addrs.iter().rev().for_each(|&addr| state.targets.set_proven(member.id.node, addr));
         }
         self.record.hear(&candidate.addrs);
+        self.record.set_awaited(Awaited::of(&candidate));
         let changes = state.targets.on_announced(candidate.node, &candidate.addrs);
         state.give_up(&changes.end);
         for target in changes.begin {
@@ -114,12 +115,13 @@ impl Dialer {
 
     fn on_listed(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
         if candidate.gone {
-            candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
+            self.record.set_answered(&Awaited::of(&candidate));
             state.places.withdraw(&candidate).iter().for_each(AbortHandle::abort);
         } else if state.places.must_begin(&candidate, AbortHandle::is_finished) {
             // Seeds have states of their own.
             if !matches!(candidate.source, Source::Seed(_)) {
                 self.record.hear(&candidate.addrs);
+                self.record.set_awaited(Awaited::of(&candidate));
             }
             let task = state.tasks.spawn(Arc::clone(self).dial_place(candidate.clone()));
             state.places.insert(candidate, task).iter().for_each(AbortHandle::abort);
@@ -148,31 +150,43 @@ impl Dialer {
         let Some((source, _)) = state.dialled.remove(&target) else { return };
         match round {
             RoundOutcome::Met(node) => {
+                self.record.set_answered(&Awaited::Node(node));
+                self.answered(target);
                 let end = state.targets.on_answered(node, target.addr);
                 state.give_up(&end);
             }
             RoundOutcome::Itself => {
-                self.record.answered(target.addr);
+                self.answered(target);
                 state.targets.remove(target);
             }
             RoundOutcome::Refused(addr, reason) => {
                 self.record.failed(addr, reason.to_string());
-                self.record.answered(target.addr);
                 self.record.set_refused(addr, reason.clone());
                 state.targets.remove(target);
                 // Two hosts may have the same address, on networks of their own.
                 if matches!(reason, ConnectError::WrongPeer { .. }) {
                     tracing::debug!(%addr, %reason, "an announced address is another node's");
-                } else if self.record.should_warn(addr) {
-                    tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                } else {
+                    self.answered(target);
+                    if self.record.should_warn(addr) {
+                        tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                    }
                 }
             }
             RoundOutcome::Failed(why) => {
                 self.record.failed(target.addr, why);
-                if let Some(rounds) = state.targets.on_failed(target) {
-                    self.dial(target, source, round_pause(rounds), state);
+                match state.targets.on_failed(target) {
+                    Some(rounds) => self.dial(target, source, round_pause(rounds), state),
+                    None => self.answered(target),
                 }
             }
+        }
+    }
+
+    /// The node of an announced target has answered, or is given up.
+    fn answered(&self, target: DialTarget) {
+        if let Some(node) = target.node {
+            self.record.set_answered(&Awaited::Node(node));
         }
     }
 
@@ -209,7 +223,7 @@ impl Dialer {
             _ => None,
         };
         if !matches!(state, SeedState::Trying { .. }) {
-            candidate.addrs.iter().for_each(|&addr| self.record.answered(addr));
+            self.record.set_answered(&Awaited::of(candidate));
         }
         match (&candidate.source, refusal) {
             (Source::Seed(seed), refusal) => {

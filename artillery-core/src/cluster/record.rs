@@ -1,7 +1,7 @@
 //! How the search for other nodes has gone: what each seed answered, and which source found which node.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    discovery::Source,
+    discovery::{Candidate, Seed, Source},
     error::ConnectError,
     id::{MemberId, NodeId},
 };
@@ -81,12 +81,28 @@ struct NodeSources {
     met: bool,
     /// Announced addresses, and why the last dial failed there.
     heard: BTreeMap<SocketAddr, Option<String>>,
-    /// Those of them at which no node has answered, not even with a refusal.
-    unanswered: BTreeSet<SocketAddr>,
+    /// Known nodes and listed places that have not answered, not even with a refusal.
+    unanswered: BTreeSet<Awaited>,
     /// Peers that were refused, or that refused this node. The newest reason counts.
     refused: BTreeMap<SocketAddr, ConnectError>,
     /// Why there is no multicast DNS although it is wanted.
     no_multicast: Option<String>,
+}
+
+/// A node that was announced, or a listed place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Awaited {
+    Node(NodeId),
+    Place(Option<Seed>, Vec<SocketAddr>),
+}
+
+impl Awaited {
+    pub(super) fn of(candidate: &Candidate) -> Self {
+        match candidate.node {
+            Some(node) => Self::Node(node),
+            None => Self::Place(candidate.host.clone(), candidate.addrs.clone()),
+        }
+    }
 }
 
 /// An address that was announced.
@@ -172,11 +188,11 @@ impl DiscoveryRecord {
     }
 
     /// A peer was accepted, or has accepted this node.
-    pub(super) fn set_met(&self) {
+    pub(super) fn set_met(&self, node: NodeId) {
         let mut sources = self.sources();
         sources.met = true;
         sources.heard.clear();
-        sources.unanswered.clear();
+        sources.unanswered.remove(&Awaited::Node(node));
     }
 
     pub(super) fn has_met(&self) -> bool {
@@ -187,12 +203,8 @@ impl DiscoveryRecord {
     pub(super) fn hear(&self, addrs: &[SocketAddr]) {
         let mut sources = self.sources();
         for addr in addrs {
-            if !sources.met
-                && sources.heard.len() < MAX_HEARD
-                && let Entry::Vacant(new) = sources.heard.entry(*addr)
-            {
-                new.insert(None);
-                sources.unanswered.insert(*addr);
+            if !sources.met && sources.heard.len() < MAX_HEARD {
+                sources.heard.entry(*addr).or_default();
             }
         }
     }
@@ -204,12 +216,20 @@ impl DiscoveryRecord {
         }
     }
 
-    /// A node has refused this one at an announced address, or is no longer announced there.
-    pub(super) fn answered(&self, addr: SocketAddr) {
-        self.sources().unanswered.remove(&addr);
+    /// A node or place is known, and is dialled.
+    pub(super) fn set_awaited(&self, awaited: Awaited) {
+        let mut sources = self.sources();
+        if sources.unanswered.len() < MAX_HEARD {
+            sources.unanswered.insert(awaited);
+        }
     }
 
-    /// Whether a seed hasn't answered yet, or no node at all while some are announced.
+    /// A node or place has answered, or is given up.
+    pub(super) fn set_answered(&self, awaited: &Awaited) {
+        self.sources().unanswered.remove(awaited);
+    }
+
+    /// Whether a seed, an announced node or a listed place hasn't answered yet.
     pub(super) fn is_unanswered(&self) -> bool {
         let is_trying = |status: &SeedStatus| matches!(status.state, SeedState::Trying { .. });
         self.seeds.borrow().iter().any(is_trying) || !self.sources().unanswered.is_empty()
@@ -296,7 +316,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_has_met_a_member_is_not_refused() {
         let record = record();
-        record.set_met();
+        record.set_met(NodeId::from_name("met"));
         record.set_state("x:1", &refused());
         record.set_state("y:2", &refused());
         assert!(!is_refused(&record).await);
@@ -318,25 +338,26 @@ mod tests {
         assert_eq!(record.heard(), [Heard { addr: addr(1), failure: None }, Heard { addr: addr(2), failure }]);
         (1..200).for_each(|port| record.hear(&[addr(port)]));
         assert_eq!(record.heard().len(), MAX_HEARD);
-        record.set_met();
+        record.set_met(NodeId::from_name("met"));
         record.hear(&[addr(1)]);
         assert_eq!(record.heard(), []);
     }
 
     #[test]
-    fn seeds_and_announced_nodes_are_waited_for_until_they_answer() {
+    fn seeds_nodes_and_places_are_waited_for_until_they_answer() {
         let record = DiscoveryRecord::new(["x:1".to_owned()].into_iter());
         assert!(record.is_unanswered());
         record.set_state("x:1", &SeedState::Itself);
         assert!(!record.is_unanswered());
-        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        record.hear(&[addr(1), addr(2)]);
-        record.answered(addr(1));
-        record.hear(&[addr(1)]);
-        assert!(record.is_unanswered());
-        record.failed(addr(2), "silence".into());
-        assert!(record.is_unanswered(), "silence is no answer");
-        record.set_met();
+        let named = |host: &str| Awaited::Place(Some(host.parse().unwrap()), Vec::new());
+        let [a, b] = ["a", "b"].map(NodeId::from_name);
+        for awaited in [Awaited::Node(a), Awaited::Node(b), named("db-1.example:7400")] {
+            record.set_awaited(awaited);
+        }
+        record.set_met(a);
+        record.set_answered(&named("db-1.example:7400"));
+        assert!(record.is_unanswered(), "another node has answered, and this one hasn't");
+        record.set_answered(&Awaited::Node(b));
         assert!(!record.is_unanswered());
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Cluster, Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
+use artillery_core::{Cluster, Member, MemberEvent, MemberEvents, MemberId, MemberState, NodeId, internal::clock};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::Hub;
@@ -110,7 +110,14 @@ impl Forming {
 
     fn look_around(&mut self) {
         let members: Vec<_> = self.events.members().cloned().collect();
-        members.iter().for_each(|member| self.seen(member));
+        for member in &members {
+            match member.state {
+                MemberState::Alive | MemberState::Suspect => self.seen(member),
+                MemberState::Down | MemberState::Left => {
+                    self.formation.handle(clock::now(), FormationInput::Gone(member.id));
+                }
+            }
+        }
     }
 
     fn member(&mut self, event: &MemberEvent) {
