@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use crate::time::Timestamp;
 
-/// The time on this node's own clock, which includes suspended time where the system has such a clock ([`crate::system`]).
+/// The time on this node's own clock, which includes suspended time where the system has such a clock.
 pub fn now() -> Timestamp {
     #[cfg(feature = "testing")]
     if let Some(now) = followed::now() {
