@@ -166,7 +166,7 @@ impl Discovery for DnsDiscovery {
             let name = name.clone();
             async move {
                 let Some((host, port)) = name.host() else { return Ok(vec![name]) };
-                // Not only those that are dialled of a seed: each one that is left out would count as missing.
+                // All addresses: one that is left out would be treated as missing.
                 let found = lookup::look_up_all(host, port).await.map_err(|error| error.to_string())?;
                 Ok(found.into_iter().map(Seed::from).collect())
             }

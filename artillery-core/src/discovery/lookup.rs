@@ -20,7 +20,7 @@ use super::ResolveError;
 /// The longest wait for the resolver.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most look-ups under way. One whose resolver doesn't answer has a thread until it does.
+/// The most pending look-ups. One whose resolver doesn't answer has a thread until it does.
 const MAX_LOOKUPS: usize = 32;
 
 /// The most addresses of a name that are dialled. Each is tried, and a name server may list any number.
@@ -93,7 +93,7 @@ impl Lookups {
         if addrs.is_empty() { Err(ResolveError::Nothing { host: name }) } else { Ok(addrs) }
     }
 
-    /// What the resolver answers: nothing if its thread ends without an answer.
+    /// The resolver's answer: no addresses if its thread ends without an answer.
     async fn answer(
         &'static self,
         name: (String, u16),
@@ -255,7 +255,7 @@ mod tests {
         drop(release);
         waiting.await.unwrap().unwrap();
         let _all_have_ended = THREE.permits.acquire_many(3).await.unwrap();
-        assert_eq!(asked.load(Ordering::SeqCst), 4, "those that ran out of time are not asked");
+        assert_eq!(asked.load(Ordering::SeqCst), 4, "no resolver is called for a caller without time");
     }
 
     #[test]
