@@ -1,7 +1,7 @@
 //! How a node is described and started.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ use crate::{
     config::{SwimSettings, TransportConfig},
     discovery::{
         Announcement, Combined, ContainedDiscovery, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings,
-        Seed, SeedDiscovery,
+        Seed, SeedDiscovery, SeedError,
     },
     error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
@@ -167,7 +167,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed.
+    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed. Equal ones count once.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
@@ -235,7 +235,7 @@ impl ClusterBuilder {
     /// [`StartError`]. Missing multicast DNS is no error: it is logged.
     pub async fn start(self) -> Result<Cluster, StartError> {
         member::check(&self.payload)?;
-        let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
+        let seeds = read_seeds(&self.seeds)?;
         let identity = self.make_identity()?;
         let incarnation = self.incarnation.unwrap_or_else(new_incarnation);
 
@@ -396,6 +396,14 @@ impl ClusterBuilder {
     }
 }
 
+/// The seeds, each once: `DB:1` is `db:1`. The state of a seed is recorded once, so a second one would never change its state.
+fn read_seeds(texts: &[String]) -> Result<Vec<Seed>, SeedError> {
+    let mut known = BTreeSet::new();
+    let mut seeds = texts.iter().map(|text| text.parse()).collect::<Result<Vec<Seed>, _>>()?;
+    seeds.retain(|seed| known.insert(seed.clone()));
+    Ok(seeds)
+}
+
 impl std::fmt::Debug for ClusterBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClusterBuilder")
@@ -416,4 +424,17 @@ fn random_name() -> String {
     // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_count_once() {
+        let texts = ["DB:1", "db:1", "[::1]:7400", "db:2", "[0:0::1]:7400", "Db:1"].map(String::from);
+        let seeds: Vec<_> = read_seeds(&texts).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(seeds, ["db:1", "[::1]:7400", "db:2"]);
+        assert!(read_seeds(&["db:1".into(), "db".into()]).is_err());
+    }
 }
