@@ -1,6 +1,7 @@
 //! What happens to a node and its cluster: public values, a stream of them, and a line for each.
 
 mod allowance;
+mod feed;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use artillery_proto::node::Why;
 
 pub use self::stream::NodeEvents;
 pub(crate) use self::{
+    feed::ConfigFeed,
     stream::EventHub,
     tracker::{ChangeReasons, EventTracker},
 };

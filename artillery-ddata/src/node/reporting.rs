@@ -15,7 +15,7 @@ use tokio::{
 use super::{
     data::Data,
     durable::Durable,
-    events::{ChangeReasons, EventHub, EventTracker},
+    events::{ChangeReasons, ConfigFeed, EventHub, EventTracker},
     waiting::{self, ChainFacts, Facts, FormationFacts, Reminder, WaitingFor},
 };
 use crate::{
@@ -32,6 +32,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 pub(super) struct Reporting {
     pub(super) hub: EventHub,
     pub(super) reasons: Arc<ChangeReasons>,
+    pub(super) feed: Arc<ConfigFeed>,
     pub(super) formation: watch::Sender<Option<FormationFacts>>,
 }
 
@@ -81,9 +82,10 @@ impl Data {
             return;
         }
         let now = clock::now();
-        let configs = self.state.get().map(|state| state.borrow().configs.clone());
-        let changes = configs.map(|configs| tracker.configs(now, &configs, &self.reporting.reasons));
-        changes.into_iter().flatten().for_each(|event| self.reporting.hub.report(event));
+        for configs in self.reporting.feed.take() {
+            let changes = tracker.configs(now, &configs, &self.reporting.reasons);
+            changes.into_iter().for_each(|event| self.reporting.hub.report(event));
+        }
         let serves = self.may_serve();
         let waiting_for = if serves { Vec::new() } else { self.waiting_for().await };
         if let Some(event) = tracker.serving(now, serves, &waiting_for) {

@@ -169,7 +169,8 @@ impl EventTracker {
             let Some(earlier) = before.get(config.chain).filter(|earlier| earlier.epoch != config.epoch) else {
                 continue;
             };
-            for (id, change) in changes(earlier, config) {
+            let has_same_data = before.sessions_id() == configs.sessions_id();
+            for (id, change) in changes(earlier, config, has_same_data) {
                 let name = configs.node(id).or_else(|| before.node(id)).map(|node| node.name.clone());
                 let node = EventNode { name: name.unwrap_or_else(|| id.node.to_string()), id };
                 let (chain, is_this) = (config.chain, id.node == self.me.node);
@@ -293,11 +294,15 @@ enum Change {
     Promoted,
 }
 
-/// The members that serve a chain no longer, and the joiners that serve it now.
-fn changes(before: &ChainConfig, now: &ChainConfig) -> Vec<(MemberId, Change)> {
+/// The members that serve a chain no longer, and those that have joined it and serve it now. A joiner becomes a serving member in one
+/// configuration, and a chain that is opened again has serving members that were no joiners. After a gap the configurations between
+/// are unknown: without a loss, a member has then joined.
+fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<(MemberId, Change)> {
     let serves = |of: &ChainConfig, id: MemberId| of.serving().any(|member| member.node == id.node);
     let gone = before.serving().filter(|&id| !serves(now, id)).map(|id| (id, Change::MovedOut));
-    let joined = |id: &MemberId| before.role(*id).is_some_and(|role| role != Role::Serving);
+    let has_gap = now.epoch.0.saturating_sub(before.epoch.0) > 1;
+    let was_joiner = |id| before.role(id).is_some_and(|role| role != Role::Serving);
+    let joined = |&id: &MemberId| !serves(before, id) && (was_joiner(id) || has_gap && has_same_data);
     gone.chain(now.serving().filter(joined).map(|id| (id, Change::Promoted))).collect()
 }
 
