@@ -131,7 +131,7 @@ pub enum MoveReason {
 }
 
 impl MoveReason {
-    /// The reason of a member's removal; `None`: the change removes no member.
+    /// The reason of a member's removal; `None`: the change does not remove this member.
     pub(crate) fn of(why: Why) -> Option<Self> {
         match why {
             Why::Silent => Some(Self::Silent),
@@ -141,7 +141,7 @@ impl MoveReason {
             Why::Slow => Some(Self::Slow),
             Why::Disk => Some(Self::Disk),
             Why::Halted => Some(Self::Halted),
-            Why::Reopened | Why::AcceptedLoss => Some(Self::Reopened),
+            // A reopened chain has the reason of the member that opens it.
             _ => None,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use artillery_proto::node::{ChangeReason, Why};
+
 use super::*;
 use crate::{
     ChainMember, Role,
@@ -34,7 +36,7 @@ impl World {
         let (feed, reasons) = (ConfigFeed::default(), ChangeReasons::default());
         let mut world = Self { configs: Configs::of(&founding), feed, reasons, tracker: tracker() };
         world.becomes(&[(id("me", 1), SERVING), (id("b", 1), SERVING), (id("c", 1), SERVING)]);
-        assert_eq!(world.events(0), [], "the first configuration is no event");
+        assert!(world.events(0).is_empty(), "the first configuration is no event");
         world
     }
 
@@ -62,6 +64,11 @@ impl World {
         let mut events: Vec<_> = events.collect::<Vec<_>>().into_iter().map(|event| event.to_string()).collect();
         events.extend(self.tracker.tick(now).map(|event| event.to_string()));
         events
+    }
+
+    /// This node has proposed a change of the member's place.
+    fn proposes(&self, member: MemberId, why: Why) {
+        self.reasons.add(&[ChangeReason { chain: ChainId(0), member, why }]);
     }
 }
 
@@ -96,6 +103,51 @@ fn a_member_with_which_a_chain_is_opened_again_has_copied_nothing() {
     world.becomes(&[(id("d", 1), SERVING)]);
     let events = world.events(1);
     assert!(!events.iter().any(|event| event.contains("copied")), "{events:?}");
+    assert_eq!(events[0], "this node was moved out of chain 0: the chain was opened again without it");
+}
+
+#[test]
+fn the_reason_of_a_removal_explains_no_later_one() {
+    let mut world = World::new();
+    let (me, b, c) = (id("me", 1), id("b", 1), id("c", 1));
+    world.proposes(b, Why::Slow);
+    world.becomes(&[(me, SERVING), (c, SERVING)]);
+    assert_eq!(world.events(1), ["node b was moved out of chain 0: it alone makes the chain slow"]);
+    world.becomes(&[(me, SERVING), (c, SERVING), (b, SYNCING)]);
+    world.becomes(&[(me, SERVING), (c, SERVING), (b, SERVING)]);
+    assert_eq!(world.events(2).len(), 1);
+    world.becomes(&[(me, SERVING), (c, SERVING)]);
+    assert_eq!(world.events(3), [""; 0], "the reason may become known");
+    assert_eq!(world.events(9), ["node b was moved out of chain 0"]);
+}
+
+#[test]
+fn the_farewell_of_an_earlier_start_does_not_make_a_loss_orderly() {
+    let mut world = World::new();
+    let (me, b, c, later) = (id("me", 1), id("b", 1), id("c", 1), id("b", 2));
+    // Another leader's proposal was taken instead of this one.
+    world.proposes(b, Why::Left);
+    world.becomes(&[(me, SERVING), (c, SERVING), (b, SERVING), (later, SYNCING)]);
+    world.becomes(&[(me, SERVING), (c, SERVING), (later, SERVING)]);
+    world.becomes(&[(me, SERVING), (c, SERVING)]);
+    world.events(1);
+    let lost = world.events(9);
+    assert!(matches!(&lost[..], [lost] if !lost.contains("leaves")), "{lost:?}");
+}
+
+#[test]
+fn the_reason_of_an_opened_chain_does_not_explain_a_later_removal_of_the_member_that_opened_it() {
+    let mut world = World::new();
+    let (me, b, c) = (id("me", 1), id("b", 2), id("c", 1));
+    world.proposes(b, Why::Reopened);
+    world.becomes(&[(b, SERVING)]);
+    world.becomes(&[(b, SERVING), (me, SYNCING)]);
+    world.becomes(&[(b, SERVING), (me, SERVING), (c, SYNCING)]);
+    world.events(1);
+    world.becomes(&[(me, SERVING), (c, SYNCING)]);
+    world.events(2);
+    let moved = world.events(9);
+    assert!(matches!(&moved[..], [moved] if !moved.contains("opened again")), "{moved:?}");
 }
 
 #[test]
