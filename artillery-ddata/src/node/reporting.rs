@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, MemberState, internal::clock};
+use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, MemberState, Timestamp, internal::clock};
 use artillery_proto::node::Unready;
 use tokio::{
     sync::watch,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ChainConfig, Role,
-    control::message::Unsettled,
+    control::{Configs, message::Unsettled},
     driver::{control::NodeState, phase::NodePhase},
 };
 
@@ -133,7 +133,9 @@ impl Data {
             refused: cluster.map(Cluster::refused_peers).unwrap_or_default(),
             loading: self.durable.get().and_then(Durable::loading).filter(|_| self.has_cluster()),
             voters: known.as_ref().map(|known| self.voters(known)).unwrap_or_default(),
-            is_led: known.as_ref().is_none_or(|known| self.is_led(known)),
+            is_led: known.as_ref().is_none_or(|known| known.heard != Timestamp::ZERO && self.is_led(known)),
+            is_spare: known.as_ref().map_or_else(|| self.has_no_chain(), |known| !known.configs.names(self.id())),
+            is_confirmed: known.as_ref().is_none_or(|known| known.unready.is_none()),
             chains,
             unsettled: known.as_ref().and_then(|known| self.unsettled(known, phase.is_ready())),
         }
@@ -160,7 +162,7 @@ impl Data {
     async fn chain_facts(&self, known: Option<&NodeState>) -> Vec<ChainFacts> {
         let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
         let now = clock::now();
-        let Some(known) = known else { return Vec::new() };
+        let Some(known) = known else { return self.fixed_chain_facts() };
         let joins = |config: &ChainConfig| config.role(self.id()).is_some_and(|role| role != Role::Serving);
         // Only a joiner asks the chains' tasks: they may be busy.
         let received = match known.configs.iter().any(joins) {
@@ -180,6 +182,31 @@ impl Data {
             }
         })
         .collect()
+    }
+
+    /// The chains of a node with a fixed configuration, which needs no lease.
+    fn fixed_chain_facts(&self) -> Vec<ChainFacts> {
+        let founding = self.founding.get().filter(|_| !self.config.failover);
+        let configs = founding.map(|founding| Configs::of(founding)).unwrap_or_default();
+        let mine = configs.iter().filter(|config| config.role(self.id()).is_some());
+        let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
+        let facts = mine.zip(standings).map(|(config, standing)| {
+            let standing = standing.borrow();
+            ChainFacts {
+                chain: config.chain,
+                is_joiner: false,
+                received: None,
+                is_open: standing.open.is_some(),
+                is_leased: true,
+                halted: standing.halted.as_ref().map(ToString::to_string),
+            }
+        });
+        facts.collect()
+    }
+
+    /// Whether a node with a fixed configuration serves no chain.
+    fn has_no_chain(&self) -> bool {
+        self.standings.get().is_some_and(Vec::is_empty)
     }
 
     /// What the node's own state says, as far as no other fact has it. What concerns other nodes matters only until the node has been

@@ -48,9 +48,18 @@ fn only_without_a_majority_the_voters_are_the_reason() {
     let with = |there: &[bool]| waiting_for(&Facts { voters: voters(there), ..member() });
     let away = vec!["n1".to_owned(), "n2".to_owned()];
     assert_eq!(with(&[true, false, false]), [WaitingFor::Majority { away, voters: 3 }]);
-    assert_eq!(with(&[true, true, false]), [WaitingFor::Member]);
+    assert_eq!(with(&[true, true, false]), [WaitingFor::Confirmation]);
     assert!(matches!(&with(&[true, false])[..], [WaitingFor::Majority { .. }]));
     assert_eq!(waiting_for(&Facts { is_led: false, voters: voters(&[true; 3]), ..member() }), [WaitingFor::Leader]);
+}
+
+#[test]
+fn only_a_spare_waits_for_the_answer_of_a_member() {
+    let with = |is_spare, is_confirmed, chains| waiting_for(&Facts { is_spare, is_confirmed, chains, ..member() });
+    assert_eq!(with(false, false, vec![chain()]), [WaitingFor::Confirmation]);
+    assert_eq!(with(true, false, Vec::new()), [WaitingFor::Confirmation], "a spare asks members after that");
+    assert_eq!(with(true, true, Vec::new()), [WaitingFor::Member]);
+    assert!(line(&with(false, false, vec![chain()])).contains("not yet confirmed"));
 }
 
 #[test]
