@@ -1,9 +1,16 @@
+use artillery_core::{Incarnation, NodeId};
+
 use super::*;
 use crate::control::formation::FormationPhase;
 
 fn free(seen: usize, expect: u16) -> Facts {
     let phase = FormationPhase::Free { seen, expect, expected_by: None, searches: false, refused: None };
     Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() }
+}
+
+fn node() -> MemberId {
+    let incarnation = Incarnation { store: 1, starts: 1 };
+    MemberId { node: NodeId::from_name("n"), incarnation }
 }
 
 fn member() -> Facts {
@@ -27,6 +34,22 @@ fn a_free_node_counts_the_nodes_that_are_missing() {
     let mut joins = free(2, 3);
     joins.formation.as_mut().unwrap().only_joins = true;
     assert_eq!(waiting_for(&joins), [WaitingFor::ExistingCluster { free: 1, has_directory: false }]);
+}
+
+#[test]
+fn only_a_refusal_for_other_settings_is_shown_as_one() {
+    let with = |seen, expect, by: Option<MemberId>, reason| {
+        let refused = Some((node(), reason));
+        let phase = FormationPhase::Free { seen, expect, expected_by: by, searches: false, refused };
+        waiting_for(&Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() })
+    };
+    assert_eq!(with(3, 3, None, RejectReason::Settings), [WaitingFor::OtherSettings { node: node() }]);
+    let missing = |expected, by| [WaitingFor::Founders { seen: 2, expected, by }];
+    assert_eq!(with(2, 3, None, RejectReason::Joins), missing(3, None), "a node that only joins founds nothing");
+    assert_eq!(with(2, 4, Some(node()), RejectReason::Expects(4)), missing(4, Some(node())));
+    for reason in [RejectReason::Joins, RejectReason::Expects(2), RejectReason::Busy, RejectReason::Over] {
+        assert_eq!(with(3, 3, None, reason), [WaitingFor::Agreement], "{reason}");
+    }
 }
 
 #[test]
