@@ -304,7 +304,7 @@ enum Change {
     Promoted,
 }
 
-/// The members that serve a chain no longer, and those that have joined it and serve it now. A joiner becomes a serving member in one
+/// The members that were moved out of a chain, and the members that were promoted. A joiner becomes a serving member in one
 /// configuration, and a chain that is opened again has serving members that were no joiners. After a gap the configurations between
 /// are unknown: without a loss, a member has then joined.
 fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<(MemberId, Change)> {

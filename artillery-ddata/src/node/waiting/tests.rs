@@ -45,7 +45,7 @@ fn only_a_refusal_for_other_settings_is_shown_as_one() {
     };
     assert_eq!(with(3, 3, None, RejectReason::Settings), [WaitingFor::OtherSettings { node: node() }]);
     let missing = |expected, by| [WaitingFor::Founders { seen: 2, expected, by }];
-    assert_eq!(with(2, 3, None, RejectReason::Joins), missing(3, None), "a node that only joins founds nothing");
+    assert_eq!(with(2, 3, None, RejectReason::Joins), missing(3, None), "a node that only joins is no founder");
     assert_eq!(with(2, 4, Some(node()), RejectReason::Expects(4)), missing(4, Some(node())));
     for reason in [RejectReason::Joins, RejectReason::Expects(2), RejectReason::Busy, RejectReason::Over] {
         assert_eq!(with(3, 3, None, reason), [WaitingFor::Agreement], "{reason}");
