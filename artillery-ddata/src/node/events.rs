@@ -1,6 +1,7 @@
 //! What happens to a node and its cluster: public values, a stream of them, and a line for each.
 
 mod allowance;
+mod feed;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use artillery_proto::node::Why;
 
 pub use self::stream::NodeEvents;
 pub(crate) use self::{
+    feed::ConfigFeed,
     stream::EventHub,
     tracker::{ChangeReasons, EventTracker},
 };
@@ -129,7 +131,7 @@ pub enum MoveReason {
 }
 
 impl MoveReason {
-    /// The reason of a member's removal; `None`: the change removes no member.
+    /// The reason of a member's removal; `None`: the change does not remove this member.
     pub(crate) fn of(why: Why) -> Option<Self> {
         match why {
             Why::Silent => Some(Self::Silent),
@@ -139,7 +141,7 @@ impl MoveReason {
             Why::Slow => Some(Self::Slow),
             Why::Disk => Some(Self::Disk),
             Why::Halted => Some(Self::Halted),
-            Why::Reopened | Why::AcceptedLoss => Some(Self::Reopened),
+            // A reopened chain has the reason of the member that opens it.
             _ => None,
         }
     }

@@ -176,6 +176,7 @@ impl Data {
             state,
             ready: Some(ready),
             reasons: self.reporting.reasons.clone(),
+            feed: self.reporting.feed.clone(),
             patience,
         });
         // The task must not keep the socket open after the node has ended.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, MemberState, internal::clock};
+use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, MemberState, Timestamp, internal::clock};
 use artillery_proto::node::Unready;
 use tokio::{
     sync::watch,
@@ -15,12 +15,12 @@ use tokio::{
 use super::{
     data::Data,
     durable::Durable,
-    events::{ChangeReasons, EventHub, EventTracker},
+    events::{ChangeReasons, ConfigFeed, EventHub, EventTracker},
     waiting::{self, ChainFacts, Facts, FormationFacts, Reminder, WaitingFor},
 };
 use crate::{
     ChainConfig, Role,
-    control::message::Unsettled,
+    control::{Configs, message::Unsettled},
     driver::{control::NodeState, phase::NodePhase},
 };
 
@@ -32,6 +32,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 pub(super) struct Reporting {
     pub(super) hub: EventHub,
     pub(super) reasons: Arc<ChangeReasons>,
+    pub(super) feed: Arc<ConfigFeed>,
     pub(super) formation: watch::Sender<Option<FormationFacts>>,
 }
 
@@ -81,9 +82,10 @@ impl Data {
             return;
         }
         let now = clock::now();
-        let configs = self.state.get().map(|state| state.borrow().configs.clone());
-        let changes = configs.map(|configs| tracker.configs(now, &configs, &self.reporting.reasons));
-        changes.into_iter().flatten().for_each(|event| self.reporting.hub.report(event));
+        for configs in self.reporting.feed.take() {
+            let changes = tracker.configs(now, &configs, &self.reporting.reasons);
+            changes.into_iter().for_each(|event| self.reporting.hub.report(event));
+        }
         let serves = self.may_serve();
         let waiting_for = if serves { Vec::new() } else { self.waiting_for().await };
         if let Some(event) = tracker.serving(now, serves, &waiting_for) {
@@ -131,7 +133,9 @@ impl Data {
             refused: cluster.map(Cluster::refused_peers).unwrap_or_default(),
             loading: self.durable.get().and_then(Durable::loading).filter(|_| self.has_cluster()),
             voters: known.as_ref().map(|known| self.voters(known)).unwrap_or_default(),
-            is_led: known.as_ref().is_none_or(|known| self.is_led(known)),
+            is_led: known.as_ref().is_none_or(|known| known.heard != Timestamp::ZERO && self.is_led(known)),
+            is_spare: known.as_ref().map_or_else(|| self.has_no_chain(), |known| !known.configs.names(self.id())),
+            is_confirmed: known.as_ref().is_none_or(|known| known.unready.is_none()),
             chains,
             unsettled: known.as_ref().and_then(|known| self.unsettled(known, phase.is_ready())),
         }
@@ -158,7 +162,7 @@ impl Data {
     async fn chain_facts(&self, known: Option<&NodeState>) -> Vec<ChainFacts> {
         let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
         let now = clock::now();
-        let Some(known) = known else { return Vec::new() };
+        let Some(known) = known else { return self.fixed_chain_facts() };
         let joins = |config: &ChainConfig| config.role(self.id()).is_some_and(|role| role != Role::Serving);
         // Only a joiner asks the chains' tasks: they may be busy.
         let received = match known.configs.iter().any(joins) {
@@ -178,6 +182,31 @@ impl Data {
             }
         })
         .collect()
+    }
+
+    /// The chains of a node with a fixed configuration, which needs no lease.
+    fn fixed_chain_facts(&self) -> Vec<ChainFacts> {
+        let founding = self.founding.get().filter(|_| !self.config.failover);
+        let configs = founding.map(|founding| Configs::of(founding)).unwrap_or_default();
+        let mine = configs.iter().filter(|config| config.role(self.id()).is_some());
+        let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
+        let facts = mine.zip(standings).map(|(config, standing)| {
+            let standing = standing.borrow();
+            ChainFacts {
+                chain: config.chain,
+                is_joiner: false,
+                received: None,
+                is_open: standing.open.is_some(),
+                is_leased: true,
+                halted: standing.halted.as_ref().map(ToString::to_string),
+            }
+        });
+        facts.collect()
+    }
+
+    /// Whether a node with a fixed configuration serves no chain.
+    fn has_no_chain(&self) -> bool {
+        self.standings.get().is_some_and(Vec::is_empty)
     }
 
     /// What the node's own state says, as far as no other fact has it. What concerns other nodes matters only until the node has been

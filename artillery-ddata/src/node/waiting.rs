@@ -99,6 +99,8 @@ pub enum WaitingFor {
     },
     /// A member of a chain has to answer a read of this node, which serves no chain itself.
     Member,
+    /// The leader has not yet confirmed that the cluster is settled: no other node joins, leaves or is missing.
+    Confirmation,
     /// The cluster is not settled: another node joins, leaves or is missing; or an operator has to act.
     Unsettled {
         /// What is not settled.
@@ -146,6 +148,10 @@ pub(crate) struct Facts {
     pub(crate) voters: Vec<(String, bool)>,
     /// A leader confirmed by a majority has answered recently; or there is none by the settings.
     pub(crate) is_led: bool,
+    /// No chain has a role for this node.
+    pub(crate) is_spare: bool,
+    /// The leader has confirmed that the cluster is settled; or there is none by the settings.
+    pub(crate) is_confirmed: bool,
     pub(crate) chains: Vec<ChainFacts>,
     /// What isn't settled, apart from what the other fields have.
     pub(crate) unsettled: Option<String>,
@@ -219,7 +225,7 @@ fn for_its_place(facts: &Facts) -> Vec<WaitingFor> {
     reasons.extend(chains.filter_map(of_a_chain));
     reasons.extend(facts.unsettled.clone().map(|why| WaitingFor::Unsettled { why }));
     if reasons.is_empty() {
-        reasons.push(WaitingFor::Member);
+        reasons.push(if facts.is_spare && facts.is_confirmed { WaitingFor::Member } else { WaitingFor::Confirmation });
     }
     reasons
 }

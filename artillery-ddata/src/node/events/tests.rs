@@ -1,3 +1,5 @@
+mod configs;
+
 use artillery_core::{Incarnation, MemberEvent, MemberId, NodeId, Timestamp};
 
 use super::*;

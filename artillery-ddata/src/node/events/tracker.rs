@@ -28,16 +28,24 @@ pub(crate) struct ChangeReasons(Mutex<VecDeque<ChangeReason>>);
 impl ChangeReasons {
     pub(crate) fn add(&self, reasons: &[ChangeReason]) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(reasons);
+        all.extend(reasons.iter().filter(|reason| MoveReason::of(reason.why).is_some()));
         let more = all.len().saturating_sub(MAX_REASONS);
         all.drain(..more);
     }
 
-    /// The newest reason why the member is removed from the chain.
-    pub(crate) fn of_removal(&self, chain: ChainId, member: MemberId) -> Option<MoveReason> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut of = all.iter().rev().filter(|reason| reason.chain == chain && reason.member.node == member.node);
-        of.find_map(|reason| MoveReason::of(reason.why))
+    /// Takes out all reasons why this incarnation is removed from the chain, and returns the newest. They explain no later removal:
+    /// another leader may propose that for another reason.
+    pub(crate) fn take_removal(&self, chain: ChainId, member: MemberId) -> Option<MoveReason> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = None;
+        all.retain(|reason| {
+            let is_of_it = reason.chain == chain && reason.member == member;
+            if is_of_it {
+                newest = MoveReason::of(reason.why);
+            }
+            !is_of_it
+        });
+        newest
     }
 }
 
@@ -169,7 +177,8 @@ impl EventTracker {
             let Some(earlier) = before.get(config.chain).filter(|earlier| earlier.epoch != config.epoch) else {
                 continue;
             };
-            for (id, change) in changes(earlier, config) {
+            let has_same_data = before.sessions_id() == configs.sessions_id();
+            for (id, change) in changes(earlier, config, has_same_data) {
                 let name = configs.node(id).or_else(|| before.node(id)).map(|node| node.name.clone());
                 let node = EventNode { name: name.unwrap_or_else(|| id.node.to_string()), id };
                 let (chain, is_this) = (config.chain, id.node == self.me.node);
@@ -180,7 +189,9 @@ impl EventTracker {
                     }
                     Change::MovedOut => Removal { chain, node, is_this, report_by: now + REASON_TIMEOUT },
                 };
-                match reasons.of_removal(chain, id).or_else(|| inferred(&self.nodes, id)) {
+                let reopened = is_reopened(earlier, config).then_some(MoveReason::Reopened);
+                let why = reasons.take_removal(chain, id).or(reopened);
+                match why.or_else(|| inferred(&self.nodes, id)) {
                     None if !is_this && self.removals.len() < MAX_REASONS => self.removals.push(removal),
                     why => events.extend(self.allowed(now, chain, removal.event(why))),
                 }
@@ -293,19 +304,29 @@ enum Change {
     Promoted,
 }
 
-/// The members that serve a chain no longer, and the joiners that serve it now.
-fn changes(before: &ChainConfig, now: &ChainConfig) -> Vec<(MemberId, Change)> {
+/// The members that were moved out of a chain, and the members that were promoted. A joiner becomes a serving member in one
+/// configuration, and a chain that is opened again has serving members that were no joiners. After a gap the configurations between
+/// are unknown: without a loss, a member has then joined.
+fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<(MemberId, Change)> {
     let serves = |of: &ChainConfig, id: MemberId| of.serving().any(|member| member.node == id.node);
     let gone = before.serving().filter(|&id| !serves(now, id)).map(|id| (id, Change::MovedOut));
-    let joined = |id: &MemberId| before.role(*id).is_some_and(|role| role != Role::Serving);
+    let has_gap = now.epoch.0.saturating_sub(before.epoch.0) > 1;
+    let was_joiner = |id| before.role(id).is_some_and(|role| role != Role::Serving);
+    let joined = |&id: &MemberId| !serves(before, id) && (was_joiner(id) || has_gap && has_same_data);
     gone.chain(now.serving().filter(joined).map(|id| (id, Change::Promoted))).collect()
+}
+
+/// Whether the chain was opened again: a node serves it that was no member in the configuration before.
+fn is_reopened(before: &ChainConfig, now: &ChainConfig) -> bool {
+    now.epoch.0 == before.epoch.0 + 1 && now.serving().any(|id| before.role(id).is_none())
 }
 
 /// The reason of a removal, as far as the membership shows it.
 fn inferred(nodes: &BTreeMap<NodeId, TrackedNode>, id: MemberId) -> Option<MoveReason> {
-    match nodes.get(&id.node)?.liveness {
+    let node = nodes.get(&id.node)?;
+    match node.liveness {
         Liveness::Down { .. } | Liveness::Suspect { .. } => Some(MoveReason::Silent),
-        Liveness::Left => Some(MoveReason::Left),
-        Liveness::Alive => None,
+        Liveness::Left if node.id == id => Some(MoveReason::Left),
+        Liveness::Left | Liveness::Alive => None,
     }
 }

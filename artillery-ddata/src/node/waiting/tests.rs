@@ -1,9 +1,16 @@
+use artillery_core::{Incarnation, NodeId};
+
 use super::*;
 use crate::control::formation::FormationPhase;
 
 fn free(seen: usize, expect: u16) -> Facts {
     let phase = FormationPhase::Free { seen, expect, expected_by: None, searches: false, refused: None };
     Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() }
+}
+
+fn node() -> MemberId {
+    let incarnation = Incarnation { store: 1, starts: 1 };
+    MemberId { node: NodeId::from_name("n"), incarnation }
 }
 
 fn member() -> Facts {
@@ -30,6 +37,22 @@ fn a_free_node_counts_the_nodes_that_are_missing() {
 }
 
 #[test]
+fn only_a_refusal_for_other_settings_is_shown_as_one() {
+    let with = |seen, expect, by: Option<MemberId>, reason| {
+        let refused = Some((node(), reason));
+        let phase = FormationPhase::Free { seen, expect, expected_by: by, searches: false, refused };
+        waiting_for(&Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() })
+    };
+    assert_eq!(with(3, 3, None, RejectReason::Settings), [WaitingFor::OtherSettings { node: node() }]);
+    let missing = |expected, by| [WaitingFor::Founders { seen: 2, expected, by }];
+    assert_eq!(with(2, 3, None, RejectReason::Joins), missing(3, None), "a node that only joins is no founder");
+    assert_eq!(with(2, 4, Some(node()), RejectReason::Expects(4)), missing(4, Some(node())));
+    for reason in [RejectReason::Joins, RejectReason::Expects(2), RejectReason::Busy, RejectReason::Over] {
+        assert_eq!(with(3, 3, None, reason), [WaitingFor::Agreement], "{reason}");
+    }
+}
+
+#[test]
 fn a_refusal_is_named_from_this_nodes_side() {
     use artillery_core::error::Refusal;
     let name = |here: &str, there: &str| Refusal::DifferentClusterName { here: here.into(), there: there.into() };
@@ -48,9 +71,18 @@ fn only_without_a_majority_the_voters_are_the_reason() {
     let with = |there: &[bool]| waiting_for(&Facts { voters: voters(there), ..member() });
     let away = vec!["n1".to_owned(), "n2".to_owned()];
     assert_eq!(with(&[true, false, false]), [WaitingFor::Majority { away, voters: 3 }]);
-    assert_eq!(with(&[true, true, false]), [WaitingFor::Member]);
+    assert_eq!(with(&[true, true, false]), [WaitingFor::Confirmation]);
     assert!(matches!(&with(&[true, false])[..], [WaitingFor::Majority { .. }]));
     assert_eq!(waiting_for(&Facts { is_led: false, voters: voters(&[true; 3]), ..member() }), [WaitingFor::Leader]);
+}
+
+#[test]
+fn only_a_spare_waits_for_the_answer_of_a_member() {
+    let with = |is_spare, is_confirmed, chains| waiting_for(&Facts { is_spare, is_confirmed, chains, ..member() });
+    assert_eq!(with(false, false, vec![chain()]), [WaitingFor::Confirmation]);
+    assert_eq!(with(true, false, Vec::new()), [WaitingFor::Confirmation], "a spare asks members after that");
+    assert_eq!(with(true, true, Vec::new()), [WaitingFor::Member]);
+    assert!(line(&with(false, false, vec![chain()])).contains("not yet confirmed"));
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl fmt::Display for WaitingFor {
             Self::NoLease { chain } => write!(f, "this node has no lease for chain {}", chain.0),
             Self::Halted { chain, why } => write!(f, "chain {} has stopped serving at this node: {why}", chain.0),
             Self::Member => f.write_str("no member of a chain has answered this node"),
+            Self::Confirmation => f.write_str("the leader has not yet confirmed that the cluster is settled"),
             Self::Unsettled { why } => f.write_str(why),
             Self::Stopped { why } => write!(f, "this node has stopped: {why}"),
         }

@@ -151,7 +151,7 @@ pub(super) fn object(whole: &ClusterReport) -> Value {
         .collect();
     let nodes: Vec<Value> = whole.nodes.iter().map(|(id, told)| node_object(whole, *id, told)).collect();
     let cluster = whole.nodes.values().find_map(|told| told.status.as_ref().ok()).map(|status| &status.cluster);
-    let Verdict { serves, problem } = Verdict::of(whole);
+    let Verdict { serves, problem, .. } = Verdict::of(whole);
     json!({
         "serving": serves, "problem": problem, "cluster": cluster, "cluster_id": whole.routing.cluster.to_string(),
         "chains": chains, "members": members, "nodes": nodes, "histories": histories::objects(whole.routing.cluster, &whole.standings),
