@@ -64,7 +64,7 @@ fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr])
     if is_cut_off { None } else { agree(advertised, before, seen) }
 }
 
-/// As [`settle`], for addresses of which all count.
+/// As [`settle`], but all addresses count.
 fn agree(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
     let changes = set(seen) == set(before) && set(seen) != set(advertised);

@@ -183,7 +183,7 @@ impl Dialer {
         }
     }
 
-    /// The node of an announced target has answered, or is given up.
+    /// The node of an announced target has answered, or is no longer dialled.
     fn answered(&self, target: DialTarget) {
         if let Some(node) = target.node {
             self.record.set_answered(&Awaited::Node(node));

@@ -224,7 +224,7 @@ impl DiscoveryRecord {
         }
     }
 
-    /// A node or place has answered, or is given up.
+    /// A node or place has answered, or is no longer dialled.
     pub(super) fn set_answered(&self, awaited: &Awaited) {
         self.sources().unanswered.remove(awaited);
     }

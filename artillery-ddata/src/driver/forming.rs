@@ -30,13 +30,13 @@ pub(crate) struct Forming {
     pub(crate) has_directory: bool,
     /// The formation can't end in this incarnation.
     pub(crate) is_stuck: bool,
-    /// How far the formation has come.
+    /// The progress of the formation.
     pub(crate) shown: watch::Sender<Option<FormationFacts>>,
 }
 
 impl Forming {
     /// Runs until the node stops. Calls `settled` once, when the node's cluster is known. Returns whether the formation is stuck, so
-    /// that this incarnation is to end.
+    /// that this incarnation must end.
     pub(crate) async fn run(
         mut self,
         mut phases: watch::Receiver<NodePhase>,
@@ -79,7 +79,7 @@ impl Forming {
         }
     }
 
-    /// Shows how far the formation has come, for reports.
+    /// Publishes the progress of the formation, for reports.
     fn show(&self) {
         let (phase, only_joins) = (self.formation.phase(), self.formation.only_joins());
         let larger = |phase: &FormationPhase| match phase {

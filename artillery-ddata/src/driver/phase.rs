@@ -102,7 +102,7 @@ pub enum NeverReady {
     /// Another living process has the node's name.
     #[error("{NAME_TAKEN}")]
     NameTaken,
-    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation begins anew.
+    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation is free.
     #[error("{UNFORMED}")]
     Unformed,
     /// A replica of the node stopped serving.
@@ -149,7 +149,7 @@ pub enum Stopped {
     /// Another cluster succeeds the node's own, of which it held nothing. The node's next incarnation joins that
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
-    /// Most of the nodes with which this one had agreed to form a cluster are silent: a next incarnation begins anew.
+    /// Most of the nodes with which this one had agreed to form a cluster are silent: the next incarnation is free.
     Unformed,
 }
 

@@ -67,7 +67,7 @@ struct TrackedNode {
     id: MemberId,
     name: String,
     liveness: Liveness,
-    /// What was reported last: lost, or not.
+    /// Whether the last report was of a loss.
     shown_lost: bool,
     allowance: Allowance,
 }

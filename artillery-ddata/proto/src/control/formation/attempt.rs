@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{MemberId, Timestamp, control::Bootstrap, guards::Guards};
 
-/// After this number of ballots in a row in which no majority of the founders was heard, a node can do no more for its proposal.
+/// After this number of consecutive ballots without messages from a majority of the founders, the attempt is stuck.
 const MAX_SILENT_BALLOTS: u32 = 5;
 
 /// The part of this node in the proposal that it has accepted.
@@ -26,9 +26,9 @@ pub(super) struct Attempt {
     repeat: Duration,
     patience: Duration,
     ballots: u32,
-    /// The founders that were heard since the last ballot began.
+    /// The senders of the messages received since the last ballot began.
     heard: BTreeSet<u16>,
-    /// The last ballots in a row in which no majority was heard.
+    /// The number of consecutive ballots without messages from a majority, up to the last one.
     silent_ballots: u32,
     tell_at: Timestamp,
     challenge_at: Timestamp,
@@ -129,7 +129,7 @@ impl Attempt {
         }
     }
 
-    /// Whether no majority of the founders has been heard for so long that it may never be.
+    /// Whether a majority of the founders has been silent for [`MAX_SILENT_BALLOTS`].
     pub(super) fn is_stuck(&self) -> bool {
         self.silent_ballots >= MAX_SILENT_BALLOTS
     }

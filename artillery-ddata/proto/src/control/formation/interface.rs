@@ -57,8 +57,8 @@ pub enum FormationOutput {
     Formed(Arc<Bootstrap>),
     /// A cluster was formed without this node, which is a spare of it. Comes once, and no `Formed` after it.
     Joined(Arc<Bootstrap>),
-    /// No majority of the founders of the accepted proposal has been heard in several ballots, and this incarnation can't give the
-    /// proposal up by itself. It is to end: the node's next incarnation is free. Nothing follows.
+    /// A majority of the founders of the accepted proposal has been silent in several ballots, and this incarnation can't abandon the
+    /// proposal by itself. The driver must end it; the node's next incarnation is free. No output follows.
     Stuck,
 }
 

@@ -7,10 +7,10 @@ use crate::Timestamp;
 /// The most that counts of the time between two inputs.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A process that was paused for longer than this searches anew.
+/// After a longer pause of the process the search starts again.
 const PAUSE: Duration = Duration::from_millis(1000);
 
-/// The time for which a node has looked for others. A paused process sees nothing, and what it has seen before is old.
+/// The time for which a node has looked for others. A paused process sees nothing, and its earlier observations are old.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     counted: Option<Timestamp>,
@@ -18,7 +18,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Counts the time since the last call. `true`: the process was paused, so the search begins anew.
+    /// Counts the time since the last call. `true`: the process was paused, so the search starts again.
     pub(super) fn count(&mut self, now: Timestamp) -> bool {
         let passed = self.counted.map_or(Duration::ZERO, |counted| now - counted);
         self.counted = Some(now);
