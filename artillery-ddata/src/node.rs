@@ -6,6 +6,7 @@ mod chains;
 mod data;
 pub(crate) mod durable;
 mod following;
+mod foreign;
 mod founding;
 pub(crate) mod handle;
 mod loading;

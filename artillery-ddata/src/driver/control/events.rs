@@ -37,6 +37,9 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
                 "no life of a node that served answers: if they are lost permanently, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster; it is refused while one of them answers"
             );
         }
+        NodeEvent::Over => {
+            tracing::warn!(%cluster, "this node's cluster has given way to another one of its name: this node soon ends, and joins that");
+        }
         NodeEvent::Refuses { by } => {
             tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
         }
