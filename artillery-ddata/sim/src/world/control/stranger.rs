@@ -46,7 +46,8 @@ impl World {
         let party = Party { holds_data, cluster: ClusterId(u128::from(rng.below(u64::MAX))) };
         let from = rng.between(SECOND / 2, 3 * SECOND);
         let is_quiet = rng.chance(300);
-        let clients_at = if is_quiet { GIVEN_WAY + SECOND } else { from + rng.below(2 * SECOND) };
+        let clients_at =
+            if is_quiet { GIVEN_WAY + SECOND } else { (from + rng.below(SECOND)).saturating_sub(SECOND / 2) };
         let until = if is_quiet { u64::MAX } else { from + rng.between(2 * SECOND, 12 * SECOND) };
         let writes_at = rng.chance(300).then(|| from + rng.below(2 * SECOND));
         let (over_at, sealed_since) = (None, None);
@@ -116,6 +117,7 @@ impl World {
         let (over_at, wait) = (stranger.over_at.unwrap_or(self.now), self.lease_and_drift() * 8);
         if self.now >= over_at + wait {
             self.gave_way = true;
+            self.counts.gave_way = 1;
             self.phase = super::super::Phase::End;
             return Ok(());
         }
