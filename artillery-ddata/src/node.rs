@@ -10,6 +10,7 @@ mod foreign;
 mod founding;
 pub(crate) mod handle;
 mod loading;
+mod others;
 mod random;
 mod readiness;
 mod recovering;

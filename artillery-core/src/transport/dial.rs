@@ -200,7 +200,7 @@ async fn greet(
     }
 }
 
-/// Says hello. Returns the version, the reply, and what the peer states of its formation.
+/// Says hello. Returns the version, the reply, and the peer's statement on its formation.
 async fn exchange_hellos(
     shared: &EndpointShared,
     quinn: &quinn::Connection,

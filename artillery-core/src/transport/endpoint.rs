@@ -150,7 +150,7 @@ impl Endpoint {
         self.shared().registry.set_predecessors(line);
     }
 
-    /// From now on hellos state that this node's formation holds data, or has held some. A node of another formation is told so when
+    /// From now on hellos state that this node's formation holds data, or held some earlier. A node of another formation is told so when
     /// it is met ([`Service::met_foreign`]). There is no way back.
     pub fn set_holds_data(&self) {
         self.shared().registry.set_holds_data();

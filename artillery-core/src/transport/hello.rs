@@ -67,7 +67,7 @@ pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes
     encode_with(versions, message, &Formation::default())
 }
 
-/// What the body of a hello or a reply states of the sender's formation.
+/// The statement on the sender's formation, in the body of a hello or a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Formation {
     /// The formations that it succeeds, oldest first.
@@ -80,7 +80,7 @@ pub(super) struct Formation {
 /// only takes it for one more formation that it doesn't belong to.
 const HOLDS_DATA: ClusterId = ClusterId(u128::MAX);
 
-/// A hello or a reply as bytes, with what the body states.
+/// A hello or a reply as bytes, with a body.
 pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, formation: &Formation) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);
@@ -105,7 +105,7 @@ impl Formation {
         body
     }
 
-    /// What a frame's body states. Nothing, if it can't be read.
+    /// The statement in a frame's body; an empty one if the body can't be read.
     pub(super) fn stated_in(frame: &Frame) -> Self {
         let mut succeeds: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
         if succeeds.len() > MAX_LINEAGE {

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     durable::{DataDir, Durable},
-    foreign::{MEETING_QUEUE, Others},
+    others::{MEETING_QUEUE, Others},
     recovery_access::RecoveryAccess,
     service::DataService,
 };

@@ -10,15 +10,12 @@ use artillery_proto::{
 };
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
-use super::data::Data;
+use super::{data::Data, others::Others};
 use crate::{
     ClusterId, Timestamp,
     control::message::NotGivenUp,
     driver::control::{ControlCommand, NodeState},
 };
-
-/// Meetings that wait for their task. When there are more, some are dropped: each is repeated.
-pub(super) const MEETING_QUEUE: usize = 16;
 
 /// How often what is known is looked at again, and the leader is told.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -28,15 +25,6 @@ const DIAL_EVERY: u64 = 3;
 
 /// Between two lines about one cluster.
 const WARNING_PERIOD: Duration = Duration::from_secs(30);
-
-/// What a node knows of other clusters of its name.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Others {
-    /// Why this node isn't ready, if it is because of them.
-    pub(super) unready: Option<Encountered>,
-    /// Whether any was met lately.
-    pub(super) are_met: bool,
-}
 
 struct Watcher {
     data: Arc<Data>,

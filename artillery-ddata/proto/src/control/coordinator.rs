@@ -127,13 +127,13 @@ pub(crate) enum CoordinatorInput {
         /// Which chain.
         chain: ChainId,
     },
-    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. To be
-    /// repeated: it counts for three leases.
+    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. The
+    /// caller repeats it: it is valid for three leases.
     Outranked {
         /// The other cluster.
         by: Option<ClusterId>,
     },
-    /// An operator gives this cluster up for another one, with all that it holds. Answered by [`CoordinatorOutput::GivenUp`].
+    /// An operator gives this cluster up for another one, and its data are lost. Answered by [`CoordinatorOutput::GivenUp`].
     GiveUp {
         /// Names the order.
         token: u64,

@@ -1,7 +1,7 @@
 //! Two clusters of one name and secret that meet: their networks were cut from each other when each was formed (docs/DESIGN.md §5.14).
 //!
 //! At most one of them gives way by itself, and only one that is empty: see [`gives_way`]. [`Encounters`] keeps which clusters the
-//! nodes of this one have met. All of it is pure: time comes as an argument.
+//! nodes of this one have met. All of it is pure: time is an argument.
 
 mod statement;
 
@@ -13,7 +13,7 @@ use crate::{ClusterId, NodeId, Timestamp, guards::Guards};
 /// Clusters that are remembered at a time.
 pub const MAX_ENCOUNTERS: usize = 4;
 
-/// A cluster of which no node was met for so long counts as gone.
+/// A cluster whose nodes were not met for this long is treated as gone.
 pub const FORGET_AFTER: Duration = Duration::from_secs(15);
 
 /// One of two clusters that meet.
@@ -28,7 +28,7 @@ pub struct Party {
 impl Party {
     /// Whether this cluster gives way to `other` by itself: if it is empty, and the other one isn't, or has the higher id.
     ///
-    /// By the order of the derived comparison each cluster gives way only to a higher one. What it knows of the other one may be
+    /// By the order of the derived comparison each cluster gives way only to a higher one. Its knowledge of the other one may be
     /// old, but only *holds data* changes, and only upwards. A cluster gives way only once it is certain that it is empty, so its
     /// own place is final by then. So of any number of clusters that meet the highest stays.
     pub fn gives_way(self, other: Self, guards: Guards) -> bool {
@@ -76,8 +76,8 @@ impl Encounters {
         self.holds_data = true;
     }
 
-    /// A node of another cluster was met. A cluster beyond [`MAX_ENCOUNTERS`] isn't remembered: the others are enough for all that
-    /// follows, and it is met again.
+    /// A node of another cluster was met. A cluster beyond [`MAX_ENCOUNTERS`] isn't remembered: the others are enough for every decision,
+    /// and it is met again.
     pub fn meet(&mut self, now: Timestamp, other: Party, name: String, addr: SocketAddr) {
         let is_known = self.seen.contains_key(&other.cluster);
         if other.cluster == self.mine || (!is_known && self.seen.len() >= MAX_ENCOUNTERS) {
@@ -88,8 +88,8 @@ impl Encounters {
         self.seen.insert(other.cluster, Seen { holds_data, name, addr, at: now });
     }
 
-    /// Another node of this cluster states this now; `None`: it states nothing, or is gone. A node that has joined isn't a node of
-    /// another cluster any more.
+    /// Another node of this cluster states this now; `None`: it states nothing, or is gone. A node that has joined is no longer a
+    /// node of another cluster.
     pub fn tell(&mut self, node: NodeId, name: &str, statement: Option<Statement>) {
         self.seen.retain(|_, seen| seen.name != name);
         match statement {
@@ -101,28 +101,28 @@ impl Encounters {
         }
     }
 
-    /// Forgets the nodes that aren't members of this cluster any more.
+    /// Forgets the nodes that are no longer members of this cluster.
     pub fn retain(&mut self, is_member: impl Fn(NodeId) -> bool) {
         self.told.retain(|&node, _| is_member(node));
     }
 
-    /// Forgets the clusters of which no node was met for [`FORGET_AFTER`].
+    /// Forgets the clusters whose nodes were not met for [`FORGET_AFTER`].
     pub fn forget(&mut self, now: Timestamp) {
         self.seen.retain(|_, seen| now - seen.at < FORGET_AFTER);
     }
 
-    /// What this node states to the others of its cluster: what it has met itself.
+    /// This node's statement to the others of its cluster: the clusters that it has met itself.
     pub fn statement(&self) -> Statement {
         let met = self.seen.iter().map(|(&cluster, seen)| Party { cluster, holds_data: seen.holds_data });
         Statement { holds_data: self.holds_data, met: met.collect() }
     }
 
-    /// Where the nodes that this one has met were last. They are dialled again, so that what is known of them stays fresh.
+    /// Where the nodes that this one has met were last. They are dialled again, so that the knowledge stays fresh.
     pub fn addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.seen.values().map(|seen| seen.addr)
     }
 
-    /// This cluster, as far as this node knows.
+    /// This cluster, by this node's knowledge.
     pub fn mine(&self) -> Party {
         Party { cluster: self.mine, holds_data: self.holds_data }
     }
@@ -152,7 +152,7 @@ impl Encounters {
     }
 
     /// Why this node isn't ready, if that is because another cluster was met. A cluster with data stays ready while the others are
-    /// empty as far as is known: those give way by themselves.
+    /// known as empty: those give way by themselves.
     pub fn unready(&self) -> Option<Encountered> {
         let mine = self.mine();
         let mut uncertain = self.meetings().into_iter().filter(|meeting| !mine.holds_data || meeting.other.holds_data);
@@ -160,7 +160,7 @@ impl Encounters {
     }
 }
 
-/// Another cluster of this one's name and secret is there, and it isn't settled yet which one stays.
+/// Another cluster of this one's name and secret is met, and it isn't settled yet which one stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encountered {
     /// The node's own cluster.
@@ -179,12 +179,12 @@ impl fmt::Display for Encountered {
                 "both hold data. `ctl give-up --accept-loss {other}` at a node of that one keeps {mine}, \
                  `ctl give-up --accept-loss {mine}` at a node of this one keeps {other}; what the named one holds is lost"
             ),
-            (true, false) => write!(f, "the other one is empty as far as is known, and gives way by itself"),
-            (false, true) => write!(f, "this one is empty as far as this node knows, and gives way by itself"),
+            (true, false) => write!(f, "the other one states no data, and gives way by itself"),
+            (false, true) => write!(f, "this node knows of no data in this one, which gives way by itself"),
             (false, false) if mine < other => {
-                write!(f, "both are empty as far as is known; this one gives way by itself")
+                write!(f, "neither states data; this one gives way by itself")
             }
-            (false, false) => write!(f, "both are empty as far as is known; the other one gives way by itself"),
+            (false, false) => write!(f, "neither states data; the other one gives way by itself"),
         }
     }
 }

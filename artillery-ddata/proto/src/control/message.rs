@@ -188,7 +188,7 @@ pub enum AdminCommand {
         /// All serving members, head first.
         order: Vec<MemberId>,
     },
-    /// The node, as the leader, gives its cluster up for another one of the same name that it has met, with all that it holds.
+    /// The node, as the leader, gives its cluster up for another one of the same name that it has met. Its data are lost.
     GiveUp {
         /// The cluster that is given up: the node's own.
         cluster: ClusterId,
@@ -260,7 +260,7 @@ pub enum ReorderError {
     NotClosed,
 }
 
-/// Why a cluster is not given up for another one of its name. Nothing was changed, unless it says so.
+/// Why a cluster is not given up for another one of its name. Nothing was changed, except possibly after `Undecided`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotGivenUp {
@@ -281,7 +281,7 @@ pub enum NotGivenUp {
     /// No node of this cluster has met another cluster of the same name within the last moments.
     #[error("no other cluster of this name was met: there is none to join")]
     Alone,
-    /// Another such order is under way.
+    /// Another such order is pending.
     #[error("it is being given up already")]
     Busy,
     /// The log has not taken the order in time. It may still do so: look at the cluster again.

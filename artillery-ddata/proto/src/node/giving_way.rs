@@ -1,13 +1,13 @@
-//! What a node does when its cluster gives way to another one of the same name (docs/DESIGN.md §5.14).
+//! The end of a node whose cluster gives way to another one of the same name (docs/DESIGN.md §5.14).
 
 use super::{NodeEvent, NodeMachine, NodeOutput};
 use crate::{Sequence, Timestamp, control::message::Renewal};
 
-/// A node whose cluster is over answers others for so many leases, so that all of them learn of it, and then ends.
+/// A node whose cluster is over answers others for this many leases, so that all of them learn of it, and then ends.
 const ANSWERING_LEASES: u32 = 3;
 
 impl NodeMachine {
-    /// Notes whether the cluster holds data, or has held some, as far as this node knows. There is no way back.
+    /// Notes whether the cluster is known to this node to hold data, or to have held some. There is no way back.
     pub(super) fn see_whether_holds_data(&mut self, renewal: &Renewal) {
         let reported = renewal.reports.iter().any(|report| report.held.max(report.watermark) > Sequence(0));
         let stored = renewal.holds.iter().any(|held| !held.last.is_none());

@@ -103,13 +103,13 @@ pub enum NodeInput {
         /// Which chain.
         chain: ChainId,
     },
-    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. To be
-    /// repeated: it counts for three leases. Only the leader acts by it.
+    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. The
+    /// driver repeats it: it is valid for three leases. Only the leader acts by it.
     Outranked {
         /// The other cluster.
         by: Option<ClusterId>,
     },
-    /// An operator gives this cluster up for another one, with all that it holds. Answered by [`NodeOutput::GivenUp`].
+    /// An operator gives this cluster up for another one, and its data are lost. Answered by [`NodeOutput::GivenUp`].
     GiveUp {
         /// Names the order.
         token: u64,
@@ -231,7 +231,7 @@ pub enum NodeOutput {
         result: Result<(), NotGivenUp>,
     },
     /// The cluster has given way to another one, and the other nodes have had time to learn of it. The node may end; its next
-    /// incarnation is to join the other cluster.
+    /// incarnation joins the other cluster.
     Over,
     /// The node may end: no configuration names it any more and the log can spare it, or waiting on gains nothing.
     Left,
@@ -312,7 +312,7 @@ pub struct NodeState {
     pub successor: Option<Successor>,
     /// The newer history in which the cluster goes on, if that may lack commits that this node's store holds.
     pub parted: Option<History>,
-    /// The cluster holds data, or has held some, as far as this node knows. Never taken back.
+    /// The cluster is known to this node to hold data, or to have held some. Never taken back.
     pub holds_data: bool,
     /// The cluster has given way to another one.
     pub is_over: bool,

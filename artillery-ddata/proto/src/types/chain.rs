@@ -84,7 +84,7 @@ pub struct ChainConfig {
     /// Where strong reads are served.
     pub mode: Mode,
     /// The head refuses writes when fewer members serve: the lower bits, which [`fewest`](Self::fewest) returns. The two highest ones
-    /// say that the chain is [sealed](Self::is_sealed) or [over](Self::is_over). An earlier release takes them for a number of
+    /// state that the chain is [sealed](Self::is_sealed) or [over](Self::is_over). An earlier release takes them for a number of
     /// members that no chain has, and refuses writes, too.
     pub min_members: u32,
     /// Head first; serving members before all others.
@@ -108,7 +108,7 @@ impl ChainConfig {
         self.min_members & (SEALED | OVER) != 0
     }
 
-    /// Whether the chain's cluster has given way to another one, for good.
+    /// Whether the chain's cluster has given way to another one, permanently.
     pub fn is_over(&self) -> bool {
         self.min_members & OVER != 0
     }
@@ -191,6 +191,16 @@ mod tests {
 
     fn config(roles: &[Role]) -> ChainConfig {
         chain(1, roles.iter().enumerate().map(|(n, &role)| ChainMember { id: member(n as u8), role }))
+    }
+
+    #[test]
+    fn a_seal_leaves_the_fewest_members_as_they_are() {
+        let open = ChainConfig { min_members: 2, ..config(&[Role::Serving]) };
+        let (sealed, over) = (open.sealed(), open.sealed().over());
+        assert!(!open.is_sealed() && sealed.is_sealed() && over.is_sealed() && !sealed.is_over() && over.is_over());
+        assert_eq!([open.fewest(), sealed.fewest(), over.fewest()], [2; 3]);
+        assert_eq!(sealed.unsealed(), open);
+        assert!(over.unsealed().is_over(), "there is no way back");
     }
 
     #[test]

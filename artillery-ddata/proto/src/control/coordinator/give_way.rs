@@ -2,12 +2,12 @@
 //!
 //! An empty cluster does so by itself. That it is empty must be certain: not only that no member holds anything now, but that nothing
 //! was or will ever be committed. So the leader *seals* all chains first: in their next epoch no member orders anything. A commit in
-//! an epoch needs every serving member while it is in that epoch, and a serving member holds all that was committed before. So
+//! an epoch needs every serving member while it is in that epoch, and a serving member holds every earlier committed update. So
 //! once all serving members report that they are in a sealed epoch and hold nothing, nothing was committed in an earlier
 //! epoch, and nothing can be in this one. Then the cluster is *over*, by one entry for all chains that replaces exactly those epochs.
-//! If one of them holds something, or the other cluster isn't met any more, an entry takes the seal off.
+//! If one of them holds something, or the other cluster is no longer met, an entry removes the seal.
 //!
-//! An operator may give up a cluster that holds data. Nothing has to be certain then.
+//! An operator may give up a cluster that holds data. No certainty is needed then.
 
 use super::{
     Coordinator, CoordinatorOutput,
@@ -22,16 +22,16 @@ use crate::{
     },
 };
 
-/// What the coordinator was told of another cluster counts for so many leases.
+/// A report of another cluster is valid for this many leases.
 const TOLD_LEASES: u32 = 3;
 
-/// A seal is taken off after so many leases without certainty: a member may be gone for long.
+/// A seal is removed after this many leases without certainty: a member may be absent for longer.
 const SEAL_LEASES: u32 = 6;
 
-/// No seal for so many leases after one was taken off: the cluster takes writes for most of the time.
+/// No seal for this many leases after the removal of one: the cluster accepts writes for most of the time.
 const PAUSE_LEASES: u32 = 20;
 
-/// An operator's order ends after so many leases.
+/// An operator's order ends after this many leases.
 const ORDER_LEASES: u32 = 5;
 
 /// The cluster to which this one gives way if it is empty.
@@ -41,16 +41,16 @@ pub(super) struct Outranked {
     until: Timestamp,
 }
 
-/// How far this leader has come with giving way.
+/// This leader's progress in giving way.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Sealing {
-    /// The chains are to be sealed, and the cluster is to give way if it turns out to be empty.
+    /// The chains should be sealed, and the cluster gives way if it is empty.
     wanted: bool,
     /// Since when this leader has seen a sealed chain.
     since: Option<Timestamp>,
     /// No seal before then.
     pause: Timestamp,
-    /// The operator's order: its token, and until when it stands.
+    /// The operator's order: its token, and its end.
     order: Option<(u64, Timestamp)>,
 }
 
@@ -70,7 +70,7 @@ impl Coordinator {
         self.outputs.push_back(CoordinatorOutput::GivenUp { token, result: Err(refusal) });
     }
 
-    /// Ends the operator's order if it is carried out or out of time, and decides whether the chains are to be sealed.
+    /// Ends the operator's order if it is executed or out of time, and decides whether the chains should be sealed.
     pub(super) fn follow_sealing(&mut self, now: Timestamp) {
         self.outranked.take_if(|known| known.until <= now);
         let is_outranked = self.outranked.is_some();
@@ -95,7 +95,7 @@ impl Coordinator {
         }
     }
 
-    /// This node leads no more, or in another term. The operator is to ask the new leader.
+    /// This node no longer leads in this term. The operator asks the new leader.
     pub(super) fn end_giving_up(&mut self) {
         self.finish_giving_up(Err(NotGivenUp::NotLeading { leader: self.leader }));
     }
@@ -130,7 +130,7 @@ impl View<'_> {
         })
     }
 
-    /// Whether any node holds, or has held, anything of this cluster, as far as this leader knows.
+    /// Whether any node is known to this leader to hold data of this cluster, or to have held some.
     fn holds_data(&self, configs: &Configs) -> bool {
         let reports = self.nodes.values().flat_map(|node| node.told.values());
         let stores = self.nodes.values().flat_map(|node| node.holds.values());

@@ -1,4 +1,4 @@
-//! What a node states to the others of its cluster, as its payload in the membership.
+//! A node's statement to the others of its cluster: its payload in the membership.
 
 use super::{MAX_ENCOUNTERS, Party};
 use crate::ClusterId;
@@ -9,10 +9,10 @@ const MAGIC: [u8; 4] = *b"met\x01";
 /// The bytes of one cluster: its id, big endian, and whether it holds data.
 const PARTY_BYTES: usize = 17;
 
-/// What a node states of its own cluster and of those that it has met.
+/// A node's statement on its own cluster and on the ones that it has met.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Statement {
-    /// The cluster holds data, or has held some, as far as the node knows.
+    /// The cluster is known to the node to hold data, or to have held some.
     pub holds_data: bool,
     /// The clusters that the node has met lately, at most [`MAX_ENCOUNTERS`].
     pub met: Vec<Party>,

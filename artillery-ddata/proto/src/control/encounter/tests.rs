@@ -24,7 +24,7 @@ fn met(others: &[Party]) -> Encounters {
 }
 
 proptest! {
-    /// Whatever each of two clusters knows of the other one's data, of which it may hear late.
+    /// Each of two clusters may learn late of the other one's data.
     #[test]
     fn of_two_clusters_at_most_one_gives_way(a: bool, b: bool, a_heard: bool, b_heard: bool, ids: (u8, u8)) {
         prop_assume!(ids.0 != ids.1);
@@ -101,7 +101,7 @@ fn what_other_nodes_have_met_counts_until_they_take_it_back() {
     let meetings = encounters.meetings();
     assert_eq!((meetings.len(), meetings[0].other, meetings[0].by.as_deref()), (1, party(11, true), Some("b")));
     assert!(encounters.mine().holds_data && encounters.unready().is_some());
-    assert!(encounters.statement().met.is_empty(), "each node states only what it has met itself");
+    assert!(encounters.statement().met.is_empty(), "each node states only its own meetings");
     encounters.forget(at(100));
     assert!(encounters.unready().is_some());
     encounters.tell(node, "b", None);

@@ -61,7 +61,7 @@ impl Configs {
             epoch: Epoch(newest.0 + RECOVERY_INDEX_GAP),
             index: applied.0,
             members: vec![ChainMember { id, role: Role::Serving }],
-            // What was asked of the lost group is not asked of this one.
+            // A seal of the lost group is no seal of this one.
             ..config.unsealed()
         };
         Self {
@@ -109,7 +109,7 @@ impl Configs {
         self.chains.values().any(ChainConfig::is_over)
     }
 
-    /// Whether something was lost here, as far as the configurations show it: then the cluster has held data.
+    /// Whether the configurations show a loss: then the cluster has held data.
     pub fn has_lost(&self) -> bool {
         self.history.generation > 0 || !self.losses.is_empty()
     }

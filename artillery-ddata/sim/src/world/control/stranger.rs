@@ -13,10 +13,10 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// By so long after healing an empty cluster that is outranked has given way.
+/// By this time an empty cluster that is outranked has given way.
 const GIVEN_WAY: u64 = HEALED + 12 * SECOND;
 
-/// A seal stays for so many leases at most after healing. The leader takes it off after six without certainty.
+/// A seal stays for this many leases at most after healing. The leader removes it after six without certainty.
 const SEAL_LEASES: u64 = 12;
 
 /// The cluster that is met.

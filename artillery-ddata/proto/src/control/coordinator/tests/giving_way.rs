@@ -8,7 +8,7 @@ use crate::{
 
 const OTHER: ClusterId = ClusterId(9);
 
-/// All nodes report `held` in the present epoch, and hear of the other cluster.
+/// All nodes report `held` in the present epoch, and know the other cluster.
 fn meet(world: &mut World, held: u64) {
     world.handle(CoordinatorInput::Outranked { by: Some(OTHER) });
     report_all(world, held);
@@ -47,7 +47,7 @@ fn an_empty_cluster_is_sealed_first_and_then_over() {
     assert!(world.configs.is_over());
     assert_eq!(world.config().epoch, Epoch(epoch.0 + 2));
     assert_eq!(world.why, [Why::Sealed, Why::GaveWay]);
-    assert_eq!(world.pass(5000, &[0]), None, "nothing is changed any more");
+    assert_eq!(world.pass(5000, &[0]), None, "the configuration is final");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_cluster_that_holds_something_is_never_sealed() {
     let mut world = met(None);
     meet(&mut world, 1);
     meet(&mut world, 0);
-    assert!(world.config().is_sealed(), "what it held was not committed, and was dropped");
+    assert!(world.config().is_sealed(), "the update was not committed, and was dropped");
     let mut world = met(None);
     meet(&mut world, 1);
     assert_eq!(world.why, []);
@@ -103,7 +103,7 @@ fn the_mutant_gives_way_with_data() {
     assert!(world.configs.is_over());
 }
 
-/// How long a sealed chain takes no writes once the other cluster isn't met any more, or a member doesn't report.
+/// How long a sealed chain accepts no writes after the other cluster is no longer met, or a member doesn't report.
 fn sealed_for(mutant: Option<Mutant>, goes: bool) -> Option<u64> {
     let mut world = met(mutant);
     meet(&mut world, 0);
