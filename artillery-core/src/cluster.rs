@@ -190,6 +190,11 @@ impl Cluster {
         self.inner.endpoint.set_predecessors(line);
     }
 
+    /// Hellos state that this node's formation holds data; see [`Endpoint::set_holds_data`].
+    pub fn set_holds_data(&self) {
+        self.inner.endpoint.set_holds_data();
+    }
+
     /// The formation that this node belongs to.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.inner.endpoint.cluster_id()

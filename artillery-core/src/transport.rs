@@ -42,7 +42,7 @@ pub use connection::Connection;
 pub use counters::Counters;
 pub use endpoint::Endpoint;
 pub use link::{Link, LinkState, LinkWatch};
-pub use peer::{LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind};
+pub use peer::{ForeignPeer, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind};
 pub use service::{IncomingStream, Service};
 pub use stream::{FrameBatch, FrameReader, FrameWriter};
 

@@ -5,7 +5,7 @@ pub use artillery_proto::{
     control::{
         History, NodeInfo,
         branch::{Branch, ChainBranch},
-        message::{AdminCommand, ArrangeError, ReorderError, StoreHolding},
+        message::{AdminCommand, ArrangeError, NotGivenUp, ReorderError, StoreHolding},
         recovery::{ChainStanding, KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
         reopening::{NotReopened, Reopened},
         succession::{NotFounded, found as plan_succession},

@@ -12,7 +12,7 @@ use super::{driver::MembershipInput, record::DiscoveryRecord};
 use crate::{
     error::{CloseReason, ConnectError, Refusal},
     id::{ClusterId, MemberId},
-    transport::{IncomingStream, PeerInfo, Service, StreamKind},
+    transport::{ForeignPeer, IncomingStream, PeerInfo, Service, StreamKind},
 };
 
 /// The endpoint's service.
@@ -111,6 +111,12 @@ impl Service for ServiceRouter {
     fn succeeded(&self, by: ClusterId) {
         if let Some(service) = self.service() {
             service.succeeded(by);
+        }
+    }
+
+    fn met_foreign(&self, peer: ForeignPeer) {
+        if let Some(service) = self.service() {
+            service.met_foreign(peer);
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
     CloseCode, Connection, FrameReader, IncomingStream, StreamKind,
-    hello::{self, Hello, HelloReply},
+    hello::{self, Formation, Hello, HelloReply},
     namesake, quic, reach,
     registry::Ticket,
     shared::EndpointShared,
@@ -76,7 +76,7 @@ async fn greet(
         Err(refusal) => HelloReply::Refused(refusal.clone()),
     };
     let told =
-        write_reply(&mut send, &hello::encode_with(shared.local.versions, &answer, &shared.registry.succeeds())).await;
+        write_reply(&mut send, &hello::encode_with(shared.local.versions, &answer, &shared.registry.formation())).await;
     match outcome {
         Ok((connection, ticket)) => match told {
             Ok(()) => Ok((quinn, connection, ticket)),
@@ -118,11 +118,17 @@ async fn admit(
 ) -> Result<(Connection, Ticket), Refusal> {
     let (version, theirs) = hello::decode::<Hello>(shared.local.versions, frame)?;
     let checked = hello::check(&shared.hello(), &theirs, &name);
-    if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
-        shared.met_foreign(*there, &hello::succeeds(frame));
-    }
     let from = reach::canonical(quinn.remote_address());
-    checked.inspect_err(|refusal| shared.on_twin(refusal, theirs.member, from))?;
+    if let Err(refusal) = checked {
+        shared.on_twin(&refusal, theirs.member, from);
+        let peer = theirs.into_peer(name, from, version);
+        if let Refusal::DifferentCluster { there, .. } = &refusal
+            && peer.kind.is_node()
+        {
+            shared.met_foreign(&peer.name, peer.addr, *there, &Formation::stated_in(frame));
+        }
+        return Err(refusal);
+    }
     let peer = Arc::new(theirs.into_peer(name, from, version));
     let connection = shared.connection(quinn.clone(), Arc::clone(&peer));
     let most = shared.config.max_connections_per_peer;

@@ -161,19 +161,19 @@ async fn greet(
     }
 
     let mine = shared.hello();
-    let (version, answer, succeeds) = exchange_hellos(shared, &quinn, &mine).await?;
+    let (version, answer, states) = exchange_hellos(shared, &quinn, &mine).await?;
     let theirs = match answer {
         HelloReply::Accepted(theirs) => theirs,
         HelloReply::Refused(refusal) => {
             if let Refusal::DifferentCluster { here, .. } = &refusal {
-                shared.met_foreign(*here, &succeeds);
+                shared.met_foreign(&name, addr, *here, &states);
             }
             return Err(ConnectError::Refused(refusal));
         }
     };
     let checked = hello::check(&mine, &theirs, &name);
     if let Err(Refusal::DifferentCluster { there, .. }) = &checked {
-        shared.met_foreign(*there, &succeeds);
+        shared.met_foreign(&name, addr, *there, &states);
     }
     let peer = Arc::new(theirs.into_peer(name, reach::canonical(quinn.remote_address()), version));
     let connection = shared.connection(quinn, peer);
@@ -200,17 +200,16 @@ async fn greet(
     }
 }
 
-/// Says hello. Returns the version, the reply, and the formations that the peer's formation
-/// succeeds.
+/// Says hello. Returns the version, the reply, and the peer's statement on its formation.
 async fn exchange_hellos(
     shared: &EndpointShared,
     quinn: &quinn::Connection,
     mine: &hello::Hello,
-) -> Result<(u16, HelloReply, Vec<ClusterId>), ConnectError> {
+) -> Result<(u16, HelloReply, hello::Formation), ConnectError> {
     let exchanged = async {
         let (mut send, mut receive) = quinn.open_bi().await.map_err(|error| error.to_string())?;
         let mut words = vec![StreamKind::HELLO.0];
-        words.extend_from_slice(&hello::encode_with(shared.local.versions, mine, &shared.registry.succeeds()));
+        words.extend_from_slice(&hello::encode_with(shared.local.versions, mine, &shared.registry.formation()));
         send.write_all(&words).await.map_err(|error| error.to_string())?;
         // Fails only if the stream has ended.
         let _ = send.finish();
@@ -235,7 +234,7 @@ async fn exchange_hellos(
         }
         refusal => ConnectError::Rejected(refusal),
     })?;
-    Ok((version, answer, hello::succeeds(&frame)))
+    Ok((version, answer, hello::Formation::stated_in(&frame)))
 }
 
 /// Tells the acceptor of a connection which formation this node belongs to.

@@ -150,6 +150,12 @@ impl Endpoint {
         self.shared().registry.set_predecessors(line);
     }
 
+    /// From now on hellos state that this node's formation holds data, or held some earlier. A node of another formation is told so when
+    /// it is met ([`Service::met_foreign`]). There is no way back.
+    pub fn set_holds_data(&self) {
+        self.shared().registry.set_holds_data();
+    }
+
     /// Sets the formation that this node belongs to. Peers of another formation are refused from now on, and existing
     /// connections with them are closed.
     pub fn set_cluster_id(&self, id: ClusterId) {

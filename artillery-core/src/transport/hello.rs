@@ -64,29 +64,57 @@ pub(super) enum HelloReply {
 /// A hello or a reply as bytes.
 #[cfg(any(test, fuzzing))]
 pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
-    encode_with(versions, message, &[])
+    encode_with(versions, message, &Formation::default())
 }
 
-/// A hello or a reply as bytes, of a node whose formation succeeds these.
-pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, succeeds: &[ClusterId]) -> Bytes {
+/// The statement on the sender's formation, in the body of a hello or a reply.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Formation {
+    /// The formations that it succeeds, oldest first.
+    pub(super) succeeds: Vec<ClusterId>,
+    /// Whether it has ever held data; `false` also if the sender doesn't know, or knows no such statement.
+    pub(super) holds_data: bool,
+}
+
+/// Stands in the list of formations for "the sender's formation holds data". No formation has this id. A peer that knows the list
+/// only takes it for one more formation that it doesn't belong to.
+const HOLDS_DATA: ClusterId = ClusterId(u128::MAX);
+
+/// A hello or a reply as bytes, with a body.
+pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, formation: &Formation) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);
     header.extend_from_slice(&versions.min.to_le_bytes());
     header.extend_from_slice(&versions.max.to_le_bytes());
     // Plain structs and strings: bincode cannot refuse them.
     let _ = codec::encode(message, &mut header);
-    let mut body = Vec::new();
-    if !succeeds.is_empty() {
-        let newest = succeeds.len().saturating_sub(MAX_LINEAGE);
-        let _ = codec::encode(&succeeds[newest..], &mut body);
-    }
-    Frame { header: header.into(), body: body.into() }.to_bytes()
+    Frame { header: header.into(), body: formation.to_body().into() }.to_bytes()
 }
 
-/// The formations that the sender's formation succeeds. Empty if the body can't be read.
-pub(super) fn succeeds(frame: &Frame) -> Vec<ClusterId> {
-    let named: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
-    if named.len() > MAX_LINEAGE { Vec::new() } else { named }
+impl Formation {
+    fn to_body(&self) -> Vec<u8> {
+        let room = MAX_LINEAGE - usize::from(self.holds_data);
+        let newest = self.succeeds.len().saturating_sub(room);
+        let stated = self.succeeds[newest..].iter().copied().chain(self.holds_data.then_some(HOLDS_DATA));
+        let stated: Vec<_> = stated.collect();
+        let mut body = Vec::new();
+        if !stated.is_empty() {
+            // A list of plain numbers: bincode cannot refuse it.
+            let _ = codec::encode(&stated, &mut body);
+        }
+        body
+    }
+
+    /// The statement in a frame's body; an empty one if the body can't be read.
+    pub(super) fn stated_in(frame: &Frame) -> Self {
+        let mut succeeds: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
+        if succeeds.len() > MAX_LINEAGE {
+            return Self::default();
+        }
+        let all = succeeds.len();
+        succeeds.retain(|&id| id != HOLDS_DATA);
+        Self { holds_data: succeeds.len() < all, succeeds }
+    }
 }
 
 /// The sender's versions, and the bytes of its message.
@@ -159,7 +187,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
     read::<Hello>(behind_fixed.clone());
     read::<HelloReply>(behind_fixed);
     let _ = refusal_from(bytes).to_string();
-    let _ = succeeds(&Frame { header: Bytes::new(), body: bytes.to_vec().into() });
+    let _ = Formation::stated_in(&Frame { header: Bytes::new(), body: bytes.to_vec().into() });
 }
 
 #[cfg(test)]
@@ -207,14 +235,29 @@ mod tests {
 
     #[test]
     fn the_clusters_that_one_succeeds_stand_behind_its_hello() {
+        let of = |succeeds: &[ClusterId]| Formation { succeeds: succeeds.to_vec(), holds_data: false };
+        let succeeds = |frame: &Frame| Formation::stated_in(frame).succeeds;
         let line = [ClusterId(3), ClusterId(4)];
-        let said = frame(&encode_with(ONE, &hello("a"), &line));
+        let said = frame(&encode_with(ONE, &hello("a"), &of(&line)));
         assert_eq!(succeeds(&said), line);
         assert_eq!(decode::<Hello>(ONE, &said).unwrap().1, hello("a"), "who doesn't know of it reads the rest");
         let long: Vec<_> = (0..40).map(ClusterId).collect();
-        assert_eq!(succeeds(&frame(&encode_with(ONE, &hello("a"), &long))), long[24..]);
+        assert_eq!(succeeds(&frame(&encode_with(ONE, &hello("a"), &of(&long)))), long[24..]);
         for body in [&b""[..], b"\xff\xff\xff\xff\xff", &[1]] {
             assert_eq!(succeeds(&Frame { header: Bytes::new(), body: body.to_vec().into() }), []);
+        }
+    }
+
+    /// A peer that knows the list of formations only must still read it.
+    #[test]
+    fn data_is_stated_behind_the_formations_that_one_succeeds() {
+        for line in [vec![], vec![ClusterId(3)], (0..40).map(ClusterId).collect()] {
+            let formation = Formation { succeeds: line.clone(), holds_data: true };
+            let said = frame(&encode_with(ONE, &hello("a"), &formation));
+            let known = line[line.len().saturating_sub(MAX_LINEAGE - 1)..].to_vec();
+            assert_eq!(Formation::stated_in(&said), Formation { succeeds: known.clone(), holds_data: true });
+            let list: Vec<ClusterId> = codec::decode(&said.body).unwrap();
+            assert!(list.len() <= MAX_LINEAGE && list.starts_with(&known), "an earlier release reads this");
         }
     }
 
@@ -245,6 +288,11 @@ mod tests {
             ("accepted", encode(ONE, &HelloReply::Accepted(hello("b")))),
             ("refused", encode(ONE, &HelloReply::Refused(refused))),
             ("name_taken", encode(ONE, &HelloReply::Refused(Refusal::NameTaken { by: hello("b").member }))),
+            ("succeeds", encode_with(ONE, &hello("a"), &Formation { succeeds: vec![ClusterId(3)], holds_data: false })),
+            (
+                "holds_data",
+                encode_with(ONE, &hello("a"), &Formation { succeeds: vec![ClusterId(3)], holds_data: true }),
+            ),
         ];
         let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
         assert_eq!(written, include_str!("../../tests/wire-1/hello.hex"));

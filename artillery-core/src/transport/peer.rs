@@ -51,6 +51,20 @@ pub struct PeerInfo {
     pub version: u16,
 }
 
+/// A node of another formation of this cluster's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignPeer {
+    /// Its formation.
+    pub cluster: ClusterId,
+    /// Whether it states that its formation holds data, or has held some. `false` if it doesn't know, or states nothing.
+    pub holds_data: bool,
+    /// Its name, from its certificate.
+    pub name: String,
+    /// Where it can be dialled.
+    pub addr: SocketAddr,
+}
+
 /// What a node or client states about itself. Name and node id come from its identity.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

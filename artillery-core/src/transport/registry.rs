@@ -25,6 +25,8 @@ struct RegistryState {
     cluster_id: Option<ClusterId>,
     /// The formations that this one succeeds.
     succeeds: Vec<ClusterId>,
+    /// Whether this one has ever held data.
+    holds_data: bool,
     next: u64,
     accepted: BTreeMap<u64, AcceptedConnection>,
     dialled: Vec<WeakConnection>,
@@ -82,8 +84,14 @@ impl Registry {
         self.lock().cluster_id
     }
 
-    pub(super) fn succeeds(&self) -> Vec<ClusterId> {
-        self.lock().succeeds.clone()
+    /// What hellos state of this node's formation.
+    pub(super) fn formation(&self) -> hello::Formation {
+        let state = self.lock();
+        hello::Formation { succeeds: state.succeeds.clone(), holds_data: state.holds_data }
+    }
+
+    pub(super) fn set_holds_data(&self) {
+        self.lock().holds_data = true;
     }
 
     pub(super) fn set_predecessors(&self, line: Vec<ClusterId>) {

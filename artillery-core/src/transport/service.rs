@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Connection, FrameReader, FrameWriter, PeerInfo, StreamKind};
+use super::{Connection, ForeignPeer, FrameReader, FrameWriter, PeerInfo, StreamKind};
 use crate::{
     error::{CloseReason, Refusal},
     id::{ClusterId, MemberId},
@@ -57,6 +57,12 @@ pub trait Service: Send + Sync + 'static {
     /// refused as well.
     fn succeeded(&self, by: ClusterId) {
         let _ = by;
+    }
+
+    /// A node of another formation was met, with this cluster's name and a certificate that is trusted here, and neither formation
+    /// succeeds the other. Both nodes refuse each other. Called at each contact, on both sides.
+    fn met_foreign(&self, peer: ForeignPeer) {
+        let _ = peer;
     }
 
     /// Another process with this node's name is running, and peers refuse this one. `by` is that process.

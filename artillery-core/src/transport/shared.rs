@@ -16,9 +16,9 @@ use tokio::{
 #[cfg(feature = "testing")]
 use super::medium::SimulatedPort;
 use super::{
-    CloseCode, Connection, LocalInfo, PeerInfo, Service, connection,
+    CloseCode, Connection, ForeignPeer, LocalInfo, PeerInfo, Service, connection,
     counters::{CounterCells, RefusalCounters},
-    hello::Hello,
+    hello::{Formation, Hello},
     link::Links,
     namesake::Twins,
     registry::Registry,
@@ -138,10 +138,14 @@ impl EndpointShared {
         self.advertised.borrow().first().copied().unwrap_or(self.local_addr)
     }
 
-    /// Tells the service if a peer of another formation says that its formation succeeds this node's.
-    pub(super) fn met_foreign(&self, by: ClusterId, succeeds: &[ClusterId]) {
-        if self.registry.cluster_id().is_some_and(|mine| mine != by && succeeds.contains(&mine)) {
-            self.service.succeeded(by);
+    /// Reports a peer of another formation to the service: as a successor if it states that its formation succeeds this node's.
+    pub(super) fn met_foreign(&self, name: &str, addr: SocketAddr, cluster: ClusterId, states: &Formation) {
+        let Some(mine) = self.registry.cluster_id().filter(|mine| *mine != cluster) else { return };
+        if states.succeeds.contains(&mine) {
+            self.service.succeeded(cluster);
+        } else if !self.registry.formation().succeeds.contains(&cluster) {
+            let holds_data = states.holds_data;
+            self.service.met_foreign(ForeignPeer { cluster, holds_data, name: name.to_owned(), addr });
         }
     }
 

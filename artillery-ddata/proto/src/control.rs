@@ -2,12 +2,14 @@
 //!
 //! [`formation`] settles once which nodes found a cluster, [`placement`] puts its chains on its nodes, and [`log`] keeps the
 //! present configuration of each chain. The coordinator decides what stands in the log, and which nodes hold a lease; the
-//! lease client asks for leases; [`message`] has the messages between the two. Both are parts of
+//! lease client asks for leases; [`message`] has the messages between the two. [`encounter`] decides which of two clusters of one name
+//! gives way. Both are parts of
 //! [`Node`](crate::node::NodeMachine).
 
 pub mod branch;
 pub mod conformance;
 pub(crate) mod coordinator;
+pub mod encounter;
 pub mod formation;
 mod history;
 pub(crate) mod lease_client;

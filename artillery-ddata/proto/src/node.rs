@@ -7,6 +7,7 @@
 mod acting;
 #[cfg(feature = "mutants")]
 mod fork;
+mod giving_way;
 mod interface;
 mod leaving;
 mod ready;
@@ -73,6 +74,8 @@ pub struct NodeMachine {
     /// The node has been ready before.
     was_ready: bool,
     company: Company,
+    /// When this node ends, since its cluster has given way to another one.
+    ends_at: Option<Timestamp>,
     state: NodeState,
     outputs: VecDeque<NodeOutput>,
     guards: Guards,
@@ -125,6 +128,7 @@ impl NodeMachine {
             closed: BTreeSet::new(),
             was_ready: false,
             company: Company::default(),
+            ends_at: None,
             state: NodeState { unready: Some(Unready::default()), ..NodeState::default() },
             outputs: VecDeque::new(),
             guards: settings.guards,
@@ -229,6 +233,8 @@ impl NodeMachine {
             NodeInput::AcceptLoss { token, chain } => {
                 self.decide(now, coordinator::CoordinatorInput::AcceptLoss { token, chain });
             }
+            NodeInput::Outranked { by } => self.decide(now, coordinator::CoordinatorInput::Outranked { by }),
+            NodeInput::GiveUp { token } => self.decide(now, coordinator::CoordinatorInput::GiveUp { token }),
             NodeInput::Leave { until } => self.leave(now, until),
             NodeInput::Withdraw => self.withdraw(now),
             NodeInput::Succeeded { by } => self.succeeded(now, by),
@@ -249,7 +255,10 @@ impl NodeMachine {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.may_speak() && self.may_ask());
-        [renewal, asks, self.tick, self.leaves_at(), self.company_at(), self.tells_at()].into_iter().flatten().min()
+        [renewal, asks, self.tick, self.leaves_at(), self.company_at(), self.tells_at(), self.ends_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -259,6 +268,7 @@ impl NodeMachine {
         self.look_at_leaving(now);
         self.look_for_company(now);
         self.tell_all(now);
+        self.end_if_over(now);
     }
 
     /// Whether other nodes may hear of this one. None does before the chains act by the first configurations, unless the
@@ -307,6 +317,7 @@ impl NodeMachine {
             renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
             renewal.holds = self.holds(progress);
         }
+        self.see_whether_holds_data(renewal);
         renewal.position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
         self.look_at_chains(&renewal.reports);
     }
@@ -452,9 +463,11 @@ impl NodeMachine {
                 coordinator::CoordinatorOutput::Warn(warning) => NodeOutput::Warn(warning),
                 coordinator::CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
                 coordinator::CoordinatorOutput::Reopened { token, result } => NodeOutput::Reopened { token, result },
+                coordinator::CoordinatorOutput::GivenUp { token, result } => NodeOutput::GivenUp { token, result },
             };
             self.outputs.push_back(output);
         }
         self.tick = self.tick.or_else(|| self.coordinator.next_tick(now));
+        self.see_whether_over(now);
     }
 }

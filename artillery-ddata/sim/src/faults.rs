@@ -49,6 +49,8 @@ pub enum Kind {
     Halt,
     /// An operator has a node found another cluster in the place of this one.
     Found,
+    /// Another cluster of the same name and secret is met.
+    Meet,
     /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
     Recover,
     /// Several nodes with disks end at once, or all do, and start again.
@@ -63,7 +65,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Loss,
         Self::Duplication,
         Self::Reorder,
@@ -83,6 +85,7 @@ impl Kind {
         Self::Roll,
         Self::Halt,
         Self::Found,
+        Self::Meet,
         Self::Recover,
         Self::Outage,
         Self::Accept,
@@ -112,6 +115,7 @@ impl Kind {
             Self::Roll => "roll",
             Self::Halt => "halt",
             Self::Found => "found",
+            Self::Meet => "meet",
             Self::Recover => "recover",
             Self::Outage => "outage",
             Self::Accept => "accept",
@@ -257,7 +261,10 @@ pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) 
         .iter()
         .copied()
         .filter(|&kind| {
-            !matches!(kind, Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover | Kind::Accept)
+            !matches!(
+                kind,
+                Kind::Crash | Kind::Restart | Kind::Roll | Kind::Found | Kind::Meet | Kind::Recover | Kind::Accept
+            )
         })
         .collect();
     if kinds.is_empty() {
@@ -350,7 +357,7 @@ fn draw(rng: &mut Rng, kind: Kind, nodes: usize) -> Fault {
         Kind::SlowDisk => Fault::SlowDisk(a, rng.between(10, 100)),
         Kind::Slow => Fault::Slow(a, rng.between(MILLI / 5, 15 * MILLI)),
         Kind::Crash => Fault::Crash(a),
-        Kind::Restart | Kind::Roll | Kind::Found | Kind::Recover | Kind::Accept => Fault::Restart(a),
+        Kind::Restart | Kind::Roll | Kind::Found | Kind::Meet | Kind::Recover | Kind::Accept => Fault::Restart(a),
         Kind::Pause => Fault::Pause(a),
         Kind::Isolate => Fault::Isolate(a),
         Kind::Far => Fault::Far(a, 100),

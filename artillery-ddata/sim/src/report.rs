@@ -240,6 +240,9 @@ impl fmt::Display for ScenarioReport {
                 "         unreplicated records: {settled_by_start} settled by starts, {settled_by_read} by reads, {superseded} superseded"
             )?;
         }
+        if counts.gave_way > 0 {
+            writeln!(f, "         {} clusters gave way to another one", counts.gave_way)?;
+        }
         write!(f, "         faults:")?;
         for &kind in self.scenario.kinds() {
             write!(f, " {kind} {}", counts.injected(kind))?;
@@ -389,7 +392,8 @@ impl Counts {
         self.shared_queries += other.shared_queries;
         self.in_flight = self.in_flight.max(other.in_flight);
         self.most_retries = self.most_retries.max(other.most_retries);
-        self.watched += other.watched;
+        self.gave_way += other.gave_way;
+        self.disks.add(other.disks);
         self.watched_parts += other.watched_parts;
         self.fell_behind += other.fell_behind;
         self.disks.add(other.disks);

@@ -176,6 +176,8 @@ pub enum Scenario {
     Rolling,
     /// An operator founds another cluster wherever no member is heard. The members go on as before.
     Succession,
+    /// Another cluster of the same name and secret is met around the first writes, and the empty one of the two gives way.
+    Strangers,
     /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
     Recovery,
     /// A cluster forms among all faults, and goes on among others, with failover.
@@ -196,7 +198,7 @@ impl Scenario {
     /// The kinds of faults of the scenario. Each must occur in some seed.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
-            Accept, Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Order,
+            Accept, Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Meet, Order,
             Outage, Pause, Recover, Reorder, Restart, Roll, Slow, Undialable, Young,
         };
         match self {
@@ -242,6 +244,7 @@ impl Scenario {
             Self::Addresses => &[Undialable, Restart, Break, Pause, Isolate],
             Self::Young => &[Young, Restart, Break, Pause, Isolate, Cut],
             Self::Recovery => &[Recover, Break, Cut, Isolate, Pause, Delay],
+            Self::Strangers => &[Meet, Order, Restart, Pause, Isolate, Break, Cut, Delay],
             Self::Succession => &[Found, Break, Cut, Isolate, Pause, Delay],
             Self::Classic
             | Self::Pair
@@ -337,6 +340,7 @@ impl Scenario {
             Self::Lags => lags(&mut rng, &mut setup),
             Self::Rolling => leaves::rolling(&mut rng, &mut setup),
             Self::Succession => leaves::succession(&mut rng, &mut setup),
+            Self::Strangers => leaves::strangers(&mut rng, &mut setup),
             Self::Recovery => leaves::recovery(&mut rng, &mut setup),
             Self::Dawn => leaves::dawn(&mut rng, &mut setup),
             Self::Power => power(&mut rng, &mut setup),

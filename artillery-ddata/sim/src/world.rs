@@ -124,6 +124,10 @@ pub struct World {
     leaves: u64,
     rolls: u64,
     foundings: u64,
+    /// How often another cluster of the same name was met.
+    meetings: u64,
+    /// The cluster has given way to another one: nothing else is left to check.
+    gave_way: bool,
     disasters: u64,
     recoveries: u64,
     accepted: u64,
@@ -203,6 +207,8 @@ impl World {
             leaves: 0,
             rolls: 0,
             foundings: 0,
+            meetings: 0,
+            gave_way: false,
             disasters: 0,
             recoveries: 0,
             accepted: 0,
@@ -254,7 +260,7 @@ impl World {
             self.check_recovery()?;
             self.watch_boundary();
         }
-        if self.lacking.is_over() {
+        if self.lacking.is_over() || self.gave_way {
             return Ok(());
         }
         self.check_end()?;

@@ -38,7 +38,7 @@ use crate::{
     control::{
         ConfigLog, Configs, History, StorePosition, StoreRolledBack,
         embedded::{LogHandle, StorePlace},
-        message::{Renewal, Renewed, ReorderError, StoreHolding},
+        message::{NotGivenUp, Renewal, Renewed, ReorderError, StoreHolding},
         reopening::{NotReopened, Reopened},
     },
     driver::phase::NodePhase,
@@ -77,6 +77,10 @@ pub(crate) enum ControlCommand {
     Parted { by: History },
     /// A node was met whose cluster succeeds this one.
     Succeeded { by: ClusterId },
+    /// A cluster of the same name is met, to which this one gives way if it is empty; `None`: none is met any more.
+    Outranked { by: Option<ClusterId> },
+    /// Give the cluster up for another one, with all that it holds, if this node decides on that.
+    GiveUp { answer: oneshot::Sender<Result<(), NotGivenUp>> },
     /// The directory is loaded, and its chains are there.
     Loaded { holds: Vec<StoreHolding> },
     /// A node has sent a message of the log's group.
@@ -137,6 +141,8 @@ pub(crate) struct ControlTask {
     reorders: BTreeMap<u64, oneshot::Sender<Result<Epoch, ReorderError>>>,
     /// The callers that wait for a chain to be opened again, by token.
     reopenings: BTreeMap<u64, oneshot::Sender<Result<Reopened, NotReopened>>>,
+    /// The callers that wait until the cluster is given up, by token.
+    givers: BTreeMap<u64, oneshot::Sender<Result<(), NotGivenUp>>>,
     /// The newest token.
     token: u64,
     leaving: Vec<oneshot::Sender<()>>,
@@ -169,6 +175,7 @@ impl ControlTask {
             waiting: BTreeMap::new(),
             reorders: BTreeMap::new(),
             reopenings: BTreeMap::new(),
+            givers: BTreeMap::new(),
             token: 0,
             leaving: Vec::new(),
             stopped: false,
@@ -300,6 +307,12 @@ impl ControlTask {
             }
             ControlCommand::Parted { by } => self.handle(NodeInput::Parted { by }),
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
+            ControlCommand::Outranked { by } => self.handle(NodeInput::Outranked { by }),
+            ControlCommand::GiveUp { answer } => {
+                self.token += 1;
+                self.givers.insert(self.token, answer);
+                self.handle(NodeInput::GiveUp { token: self.token });
+            }
             ControlCommand::Loaded { holds } => self.handle(NodeInput::Loaded { holds }),
             ControlCommand::Reached { by } => self.handle(NodeInput::Reached { by }),
         }
@@ -329,6 +342,8 @@ impl ControlTask {
                     state.served,
                     state.orphaned,
                     state.successor,
+                    state.holds_data,
+                    state.is_over,
                 )
             };
             let is_news = !Arc::ptr_eq(&state.configs, &stands.configs) || seen(state) != seen(stands);
@@ -369,6 +384,12 @@ impl ControlTask {
                     drop(answer.send(result));
                 }
             }
+            NodeOutput::GivenUp { token, result } => {
+                if let Some(answer) = self.givers.remove(&token) {
+                    drop(answer.send(result));
+                }
+            }
+            NodeOutput::Over => self.succeeded = true,
             // The callers may have gone.
             NodeOutput::Left => self.leaving.drain(..).for_each(|done| {
                 let _ = done.send(());

@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Cluster, Incarnation, MemberEvent, MemberId, SeedStatus, identity::Identity, transport::Service};
+use artillery_core::{
+    Cluster, Incarnation, MemberEvent, MemberId, SeedStatus,
+    identity::Identity,
+    transport::{ForeignPeer, Service},
+};
 use bytes::Bytes;
 use tokio::{
     runtime::Handle,
@@ -15,12 +19,13 @@ use tokio::{
 
 use super::{
     durable::{DataDir, Durable},
+    others::{MEETING_QUEUE, Others},
     recovery_access::RecoveryAccess,
     reporting::Reporting,
     service::DataService,
 };
 use crate::{
-    ChainConfig, ChainId, Epoch, Place, Routing,
+    ChainConfig, ChainId, ClusterId, Epoch, Place, Routing,
     config::{Config, Threads},
     control::{
         Bootstrap, ConfigLog, Configs, NodeInfo, Timing,
@@ -84,6 +89,10 @@ pub(crate) struct Data {
     phase: watch::Sender<NodePhase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
     formation_sender: mpsc::Sender<(MemberId, FormationMessage)>,
+    /// Other clusters of this one's name, as far as they concern this node.
+    pub(super) others: watch::Sender<Others>,
+    meetings: Mutex<Option<mpsc::Receiver<ForeignPeer>>>,
+    meetings_sender: mpsc::Sender<ForeignPeer>,
 }
 
 impl Data {
@@ -97,6 +106,7 @@ impl Data {
     ) -> Arc<Self> {
         let me = MemberId { node: identity.node(), incarnation };
         let (formation_sender, formation) = mpsc::channel(FORMATION_QUEUE);
+        let (meetings_sender, meetings) = mpsc::channel(MEETING_QUEUE);
         Arc::new(Self {
             config: config.clone(),
             local: Arc::new(Local::new(me, identity.name().to_owned())),
@@ -121,7 +131,15 @@ impl Data {
             phase: watch::Sender::new(NodePhase::Seeking),
             formation: Mutex::new(Some(formation)),
             formation_sender,
+            others: watch::Sender::default(),
+            meetings: Mutex::new(Some(meetings)),
+            meetings_sender,
         })
+    }
+
+    /// The meetings with nodes of other clusters. There is one receiver.
+    pub(super) fn take_meetings(&self) -> Option<mpsc::Receiver<ForeignPeer>> {
+        self.meetings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The service that receives peers' streams.
@@ -131,6 +149,7 @@ impl Data {
             server: self.server.clone(),
             formation: self.formation_sender.clone(),
             control: self.door.clone(),
+            meetings: self.meetings_sender.clone(),
         })
     }
 
@@ -339,13 +358,22 @@ impl Data {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
         self.adopt(founding);
-        cluster.set_predecessors(founding.succeeds.clone());
+        cluster.set_predecessors(self.predecessors(founding));
         let (told, id) = (cluster.clone(), founding.cluster);
         tokio::spawn(async move { told.set_cluster_id(id).await });
         match self.config.failover {
             true => self.follow_log(founding, cluster, hub),
             false => self.serve_for_good(founding, hub),
         }
+        tokio::spawn(self.clone().watch_others(cluster.clone(), founding.cluster));
+    }
+
+    /// The clusters that this node's cluster succeeds, and those that gave way to it before this node joined: a node of one of them
+    /// that was away meanwhile is told so when it is met.
+    fn predecessors(&self, founding: &Bootstrap) -> Vec<ClusterId> {
+        let is_new = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
+        let left = self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_new);
+        left.chain(founding.succeeds.iter().copied()).collect()
     }
 
     /// Adopts the timing of the cluster before this node asks for a lease or grants one (trap 63).

@@ -306,6 +306,9 @@ impl Data {
     /// Whether this node may serve now. It must have been ready, and now a member needs a lease and open chains, and a
     /// spare must have heard recently from members that it can ask.
     pub(super) fn may_serve(&self) -> bool {
+        if self.others.borrow().unready.is_some() {
+            return false;
+        }
         let Some(standings) = self.standings.get().filter(|_| self.phases().borrow().is_ready()) else { return false };
         if standings.iter().any(|standing| standing.borrow().halted.is_some()) {
             return false;
@@ -364,6 +367,15 @@ impl Data {
                 let command = ControlCommand::Reorder { chain, order, answer };
                 door.commands.send(command).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(Some(result.await.map_err(|_| ArrangeError::Stopped)??))
+            }
+            AdminCommand::GiveUp { cluster } => {
+                self.may_be_given_up(cluster)?;
+                let (answer, result) = oneshot::channel();
+                let command = ControlCommand::GiveUp { answer };
+                door.commands.send(command).await.map_err(|_| ArrangeError::Stopped)?;
+                result.await.map_err(|_| ArrangeError::Stopped)??;
+                tracing::warn!(%cluster, "an operator gave this cluster up, with all that it holds, for another one of its name");
+                Ok(None)
             }
         }
     }

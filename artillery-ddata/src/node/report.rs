@@ -150,7 +150,7 @@ impl Data {
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),
             settled: state.unready.is_none(),
-            unready: state.unready.map(|why| self.explained(why)),
+            unready: state.unready.map(|why| self.explained(why)).or_else(|| self.encountered()),
             orphaned: state.orphaned,
             parted: self.parted(state.parted).map(|by| by.to_string()),
             successor: state
@@ -169,6 +169,11 @@ impl Data {
             }
             _ => why.to_string(),
         }
+    }
+
+    /// Why the node isn't ready, if it is because of another cluster of its name.
+    fn encountered(&self) -> Option<String> {
+        self.others.borrow().unready.map(|why| why.to_string())
     }
 
     /// The history from which this node's has parted: a newer one, to which it gives way, or another one of the same generation.

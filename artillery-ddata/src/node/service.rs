@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use artillery_core::{
     ClusterId, MemberId,
-    transport::{IncomingStream, PeerInfo, Service},
+    transport::{ForeignPeer, IncomingStream, PeerInfo, Service},
 };
 use tokio::sync::mpsc;
 
@@ -25,6 +25,8 @@ pub(crate) struct DataService {
     pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
     /// Set once the node belongs to a cluster with a changeable configuration; earlier calls get no answer.
     pub(crate) control: Arc<OnceLock<Arc<ControlEndpoint>>>,
+    /// Nodes of other clusters of the same name.
+    pub(crate) meetings: mpsc::Sender<ForeignPeer>,
 }
 
 impl Service for DataService {
@@ -58,5 +60,10 @@ impl Service for DataService {
             // Without room this is dropped: the next contact with that cluster reports it again.
             drop(door.commands.try_send(ControlCommand::Succeeded { by }));
         }
+    }
+
+    fn met_foreign(&self, peer: ForeignPeer) {
+        // Without room this is dropped: the next contact reports it again.
+        drop(self.meetings.try_send(peer));
     }
 }

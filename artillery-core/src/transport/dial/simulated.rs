@@ -8,7 +8,7 @@ use std::{
 use tokio::time::sleep;
 
 use crate::{
-    error::{CloseReason, ConnectError},
+    error::{CloseReason, ConnectError, Refusal},
     id::NodeId,
     transport::{
         Connection, IncomingStream, PROTOCOL_VERSIONS, PeerInfo, StreamKind, hello,
@@ -60,9 +60,11 @@ pub(super) async fn dial(
         return Err(ConnectError::WrongPeer { expected, found });
     }
     let (mine, hers) = (shared.hello(), theirs.hello());
-    if let (Some(here), Some(there)) = (mine.cluster_id, hers.cluster_id) {
-        theirs.met_foreign(here, &shared.registry.succeeds());
-        shared.met_foreign(there, &theirs.registry.succeeds());
+    if let (Err(Refusal::DifferentCluster { here, there }), true) =
+        (hello::check(&mine, &hers, &other.name), mine.kind.is_node())
+    {
+        theirs.met_foreign(&port.name, port.addr, here, &shared.registry.formation());
+        shared.met_foreign(&other.name, addr, there, &theirs.registry.formation());
     }
     hello::check(&hers, &mine, &port.name).map_err(ConnectError::Refused)?;
     hello::check(&mine, &hers, &other.name).map_err(ConnectError::Rejected)?;

@@ -9,8 +9,8 @@ use artillery_core::{
     identity::Identity,
     internal::LinkFilter,
     transport::{
-        Connection, Endpoint, FrameReader, FrameWriter, IncomingStream, LocalInfo, PROTOCOL_VERSIONS, PeerInfo,
-        PeerKind, Service, StreamKind,
+        Connection, Endpoint, ForeignPeer, FrameReader, FrameWriter, IncomingStream, LocalInfo, PROTOCOL_VERSIONS,
+        PeerInfo, PeerKind, Service, StreamKind,
     },
 };
 use bytes::Bytes;
@@ -36,6 +36,7 @@ pub(crate) enum Event {
     Disconnected(CloseReason),
     Joined(ClusterId),
     Succeeded(ClusterId),
+    MetForeign(ForeignPeer),
     NameTaken(MemberId),
 }
 
@@ -79,6 +80,10 @@ impl Service for Recorder {
 
     fn succeeded(&self, by: ClusterId) {
         self.record(Event::Succeeded(by));
+    }
+
+    fn met_foreign(&self, peer: ForeignPeer) {
+        self.record(Event::MetForeign(peer));
     }
 
     fn name_taken(&self, by: MemberId) {

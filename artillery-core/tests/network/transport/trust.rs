@@ -4,6 +4,7 @@ use artillery_core::{
     ClusterId, NodeId,
     error::{CloseReason, ConnectError, IdentityError, Refusal, VersionRange},
     identity::Identity,
+    transport::ForeignPeer,
 };
 use bytes::Bytes;
 
@@ -101,7 +102,43 @@ async fn a_succeeding_formation_is_reported_and_refused() {
     assert!(within(old.endpoint.connect(new.addr())).await.is_err());
     old.event_of(|event| (event == Event::Succeeded(ClusterId(3))).then_some(())).await;
     assert!(within(new.endpoint.connect(stranger.addr())).await.is_err());
-    assert!(matches!(stranger.event().await, Event::Refused(_)), "it isn't named");
+    let met = stranger.event_of(met).await;
+    assert_eq!((met.cluster, met.name.as_str()), (ClusterId(3), "new"), "it isn't named as a predecessor");
+}
+
+fn met(event: Event) -> Option<ForeignPeer> {
+    match event {
+        Event::MetForeign(peer) => Some(peer),
+        _ => None,
+    }
+}
+
+/// Two formations of one name and secret: each node reports which one it met, with what that one states, on either side of the
+/// connection.
+#[tokio::test]
+async fn another_formation_is_reported_with_its_data() {
+    let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
+    let (mut a, mut b) = (with("a", 1), with("b", 2));
+    b.endpoint.set_holds_data();
+    for dials in [true, false] {
+        let dialled = if dials { a.endpoint.connect(b.addr()).await } else { b.endpoint.connect(a.addr()).await };
+        assert!(dialled.is_err());
+        let (by_a, by_b) = (a.event_of(met).await, b.event_of(met).await);
+        assert_eq!((by_a.cluster, by_a.holds_data, by_a.name.as_str()), (ClusterId(2), true, "b"));
+        assert_eq!((by_b.cluster, by_b.holds_data, by_b.name.as_str()), (ClusterId(1), false, "a"));
+        assert_eq!((by_a.addr, by_b.addr), (b.addr(), a.addr()));
+    }
+}
+
+/// A formation that succeeds another one isn't a stranger to it, nor the other way round.
+#[tokio::test]
+async fn a_successor_is_no_stranger() {
+    let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
+    let (mut old, mut new) = (with("old", 1), with("new", 3));
+    new.endpoint.set_predecessors(vec![ClusterId(1)]);
+    assert!(within(old.endpoint.connect(new.addr())).await.is_err());
+    assert_eq!(old.event().await, Event::Succeeded(ClusterId(3)));
+    assert!(matches!(new.event().await, Event::Refused(_)));
 }
 
 /// Two nodes meet before they belong to a formation, and join different ones. Whichever joins second, they part.

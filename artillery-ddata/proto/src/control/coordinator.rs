@@ -22,6 +22,7 @@
 //! - Every proposal names the epoch that it replaces, and at most one is under way.
 
 mod accepted_loss;
+mod give_way;
 mod grants;
 mod gray_failure;
 mod known_node;
@@ -48,6 +49,7 @@ use std::{
 
 use self::{
     accepted_loss::LossOrder,
+    give_way::{Outranked, Sealing},
     grants::Grants,
     known_node::KnownNode,
     one_way::{Unheard, Unreachable},
@@ -62,10 +64,10 @@ pub use self::{
 };
 use super::{
     log::{ConfigChange, Configs, LogIndex, Term},
-    message::{Renewal, Renewed, ReorderError},
+    message::{NotGivenUp, Renewal, Renewed, ReorderError},
     reopening::{NotReopened, Reopened},
 };
-use crate::{ChainId, Epoch, MemberId, NodeId, Timestamp};
+use crate::{ChainId, ClusterId, Epoch, MemberId, NodeId, Timestamp};
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,6 +126,17 @@ pub(crate) enum CoordinatorInput {
         token: u64,
         /// Which chain.
         chain: ChainId,
+    },
+    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. The
+    /// caller repeats it: it is valid for three leases.
+    Outranked {
+        /// The other cluster.
+        by: Option<ClusterId>,
+    },
+    /// An operator gives this cluster up for another one, and its data are lost. Answered by [`CoordinatorOutput::GivenUp`].
+    GiveUp {
+        /// Names the order.
+        token: u64,
     },
     /// [`CoordinatorOutput::SetVoters`] has ended, with success or without.
     VotersSet,
@@ -184,6 +197,13 @@ pub(crate) enum CoordinatorOutput {
         /// What the chain goes on with.
         result: Result<Reopened, NotReopened>,
     },
+    /// The answer to [`CoordinatorInput::GiveUp`].
+    GivenUp {
+        /// The order's token.
+        token: u64,
+        /// Whether the cluster is over.
+        result: Result<(), NotGivenUp>,
+    },
     /// Replace the voters of the log's group. One such change at a time.
     SetVoters {
         /// The term in which it counts.
@@ -223,6 +243,8 @@ pub(crate) struct Coordinator {
     given_up: Option<Term>,
     /// The nodes of the cluster that have been voters, as far as this node knows.
     voted: BTreeSet<MemberId>,
+    /// The cluster to which this one gives way if it is empty.
+    outranked: Option<Outranked>,
     outputs: VecDeque<CoordinatorOutput>,
 }
 
@@ -238,6 +260,7 @@ struct LeaderTerm {
     reorder: Option<Wish>,
     /// A loss that an operator accepts.
     loss: Option<LossOrder>,
+    sealing: Sealing,
     grants: Grants,
     proposal: Option<PendingProposal>,
     /// No proposal before then: the last one was refused.
@@ -282,6 +305,7 @@ impl Coordinator {
             unreachable: None,
             given_up: None,
             voted: BTreeSet::new(),
+            outranked: None,
             outputs: VecDeque::new(),
         }
     }
@@ -307,12 +331,13 @@ impl Coordinator {
             voted,
             rounds,
             awake,
+            outranked,
             outputs,
         } = self;
         // Only a leader has anything to forget after a pause.
         let awake = leading.as_ref().map(|_| awake);
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, unreachable, given_up, voted))?;
-        write!(out, "{:?}", (rounds, awake, outputs))
+        write!(out, "{:?}", (rounds, awake, outranked, outputs))
     }
 
     /// The term in which this node leads, if it does.
@@ -360,6 +385,8 @@ impl Coordinator {
             CoordinatorInput::Appended { at, fate } => self.appended(now, at, fate),
             CoordinatorInput::Reorder { token, chain, order } => self.reorder(now, token, chain, order),
             CoordinatorInput::AcceptLoss { token, chain } => self.accept_loss(now, token, chain),
+            CoordinatorInput::Outranked { by } => self.outranked(now, by),
+            CoordinatorInput::GiveUp { token } => self.give_up(now, token),
             CoordinatorInput::VotersSet => {
                 if let Some(leading) = &mut self.leading {
                     leading.sets_voters = false;
@@ -400,6 +427,7 @@ impl Coordinator {
     fn end_term(&mut self) {
         self.end_reorder();
         self.end_loss();
+        self.end_giving_up();
         self.leading = None;
     }
 
@@ -433,6 +461,7 @@ impl Coordinator {
         self.judge(now);
         self.fence(now);
         self.follow_loss(now);
+        self.follow_sealing(now);
         self.keep_voters(now, term);
         self.warn_of_voters(now);
         let Some(leading) = &mut self.leading else { return };
@@ -480,6 +509,7 @@ impl LeaderTerm {
             watched: BTreeMap::new(),
             reorder: None,
             loss: None,
+            sealing: Sealing::default(),
             grants: Grants::default(),
             proposal: None,
             pause: Timestamp::ZERO,
@@ -500,8 +530,25 @@ impl LeaderTerm {
         settings: &'a CoordinatorSettings,
         outside: &'a BTreeMap<NodeId, Quarantine>,
     ) -> View<'a> {
-        let Self { since, ref nodes, ref answered, ref fenced, ref watched, ref reorder, ref loss, .. } = *self;
+        let Self {
+            since, ref nodes, ref answered, ref fenced, ref watched, ref reorder, ref loss, ref sealing, ..
+        } = *self;
         let (confirmed, reorder, loss) = (self.grants.confirmed(), reorder.as_ref(), loss.as_ref());
-        View { now, me, voters, since, nodes, answered, fenced, confirmed, watched, reorder, loss, outside, settings }
+        View {
+            now,
+            me,
+            voters,
+            since,
+            nodes,
+            answered,
+            fenced,
+            confirmed,
+            watched,
+            reorder,
+            loss,
+            sealing,
+            outside,
+            settings,
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     NodeInfo, StorePosition,
     log::{Configs, LogIndex},
 };
-use crate::{ChainId, Epoch, MemberId, Sequence, Version};
+use crate::{ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
 /// A node's periodic message to the leader: it lives, this is its state, and this is what it asks for. Cumulative: a later
 /// renewal repeats all that an earlier one said.
@@ -188,6 +188,11 @@ pub enum AdminCommand {
         /// All serving members, head first.
         order: Vec<MemberId>,
     },
+    /// The node, as the leader, gives its cluster up for another one of the same name that it has met. Its data are lost.
+    GiveUp {
+        /// The cluster that is given up: the node's own.
+        cluster: ClusterId,
+    },
 }
 
 /// Why a node doesn't carry out an operator's order.
@@ -209,6 +214,9 @@ pub enum ArrangeError {
     /// The node stops.
     #[error("the node stops")]
     Stopped,
+    /// The cluster was not given up.
+    #[error(transparent)]
+    GiveUp(#[from] NotGivenUp),
 }
 
 /// Why the members of a chain were not reordered.
@@ -250,6 +258,35 @@ pub enum ReorderError {
     /// The head's updates were not all committed in time. The chain goes on in its old order.
     #[error("what was under way was not committed in time: nothing was changed")]
     NotClosed,
+}
+
+/// Why a cluster is not given up for another one of its name. Nothing was changed, except possibly after `Undecided`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NotGivenUp {
+    /// The node that was asked is not the leader.
+    #[error("this node doesn't decide on configurations")]
+    NotLeading {
+        /// The leader, as far as is known.
+        leader: Option<MemberId>,
+    },
+    /// The node that was asked belongs to another cluster.
+    #[error("cluster {asked} was named, and {found} is there")]
+    DifferentCluster {
+        /// The named cluster.
+        asked: ClusterId,
+        /// The cluster of the node that was asked.
+        found: ClusterId,
+    },
+    /// No node of this cluster has met another cluster of the same name within the last moments.
+    #[error("no other cluster of this name was met: there is none to join")]
+    Alone,
+    /// Another such order is pending.
+    #[error("it is being given up already")]
+    Busy,
+    /// The log has not taken the order in time. It may still do so: look at the cluster again.
+    #[error("the configuration log hasn't decided it yet")]
+    Undecided,
 }
 
 /// The answer to a [`Renewal`].

@@ -330,6 +330,19 @@ mutants! {
     /// A segment gets its name before its beginning is durable.
     NameTooSoon = "name-too-soon", trap 75;
 
+    // A cluster that gives way to another one of its name and secret.
+
+    /// A cluster gives way once its members report that they hold nothing, while they may still order.
+    GiveWayUnsealed = "give-way-unsealed", trap 93;
+    /// A report from before the seal shows that nothing was committed.
+    CountUnsealed = "count-unsealed", trap 93;
+    /// A cluster that holds data gives way to another one that does.
+    GiveWayWithData = "give-way-with-data", trap 94;
+    /// Two empty clusters give way to each other.
+    BothGiveWay = "both-give-way", trap 95;
+    /// A sealed cluster that doesn't give way after all stays sealed.
+    NeverUnseal = "never-unseal", trap 96;
+
     // The log that nodes keep (the crate artillery-ddata).
 
     /// A restarted node initialises the log once more.

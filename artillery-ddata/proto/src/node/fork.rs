@@ -31,6 +31,7 @@ impl NodeMachine {
             closed: _,
             was_ready: _,
             company,
+            ends_at,
             outputs,
             guards: _,
         } = self;
@@ -51,6 +52,6 @@ impl NodeMachine {
             write!(out, "{parted}")?;
         }
         leaving.describe(company, out)?;
-        write!(out, "{:?}", (tick, outputs))
+        write!(out, "{:?}", (tick, ends_at, outputs))
     }
 }

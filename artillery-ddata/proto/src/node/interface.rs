@@ -12,7 +12,7 @@ use crate::{
     control::{
         Configs, HeardStores, History, Term,
         log::{ConfigChange, LogIndex},
-        message::{Renewal, Renewed, ReorderError, StoreHolding, Unsettled},
+        message::{NotGivenUp, Renewal, Renewed, ReorderError, StoreHolding, Unsettled},
         reopening::{NotReopened, Reopened},
     },
     runner::{ChainOrder, Lease, Word},
@@ -102,6 +102,17 @@ pub enum NodeInput {
         token: u64,
         /// Which chain.
         chain: ChainId,
+    },
+    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. The
+    /// driver repeats it: it is valid for three leases. Only the leader acts by it.
+    Outranked {
+        /// The other cluster.
+        by: Option<ClusterId>,
+    },
+    /// An operator gives this cluster up for another one, and its data are lost. Answered by [`NodeOutput::GivenUp`].
+    GiveUp {
+        /// Names the order.
+        token: u64,
     },
     /// The node is to leave its chains as soon as a leader agrees. Answered by [`NodeOutput::Left`] once it has left.
     Leave {
@@ -212,6 +223,16 @@ pub enum NodeOutput {
         /// What the chain goes on with.
         result: Result<Reopened, NotReopened>,
     },
+    /// The answer to [`NodeInput::GiveUp`].
+    GivenUp {
+        /// The order's token.
+        token: u64,
+        /// Whether the cluster is over.
+        result: Result<(), NotGivenUp>,
+    },
+    /// The cluster has given way to another one, and the other nodes have had time to learn of it. The node may end; its next
+    /// incarnation joins the other cluster.
+    Over,
     /// The node may end: no configuration names it any more and the log can spare it, or waiting on gains nothing.
     Left,
     /// The node is ready, for the first time: any other node may be stopped now ([`NodeState::unready`]).
@@ -247,6 +268,8 @@ pub enum NodeEvent {
     Waits,
     /// No serving member answers in any incarnation, and this node never served: the cluster's data may be lost.
     Orphaned,
+    /// This cluster has given way to another one of its name: this node soon ends, and joins that.
+    Over,
     /// Another cluster succeeds this one, whose nodes are there: this node goes on, and refuses the other cluster.
     Refuses {
         /// The other cluster.
@@ -289,6 +312,10 @@ pub struct NodeState {
     pub successor: Option<Successor>,
     /// The newer history in which the cluster goes on, if that may lack commits that this node's store holds.
     pub parted: Option<History>,
+    /// The cluster is known to this node to hold data, or to have held some. Never taken back.
+    pub holds_data: bool,
+    /// The cluster has given way to another one.
+    pub is_over: bool,
 }
 
 /// Why a node isn't ready.
@@ -322,6 +349,9 @@ pub enum Unready {
         /// The other cluster.
         by: ClusterId,
     },
+    /// The cluster has given way to another one of its name: this node soon ends, and joins that.
+    #[error("this node's cluster has given way to another one of its name, which this node joins")]
+    Over,
     /// The cluster goes on in a newer history, which may lack commits that this node's store holds.
     #[error(
         "the cluster goes on without this node as history {by}, and this node's store may hold what that lacks: it waits for an operator"

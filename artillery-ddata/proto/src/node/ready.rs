@@ -34,6 +34,9 @@ impl NodeMachine {
         if let Some(Successor { by, .. }) = self.state.successor.filter(|successor| successor.yields) {
             return Err(Unready::Yields { by });
         }
+        if self.configs().is_over() {
+            return Err(Unready::Over);
+        }
         if self.state.orphaned {
             return Err(Unready::Orphaned);
         }

@@ -1,6 +1,7 @@
 //! The messages of a node while its chains lag.
 
 mod durable;
+mod giving_way;
 mod leaving;
 mod loading;
 mod returning;

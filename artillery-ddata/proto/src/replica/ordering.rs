@@ -16,9 +16,12 @@ impl Replica {
     fn may_order(&self) -> Result<(), Refusal> {
         self.may_know()?;
         let Some(config) = &self.config else { return Err(Refusal::NoChain) };
-        let have = config.serving().count() as u32;
-        if have < config.min_members {
-            return Err(Refusal::TooFewMembers { have, need: config.min_members });
+        if config.is_sealed() {
+            return Err(Refusal::Busy);
+        }
+        let (have, need) = (config.serving().count() as u32, config.fewest());
+        if have < need {
+            return Err(Refusal::TooFewMembers { have, need });
         }
         if self.has_room() { Ok(()) } else { Err(Refusal::Busy) }
     }

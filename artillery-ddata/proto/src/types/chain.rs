@@ -83,13 +83,54 @@ pub struct ChainConfig {
     pub index: u64,
     /// Where strong reads are served.
     pub mode: Mode,
-    /// The head refuses writes when fewer members serve.
+    /// The head refuses writes when fewer members serve: the lower bits, which [`fewest`](Self::fewest) returns. The two highest ones
+    /// state that the chain is [sealed](Self::is_sealed) or [over](Self::is_over). An earlier release takes them for a number of
+    /// members that no chain has, and refuses writes, too.
     pub min_members: u32,
     /// Head first; serving members before all others.
     pub members: Vec<ChainMember>,
 }
 
+/// The bit of [`ChainConfig::min_members`] of a sealed chain.
+const SEALED: u32 = 1 << 31;
+
+/// The bit of a chain that is over.
+const OVER: u32 = 1 << 30;
+
 impl ChainConfig {
+    /// The fewest serving members with which the head orders writes.
+    pub fn fewest(&self) -> u32 {
+        self.min_members & !(SEALED | OVER)
+    }
+
+    /// Whether no member orders anything in this epoch: the cluster may be about to give way to another one (docs/DESIGN.md §5.14).
+    pub fn is_sealed(&self) -> bool {
+        self.min_members & (SEALED | OVER) != 0
+    }
+
+    /// Whether the chain's cluster has given way to another one, permanently.
+    pub fn is_over(&self) -> bool {
+        self.min_members & OVER != 0
+    }
+
+    /// The same configuration, sealed.
+    #[must_use]
+    pub fn sealed(&self) -> Self {
+        Self { min_members: self.min_members | SEALED, ..self.clone() }
+    }
+
+    /// The same configuration, open for writes again unless it is over.
+    #[must_use]
+    pub fn unsealed(&self) -> Self {
+        Self { min_members: self.min_members & !SEALED, ..self.clone() }
+    }
+
+    /// The same configuration, over.
+    #[must_use]
+    pub fn over(&self) -> Self {
+        Self { min_members: self.fewest() | OVER, ..self.clone() }
+    }
+
     /// The serving members, head first.
     pub fn serving(&self) -> impl DoubleEndedIterator<Item = MemberId> + '_ {
         self.members.iter().filter(|member| member.role == Role::Serving).map(|member| member.id)
@@ -150,6 +191,16 @@ mod tests {
 
     fn config(roles: &[Role]) -> ChainConfig {
         chain(1, roles.iter().enumerate().map(|(n, &role)| ChainMember { id: member(n as u8), role }))
+    }
+
+    #[test]
+    fn a_seal_leaves_the_fewest_members_as_they_are() {
+        let open = ChainConfig { min_members: 2, ..config(&[Role::Serving]) };
+        let (sealed, over) = (open.sealed(), open.sealed().over());
+        assert!(!open.is_sealed() && sealed.is_sealed() && over.is_sealed() && !sealed.is_over() && over.is_over());
+        assert_eq!([open.fewest(), sealed.fewest(), over.fewest()], [2; 3]);
+        assert_eq!(sealed.unsealed(), open);
+        assert!(over.unsealed().is_over(), "there is no way back");
     }
 
     #[test]

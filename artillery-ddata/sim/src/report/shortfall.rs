@@ -20,11 +20,11 @@ pub struct Shortfall {
 }
 
 impl Shortfall {
-    /// The first figure of the run that is too low. A run that failed, or that met a loss that `--sync never` allows, ended
-    /// early for that reason, so its figures are not judged.
+    /// The first figure of the run that is too low. A run that failed, that met a loss that `--sync never` allows, or
+    /// whose cluster gave way to another one, ended early for that reason, so its figures are not judged.
     pub fn of(seed: u64, outcome: &Outcome) -> Option<Self> {
         let counts = &outcome.counts;
-        if outcome.failure.is_some() || counts.disks.losses > 0 {
+        if outcome.failure.is_some() || counts.disks.losses > 0 || counts.gave_way > 0 {
             return None;
         }
         let figures = [

@@ -278,6 +278,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         lags: 10,
         rolls: false,
         founds: false,
+        meets: false,
         loses: false,
         accepts: false,
         unnamed: 0,

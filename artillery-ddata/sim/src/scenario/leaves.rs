@@ -76,6 +76,16 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     (control.lease, control.suspect) = (Duration::from_millis(300), Duration::from_millis(150));
 }
 
+/// Two to five nodes, some of them spares. An operator restarts nodes in some seeds, and gives other orders.
+pub(super) fn strangers(rng: &mut Rng, setup: &mut Setup) {
+    setup.members = rng.between(2, 5) as usize;
+    let replicas = rng.between(1, 3.min(setup.members as u64));
+    controlled(rng, setup, setup.members, replicas);
+    setup.chains = rng.between(1, 2) as usize;
+    let control = setup.control_mut();
+    (control.meets, control.rolls) = (true, rng.chance(300));
+}
+
 /// Three to six nodes. Most of those that keep the log are lost at once, beside other faults, and start other incarnations
 /// later.
 pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -57,6 +57,7 @@ impl Scenario {
         Self::Lags,
         Self::Rolling,
         Self::Succession,
+        Self::Strangers,
         Self::Recovery,
         Self::Dawn,
         Self::Power,
@@ -121,6 +122,7 @@ impl Scenario {
             Self::Lags => "lags",
             Self::Rolling => "rolling",
             Self::Succession => "succession",
+            Self::Strangers => "strangers",
             Self::Recovery => "recovery",
             Self::Dawn => "dawn",
             Self::Power => "power",
@@ -184,6 +186,9 @@ impl Scenario {
             Self::Lags => "several chains, which hear late and each in its own time what their node is told",
             Self::Rolling => {
                 "nodes restart one after the other, each when the one before is ready, beside all other faults"
+            }
+            Self::Strangers => {
+                "another cluster of the same name is met around the first writes, and an empty one gives way"
             }
             Self::Succession => {
                 "another cluster is founded wherever no member is heard, and this one goes on as it was"

@@ -176,6 +176,8 @@ pub struct ControlSetup {
     pub rolls: bool,
     /// Whether an operator founds another cluster wherever no member is heard.
     pub founds: bool,
+    /// Whether another cluster of the same name and secret is met.
+    pub meets: bool,
     /// Whether most nodes that keep the log are lost, and an operator recovers the cluster from the rest.
     pub loses: bool,
     /// Whether all stores of a chain are lost, and an operator accepts it.

@@ -11,6 +11,7 @@ mod lives;
 mod loss;
 mod messages;
 mod operator;
+mod stranger;
 mod successor;
 mod wishes;
 
@@ -29,7 +30,7 @@ use artillery_proto::{
 
 pub(crate) use self::event::Event;
 pub(super) use self::loss::Loss;
-use self::{group::Group, messages::Message, operator::Rolling, successor::Successor};
+use self::{group::Group, messages::Message, operator::Rolling, stranger::Stranger, successor::Successor};
 use super::{World, founding::Founders};
 use crate::{
     faults::Fault,
@@ -52,6 +53,8 @@ pub(super) struct Control {
     rolling: Rolling,
     /// The cluster that was founded in place of this one.
     successor: Option<Successor>,
+    /// Another cluster of the same name, which is met.
+    stranger: Option<Stranger>,
     /// When each node last received a renewal of each incarnation, and whether that incarnation was leaving.
     heard: BTreeMap<(usize, MemberId), (u64, bool)>,
     founding: Bootstrap,
@@ -132,6 +135,7 @@ impl Control {
             operator: Rng::new(seed, Concern::Operator),
             rolling: Rolling::default(),
             successor: None,
+            stranger: None,
             heard: BTreeMap::new(),
             settings,
             group,
@@ -247,6 +251,9 @@ impl World {
             let at = control.operator.between(3 * SECOND, 9 * SECOND);
             self.queue.push(at, super::Event::Control(Event::Disaster));
         }
+        if self.setup.control.is_some_and(|control| control.meets) {
+            return self.begin_meeting();
+        }
         self.begin_clients();
     }
 
@@ -274,6 +281,9 @@ impl World {
             Event::Recover { node, id, since } if lives(node, id) => self.recover(node, since),
             Event::WantFounding => self.want_founding(),
             Event::Found { node, id, since } if lives(node, id) => self.found_another(node, since),
+            Event::Meet => self.meet_stranger()?,
+            Event::Met { node, id, by } if lives(node, id) => self.outranked(node, by),
+            Event::BeginClients => self.begin_clients(),
             Event::Greet => self.greet(),
             Event::Greeted { node, id, by } if lives(node, id) => self.greeted(node, by),
             // Its chains get the orders with which it has begun.
@@ -311,6 +321,7 @@ impl World {
             Event::Mend(a, b) => self.set_connection(a, b, !self.is_broken(a, b)),
             _ => {}
         }
+        self.check_given_way()?;
         self.check_reopenings()
     }
 
@@ -448,6 +459,8 @@ impl World {
             NodeOutput::Left => return self.left(node),
             NodeOutput::Ready => return self.ready(node),
             NodeOutput::Succeeded { .. } => return self.go_over(node),
+            // The run ends soon.
+            NodeOutput::Over | NodeOutput::GivenUp { .. } => return,
             NodeOutput::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
             NodeOutput::Reordered { result, .. } => return self.reordered(&result),
             NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),

@@ -65,6 +65,8 @@ pub struct Counts {
     pub away: u64,
     /// How long after healing the last node was ready, in virtual nanoseconds.
     pub ready: Option<u64>,
+    /// Runs whose cluster gave way to another one.
+    pub gave_way: u64,
     /// What happened to disks.
     pub disks: DiskEvents,
     /// Resyncs of the first chain.

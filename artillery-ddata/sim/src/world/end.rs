@@ -254,6 +254,7 @@ impl World {
                 Kind::Roll => self.rolls,
                 Kind::Halt => self.halts,
                 Kind::Found => self.foundings,
+                Kind::Meet => self.meetings,
                 Kind::Recover => self.recoveries,
                 Kind::Outage => self.outages,
                 Kind::Accept => self.accepted,

@@ -112,7 +112,8 @@ impl World {
     /// Sets of nodes that reach each other, with a majority of the nodes that keep the log and a serving member of each chain.
     fn able(&self) -> Vec<u32> {
         let Some(control) = &self.control else { return Vec::new() };
-        if self.is_disturbed() {
+        // A cluster that has given way serves nothing any more.
+        if self.is_disturbed() || control.configs().is_over() {
             return Vec::new();
         }
         let count = self.nodes.len();

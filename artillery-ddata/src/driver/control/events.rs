@@ -37,11 +37,14 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
                 "no life of a node that served answers: if they are lost permanently, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster; it is refused while one of them answers"
             );
         }
+        NodeEvent::Over => {
+            tracing::warn!(%cluster, "this node's cluster has given way to another one of its name: this node soon ends, and joins that");
+        }
         NodeEvent::Refuses { by } => {
             tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
         }
         NodeEvent::Yields { by } => {
-            tracing::error!(%by, "this node's cluster was given up for another one, and no other node of it answers: this node keeps what it holds, and serves nothing");
+            tracing::error!(%by, "this node's cluster was given up for another one, and no other node of it answers: this node keeps what it holds, and serves nothing. To have it join the other cluster, start it again, with an empty directory if it has one");
         }
         NodeEvent::GoesOn { by } => {
             tracing::warn!(%by, "a node of this node's cluster answers: this node serves again, and refuses the other cluster");

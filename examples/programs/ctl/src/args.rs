@@ -139,6 +139,12 @@ pub(super) enum Command {
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
+    /// Of two clusters of one name that have met, give the named one up: its nodes join the other one, and what it holds is lost
+    GiveUp {
+        /// Its id, as its nodes log it and `status` shows it; ask a node of this cluster (--seed)
+        #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
+        accept_loss: ClusterId,
+    },
     /// Read the whole directory of a node that isn't running, and say what it holds; 1: damaged, with the file and the place
     Check {
         /// The directory, as `node --data` has it; nothing in it is written

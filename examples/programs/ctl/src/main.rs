@@ -7,6 +7,7 @@ mod drain;
 mod find;
 mod found;
 mod get;
+mod give_up;
 mod leader;
 mod load;
 mod outcome;
@@ -73,7 +74,11 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     let work = async {
         let is_operator = matches!(
             args.command,
-            Command::Status { .. } | Command::Recover { .. } | Command::Found { .. } | Command::Reopen { .. }
+            Command::Status { .. }
+                | Command::Recover { .. }
+                | Command::Found { .. }
+                | Command::Reopen { .. }
+                | Command::GiveUp { .. }
         );
         let client = match is_operator {
             true => args.find.connect_anyway(Spread::Sticky, timeout).await?,
@@ -112,6 +117,7 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Drain { node } => drain::run(client, node, timeout, output).await,
         Command::Reorder { chain, nodes } => reorder::run(client, *chain, nodes, timeout, output).await,
         Command::Reopen { accept_loss } => reopen::run(client, *accept_loss, timeout, output).await,
+        Command::GiveUp { accept_loss } => give_up::run(client, *accept_loss, timeout, output).await,
         Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
         Command::Found { .. } | Command::Check { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),

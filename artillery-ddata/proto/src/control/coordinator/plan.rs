@@ -23,6 +23,12 @@ use crate::{
 impl View<'_> {
     /// The next change. Chains come first: writes may wait for them.
     pub(super) fn change(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
+        if configs.is_over() {
+            return None;
+        }
+        if let Some(giving_way) = self.giving_way(configs) {
+            return Some(giving_way);
+        }
         if let Some(ordered) = self.accepted_loss(configs) {
             return Some(ordered);
         }

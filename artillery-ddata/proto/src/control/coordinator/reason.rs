@@ -43,6 +43,13 @@ pub enum Why {
     Reopened,
     /// No store of those that served last comes back, and an operator accepts the loss: this node serves with what it has.
     AcceptedLoss,
+    /// Another cluster of the same name is met: the chain, whose head the member is, refuses writes until it is certain that this
+    /// cluster is empty.
+    Sealed,
+    /// The cluster doesn't give way after all: the chain, whose head the member is, takes writes again.
+    Unsealed,
+    /// The cluster gives way to another one of the same name, empty or by an operator's order.
+    GaveWay,
 }
 
 impl Why {
@@ -60,6 +67,9 @@ impl Why {
         Self::Halted,
         Self::Reopened,
         Self::AcceptedLoss,
+        Self::Sealed,
+        Self::Unsealed,
+        Self::GaveWay,
     ];
 
     /// The reason in one stable word, for metrics.
@@ -77,6 +87,9 @@ impl Why {
             Self::Halted => "halted",
             Self::Reopened => "reopened",
             Self::AcceptedLoss => "accepted_loss",
+            Self::Sealed => "sealed",
+            Self::Unsealed => "unsealed",
+            Self::GaveWay => "gave_way",
         }
     }
 }

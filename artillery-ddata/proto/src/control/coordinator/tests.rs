@@ -30,6 +30,7 @@ struct World {
     put_off: Option<Vec<(Term, LogIndex, ConfigChange)>>,
     reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
     reopened: Vec<(u64, Result<Reopened, NotReopened>)>,
+    given_up: Vec<(u64, Result<(), NotGivenUp>)>,
     /// The reasons of all changes.
     why: Vec<Why>,
     nodes: u8,
@@ -69,6 +70,7 @@ impl World {
             put_off: None,
             reordered: vec![],
             reopened: vec![],
+            given_up: vec![],
             why: vec![],
             nodes: founders,
             said: BTreeMap::new(),
@@ -160,6 +162,7 @@ impl World {
                     self.coordinator.handle(self.now, CoordinatorInput::Confirmed { round, leads, answered });
                 }
                 CoordinatorOutput::Reopened { token, result } => self.reopened.push((token, result)),
+                CoordinatorOutput::GivenUp { token, result } => self.given_up.push((token, result)),
                 CoordinatorOutput::Reordered { token, result } => self.reordered.push((token, result)),
                 CoordinatorOutput::Append { term, at, change, why } => {
                     self.why.extend(why.iter().map(|reason| reason.why));
@@ -454,6 +457,7 @@ fn voters_are_living_nodes() {
     assert_eq!(wanted(&[0, 1], &[0, 1, 2], true), Some(vec![0, 1, 2]));
 }
 
+mod giving_way;
 mod gray;
 mod guards;
 mod reopen;

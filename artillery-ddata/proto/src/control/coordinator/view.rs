@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     CoordinatorSettings,
     accepted_loss::LossOrder,
+    give_way::Sealing,
     known_node::KnownNode,
     suspicion::{Quarantine, Watched},
     wish::Wish,
@@ -27,6 +28,7 @@ pub(super) struct View<'a> {
     pub(super) watched: &'a BTreeMap<ChainId, Watched>,
     pub(super) reorder: Option<&'a Wish>,
     pub(super) loss: Option<&'a LossOrder>,
+    pub(super) sealing: &'a Sealing,
     pub(super) outside: &'a BTreeMap<NodeId, Quarantine>,
     pub(super) settings: &'a CoordinatorSettings,
 }

@@ -61,7 +61,8 @@ impl Configs {
             epoch: Epoch(newest.0 + RECOVERY_INDEX_GAP),
             index: applied.0,
             members: vec![ChainMember { id, role: Role::Serving }],
-            ..config.clone()
+            // A seal of the lost group is no seal of this one.
+            ..config.unsealed()
         };
         Self {
             history,
@@ -101,6 +102,16 @@ impl Configs {
     /// The entry of the last accepted loss of any chain in this history; 0: there was none.
     pub fn last_loss(&self) -> LogIndex {
         self.losses.values().map(|loss| loss.at).max().unwrap_or_default()
+    }
+
+    /// Whether the cluster has given way to another one: its configuration never changes again (docs/DESIGN.md §5.14).
+    pub fn is_over(&self) -> bool {
+        self.chains.values().any(ChainConfig::is_over)
+    }
+
+    /// Whether the configurations show a loss: then the cluster has held data.
+    pub fn has_lost(&self) -> bool {
+        self.history.generation > 0 || !self.losses.is_empty()
     }
 
     /// The id that sessions and watches belong to. Each recovery and each accepted loss makes another one, since positions of
@@ -192,7 +203,8 @@ impl Configs {
     fn take(&mut self, change: &ChainChange) -> Option<ChainConfig> {
         let chain = change.config.chain;
         let present = self.chains.get(&chain).map_or(Epoch(0), |config| config.epoch);
-        if change.replaces != present || change.config.serving().next().is_none() {
+        let is_over = self.chains.get(&chain).is_some_and(ChainConfig::is_over);
+        if change.replaces != present || is_over || change.config.serving().next().is_none() {
             return None;
         }
         let config = ChainConfig { epoch: Epoch(present.0 + 1), index: self.applied.0, ..change.config.clone() };

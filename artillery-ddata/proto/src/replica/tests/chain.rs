@@ -79,6 +79,23 @@ fn fewer_members_than_wanted_take_no_writes() {
 }
 
 #[test]
+fn a_sealed_chain_orders_nothing_and_later_does() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let open = config(3, &[1, 2]);
+    rig.enter_all(&Arc::new(config(2, &[1, 2]).sealed()));
+    rig.settle();
+    let (put, read) = (rig.put(1, "k", "v"), rig.read(1, "k", ReadMode::ThroughChain));
+    rig.settle();
+    assert_eq!(rig.replies[&put], Reply::Refused(Refusal::Busy));
+    assert!(!matches!(rig.replies.get(&read), Some(Reply::Read(_))), "it would order a barrier");
+    rig.enter_all(&open);
+    rig.settle();
+    let put = rig.put(1, "k", "v");
+    rig.settle();
+    rig.committed(put);
+}
+
+#[test]
 fn long_keys_are_refused_by_name_and_limit() {
     let mut rig = Rig::chain(&[1]);
     let key = Bytes::from(vec![0; MAX_KEY + 1]);

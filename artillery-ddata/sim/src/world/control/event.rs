@@ -23,6 +23,12 @@ use crate::network::Flight;
 pub(crate) enum Event {
     /// Checks whether there is a leader, and whether it goes on.
     Look,
+    /// Nodes of this cluster and of another one meet.
+    Meet,
+    /// A node learns whether a cluster is met that outranks its own.
+    Met { node: usize, id: MemberId, by: Option<ClusterId> },
+    /// The clients begin.
+    BeginClients,
     /// An incarnation begins with the state of the founding.
     Begin { node: usize, id: MemberId },
     /// A node has loaded its directory.
@@ -101,6 +107,7 @@ impl Event {
             | Self::Appended { node, .. }
             | Self::Reorder { node, .. }
             | Self::Found { node, .. }
+            | Self::Met { node, .. }
             | Self::Recover { node, .. }
             | Self::Greeted { node, .. }
             | Self::Keep { node, .. }
@@ -115,6 +122,8 @@ impl Event {
             | Self::WantRecovery
             | Self::WantFounding
             | Self::Greet
+            | Self::Meet
+            | Self::BeginClients
             | Self::Append { .. }
             | Self::Start(_)
             | Self::Stop(_)

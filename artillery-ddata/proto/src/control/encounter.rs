@@ -1,0 +1,193 @@
+//! Two clusters of one name and secret that meet: their networks were cut from each other when each was formed (docs/DESIGN.md §5.14).
+//!
+//! At most one of them gives way by itself, and only one that is empty: see [`gives_way`]. [`Encounters`] keeps which clusters the
+//! nodes of this one have met. All of it is pure: time is an argument.
+
+mod statement;
+
+use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
+
+pub use self::statement::Statement;
+use crate::{ClusterId, NodeId, Timestamp, guards::Guards};
+
+/// Clusters that are remembered at a time.
+pub const MAX_ENCOUNTERS: usize = 4;
+
+/// A cluster whose nodes were not met for this long is treated as gone.
+pub const FORGET_AFTER: Duration = Duration::from_secs(15);
+
+/// One of two clusters that meet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Party {
+    /// Whether it holds data, or has held some. Once that is true it stays true; it becomes known with a delay.
+    pub holds_data: bool,
+    /// Its id.
+    pub cluster: ClusterId,
+}
+
+impl Party {
+    /// Whether this cluster gives way to `other` by itself: if it is empty, and the other one isn't, or has the higher id.
+    ///
+    /// By the order of the derived comparison each cluster gives way only to a higher one. Its knowledge of the other one may be
+    /// old, but only *holds data* changes, and only upwards. A cluster gives way only once it is certain that it is empty, so its
+    /// own place is final by then. So of any number of clusters that meet the highest stays.
+    pub fn gives_way(self, other: Self, guards: Guards) -> bool {
+        !self.holds_data && (other > self || allows!(guards, BothGiveWay))
+    }
+}
+
+/// Where a node of another cluster was met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Meeting {
+    /// The other cluster.
+    pub other: Party,
+    /// The name of the node of this cluster that has met it; `None`: this one has.
+    pub by: Option<String>,
+    /// The node that was met, and its address, if this node has met it.
+    pub node: Option<(String, SocketAddr)>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    holds_data: bool,
+    name: String,
+    addr: SocketAddr,
+    at: Timestamp,
+}
+
+/// The clusters that the nodes of this one have met.
+#[derive(Clone, Debug)]
+pub struct Encounters {
+    mine: ClusterId,
+    holds_data: bool,
+    seen: BTreeMap<ClusterId, Seen>,
+    /// What other nodes of this cluster state, by node, with their names.
+    told: BTreeMap<NodeId, (String, Statement)>,
+}
+
+impl Encounters {
+    /// Of a node of cluster `mine`, which has met none.
+    pub fn new(mine: ClusterId) -> Self {
+        Self { mine, holds_data: false, seen: BTreeMap::new(), told: BTreeMap::new() }
+    }
+
+    /// This node knows that its cluster holds data.
+    pub fn hold_data(&mut self) {
+        self.holds_data = true;
+    }
+
+    /// A node of another cluster was met. A cluster beyond [`MAX_ENCOUNTERS`] isn't remembered: the others are enough for every decision,
+    /// and it is met again.
+    pub fn meet(&mut self, now: Timestamp, other: Party, name: String, addr: SocketAddr) {
+        let is_known = self.seen.contains_key(&other.cluster);
+        if other.cluster == self.mine || (!is_known && self.seen.len() >= MAX_ENCOUNTERS) {
+            return;
+        }
+        let held = self.seen.get(&other.cluster).is_some_and(|seen| seen.holds_data);
+        let holds_data = other.holds_data || held;
+        self.seen.insert(other.cluster, Seen { holds_data, name, addr, at: now });
+    }
+
+    /// Another node of this cluster states this now; `None`: it states nothing, or is gone. A node that has joined is no longer a
+    /// node of another cluster.
+    pub fn tell(&mut self, node: NodeId, name: &str, statement: Option<Statement>) {
+        self.seen.retain(|_, seen| seen.name != name);
+        match statement {
+            Some(statement) => {
+                self.holds_data |= statement.holds_data;
+                self.told.insert(node, (name.to_owned(), statement));
+            }
+            None => drop(self.told.remove(&node)),
+        }
+    }
+
+    /// Forgets the nodes that are no longer members of this cluster.
+    pub fn retain(&mut self, is_member: impl Fn(NodeId) -> bool) {
+        self.told.retain(|&node, _| is_member(node));
+    }
+
+    /// Forgets the clusters whose nodes were not met for [`FORGET_AFTER`].
+    pub fn forget(&mut self, now: Timestamp) {
+        self.seen.retain(|_, seen| now - seen.at < FORGET_AFTER);
+    }
+
+    /// This node's statement to the others of its cluster: the clusters that it has met itself.
+    pub fn statement(&self) -> Statement {
+        let met = self.seen.iter().map(|(&cluster, seen)| Party { cluster, holds_data: seen.holds_data });
+        Statement { holds_data: self.holds_data, met: met.collect() }
+    }
+
+    /// Where the nodes that this one has met were last. They are dialled again, so that the knowledge stays fresh.
+    pub fn addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.seen.values().map(|seen| seen.addr)
+    }
+
+    /// This cluster, by this node's knowledge.
+    pub fn mine(&self) -> Party {
+        Party { cluster: self.mine, holds_data: self.holds_data }
+    }
+
+    /// All clusters that nodes of this one have met lately.
+    pub fn meetings(&self) -> Vec<Meeting> {
+        let mut all = BTreeMap::<ClusterId, Meeting>::new();
+        for (&cluster, seen) in &self.seen {
+            let other = Party { cluster, holds_data: seen.holds_data };
+            let node = Some((seen.name.clone(), seen.addr));
+            all.insert(cluster, Meeting { other, by: None, node });
+        }
+        for (name, statement) in self.told.values() {
+            for &other in statement.met.iter().filter(|other| other.cluster != self.mine) {
+                let new = || Meeting { other, by: Some(name.clone()), node: None };
+                let known = all.entry(other.cluster).or_insert_with(new);
+                known.other.holds_data |= other.holds_data;
+            }
+        }
+        all.into_values().collect()
+    }
+
+    /// The cluster to which this one gives way, if it is empty.
+    pub fn outranked(&self, guards: Guards) -> Option<ClusterId> {
+        let others = self.meetings().into_iter().map(|meeting| meeting.other);
+        others.filter(|other| self.mine().gives_way(*other, guards)).max().map(|other| other.cluster)
+    }
+
+    /// Why this node isn't ready, if that is because another cluster was met. A cluster with data stays ready while the others are
+    /// known as empty: those give way by themselves.
+    pub fn unready(&self) -> Option<Encountered> {
+        let mine = self.mine();
+        let mut uncertain = self.meetings().into_iter().filter(|meeting| !mine.holds_data || meeting.other.holds_data);
+        uncertain.next_back().map(|meeting| Encountered { mine, other: meeting.other })
+    }
+}
+
+/// Another cluster of this one's name and secret is met, and it isn't settled yet which one stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Encountered {
+    /// The node's own cluster.
+    pub mine: Party,
+    /// The other one.
+    pub other: Party,
+}
+
+impl fmt::Display for Encountered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mine, other) = (self.mine.cluster, self.other.cluster);
+        write!(f, "cluster {other} has the name and secret of this node's cluster {mine}: ")?;
+        match (self.mine.holds_data, self.other.holds_data) {
+            (true, true) => write!(
+                f,
+                "both hold data. `ctl give-up --accept-loss {other}` at a node of that one keeps {mine}, \
+                 `ctl give-up --accept-loss {mine}` at a node of this one keeps {other}; what the named one holds is lost"
+            ),
+            (true, false) => write!(f, "the other one states no data, and gives way by itself"),
+            (false, true) => write!(f, "this node knows of no data in this one, which gives way by itself"),
+            (false, false) if mine < other => {
+                write!(f, "neither states data; this one gives way by itself")
+            }
+            (false, false) => write!(f, "neither states data; the other one gives way by itself"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Another cluster of this one's name and secret is met, around the first writes. The empty one of the two gives way.
+//!
+//! The other cluster isn't simulated: it is an id, and whether it holds data. It gives way by the same function as this one. The
+//! nodes of this cluster learn of it now and then, each for itself, and of its data late.
+
+use std::fmt::Write as _;
+
+use artillery_proto::{ChainConfig, ClusterId, Sequence, control::encounter::Party, node::NodeInput};
+
+use super::{Event, World};
+use crate::{
+    oracle::{Failure, Oracle},
+    scenario::{HEALED, SECOND},
+};
+
+/// By this time an empty cluster that is outranked has given way.
+const GIVEN_WAY: u64 = HEALED + 12 * SECOND;
+
+/// A seal stays for this many leases at most after healing. The leader removes it after six without certainty.
+const SEAL_LEASES: u64 = 12;
+
+/// The cluster that is met.
+#[derive(Debug)]
+pub(super) struct Stranger {
+    party: Party,
+    /// When it begins to hold data; `None`: never.
+    writes_at: Option<u64>,
+    /// From when until when it is met.
+    met: (u64, u64),
+    /// When the clients begin.
+    clients_at: u64,
+    /// It has given way to this cluster.
+    is_over: bool,
+    /// When this cluster was first seen to be over.
+    over_at: Option<u64>,
+    /// Since when a chain is sealed.
+    sealed_since: Option<u64>,
+}
+
+impl World {
+    /// Draws the other cluster. The clients begin at some time around the first meeting, or only long after healing.
+    pub(super) fn begin_meeting(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let rng = &mut control.operator;
+        let holds_data = rng.chance(300);
+        let party = Party { holds_data, cluster: ClusterId(u128::from(rng.below(u64::MAX))) };
+        let from = rng.between(SECOND / 2, 3 * SECOND);
+        let is_quiet = rng.chance(300);
+        let clients_at =
+            if is_quiet { GIVEN_WAY + SECOND } else { (from + rng.below(SECOND)).saturating_sub(SECOND / 2) };
+        let until = if is_quiet { u64::MAX } else { from + rng.between(2 * SECOND, 12 * SECOND) };
+        let writes_at = rng.chance(300).then(|| from + rng.below(2 * SECOND));
+        let (over_at, sealed_since) = (None, None);
+        let met = (from, until);
+        control.stranger = Some(Stranger { party, writes_at, met, clients_at, is_over: false, over_at, sealed_since });
+        self.queue.push(from, super::super::Event::Control(Event::Meet));
+        self.queue.push(clients_at, super::super::Event::Control(Event::BeginClients));
+    }
+
+    /// Nodes of both clusters meet: some of this one learn of the other one, and that one decides whether it gives way.
+    pub(super) fn meet_stranger(&mut self) -> Result<(), Failure> {
+        let now = self.now;
+        let holds: Vec<bool> = (0..self.nodes.len()).map(|at| self.holds_data(at)).collect();
+        let guards = self.setup.guards;
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let cluster = control.founding.cluster;
+        let rng = &mut control.operator;
+        let (pause, seen, told) = (rng.between(SECOND / 5, SECOND), rng.index(holds.len()), rng.below(u64::MAX));
+        let decides = rng.chance(500);
+        let Some(stranger) = &mut control.stranger else { return Ok(()) };
+        if stranger.writes_at.is_some_and(|at| at <= now) && !stranger.is_over {
+            stranger.party.holds_data = true;
+        }
+        let is_met = (stranger.met.0..stranger.met.1).contains(&now) && !stranger.is_over;
+        // It hears of this cluster from one node.
+        let mine = Party { holds_data: holds[seen], cluster };
+        if is_met && decides && stranger.party.gives_way(mine, guards) {
+            stranger.is_over = true;
+            self.trace.line(now, |out| write!(out, "the other cluster gives way"));
+        }
+        let (party, is_met) = (stranger.party, is_met && !stranger.is_over);
+        self.meetings += u64::from(is_met);
+        for (node, holds_data) in holds.into_iter().enumerate() {
+            if self.nodes[node].is_alive() && told >> node & 3 != 0 {
+                let mine = Party { holds_data, cluster };
+                let by = (is_met && mine.gives_way(party, guards)).then_some(party.cluster);
+                let event = Event::Met { node, id: self.ids[node], by };
+                self.queue.push(now + 1, super::super::Event::Control(event));
+            }
+        }
+        self.queue.push(now + pause, super::super::Event::Control(Event::Meet));
+        self.check_liveness()
+    }
+
+    pub(super) fn outranked(&mut self, node: usize, by: Option<ClusterId>) {
+        self.hand_in(node, NodeInput::Outranked { by });
+    }
+
+    fn holds_data(&self, node: usize) -> bool {
+        self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().holds_data)
+    }
+
+    /// Checks that a cluster that is over has committed nothing, and that not both are over. Then the run ends soon.
+    pub(super) fn check_given_way(&mut self) -> Result<(), Failure> {
+        let Some(control) = &self.control else { return Ok(()) };
+        let Some(stranger) = &control.stranger else { return Ok(()) };
+        if !control.configs().is_over() {
+            return Ok(());
+        }
+        let fail = |what: String| Err(Failure::new(Oracle::Lost, what));
+        if let Some((chain, last)) = self.committed() {
+            return fail(format!("the cluster has given way, and update {last} of chain {chain} is committed"));
+        }
+        if stranger.is_over {
+            return fail("both clusters have given way to each other".into());
+        }
+        let (over_at, wait) = (stranger.over_at.unwrap_or(self.now), self.lease_and_drift() * 8);
+        if self.now >= over_at + wait {
+            self.gave_way = true;
+            self.counts.gave_way = 1;
+            self.phase = super::super::Phase::End;
+            return Ok(());
+        }
+        let now = self.now;
+        if let Some(stranger) = self.control.as_mut().and_then(|control| control.stranger.as_mut()) {
+            stranger.over_at.get_or_insert(now);
+        }
+        Ok(())
+    }
+
+    fn committed(&self) -> Option<(usize, Sequence)> {
+        let all = self.oracles.iter().enumerate().map(|(chain, oracle)| (chain, oracle.committed_up_to()));
+        all.into_iter().find(|&(_, last)| last > Sequence::ZERO)
+    }
+
+    /// After healing, an empty cluster that is outranked has given way, and no chain stays sealed.
+    fn check_liveness(&mut self) -> Result<(), Failure> {
+        let (now, is_empty, longest) = (self.now, self.committed().is_none(), self.lease_and_drift() * SEAL_LEASES);
+        let guards = self.setup.guards;
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let (is_sealed, is_over) = (control.configs().iter().any(ChainConfig::is_sealed), control.configs().is_over());
+        let mine = Party { holds_data: false, cluster: control.founding.cluster };
+        let Some(stranger) = &mut control.stranger else { return Ok(()) };
+        stranger.sealed_since = is_sealed.then(|| stranger.sealed_since.unwrap_or(now).max(HEALED));
+        if is_over {
+            return Ok(());
+        }
+        let fail = |what: &str| Err(Failure::new(Oracle::Liveness, what));
+        if stranger.sealed_since.is_some_and(|since| now > since + longest) {
+            return fail("a chain stays sealed");
+        }
+        let is_met = (stranger.met.0..stranger.met.1).contains(&now) && !stranger.is_over;
+        if is_met && is_empty && now > GIVEN_WAY && now < stranger.clients_at && mine.gives_way(stranger.party, guards)
+        {
+            return fail("an empty cluster doesn't give way");
+        }
+        Ok(())
+    }
+}

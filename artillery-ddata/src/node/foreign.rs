@@ -1,0 +1,192 @@
+//! Other clusters of this one's name and secret, formed while the networks were cut (docs/DESIGN.md §5.14): this node logs which ones
+//! it has met and how that ends, states them to the other nodes of its cluster, and isn't ready while it isn't settled which one stays.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use artillery_core::{Cluster, Member, MemberEvent, internal::clock, transport::ForeignPeer};
+use artillery_proto::{
+    control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
+    guards::Guards,
+};
+use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
+
+use super::{data::Data, others::Others};
+use crate::{
+    ClusterId, Timestamp,
+    control::message::NotGivenUp,
+    driver::control::{ControlCommand, NodeState},
+};
+
+/// How often what is known is looked at again, and the leader is told.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Looks between two dials of a known address.
+const DIAL_EVERY: u64 = 3;
+
+/// Between two lines about one cluster.
+const WARNING_PERIOD: Duration = Duration::from_secs(30);
+
+struct Watcher {
+    data: Arc<Data>,
+    cluster: Cluster,
+    mine: ClusterId,
+    encounters: Encounters,
+    stated: Statement,
+    /// When each cluster was last logged.
+    logged: BTreeMap<ClusterId, Timestamp>,
+    dials: JoinSet<()>,
+    looks: u64,
+    /// The leader was told of a cluster to which this one gives way.
+    told: bool,
+}
+
+impl Data {
+    /// Follows which other clusters are met, until the node stops.
+    pub(super) async fn watch_others(self: Arc<Self>, cluster: Cluster, mine: ClusterId) {
+        let Some(mut met) = self.take_meetings() else { return };
+        let (mut phases, mut state) = (self.phases(), self.state.get().cloned());
+        let mut events = cluster.events();
+        let members: Vec<_> = events.members().cloned().collect();
+        let encounters = Encounters::new(mine);
+        let mut watcher = Watcher {
+            data: self,
+            cluster,
+            mine,
+            encounters,
+            stated: Statement::default(),
+            logged: BTreeMap::new(),
+            dials: JoinSet::new(),
+            looks: 0,
+            told: false,
+        };
+        members.iter().for_each(|member| watcher.member(member));
+        let mut look = tokio::time::interval(LOOK_PERIOD);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !phases.borrow().is_final() {
+            tokio::select! {
+                changed = phases.changed() => if changed.is_err() { return },
+                peer = met.recv() => match peer {
+                    Some(peer) => watcher.meet(peer),
+                    None => return,
+                },
+                event = events.next() => match event {
+                    Some(event) => watcher.event(&event),
+                    None => return,
+                },
+                Some(()) = changed(&mut state) => {}
+                _ = watcher.dials.join_next(), if !watcher.dials.is_empty() => continue,
+                _ = look.tick() => watcher.look(),
+            }
+            watcher.follow(state.as_ref().map(|state| state.borrow().holds_data)).await;
+        }
+    }
+
+    /// Checks that an operator may give the named cluster up at this node.
+    pub(super) fn may_be_given_up(&self, asked: ClusterId) -> Result<(), NotGivenUp> {
+        if let Some(found) = self.local.cluster().filter(|&found| found != asked) {
+            return Err(NotGivenUp::DifferentCluster { asked, found });
+        }
+        if self.others.borrow().are_met { Ok(()) } else { Err(NotGivenUp::Alone) }
+    }
+}
+
+/// Waits for a change of the node's state; `None` if there will be none.
+async fn changed(state: &mut Option<watch::Receiver<NodeState>>) -> Option<()> {
+    match state {
+        Some(state) => state.changed().await.ok(),
+        None => None,
+    }
+}
+
+impl Watcher {
+    fn meet(&mut self, peer: ForeignPeer) {
+        let other = Party { cluster: peer.cluster, holds_data: peer.holds_data };
+        self.encounters.meet(clock::now(), other, peer.name, peer.addr);
+    }
+
+    fn event(&mut self, event: &MemberEvent) {
+        match event {
+            MemberEvent::Joined(member)
+            | MemberEvent::Up(member)
+            | MemberEvent::Payload(member)
+            | MemberEvent::Formed(member) => self.member(member),
+            MemberEvent::Down(member) | MemberEvent::Left(member) => {
+                self.encounters.tell(member.id.node, &member.name, None);
+            }
+            MemberEvent::Lagged { .. } => {
+                let members = self.cluster.members();
+                self.encounters.retain(|node| members.iter().any(|member| member.id.node == node));
+                members.iter().for_each(|member| self.member(member));
+            }
+            _ => {}
+        }
+    }
+
+    fn member(&mut self, member: &Member) {
+        if member.cluster_id == Some(self.mine) {
+            self.encounters.tell(member.id.node, &member.name, Statement::from_bytes(&member.payload));
+        }
+    }
+
+    /// Dials what was met, so that what is known of it stays fresh, and tells the leader, which may be this node.
+    fn look(&mut self) {
+        self.looks += 1;
+        self.encounters.forget(clock::now());
+        if self.looks.is_multiple_of(DIAL_EVERY) && self.dials.len() < MAX_ENCOUNTERS {
+            for addr in self.encounters.addrs() {
+                let endpoint = self.cluster.endpoint().clone();
+                // Its hello, or the refusal, says what there is to know: see `Service::met_foreign`.
+                self.dials.spawn(async move { drop(endpoint.connect(addr).await) });
+            }
+        }
+        let by = self.encounters.outranked(Guards::ALL);
+        if let Some(door) = self.data.door.get().filter(|_| by.is_some() || self.told) {
+            // Without room this is dropped: the next look repeats it.
+            let is_sent = door.commands.try_send(ControlCommand::Outranked { by }).is_ok();
+            self.told = by.is_some() || !is_sent;
+        }
+    }
+
+    /// Passes on what has changed.
+    async fn follow(&mut self, holds_data: Option<bool>) {
+        if holds_data == Some(true) {
+            self.encounters.hold_data();
+        }
+        if self.encounters.mine().holds_data {
+            self.cluster.set_holds_data();
+        }
+        let statement = self.encounters.statement();
+        if statement != self.stated && self.cluster.set_payload(statement.to_bytes()).await.is_ok() {
+            self.stated = statement;
+        }
+        let meetings = self.encounters.meetings();
+        let others = Others { unready: self.encounters.unready(), are_met: !meetings.is_empty() };
+        self.data.others.send_if_modified(|known| {
+            let changes = *known != others;
+            *known = others;
+            changes
+        });
+        self.log(&meetings);
+    }
+
+    /// Logs each cluster when it is met, and again while it is there.
+    fn log(&mut self, meetings: &[Meeting]) {
+        let (now, mine) = (clock::now(), self.encounters.mine());
+        self.logged.retain(|cluster, _| meetings.iter().any(|meeting| meeting.other.cluster == *cluster));
+        for Meeting { other, by, node } in meetings {
+            if self.logged.get(&other.cluster).is_some_and(|&last| now - last < WARNING_PERIOD) {
+                continue;
+            }
+            self.logged.insert(other.cluster, now);
+            let (node, addr) = node.clone().unzip();
+            tracing::warn!(
+                cluster = %other.cluster,
+                node,
+                addr = addr.map(tracing::field::display),
+                met_by = by.as_deref(),
+                "another cluster was met: {}",
+                Encountered { mine, other: *other }
+            );
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `ctl give-up`: of two clusters of one name that have met, and that both hold data, one is given up for the other.
+
+use std::time::Duration;
+
+use artillery_ddata::{
+    Client, ClusterId,
+    admin::{AdminCommand, ArrangeError, NotGivenUp},
+};
+use artillery_programs::exit::{self, Failure};
+use tokio::time::Instant;
+
+use super::{
+    leader::{self, Said},
+    output::Output,
+};
+
+pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, output: Output) -> Result<u8, Failure> {
+    let deadline = Instant::now() + timeout;
+    let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
+    if routing.cluster != cluster {
+        let found = routing.cluster;
+        return Err(Failure::failed(format!(
+            "cluster {cluster} was named, and {found} is there: name a node of {cluster} (--seed)"
+        )));
+    }
+    leader::ask(&routing, deadline, async |node, left| {
+        match client.arrange(node, AdminCommand::GiveUp { cluster }, left).await {
+            Ok(Err(ArrangeError::GiveUp(NotGivenUp::NotLeading { leader }))) => Said::Elsewhere(leader),
+            Ok(result) => Said::Done(result.map_err(Failure::failed)),
+            Err(_) => Said::Nothing,
+        }
+    })
+    .await?;
+    match output.json {
+        true => output.object(&serde_json::json!({ "given_up": cluster.to_string() })),
+        false => output.bytes(
+            format!(
+                "cluster {cluster} is given up: its nodes join the other cluster; their directories are moved aside"
+            )
+            .as_bytes(),
+        ),
+    };
+    Ok(exit::DONE)
+}
