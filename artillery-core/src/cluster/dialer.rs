@@ -272,7 +272,12 @@ impl Dialer {
         };
         match first_of(addrs, |addr| self.dial_addr(candidate, addr)).await {
             Ok(node) => RoundOutcome::Met(node),
-            Err(failures) => RoundOutcome::of_failures(self.endpoint.id(), &candidate.addrs, failures),
+            Err(failures) => {
+                if failures.iter().any(|(_, error)| error.is_itself(self.endpoint.id())) {
+                    self.record.set_own(candidate);
+                }
+                RoundOutcome::of_failures(self.endpoint.id(), &candidate.addrs, failures)
+            }
         }
     }
 
