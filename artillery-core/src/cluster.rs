@@ -139,7 +139,7 @@ impl Cluster {
         self.inner.looks
     }
 
-    /// Whether known nodes haven't answered yet: a seed, or announced nodes as long as no node was met.
+    /// Whether a seed, an announced node or a listed place hasn't answered yet. A seed with an address of this node isn't waited for.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }

@@ -277,10 +277,15 @@ impl Dialer {
     }
 
     async fn dial_addr(&self, candidate: &Candidate, addr: SocketAddr) -> Result<NodeId, ConnectError> {
-        let connection = match candidate.node {
-            Some(node) => self.endpoint.connect_to(node, addr).await?,
-            None => self.endpoint.connect(addr).await?,
+        let connected = match candidate.node {
+            Some(node) => self.endpoint.connect_to(node, addr).await,
+            None => self.endpoint.connect(addr).await,
         };
+        // At once: the other addresses may be silent.
+        if connected.as_ref().is_err_and(|error| error.is_itself(self.endpoint.id())) {
+            self.record.set_own(candidate);
+        }
+        let connection = connected?;
         // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
         let node = connection.peer().id.node;
         self.record.set_source(node, &candidate.source);

@@ -83,6 +83,8 @@ struct NodeSources {
     heard: BTreeMap<SocketAddr, Option<String>>,
     /// Known nodes and listed places that have not answered, not even with a refusal.
     unanswered: BTreeSet<Awaited>,
+    /// Seeds of which one address is this node's: later starters find this node by the same seed.
+    own: BTreeSet<String>,
     /// Peers that were refused, or that refused this node. The newest reason counts.
     refused: BTreeMap<SocketAddr, ConnectError>,
     /// Why there is no multicast DNS although it is wanted.
@@ -229,10 +231,21 @@ impl DiscoveryRecord {
         self.sources().unanswered.remove(awaited);
     }
 
+    /// One address of a seed or listed place is this node's.
+    pub(super) fn set_own(&self, candidate: &Candidate) {
+        match &candidate.source {
+            Source::Seed(seed) => drop(self.sources().own.insert(seed.clone())),
+            _ => self.set_answered(&Awaited::of(candidate)),
+        }
+    }
+
     /// Whether a seed, an announced node or a listed place hasn't answered yet.
     pub(super) fn is_unanswered(&self) -> bool {
-        let is_trying = |status: &SeedStatus| matches!(status.state, SeedState::Trying { .. });
-        self.seeds.borrow().iter().any(is_trying) || !self.sources().unanswered.is_empty()
+        let sources = self.sources();
+        let is_trying = |status: &SeedStatus| {
+            matches!(status.state, SeedState::Trying { .. }) && !sources.own.contains(&status.seed)
+        };
+        self.seeds.borrow().iter().any(is_trying) || !sources.unanswered.is_empty()
     }
 
     /// A peer was refused, or has refused this node.
@@ -358,6 +371,16 @@ mod tests {
         record.set_answered(&named("db-1.example:7400"));
         assert!(record.is_unanswered(), "another node has answered, and this one hasn't");
         record.set_answered(&Awaited::Node(b));
+        assert!(!record.is_unanswered());
+    }
+
+    #[test]
+    fn a_seed_that_leads_to_this_node_too_is_not_waited_for() {
+        let record = record();
+        let seed = |name: &str| Candidate::new(Source::Seed(name.to_owned()), None, Vec::new());
+        record.set_own(&seed("x:1"));
+        assert!(record.is_unanswered(), "the other seed");
+        record.set_own(&seed("y:2"));
         assert!(!record.is_unanswered());
     }
 

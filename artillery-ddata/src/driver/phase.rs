@@ -12,7 +12,7 @@ const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it
 const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
 
 const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
-const UNFORMED: &str = "most of the nodes with which it was to form a cluster are silent: start it again";
+const UNFORMED: &str = "most of the nodes that had agreed to form a cluster with it are silent: start it again";
 
 const ROLLED_BACK: &str =
     "the directory of this node is an older copy, or a second one: start the node with an empty directory";

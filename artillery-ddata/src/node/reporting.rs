@@ -1,4 +1,4 @@
-//! The task that reports what a node waits for and what happens; and the facts that the reports are made from.
+//! The task that reports the reasons of a wait and the events of a node, and the facts for these reports.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -27,7 +27,7 @@ use crate::{
 /// How often the task compares the node's state with the state before.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// What the reports share with the rest of the node.
+/// The state that the reports share with the rest of the node.
 #[derive(Debug, Default)]
 pub(super) struct Reporting {
     pub(super) hub: EventHub,
@@ -76,7 +76,7 @@ impl Data {
         }
     }
 
-    /// Reports what has changed, and, if the node does not serve, from time to time why.
+    /// Reports changes and, at intervals, the reasons if the node does not serve.
     async fn compare(&self, tracker: &mut EventTracker, reminder: &mut Reminder) {
         if self.leaves() {
             return;
@@ -141,7 +141,7 @@ impl Data {
         }
     }
 
-    /// The voters of the configuration log by name, and whether they seem to be there.
+    /// The voters of the configuration log by name, and whether the membership considers them alive.
     fn voters(&self, known: &NodeState) -> Vec<(String, bool)> {
         let Some(log) = self.log.get() else { return Vec::new() };
         let members = self.cluster.get().map(Cluster::members).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Why a node isn't ready, or no longer serves. Pure: what is known of the node goes in, the reasons come out.
+//! Why a node isn't ready, or no longer serves. Pure: it maps the state of the node to the reasons.
 
 #[cfg(test)]
 mod tests;
@@ -27,23 +27,23 @@ const REPORT_PERIOD: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitingFor {
-    /// More nodes have to be there before they form a cluster.
+    /// More nodes must be seen before they form a cluster.
     Founders {
-        /// Nodes without a cluster that are there, this one included.
+        /// The number of nodes without a cluster that are seen, this one included.
         seen: usize,
         /// How many nodes form the cluster ([`Config::expect`](crate::config::Config::expect)).
         expected: u16,
-        /// The node that expects so many, if this one expects fewer.
+        /// The node that expects this number, if this one expects fewer.
         by: Option<MemberId>,
     },
-    /// Enough nodes are there, and this node looks for more before it forms a cluster with them.
+    /// Enough nodes are seen, and this node looks for more before it forms a cluster with them.
     Search,
     /// A node was started with other settings of the chains ([`Config::chains`](crate::config::Config::chains)).
     OtherSettings {
         /// Which node.
         node: MemberId,
     },
-    /// Enough nodes are there, and they agree on a cluster.
+    /// Enough nodes are seen, and they agree on a cluster.
     Agreement,
     /// By its settings the node forms no cluster ([`Config::existing`](crate::config::Config::existing)), and no node of its cluster
     /// has answered.
@@ -77,10 +77,10 @@ pub enum WaitingFor {
     Copy {
         /// Which chain.
         chain: ChainId,
-        /// Records received so far, if a copy is under way.
+        /// The number of records received, if a copy is in progress.
         records: Option<u64>,
     },
-    /// The node is to serve a chain that is not open here.
+    /// The node is a member of a chain that is not open here.
     NotOpen {
         /// Which chain.
         chain: ChainId,

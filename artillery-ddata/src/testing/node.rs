@@ -87,13 +87,14 @@ impl TestMember {
         let id = MemberId { node, incarnation };
         let chains = Arc::<ChainInlets>::default();
         let server = Arc::new(std::sync::OnceLock::new());
-        // Formation messages are dropped: the test forms the cluster.
-        let (formation, _) = mpsc::channel(1);
+        // Formation messages are dropped: the test forms the cluster. It has no other cluster to meet.
+        let ((formation, _), (meetings, _)) = (mpsc::channel(1), mpsc::channel(1));
         let service = Arc::new(DataService {
             chains: chains.clone(),
             server: server.clone(),
             formation,
             control: Arc::default(),
+            meetings,
         });
         let endpoint = network.endpoint(&name, local_info(*cluster, id.incarnation, PeerKind::Node), service);
         let local = Arc::new(Local::new(id, name.clone()));

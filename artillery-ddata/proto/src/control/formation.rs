@@ -61,7 +61,7 @@
 //!
 //! # Why it ends
 //!
-//! If a majority of the founders is gone permanently, no verdict is possible. A node that has heard no majority in several ballots
+//! If a majority of the founders is gone permanently, no verdict is possible. A node that receives nothing from a majority in several ballots
 //! ends its incarnation ([`FormationOutput::Stuck`]); the next one is free, and for the others it is reason 3.
 //!
 //! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last. Ballots
@@ -119,8 +119,6 @@ pub struct Formation {
     seeds_missing: bool,
     /// The search since all seeds have answered: other nodes are seen through them only then.
     answered_search: Search,
-    /// A seed was missing at some time.
-    waits_for_answers: bool,
     /// When a free node was last seen for the first time.
     sighted_at: Timestamp,
     propose_at: Option<Timestamp>,
@@ -159,7 +157,6 @@ impl Formation {
             search: Search::default(),
             seeds_missing: false,
             answered_search: Search::default(),
-            waits_for_answers: false,
             sighted_at: Timestamp::ZERO,
             propose_at: None,
             postpone_until: Timestamp::ZERO,
@@ -205,10 +202,7 @@ impl Formation {
                 self.receive(now, from, message)
             }
             FormationInput::Yields(yields) => self.yields = yields,
-            FormationInput::SeedsMissing(missing) => {
-                self.waits_for_answers |= missing;
-                self.seeds_missing = missing;
-            }
+            FormationInput::SeedsMissing(missing) => self.seeds_missing = missing,
             FormationInput::Receive { .. } | FormationInput::Tick => {}
         }
         self.advance(now);

@@ -72,7 +72,7 @@ struct TrackedNode {
     allowance: Allowance,
 }
 
-/// What was known before.
+/// The state at the last comparison.
 #[derive(Debug)]
 pub(crate) struct EventTracker {
     me: MemberId,
@@ -83,7 +83,7 @@ pub(crate) struct EventTracker {
     removals: Vec<Removal>,
     /// Whether this node serves; `None`: it never has.
     serves: Option<bool>,
-    /// Whether the last reported event says that this node serves.
+    /// Whether this node served according to the last reported event.
     shown_serves: bool,
     shown_majority_lost: bool,
     serving: Allowance,
@@ -134,7 +134,7 @@ impl EventTracker {
         }
     }
 
-    /// Notes a member that was there before this tracker was.
+    /// Notes a member that existed before this tracker.
     pub(crate) fn knows(&mut self, now: Timestamp, member: &Member) {
         // There is nothing to compare it with.
         let _ = self.is_there(now, member);
@@ -321,7 +321,7 @@ fn is_reopened(before: &ChainConfig, now: &ChainConfig) -> bool {
     now.epoch.0 == before.epoch.0 + 1 && now.serving().any(|id| before.role(id).is_none())
 }
 
-/// The reason of a removal, as far as the membership shows it.
+/// The reason of a removal according to the membership, if it shows one.
 fn inferred(nodes: &BTreeMap<NodeId, TrackedNode>, id: MemberId) -> Option<MoveReason> {
     let node = nodes.get(&id.node)?;
     match node.liveness {

@@ -140,7 +140,8 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] by their ids; if those are fewer than `least`, the least silent others, too.
+    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] by their ids; if those are fewer than `least`, the least silent
+    /// others, too.
     pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.free_nodes().collect();
         free.sort_by_key(|known| (self.misses(known), known.candidate.founder.id));

@@ -66,14 +66,9 @@ impl Formation {
             0 => settings.search * 2,
             _ => settings.search,
         };
-        // The first answer of a seed precedes the sight of the nodes that it knows.
-        let after_answers = if self.waits_for_answers && !allows!(settings.guards, ProposeOnAnswer) {
-            settings.search
-        } else {
-            Duration::ZERO
-        };
-        let is_patient = !self.seeds_missing && !self.answered_search.is_over(after_answers);
-        !self.search.is_over(wanted) || is_patient
+        // A seed answers before the nodes that it knows are seen. Without missing seeds both searches are equally long.
+        let must_see_more = !self.seeds_missing && !self.answered_search.is_over(settings.search);
+        !self.search.is_over(wanted) || (must_see_more && !allows!(settings.guards, ProposeOnAnswer))
     }
 
     /// The shortest wait before a proposal: the newest node seen may know of others, and the first node by id proposes first.

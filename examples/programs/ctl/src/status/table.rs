@@ -75,7 +75,9 @@ fn note(view: &ChainStatus) -> String {
 
 fn reads(whole: &ClusterReport) -> Table {
     let mut table = plain_table(&[&["node"], &KINDS[..], &[""]].concat());
-    for told in whole.nodes.values() {
+    let members = whole.members();
+    let has_left = |name: &str| members.iter().any(|member| member.node == name && member.state == "left");
+    for told in whole.nodes.values().filter(|told| told.status.is_ok() || !has_left(&told.name)) {
         let mut row = vec![told.name.clone()];
         match &told.status {
             Ok(status) => {

@@ -104,7 +104,7 @@ fn a_pause_is_no_search() {
         input(&mut node, now, FormationInput::Tick);
     }
     input(&mut node, now + Duration::from_secs(3600), FormationInput::Tick);
-    assert!(node.founding().is_none(), "the search begins anew");
+    assert!(node.founding().is_none(), "the search starts again");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_largest_number_that_a_node_expects_counts() {
         node.phase()
     );
     assert_eq!(until_proposal(&mut node), None);
-    // It accepts a proposal of two: it expects no more itself, and the other node's number may be out of date.
+    // It accepts a proposal of two, the number that it expects itself: the other node's number may be out of date.
     let mut small = proposal(1);
     small.founding.members.retain(|founder| founder.id != incarnation(3, 1));
     let message = FormationMessage::Propose { proposal: Box::new(small), progress: ProposalProgress::default() };
