@@ -97,6 +97,10 @@ pub struct LogStatus {
     /// An operator can make the nodes that are left form a new cluster by `ctl found`.
     #[serde(default)]
     pub orphaned: bool,
+    /// Another cluster of the same name and secret was met, for which this node isn't ready: which one, and what settles it. `None`:
+    /// none was met, or it gives way to this one.
+    #[serde(default)]
+    pub another_cluster: Option<String>,
     /// Another history of this cluster, in which it goes on elsewhere though commits may be missing there: an operator must
     /// decide which one stays. `None`: none was met.
     #[serde(default)]

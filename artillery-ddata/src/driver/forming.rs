@@ -81,7 +81,8 @@ impl Forming {
 
     /// Publishes the progress of the formation, for reports.
     fn show(&self) {
-        let (phase, only_joins) = (self.formation.phase(), self.formation.only_joins());
+        let (phase, only_joins, after) =
+            (self.formation.phase(), self.formation.only_joins(), self.formation.given_up());
         let larger = |phase: &FormationPhase| match phase {
             FormationPhase::Free { expected_by: Some(by), expect, .. } => Some((*by, *expect)),
             _ => None,
@@ -92,7 +93,7 @@ impl Forming {
         }
         self.shown.send_if_modified(|shown| {
             let is_news = shown.as_ref().is_none_or(|shown| shown.phase != phase);
-            *shown = Some(FormationFacts { phase, only_joins });
+            *shown = Some(FormationFacts { phase, only_joins, after });
             is_news
         });
     }

@@ -12,7 +12,7 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use super::{data::Data, others::Others};
 use crate::{
-    ClusterId, Timestamp,
+    ClusterId,
     control::message::NotGivenUp,
     driver::control::{ControlCommand, NodeState},
 };
@@ -23,17 +23,14 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Looks between two dials of a known address.
 const DIAL_EVERY: u64 = 3;
 
-/// Between two lines about one cluster.
-const WARNING_PERIOD: Duration = Duration::from_secs(30);
-
 struct Watcher {
     data: Arc<Data>,
     cluster: Cluster,
     mine: ClusterId,
     encounters: Encounters,
     stated: Statement,
-    /// When each cluster was last logged.
-    logged: BTreeMap<ClusterId, Timestamp>,
+    /// What was last logged of each cluster.
+    logged: BTreeMap<ClusterId, Encountered>,
     dials: JoinSet<()>,
     looks: u64,
     /// The leader was told of a cluster to which this one gives way.
@@ -47,7 +44,7 @@ impl Data {
         let (mut phases, mut state) = (self.phases(), self.state.get().cloned());
         let mut events = cluster.events();
         let members: Vec<_> = events.members().cloned().collect();
-        let encounters = Encounters::new(mine);
+        let encounters = Encounters::new(mine, state.is_none());
         let mut watcher = Watcher {
             data: self,
             cluster,
@@ -169,23 +166,21 @@ impl Watcher {
         self.log(&meetings);
     }
 
-    /// Logs each cluster when it is met, and again while it is there.
+    /// Logs each cluster when it is met, and when more is known of it. A node that isn't ready repeats the reason by itself.
     fn log(&mut self, meetings: &[Meeting]) {
-        let (now, mine) = (clock::now(), self.encounters.mine());
         self.logged.retain(|cluster, _| meetings.iter().any(|meeting| meeting.other.cluster == *cluster));
         for Meeting { other, by, node } in meetings {
-            if self.logged.get(&other.cluster).is_some_and(|&last| now - last < WARNING_PERIOD) {
+            let met = self.encounters.encountered(*other);
+            if self.logged.insert(other.cluster, met) == Some(met) {
                 continue;
             }
-            self.logged.insert(other.cluster, now);
             let (node, addr) = node.clone().unzip();
             tracing::warn!(
                 cluster = %other.cluster,
                 node,
                 addr = addr.map(tracing::field::display),
                 met_by = by.as_deref(),
-                "another cluster was met: {}",
-                Encountered { mine, other: *other }
+                "another cluster was met: {met}"
             );
         }
     }

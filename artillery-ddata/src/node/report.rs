@@ -150,8 +150,9 @@ impl Data {
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),
             settled: state.unready.is_none(),
-            unready: state.unready.map(|why| self.explained(why)).or_else(|| self.encountered()),
+            unready: state.unready.map(|why| self.explained(why)),
             orphaned: state.orphaned,
+            another_cluster: self.others.borrow().unready.map(|met| met.to_string()),
             parted: self.parted(state.parted).map(|by| by.to_string()),
             successor: state
                 .successor
@@ -169,11 +170,6 @@ impl Data {
             }
             _ => why.to_string(),
         }
-    }
-
-    /// Why the node isn't ready, if it is because of another cluster of its name.
-    fn encountered(&self) -> Option<String> {
-        self.others.borrow().unready.map(|why| why.to_string())
     }
 
     /// The history from which this node's has parted: a newer one, to which it gives way, or another one of the same generation.

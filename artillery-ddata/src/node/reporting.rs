@@ -137,6 +137,7 @@ impl Data {
             is_spare: known.as_ref().map_or_else(|| self.has_no_chain(), |known| !known.configs.names(self.id())),
             is_confirmed: known.as_ref().is_none_or(|known| known.unready.is_none()),
             chains,
+            another_cluster: self.others.borrow().unready,
             unsettled: known.as_ref().and_then(|known| self.unsettled(known, phase.is_ready())),
         }
     }

@@ -7,10 +7,11 @@ mod text;
 use std::{net::SocketAddr, time::Duration};
 
 use artillery_core::{MemberId, RefusedPeer, SeedState, SeedStatus, Timestamp, error::ConnectError};
+use artillery_proto::control::encounter::Encountered;
 
 use super::loading::Loading;
 use crate::{
-    ChainId,
+    ChainId, ClusterId,
     control::formation::{FormationPhase, RejectReason},
 };
 
@@ -52,6 +53,12 @@ pub enum WaitingFor {
         free: usize,
         /// Whether the node has a directory, which holds no cluster.
         has_directory: bool,
+    },
+    /// The node's cluster was given up, and no node of the cluster that it joins instead has answered.
+    /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
+    Successor {
+        /// The cluster that was given up.
+        after: ClusterId,
     },
     /// A seed at which no member has answered.
     Seed(SeedStatus),
@@ -101,6 +108,13 @@ pub enum WaitingFor {
     Member,
     /// The leader has not yet confirmed that the cluster is settled: no other node joins, leaves or is missing.
     Confirmation,
+    /// Another cluster of the same name and secret was met, and it is not settled which one stays.
+    AnotherCluster {
+        /// The other cluster.
+        other: ClusterId,
+        /// What settles it.
+        why: String,
+    },
     /// The cluster is not settled: another node joins, leaves or is missing; or an operator has to act.
     Unsettled {
         /// What is not settled.
@@ -118,6 +132,8 @@ pub enum WaitingFor {
 pub(crate) struct FormationFacts {
     pub(crate) phase: FormationPhase,
     pub(crate) only_joins: bool,
+    /// The node's former cluster, if that was given up.
+    pub(crate) after: Option<ClusterId>,
 }
 
 /// What is known of a chain that this node has a role in.
@@ -153,6 +169,8 @@ pub(crate) struct Facts {
     /// The leader has confirmed that the cluster is settled; or there is none by the settings.
     pub(crate) is_confirmed: bool,
     pub(crate) chains: Vec<ChainFacts>,
+    /// Another cluster of this name.
+    pub(crate) another_cluster: Option<Encountered>,
     /// What isn't settled, apart from what the other fields have.
     pub(crate) unsettled: Option<String>,
 }
@@ -180,6 +198,9 @@ pub(crate) fn waiting_for(facts: &Facts) -> Vec<WaitingFor> {
 /// The reasons of a node without a cluster.
 fn for_a_cluster(facts: &Facts) -> Vec<WaitingFor> {
     let formation = facts.formation.as_ref().and_then(|formation| match formation.phase {
+        FormationPhase::Free { .. } if formation.only_joins && formation.after.is_some() => {
+            formation.after.map(|after| WaitingFor::Successor { after })
+        }
         FormationPhase::Free { seen, .. } if formation.only_joins => {
             let has_directory = facts.has_directory;
             Some(WaitingFor::ExistingCluster { free: seen.saturating_sub(1), has_directory })
@@ -223,6 +244,9 @@ fn for_its_place(facts: &Facts) -> Vec<WaitingFor> {
     // A chain isn't there before the directory is loaded.
     let chains = facts.chains.iter().filter(|_| facts.loading.is_none());
     reasons.extend(chains.filter_map(of_a_chain));
+    reasons.extend(
+        facts.another_cluster.map(|met| WaitingFor::AnotherCluster { other: met.other.cluster, why: met.to_string() }),
+    );
     reasons.extend(facts.unsettled.clone().map(|why| WaitingFor::Unsettled { why }));
     if reasons.is_empty() {
         reasons.push(if facts.is_spare && facts.is_confirmed { WaitingFor::Member } else { WaitingFor::Confirmation });

@@ -9,6 +9,7 @@ mod failover;
 mod hot_key;
 mod large;
 mod local_read;
+mod meeting;
 mod node;
 mod reaching;
 mod support;

@@ -59,6 +59,7 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub struct Encounters {
     mine: ClusterId,
+    is_fixed: bool,
     holds_data: bool,
     seen: BTreeMap<ClusterId, Seen>,
     /// What other nodes of this cluster state, by node, with their names.
@@ -66,9 +67,9 @@ pub struct Encounters {
 }
 
 impl Encounters {
-    /// Of a node of cluster `mine`, which has met none.
-    pub fn new(mine: ClusterId) -> Self {
-        Self { mine, holds_data: false, seen: BTreeMap::new(), told: BTreeMap::new() }
+    /// Of a node of cluster `mine`, which has met none. `is_fixed`: its configuration never changes, so it can't give way.
+    pub fn new(mine: ClusterId, is_fixed: bool) -> Self {
+        Self { mine, is_fixed, holds_data: false, seen: BTreeMap::new(), told: BTreeMap::new() }
     }
 
     /// This node knows that its cluster holds data.
@@ -156,7 +157,12 @@ impl Encounters {
     pub fn unready(&self) -> Option<Encountered> {
         let mine = self.mine();
         let mut uncertain = self.meetings().into_iter().filter(|meeting| !mine.holds_data || meeting.other.holds_data);
-        uncertain.next_back().map(|meeting| Encountered { mine, other: meeting.other })
+        uncertain.next_back().map(|meeting| self.encountered(meeting.other))
+    }
+
+    /// What follows from the meeting with this cluster.
+    pub fn encountered(&self, other: Party) -> Encountered {
+        Encountered { mine: self.mine(), is_fixed: self.is_fixed, other }
     }
 }
 
@@ -165,6 +171,8 @@ impl Encounters {
 pub struct Encountered {
     /// The node's own cluster.
     pub mine: Party,
+    /// The configuration of the node's own cluster never changes, so that cluster can't give way.
+    pub is_fixed: bool,
     /// The other one.
     pub other: Party,
 }
@@ -173,6 +181,12 @@ impl fmt::Display for Encountered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mine, other) = (self.mine.cluster, self.other.cluster);
         write!(f, "cluster {other} has the name and secret of this node's cluster {mine}: ")?;
+        if self.is_fixed {
+            return write!(
+                f,
+                "this one is of fixed members and can't give way: stop all nodes of one of the two, and start them again"
+            );
+        }
         match (self.mine.holds_data, self.other.holds_data) {
             (true, true) => write!(
                 f,

@@ -299,6 +299,11 @@ impl Formation {
         self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
     }
 
+    /// The node's former cluster, if that was given up.
+    pub fn given_up(&self) -> Option<ClusterId> {
+        self.settings.after.as_ref().and_then(|after| after.lineage.last().copied())
+    }
+
     /// Whether this node creates no cluster, but joins one that exists, or that succeeds its former one.
     pub fn only_joins(&self) -> bool {
         self.settings.after.as_ref().map_or(self.settings.existing, |after| !after.founds)

@@ -5,7 +5,7 @@ use crate::control::formation::FormationPhase;
 
 fn free(seen: usize, expect: u16) -> Facts {
     let phase = FormationPhase::Free { seen, expect, expected_by: None, searches: false, refused: None };
-    Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() }
+    Facts { formation: Some(FormationFacts { phase, only_joins: false, after: None }), ..Facts::default() }
 }
 
 fn node() -> MemberId {
@@ -37,11 +37,41 @@ fn a_free_node_counts_the_nodes_that_are_missing() {
 }
 
 #[test]
+fn a_node_whose_cluster_was_given_up_waits_for_the_next_one() {
+    let mut joins = free(2, 3);
+    let formation = joins.formation.as_mut().unwrap();
+    (formation.only_joins, formation.after) = (true, Some(ClusterId(7)));
+    assert_eq!(waiting_for(&joins), [WaitingFor::Successor { after: ClusterId(7) }]);
+    joins.formation.as_mut().unwrap().only_joins = false;
+    assert_eq!(
+        waiting_for(&joins),
+        [WaitingFor::Founders { seen: 2, expected: 3, by: None }],
+        "it founds the next one"
+    );
+}
+
+#[test]
+fn a_member_that_has_met_another_cluster_names_it() {
+    use artillery_proto::control::encounter::Party;
+    let party = |cluster| Party { cluster: ClusterId(cluster), holds_data: true };
+    let met = Encountered { mine: party(1), is_fixed: false, other: party(2) };
+    let waits = waiting_for(&Facts { chains: vec![chain()], another_cluster: Some(met), ..member() });
+    let [WaitingFor::AnotherCluster { other, why }] = &waits[..] else { panic!("{waits:?}") };
+    assert_eq!(*other, ClusterId(2));
+    for of in [1, 2].map(|id| format!("ctl give-up --accept-loss {}", ClusterId(id))) {
+        assert!(why.contains(&of), "{why}");
+    }
+}
+
+#[test]
 fn only_a_refusal_for_other_settings_is_shown_as_one() {
     let with = |seen, expect, by: Option<MemberId>, reason| {
         let refused = Some((node(), reason));
         let phase = FormationPhase::Free { seen, expect, expected_by: by, searches: false, refused };
-        waiting_for(&Facts { formation: Some(FormationFacts { phase, only_joins: false }), ..Facts::default() })
+        waiting_for(&Facts {
+            formation: Some(FormationFacts { phase, only_joins: false, after: None }),
+            ..Facts::default()
+        })
     };
     assert_eq!(with(3, 3, None, RejectReason::Settings), [WaitingFor::OtherSettings { node: node() }]);
     let missing = |expected, by| [WaitingFor::Founders { seen: 2, expected, by }];

@@ -27,6 +27,11 @@ impl fmt::Display for WaitingFor {
             }
             Self::Agreement => f.write_str("the nodes agree on forming the cluster"),
             Self::ExistingCluster { free, has_directory } => existing(f, *free, *has_directory),
+            Self::Successor { after } => write!(
+                f,
+                "this node waits for a node of the cluster that it joins, since its cluster {after} was given up; if there is none, start \
+                 it again with its usual settings"
+            ),
             Self::Seed(seed) => {
                 write!(f, "seed {}: ", seed.seed)?;
                 match &seed.state {
@@ -58,7 +63,7 @@ impl fmt::Display for WaitingFor {
             Self::Halted { chain, why } => write!(f, "chain {} has stopped serving at this node: {why}", chain.0),
             Self::Member => f.write_str("no member of a chain has answered this node"),
             Self::Confirmation => f.write_str("the leader has not yet confirmed that the cluster is settled"),
-            Self::Unsettled { why } => f.write_str(why),
+            Self::Unsettled { why } | Self::AnotherCluster { why, .. } => f.write_str(why),
             Self::Stopped { why } => write!(f, "this node has stopped: {why}"),
         }
     }

@@ -18,7 +18,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 fn met(others: &[Party]) -> Encounters {
-    let mut encounters = Encounters::new(MINE);
+    let mut encounters = Encounters::new(MINE, false);
     others.iter().for_each(|&other| encounters.meet(at(0), other, format!("n{}", other.cluster.0), addr()));
     encounters
 }
@@ -95,7 +95,7 @@ fn a_cluster_that_is_met_no_longer_is_forgotten() {
 
 #[test]
 fn what_other_nodes_have_met_counts_until_they_take_it_back() {
-    let (node, mut encounters) = (id(1).node, Encounters::new(MINE));
+    let (node, mut encounters) = (id(1).node, Encounters::new(MINE, false));
     let statement = Statement { holds_data: true, met: vec![party(11, true), party(10, true)] };
     encounters.tell(node, "b", Some(statement));
     let meetings = encounters.meetings();

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use artillery_ddata::{ChainConfig, status::ChainStatus};
+use artillery_ddata::{
+    ChainConfig,
+    status::{ChainStatus, NodeStatus},
+};
 
 use super::gather::{ChainSeat, ClusterReport};
 
@@ -34,20 +37,21 @@ impl Verdict {
             seats.iter().filter(|(_, seats)| !seats.iter().any(serves)).map(|(chain, _)| *chain).collect();
         let silent = silent(seats.iter().flat_map(|(_, seats)| seats));
         let silent = (!silent.is_empty()).then(|| format!("no answer from {}", silent.join(", ")));
+        let problems: Vec<_> = others(whole).into_iter().chain(silent).collect();
         if closed.is_empty() {
             let limits = whole.routing.chains.iter().zip(&seats).map(|(chain, (_, seats))| limit(chain, seats));
-            return Self::of_limits(limits.collect(), silent);
+            return Self::of_limits(limits.collect(), problems);
         }
         let reasons = reasons(whole);
         let chains = closed.iter().map(|chain| format!("chain {chain} is not served")).collect::<Vec<_>>().join(", ");
-        let all = [Some(chains)].into_iter().chain([silent]).chain(reasons.into_iter().map(Some));
-        Self { serves: false, writes: Writes::None, problem: Some(all.flatten().collect::<Vec<_>>().join("; ")) }
+        let all = [chains].into_iter().chain(problems).chain(reasons);
+        Self { serves: false, writes: Writes::None, problem: Some(all.collect::<Vec<_>>().join("; ")) }
     }
 
     /// The verdict of a cluster whose chains all serve. A chain without a limit takes all writes.
-    fn of_limits(limits: Vec<Option<Limit>>, silent: Option<String>) -> Self {
+    fn of_limits(limits: Vec<Option<Limit>>, others: Vec<String>) -> Self {
         let writes = limits.iter().map(|limit| limit.as_ref().map_or(Writes::All, |limit| limit.writes)).max();
-        let problems: Vec<_> = limits.into_iter().flatten().map(|limit| limit.why).chain(silent).collect();
+        let problems: Vec<_> = limits.into_iter().flatten().map(|limit| limit.why).chain(others).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
         Self { serves: true, writes: writes.unwrap_or(Writes::All), problem }
     }
@@ -81,7 +85,12 @@ struct Limit {
 /// Why the head of a chain refuses writes, by its configuration and the status of its members.
 fn limit(chain: &ChainConfig, seats: &[ChainSeat<'_>]) -> Option<Limit> {
     let full = seats.iter().find_map(|seat| Some((seat.name.as_str(), seat.view.ok()?.full.as_deref()?)));
-    limit_of(chain.chain.0, chain.serving().count(), chain.min_members, full)
+    if chain.is_sealed() {
+        let why =
+            format!("chain {} takes no writes: this cluster may give way to another one of its name", chain.chain.0);
+        return Some(Limit { writes: Writes::None, why });
+    }
+    limit_of(chain.chain.0, chain.serving().count(), chain.fewest(), full)
 }
 
 /// `full` is the name of a member and its full resource, `disk` or `memory`.
@@ -102,8 +111,18 @@ fn silent<'a>(seats: impl Iterator<Item = &'a ChainSeat<'a>>) -> Vec<String> {
 
 /// What the nodes that answered wait for, each reason once.
 fn reasons(whole: &ClusterReport) -> BTreeSet<String> {
-    let told = whole.nodes.values().filter_map(|told| told.status.as_ref().ok());
-    told.flat_map(|status| status.waiting_for.iter().cloned()).collect()
+    let others = others(whole);
+    let all = statuses(whole).flat_map(|status| status.waiting_for.iter().cloned());
+    all.filter(|reason| !others.contains(reason)).collect()
+}
+
+/// The other clusters of this one's name that its nodes have met.
+fn others(whole: &ClusterReport) -> BTreeSet<String> {
+    statuses(whole).filter_map(|status| status.log.as_ref()?.another_cluster.clone()).collect()
+}
+
+fn statuses(whole: &ClusterReport) -> impl Iterator<Item = &NodeStatus> {
+    whole.nodes.values().filter_map(|told| told.status.as_ref().ok())
 }
 
 #[cfg(test)]
@@ -122,7 +141,9 @@ mod tests {
 
     #[test]
     fn a_cluster_that_refuses_writes_serves_reads_only() {
-        let line = |limits, silent: Option<&str>| Verdict::of_limits(limits, silent.map(str::to_owned)).line();
+        let line = |limits, silent: Option<&str>| {
+            Verdict::of_limits(limits, silent.map(str::to_owned).into_iter().collect()).line()
+        };
         let few = || limit_of(0, 1, 2, Some(("a", "disk")));
         let full = || limit_of(1, 2, 2, Some(("b", "memory")));
         assert!(limit_of(0, 2, 2, None).is_none());
