@@ -190,6 +190,16 @@ impl Cluster {
         self.inner.endpoint.set_predecessors(line);
     }
 
+    /// Sets the formations that have given way to this node's; see [`Endpoint::set_gave_way`].
+    pub fn set_gave_way(&self, line: Vec<ClusterId>) {
+        self.inner.endpoint.set_gave_way(line);
+    }
+
+    /// Hellos state whether this node's formation has a confirmed leader; see [`Endpoint::set_led`].
+    pub fn set_led(&self, is_led: bool) {
+        self.inner.endpoint.set_led(is_led);
+    }
+
     /// Hellos state that this node's formation holds data; see [`Endpoint::set_holds_data`].
     pub fn set_holds_data(&self) {
         self.inner.endpoint.set_holds_data();

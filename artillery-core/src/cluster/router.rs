@@ -114,6 +114,12 @@ impl Service for ServiceRouter {
         }
     }
 
+    fn gave_way(&self, by: ClusterId) {
+        if let Some(service) = self.service() {
+            service.gave_way(by);
+        }
+    }
+
     fn met_foreign(&self, peer: ForeignPeer) {
         if let Some(service) = self.service() {
             service.met_foreign(peer);

@@ -150,6 +150,17 @@ impl Endpoint {
         self.shared().registry.set_predecessors(line);
     }
 
+    /// Sets the formations that have given way to this node's. A node of one of them is told so when it is met
+    /// ([`Service::gave_way`]). At most the newest four are stated.
+    pub fn set_gave_way(&self, line: Vec<ClusterId>) {
+        self.shared().registry.set_gave_way(line);
+    }
+
+    /// From now on hellos state whether this node's formation has a leader that a quorum has confirmed (no).
+    pub fn set_led(&self, is_led: bool) {
+        self.shared().registry.set_led(is_led);
+    }
+
     /// From now on hellos state that this node's formation holds data, or held some earlier. A node of another formation is told so when
     /// it is met ([`Service::met_foreign`]). There is no way back.
     pub fn set_holds_data(&self) {

@@ -72,13 +72,23 @@ pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes
 pub(super) struct Formation {
     /// The formations that it succeeds, oldest first.
     pub(super) succeeds: Vec<ClusterId>,
+    /// The formations that have given way to it, or to one of its predecessors.
+    pub(super) gave_way: Vec<ClusterId>,
     /// Whether it has ever held data; `false` also if the sender doesn't know, or knows no such statement.
     pub(super) holds_data: bool,
+    /// Whether it has a leader now that a quorum has confirmed.
+    pub(super) is_led: bool,
 }
 
-/// Stands in the list of formations for "the sender's formation holds data". No formation has this id. A peer that knows the list
-/// only takes it for one more formation that it doesn't belong to.
+/// Stand in the list of formations for statements. No formation has such an id. A peer that knows the list only takes them for
+/// further formations that it doesn't belong to.
 const HOLDS_DATA: ClusterId = ClusterId(u128::MAX);
+const IS_LED: ClusterId = ClusterId(u128::MAX - 1);
+/// The formations behind it gave way.
+const GAVE_WAY: ClusterId = ClusterId(u128::MAX - 2);
+
+/// The most formations that gave way in a statement: the newest ones.
+const MAX_GAVE_WAY: usize = 4;
 
 /// A hello or a reply as bytes, with a body.
 pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, formation: &Formation) -> Bytes {
@@ -93,10 +103,16 @@ pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, for
 
 impl Formation {
     fn to_body(&self) -> Vec<u8> {
-        let room = MAX_LINEAGE - usize::from(self.holds_data);
-        let newest = self.succeeds.len().saturating_sub(room);
-        let stated = self.succeeds[newest..].iter().copied().chain(self.holds_data.then_some(HOLDS_DATA));
-        let stated: Vec<_> = stated.collect();
+        let gave_way = &self.gave_way[self.gave_way.len().saturating_sub(MAX_GAVE_WAY)..];
+        let mut statements = Vec::new();
+        statements.extend(self.holds_data.then_some(HOLDS_DATA));
+        statements.extend(self.is_led.then_some(IS_LED));
+        if !gave_way.is_empty() {
+            statements.push(GAVE_WAY);
+            statements.extend_from_slice(gave_way);
+        }
+        let newest = self.succeeds.len().saturating_sub(MAX_LINEAGE - statements.len());
+        let stated = [&self.succeeds[newest..], &statements].concat();
         let mut body = Vec::new();
         if !stated.is_empty() {
             // A list of plain numbers: bincode cannot refuse it.
@@ -107,13 +123,22 @@ impl Formation {
 
     /// The statement in a frame's body; an empty one if the body can't be read.
     pub(super) fn stated_in(frame: &Frame) -> Self {
-        let mut succeeds: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
-        if succeeds.len() > MAX_LINEAGE {
-            return Self::default();
+        let stated: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
+        let mut formation = Self::default();
+        if stated.len() > MAX_LINEAGE {
+            return formation;
         }
-        let all = succeeds.len();
-        succeeds.retain(|&id| id != HOLDS_DATA);
-        Self { holds_data: succeeds.len() < all, succeeds }
+        let mut has_gone = false;
+        for id in stated {
+            match id {
+                HOLDS_DATA => formation.holds_data = true,
+                IS_LED => formation.is_led = true,
+                GAVE_WAY => has_gone = true,
+                id if has_gone => formation.gave_way.push(id),
+                id => formation.succeeds.push(id),
+            }
+        }
+        formation
     }
 }
 
@@ -235,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_clusters_that_one_succeeds_stand_behind_its_hello() {
-        let of = |succeeds: &[ClusterId]| Formation { succeeds: succeeds.to_vec(), holds_data: false };
+        let of = |succeeds: &[ClusterId]| Formation { succeeds: succeeds.to_vec(), ..Formation::default() };
         let succeeds = |frame: &Frame| Formation::stated_in(frame).succeeds;
         let line = [ClusterId(3), ClusterId(4)];
         let said = frame(&encode_with(ONE, &hello("a"), &of(&line)));
@@ -250,12 +275,14 @@ mod tests {
 
     /// A peer that knows the list of formations only must still read it.
     #[test]
-    fn data_is_stated_behind_the_formations_that_one_succeeds() {
+    fn statements_follow_the_formations_that_one_succeeds() {
         for line in [vec![], vec![ClusterId(3)], (0..40).map(ClusterId).collect()] {
-            let formation = Formation { succeeds: line.clone(), holds_data: true };
+            let gave_way: Vec<_> = (50..56).map(ClusterId).collect();
+            let formation = Formation { succeeds: line.clone(), gave_way, holds_data: true, is_led: true };
             let said = frame(&encode_with(ONE, &hello("a"), &formation));
-            let known = line[line.len().saturating_sub(MAX_LINEAGE - 1)..].to_vec();
-            assert_eq!(Formation::stated_in(&said), Formation { succeeds: known.clone(), holds_data: true });
+            let known = line[line.len().saturating_sub(MAX_LINEAGE - MAX_GAVE_WAY - 3)..].to_vec();
+            let gave_way = formation.gave_way[2..].to_vec();
+            assert_eq!(Formation::stated_in(&said), Formation { succeeds: known.clone(), gave_way, ..formation });
             let list: Vec<ClusterId> = codec::decode(&said.body).unwrap();
             assert!(list.len() <= MAX_LINEAGE && list.starts_with(&known), "an earlier release reads this");
         }
@@ -283,16 +310,15 @@ mod tests {
     #[test]
     fn hello_bytes_of_version_1_are_unchanged() {
         let refused = Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(2) };
+        let succeeds = Formation { succeeds: vec![ClusterId(3)], ..Formation::default() };
+        let states = Formation { gave_way: vec![ClusterId(4)], holds_data: true, is_led: true, ..succeeds.clone() };
         let vectors = [
             ("hello", encode(ONE, &hello("a"))),
             ("accepted", encode(ONE, &HelloReply::Accepted(hello("b")))),
             ("refused", encode(ONE, &HelloReply::Refused(refused))),
             ("name_taken", encode(ONE, &HelloReply::Refused(Refusal::NameTaken { by: hello("b").member }))),
-            ("succeeds", encode_with(ONE, &hello("a"), &Formation { succeeds: vec![ClusterId(3)], holds_data: false })),
-            (
-                "holds_data",
-                encode_with(ONE, &hello("a"), &Formation { succeeds: vec![ClusterId(3)], holds_data: true }),
-            ),
+            ("succeeds", encode_with(ONE, &hello("a"), &succeeds)),
+            ("states", encode_with(ONE, &hello("a"), &states)),
         ];
         let written: String = vectors.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
         assert_eq!(written, include_str!("../../tests/wire-1/hello.hex"));

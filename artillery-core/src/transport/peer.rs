@@ -59,6 +59,8 @@ pub struct ForeignPeer {
     pub cluster: ClusterId,
     /// Whether it states that its formation holds data, or has held some. `false` if it doesn't know, or states nothing.
     pub holds_data: bool,
+    /// Whether it states that its formation has a leader that a quorum has confirmed.
+    pub is_led: bool,
     /// Its name, from its certificate.
     pub name: String,
     /// Where it can be dialled.

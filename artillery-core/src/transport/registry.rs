@@ -25,8 +25,12 @@ struct RegistryState {
     cluster_id: Option<ClusterId>,
     /// The formations that this one succeeds.
     succeeds: Vec<ClusterId>,
+    /// The formations that have given way to this one.
+    gave_way: Vec<ClusterId>,
     /// Whether this one has ever held data.
     holds_data: bool,
+    /// Whether this one has a confirmed leader.
+    is_led: bool,
     next: u64,
     accepted: BTreeMap<u64, AcceptedConnection>,
     dialled: Vec<WeakConnection>,
@@ -87,7 +91,20 @@ impl Registry {
     /// What hellos state of this node's formation.
     pub(super) fn formation(&self) -> hello::Formation {
         let state = self.lock();
-        hello::Formation { succeeds: state.succeeds.clone(), holds_data: state.holds_data }
+        hello::Formation {
+            succeeds: state.succeeds.clone(),
+            gave_way: state.gave_way.clone(),
+            holds_data: state.holds_data,
+            is_led: state.is_led,
+        }
+    }
+
+    pub(super) fn set_gave_way(&self, line: Vec<ClusterId>) {
+        self.lock().gave_way = line;
+    }
+
+    pub(super) fn set_led(&self, is_led: bool) {
+        self.lock().is_led = is_led;
     }
 
     pub(super) fn set_holds_data(&self) {

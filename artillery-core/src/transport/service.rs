@@ -59,6 +59,11 @@ pub trait Service: Send + Sync + 'static {
         let _ = by;
     }
 
+    /// A peer of another formation, `by`, states that this node's formation has given way to it.
+    fn gave_way(&self, by: ClusterId) {
+        let _ = by;
+    }
+
     /// A node of another formation was met, with this cluster's name and a certificate that is trusted here, and neither formation
     /// succeeds the other. Both nodes refuse each other. Called at each contact, on both sides.
     fn met_foreign(&self, peer: ForeignPeer) {

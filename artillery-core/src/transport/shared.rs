@@ -141,11 +141,14 @@ impl EndpointShared {
     /// Reports a peer of another formation to the service: as a successor if it states that its formation succeeds this node's.
     pub(super) fn met_foreign(&self, name: &str, addr: SocketAddr, cluster: ClusterId, states: &Formation) {
         let Some(mine) = self.registry.cluster_id().filter(|mine| *mine != cluster) else { return };
-        if states.succeeds.contains(&mine) {
+        let formation = self.registry.formation();
+        if states.gave_way.contains(&mine) {
+            self.service.gave_way(cluster);
+        } else if states.succeeds.contains(&mine) {
             self.service.succeeded(cluster);
-        } else if !self.registry.formation().succeeds.contains(&cluster) {
-            let holds_data = states.holds_data;
-            self.service.met_foreign(ForeignPeer { cluster, holds_data, name: name.to_owned(), addr });
+        } else if !formation.succeeds.contains(&cluster) && !formation.gave_way.contains(&cluster) {
+            let Formation { holds_data, is_led, .. } = *states;
+            self.service.met_foreign(ForeignPeer { cluster, holds_data, is_led, name: name.to_owned(), addr });
         }
     }
 

@@ -233,6 +233,7 @@ impl NodeMachine {
             NodeInput::AcceptLoss { token, chain } => {
                 self.decide(now, coordinator::CoordinatorInput::AcceptLoss { token, chain });
             }
+            NodeInput::GaveWay { by } => self.gave_way(now, by),
             NodeInput::Outranked { by } => self.decide(now, coordinator::CoordinatorInput::Outranked { by }),
             NodeInput::GiveUp { token } => self.decide(now, coordinator::CoordinatorInput::GiveUp { token }),
             NodeInput::Leave { until } => self.leave(now, until),

@@ -77,6 +77,8 @@ pub(crate) enum ControlCommand {
     Parted { by: History },
     /// A node was met whose cluster succeeds this one.
     Succeeded { by: ClusterId },
+    /// A node was met of a cluster to which this one has given way, as it states.
+    GaveWay { by: ClusterId },
     /// A cluster of the same name is met, to which this one gives way if it is empty; `None`: none is met any more.
     Outranked { by: Option<ClusterId> },
     /// Give the cluster up for another one, with all that it holds, if this node decides on that.
@@ -307,6 +309,7 @@ impl ControlTask {
             }
             ControlCommand::Parted { by } => self.handle(NodeInput::Parted { by }),
             ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
+            ControlCommand::GaveWay { by } => self.handle(NodeInput::GaveWay { by }),
             ControlCommand::Outranked { by } => self.handle(NodeInput::Outranked { by }),
             ControlCommand::GiveUp { answer } => {
                 self.token += 1;

@@ -358,7 +358,8 @@ impl Data {
         let (Some(cluster), Some(hub)) = (self.cluster.get(), self.hub.get()) else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
         self.adopt(founding);
-        cluster.set_predecessors(self.predecessors(founding));
+        cluster.set_predecessors(founding.succeeds.clone());
+        cluster.set_gave_way(self.left_clusters(founding));
         let (told, id) = (cluster.clone(), founding.cluster);
         tokio::spawn(async move { told.set_cluster_id(id).await });
         match self.config.failover {
@@ -368,12 +369,11 @@ impl Data {
         tokio::spawn(self.clone().watch_others(cluster.clone(), founding.cluster));
     }
 
-    /// The clusters that this node's cluster succeeds, and those that gave way to it before this node joined: a node of one of them
-    /// that was away meanwhile is told so when it is met.
-    fn predecessors(&self, founding: &Bootstrap) -> Vec<ClusterId> {
-        let is_new = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
-        let left = self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_new);
-        left.chain(founding.succeeds.iter().copied()).collect()
+    /// The clusters that gave way before this node joined its present one, which doesn't succeed them: a node of one of them that was
+    /// away meanwhile is told so when it is met.
+    pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
+        let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
+        self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
     }
 
     /// Adopts the timing of the cluster before this node asks for a lease or grants one (trap 63).

@@ -298,9 +298,16 @@ impl Data {
                     return;
                 }
             }
+            self.meets_no_other().await;
             self.advance(NodePhase::Ready(Ready::new(self.role(), cluster)));
         };
         self.unless_stopped(became).await;
+    }
+
+    /// Waits until no other cluster of this one's name is a reason against serving.
+    pub(super) async fn meets_no_other(&self) {
+        // The sender is this node's own.
+        let _ = self.others.subscribe().wait_for(|others| others.unready.is_none()).await;
     }
 
     /// Whether this node may serve now. It must have been ready, and now a member needs a lease and open chains, and a

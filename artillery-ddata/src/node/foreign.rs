@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Cluster, Member, MemberEvent, internal::clock, transport::ForeignPeer};
+use artillery_core::{Cluster, Member, MemberEvent, MemberState, internal::clock, transport::ForeignPeer};
 use artillery_proto::{
     control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
     guards::Guards,
@@ -28,7 +28,7 @@ struct Watcher {
     cluster: Cluster,
     mine: ClusterId,
     encounters: Encounters,
-    stated: Statement,
+    stated: Option<Statement>,
     /// What was last logged of each cluster.
     logged: BTreeMap<ClusterId, Encountered>,
     dials: JoinSet<()>,
@@ -50,7 +50,7 @@ impl Data {
             cluster,
             mine,
             encounters,
-            stated: Statement::default(),
+            stated: None,
             logged: BTreeMap::new(),
             dials: JoinSet::new(),
             looks: 0,
@@ -74,7 +74,8 @@ impl Data {
                 _ = watcher.dials.join_next(), if !watcher.dials.is_empty() => continue,
                 _ = look.tick() => watcher.look(),
             }
-            watcher.follow(state.as_ref().map(|state| state.borrow().holds_data)).await;
+            let known = state.as_ref().map(|state| state.borrow().clone());
+            watcher.follow(known.as_ref()).await;
         }
     }
 
@@ -83,7 +84,7 @@ impl Data {
         if let Some(found) = self.local.cluster().filter(|&found| found != asked) {
             return Err(NotGivenUp::DifferentCluster { asked, found });
         }
-        if self.others.borrow().are_met { Ok(()) } else { Err(NotGivenUp::Alone) }
+        if self.others.borrow().may_be_given_up { Ok(()) } else { Err(NotGivenUp::Alone) }
     }
 }
 
@@ -95,8 +96,15 @@ async fn changed(state: &mut Option<watch::Receiver<NodeState>>) -> Option<()> {
     }
 }
 
+fn is_there(member: &Member) -> bool {
+    matches!(member.state, MemberState::Alive | MemberState::Suspect)
+}
+
 impl Watcher {
     fn meet(&mut self, peer: ForeignPeer) {
+        if !peer.is_led {
+            return;
+        }
         let other = Party { cluster: peer.cluster, holds_data: peer.holds_data };
         self.encounters.meet(clock::now(), other, peer.name, peer.addr);
     }
@@ -108,11 +116,11 @@ impl Watcher {
             | MemberEvent::Payload(member)
             | MemberEvent::Formed(member) => self.member(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
-                self.encounters.tell(member.id.node, &member.name, None);
+                self.encounters.retain(|node| node != member.id.node);
             }
             MemberEvent::Lagged { .. } => {
                 let members = self.cluster.members();
-                self.encounters.retain(|node| members.iter().any(|member| member.id.node == node));
+                self.encounters.retain(|node| members.iter().any(|member| member.id.node == node && is_there(member)));
                 members.iter().for_each(|member| self.member(member));
             }
             _ => {}
@@ -120,7 +128,7 @@ impl Watcher {
     }
 
     fn member(&mut self, member: &Member) {
-        if member.cluster_id == Some(self.mine) {
+        if member.cluster_id == Some(self.mine) && is_there(member) {
             self.encounters.tell(member.id.node, &member.name, Statement::from_bytes(&member.payload));
         }
     }
@@ -144,20 +152,21 @@ impl Watcher {
         }
     }
 
-    /// Passes on what has changed.
-    async fn follow(&mut self, holds_data: Option<bool>) {
-        if holds_data == Some(true) {
+    /// Passes on what has changed. A node with a fixed configuration has no state.
+    async fn follow(&mut self, state: Option<&NodeState>) {
+        if state.is_some_and(|state| state.holds_data) {
             self.encounters.hold_data();
         }
+        self.cluster.set_led(state.is_none_or(|state| !state.is_over && self.data.is_led(state)));
         if self.encounters.mine().holds_data {
             self.cluster.set_holds_data();
         }
         let statement = self.encounters.statement();
-        if statement != self.stated && self.cluster.set_payload(statement.to_bytes()).await.is_ok() {
-            self.stated = statement;
+        if self.stated.as_ref() != Some(&statement) && self.cluster.set_payload(statement.to_bytes()).await.is_ok() {
+            self.stated = Some(statement);
         }
         let meetings = self.encounters.meetings();
-        let others = Others { unready: self.encounters.unready(), are_met: !meetings.is_empty() };
+        let others = Others { unready: self.encounters.unready(), may_be_given_up: self.encounters.may_be_given_up() };
         self.data.others.send_if_modified(|known| {
             let changes = *known != others;
             *known = others;

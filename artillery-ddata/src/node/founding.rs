@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
+use artillery_core::internal::{MAX_LINEAGE, clock};
 use tokio::time::sleep;
 
 use super::{data::Data, recovery_access::RecoveryAccess};
@@ -71,6 +71,8 @@ impl Data {
     /// The lineage that a successor of this node's cluster must name, oldest first; empty until the node belongs to a
     /// cluster.
     pub(crate) fn lineage(&self) -> Vec<ClusterId> {
-        self.founding.get().map(|founding| founding.lineage()).unwrap_or_default()
+        let Some(founding) = self.founding.get() else { return Vec::new() };
+        let line = [self.left_clusters(founding), founding.lineage()].concat();
+        line[line.len().saturating_sub(MAX_LINEAGE)..].to_vec()
     }
 }

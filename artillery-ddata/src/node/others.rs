@@ -10,6 +10,6 @@ pub(super) const MEETING_QUEUE: usize = 16;
 pub(super) struct Others {
     /// Why this node isn't ready, if they are the reason.
     pub(super) unready: Option<Encountered>,
-    /// Whether any was met lately.
-    pub(super) are_met: bool,
+    /// Whether an operator may give this node's cluster up for another one.
+    pub(super) may_be_given_up: bool,
 }

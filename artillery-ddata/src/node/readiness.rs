@@ -29,6 +29,7 @@ impl Data {
                     return self.fail(NeverReady::Halted(why.to_string()));
                 }
             }
+            self.meets_no_other().await;
             self.advance(NodePhase::Ready(ready));
         };
         self.unless_stopped(became).await;

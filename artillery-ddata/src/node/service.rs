@@ -62,6 +62,13 @@ impl Service for DataService {
         }
     }
 
+    fn gave_way(&self, by: ClusterId) {
+        if let Some(door) = self.control.get() {
+            // Without capacity this is dropped: the next contact reports it again.
+            drop(door.commands.try_send(ControlCommand::GaveWay { by }));
+        }
+    }
+
     fn met_foreign(&self, peer: ForeignPeer) {
         // Without room this is dropped: the next contact reports it again.
         drop(self.meetings.try_send(peer));

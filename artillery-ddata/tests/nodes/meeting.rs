@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_ddata::{Client, ClusterId, Node, Stopped, WaitingFor, admin::AdminCommand};
+use artillery_ddata::{Client, ClusterId, Node, WaitingFor, admin::AdminCommand, node::Stopped};
 
 use crate::support::{Cuts, PATIENCE, SECRET, TestCluster, random_name, until, within};
 
@@ -57,7 +57,8 @@ async fn of_two_clusters_with_data_none_is_ready_until_one_is_given_up() {
     until(async || reports(first, id(second)).await && reports(second, id(first)).await).await;
     let client = Client::builder().cluster(&cluster.name).secret(SECRET).seed(first.addr());
     let client = within(client.connect()).await.unwrap();
-    let give_up = async |cluster| client.arrange(first.id(), AdminCommand::GiveUp { cluster }, PATIENCE).await.unwrap();
+    let give_up =
+        async |cluster| client.arrange(first.id().node, AdminCommand::GiveUp { cluster }, PATIENCE).await.unwrap();
     assert!(give_up(id(second)).await.is_err(), "a node gives up no other cluster than its own");
     assert!(!second.may_serve() && !first.may_serve());
     give_up(id(first)).await.unwrap();
@@ -73,7 +74,7 @@ async fn a_cluster_that_met_no_other_one_is_not_given_up() {
     let cluster = TestCluster::start(1).await;
     let client = cluster.client(Default::default()).await;
     let order = AdminCommand::GiveUp { cluster: id(&cluster.nodes[0]) };
-    assert!(client.arrange(cluster.nodes[0].id(), order, Duration::from_secs(5)).await.unwrap().is_err());
+    assert!(client.arrange(cluster.nodes[0].id().node, order, Duration::from_secs(5)).await.unwrap().is_err());
     assert!(cluster.nodes[0].may_serve());
     client.close().await;
 }

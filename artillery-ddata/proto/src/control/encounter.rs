@@ -1,7 +1,7 @@
 //! Two clusters of one name and secret that meet: their networks were cut from each other when each was formed (docs/DESIGN.md §5.14).
 //!
-//! At most one of them gives way by itself, and only one that is empty: see [`gives_way`]. [`Encounters`] keeps which clusters the
-//! nodes of this one have met. All of it is pure: time is an argument.
+//! At most one of them gives way by itself, and only one that is empty: see [`Party::gives_way`]. [`Encounters`] keeps which clusters
+//! the nodes of this one have met. All of it is pure: time is an argument.
 
 mod statement;
 
@@ -15,6 +15,9 @@ pub const MAX_ENCOUNTERS: usize = 4;
 
 /// A cluster whose nodes were not met for this long is treated as gone.
 pub const FORGET_AFTER: Duration = Duration::from_secs(15);
+
+/// This cluster gives way only to one that was met again and again for so long.
+pub const STEADY_AFTER: Duration = Duration::from_secs(5);
 
 /// One of two clusters that meet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -52,7 +55,14 @@ struct Seen {
     holds_data: bool,
     name: String,
     addr: SocketAddr,
+    since: Timestamp,
     at: Timestamp,
+}
+
+impl Seen {
+    fn is_steady(&self) -> bool {
+        self.at - self.since >= STEADY_AFTER
+    }
 }
 
 /// The clusters that the nodes of this one have met.
@@ -62,14 +72,15 @@ pub struct Encounters {
     is_fixed: bool,
     holds_data: bool,
     seen: BTreeMap<ClusterId, Seen>,
-    /// What other nodes of this cluster state, by node, with their names.
-    told: BTreeMap<NodeId, (String, Statement)>,
+    /// What other nodes of this cluster state, by node, with their names; `None`: nothing, as a node of a release without statements.
+    told: BTreeMap<NodeId, (String, Option<Statement>)>,
 }
 
 impl Encounters {
-    /// Of a node of cluster `mine`, which has met none. `is_fixed`: its configuration never changes, so it can't give way.
+    /// Of a node of cluster `mine`, which has met none. `is_fixed`: its configuration never changes, so it can't give way. It counts as
+    /// one with data.
     pub fn new(mine: ClusterId, is_fixed: bool) -> Self {
-        Self { mine, is_fixed, holds_data: false, seen: BTreeMap::new(), told: BTreeMap::new() }
+        Self { mine, is_fixed, holds_data: is_fixed, seen: BTreeMap::new(), told: BTreeMap::new() }
     }
 
     /// This node knows that its cluster holds data.
@@ -77,29 +88,24 @@ impl Encounters {
         self.holds_data = true;
     }
 
-    /// A node of another cluster was met. A cluster beyond [`MAX_ENCOUNTERS`] isn't remembered: the others are enough for every decision,
-    /// and it is met again.
+    /// A node of another cluster was met, which has a confirmed leader as that node states: a cluster without one may never have one
+    /// again. A cluster beyond [`MAX_ENCOUNTERS`] isn't remembered: the others are enough for every decision, and it is met again.
     pub fn meet(&mut self, now: Timestamp, other: Party, name: String, addr: SocketAddr) {
-        let is_known = self.seen.contains_key(&other.cluster);
-        if other.cluster == self.mine || (!is_known && self.seen.len() >= MAX_ENCOUNTERS) {
+        let known = self.seen.get(&other.cluster);
+        if other.cluster == self.mine || (known.is_none() && self.seen.len() >= MAX_ENCOUNTERS) {
             return;
         }
-        let held = self.seen.get(&other.cluster).is_some_and(|seen| seen.holds_data);
-        let holds_data = other.holds_data || held;
-        self.seen.insert(other.cluster, Seen { holds_data, name, addr, at: now });
+        let holds_data = other.holds_data || known.is_some_and(|seen| seen.holds_data);
+        let since = known.map_or(now, |seen| seen.since);
+        self.seen.insert(other.cluster, Seen { holds_data, name, addr, since, at: now });
     }
 
-    /// Another node of this cluster states this now; `None`: it states nothing, or is gone. A node that has joined is no longer a
-    /// node of another cluster.
+    /// Another node of this cluster is there, and states this now, or nothing. A node that has joined is no longer a node of another
+    /// cluster.
     pub fn tell(&mut self, node: NodeId, name: &str, statement: Option<Statement>) {
         self.seen.retain(|_, seen| seen.name != name);
-        match statement {
-            Some(statement) => {
-                self.holds_data |= statement.holds_data;
-                self.told.insert(node, (name.to_owned(), statement));
-            }
-            None => drop(self.told.remove(&node)),
-        }
+        self.holds_data |= statement.as_ref().is_some_and(|statement| statement.holds_data);
+        self.told.insert(node, (name.to_owned(), statement));
     }
 
     /// Forgets the nodes that are no longer members of this cluster.
@@ -112,9 +118,13 @@ impl Encounters {
         self.seen.retain(|_, seen| now - seen.at < FORGET_AFTER);
     }
 
-    /// This node's statement to the others of its cluster: the clusters that it has met itself.
+    /// This node's statement to the others of its cluster: the clusters that it has met itself for a while.
     pub fn statement(&self) -> Statement {
-        let met = self.seen.iter().map(|(&cluster, seen)| Party { cluster, holds_data: seen.holds_data });
+        let met = self
+            .seen
+            .iter()
+            .filter(|(_, seen)| seen.is_steady())
+            .map(|(&cluster, seen)| Party { cluster, holds_data: seen.holds_data });
         Statement { holds_data: self.holds_data, met: met.collect() }
     }
 
@@ -137,7 +147,9 @@ impl Encounters {
             all.insert(cluster, Meeting { other, by: None, node });
         }
         for (name, statement) in self.told.values() {
-            for &other in statement.met.iter().filter(|other| other.cluster != self.mine) {
+            for &other in
+                statement.iter().flat_map(|statement| &statement.met).filter(|other| other.cluster != self.mine)
+            {
                 let new = || Meeting { other, by: Some(name.clone()), node: None };
                 let known = all.entry(other.cluster).or_insert_with(new);
                 known.other.holds_data |= other.holds_data;
@@ -146,10 +158,26 @@ impl Encounters {
         all.into_values().collect()
     }
 
-    /// The cluster to which this one gives way, if it is empty.
+    /// The cluster to which this one gives way, if it is empty. None while a node of it runs a release without statements: that wouldn't
+    /// know what the entries of the log mean.
     pub fn outranked(&self, guards: Guards) -> Option<ClusterId> {
-        let others = self.meetings().into_iter().map(|meeting| meeting.other);
+        if !self.all_state() {
+            return None;
+        }
+        let is_steady =
+            |met: &Meeting| met.by.is_some() || self.seen.get(&met.other.cluster).is_some_and(Seen::is_steady);
+        let others = self.meetings().into_iter().filter(is_steady).map(|meeting| meeting.other);
         others.filter(|other| self.mine().gives_way(*other, guards)).max().map(|other| other.cluster)
+    }
+
+    /// Whether all other nodes of this cluster state something, as each one of a release with statements does.
+    pub fn all_state(&self) -> bool {
+        self.told.values().all(|(_, statement)| statement.is_some())
+    }
+
+    /// Whether an operator may give this cluster up: another one that holds data is met, so not both can be given up for an empty one.
+    pub fn may_be_given_up(&self) -> bool {
+        !self.is_fixed && self.all_state() && self.meetings().iter().any(|meeting| meeting.other.holds_data)
     }
 
     /// Why this node isn't ready, if that is because another cluster was met. A cluster with data stays ready while the others are

@@ -278,8 +278,11 @@ pub enum NotGivenUp {
         /// The cluster of the node that was asked.
         found: ClusterId,
     },
-    /// No node of this cluster has met another cluster of the same name within the last moments.
-    #[error("no other cluster of this name was met: there is none to join")]
+    /// No other cluster of the same name, with data and a leader, was met within the last moments; or a node of this cluster is of a
+    /// release without this order; or the cluster's configuration is fixed.
+    #[error(
+        "no other cluster of this name that holds data and has a leader was met by this node within the last moments"
+    )]
     Alone,
     /// Another such order is pending.
     #[error("it is being given up already")]

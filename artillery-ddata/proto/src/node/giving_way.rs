@@ -7,10 +7,11 @@ use crate::{Sequence, Timestamp, control::message::Renewal};
 const ANSWERING_LEASES: u32 = 3;
 
 impl NodeMachine {
-    /// Notes whether the cluster is known to this node to hold data, or to have held some. There is no way back.
+    /// Notes whether the cluster is known to this node to hold data, or to have held some. There is no way back. Only committed
+    /// updates count: others may still be lost, and then the cluster is empty after all.
     pub(super) fn see_whether_holds_data(&mut self, renewal: &Renewal) {
-        let reported = renewal.reports.iter().any(|report| report.held.max(report.watermark) > Sequence(0));
-        let stored = renewal.holds.iter().any(|held| !held.last.is_none());
+        let reported = renewal.reports.iter().any(|report| report.watermark > Sequence(0));
+        let stored = renewal.holds.iter().any(|held| held.watermark > Sequence(0));
         self.state.holds_data |= reported || stored || self.configs().has_lost();
     }
 

@@ -103,6 +103,11 @@ pub enum NodeInput {
         /// Which chain.
         chain: ChainId,
     },
+    /// A node was met of a cluster to which this one has given way, as it states.
+    GaveWay {
+        /// The other cluster.
+        by: ClusterId,
+    },
     /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. The
     /// driver repeats it: it is valid for three leases. Only the leader acts by it.
     Outranked {

@@ -43,6 +43,9 @@ pub(super) struct Company {
 #[derive(Clone, Debug)]
 struct Succession {
     by: ClusterId,
+    /// This node's cluster has given way by an entry of its log, which nodes that were away don't have: only a leader that a quorum
+    /// has confirmed shows that this isn't so.
+    gave_way: bool,
     /// Only answers to questions asked since then show that a node is there: others may have been long on their way.
     since: Timestamp,
     /// When to decide, or look again.
@@ -64,10 +67,20 @@ impl Company {
 impl NodeMachine {
     /// Another cluster claims to succeed this one: this node has to give way, unless another node of its own cluster is there.
     pub(super) fn succeeded(&mut self, now: Timestamp, by: ClusterId) {
+        self.succeeded_by(now, by, false);
+    }
+
+    /// This node's cluster has given way to another one, as that states.
+    pub(super) fn gave_way(&mut self, now: Timestamp, by: ClusterId) {
+        self.succeeded_by(now, by, true);
+    }
+
+    fn succeeded_by(&mut self, now: Timestamp, by: ClusterId, gave_way: bool) {
         if self.company.succession.is_some() || self.company.refused.contains(&by) {
             return;
         }
-        self.company.succession = Some(Succession { by, since: now, look_at: now, rounds: 0, waits: BTreeSet::new() });
+        self.company.succession =
+            Some(Succession { by, gave_way, since: now, look_at: now, rounds: 0, waits: BTreeSet::new() });
         self.state.successor = Some(Successor { by, yields: false });
         self.ask_own(now);
         if allows!(self.guards, YieldAtOnce) {
@@ -164,7 +177,8 @@ impl NodeMachine {
             *last = sent.max(*last);
         }
         let is_own = self.is_own(from) || (leads && from != self.me);
-        let known = self.company.succession.as_ref().filter(|known| is_own && sent >= known.since);
+        let refutes = |known: &Succession| if known.gave_way { leads } else { is_own };
+        let known = self.company.succession.as_ref().filter(|known| refutes(known) && sent >= known.since);
         if let Some(by) = known.map(|known| known.by) {
             self.refuse(by);
         }
@@ -282,10 +296,13 @@ impl NodeMachine {
     /// Gives way to the successor. A node that has served keeps its data, and serves nothing; it goes on when it hears a node of
     /// its own cluster. A node that never served holds no data: it may end, and join the successor. But if its cluster has a
     /// part for it, only an operator may send it there: it may just be cut off, and wouldn't come back.
+    /// If the cluster has given way, the node waits for the operator, too: it reports that.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
-        if allows!(self.guards, NeverYield) || (!self.has_served() && self.has_part(self.me)) {
+        let gave_way = self.company.succession.as_ref().is_some_and(|known| known.gave_way);
+        let has_place = !self.has_served() && self.has_part(self.me);
+        if allows!(self.guards, NeverYield) || (has_place && !gave_way) {
             self.company.succession = None;
-        } else if self.has_served() {
+        } else if self.has_served() || has_place {
             self.state.successor = Some(Successor { by, yields: true });
             self.leaving.take_back_word();
             self.state.unready = Some(Unready::Yields { by });

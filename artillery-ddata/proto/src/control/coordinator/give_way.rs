@@ -9,6 +9,8 @@
 //!
 //! An operator may give up a cluster that holds data. No certainty is needed then.
 
+use std::time::Duration;
+
 use super::{
     Coordinator, CoordinatorOutput,
     reason::{ChangeReason, Why},
@@ -22,8 +24,9 @@ use crate::{
     },
 };
 
-/// A report of another cluster is valid for this many leases.
+/// A report of another cluster is valid for this many leases, and for this long at least: nodes repeat it every second.
 const TOLD_LEASES: u32 = 3;
+const TOLD_AT_LEAST: Duration = Duration::from_secs(3);
 
 /// A seal is removed after this many leases without certainty: a member may be absent for longer.
 const SEAL_LEASES: u32 = 6;
@@ -56,7 +59,7 @@ pub(super) struct Sealing {
 
 impl Coordinator {
     pub(super) fn outranked(&mut self, now: Timestamp, by: Option<ClusterId>) {
-        let until = now + self.settings.lease * TOLD_LEASES;
+        let until = now + (self.settings.lease * TOLD_LEASES).max(TOLD_AT_LEAST);
         self.outranked = by.map(|by| Outranked { by, until });
     }
 

@@ -19,16 +19,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Whether it states nothing.
-    pub fn is_nothing(&self) -> bool {
-        !self.holds_data && self.met.is_empty()
-    }
-
-    /// Its bytes; none, if it states nothing.
+    /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        if self.is_nothing() {
-            return Vec::new();
-        }
         let mut bytes = MAGIC.to_vec();
         bytes.push(u8::from(self.holds_data));
         for party in self.met.iter().take(MAX_ENCOUNTERS) {

@@ -19,7 +19,9 @@ fn at(seconds: u64) -> Timestamp {
 
 fn met(others: &[Party]) -> Encounters {
     let mut encounters = Encounters::new(MINE, false);
-    others.iter().for_each(|&other| encounters.meet(at(0), other, format!("n{}", other.cluster.0), addr()));
+    for time in [at(0), at(5)] {
+        others.iter().for_each(|&other| encounters.meet(time, other, format!("n{}", other.cluster.0), addr()));
+    }
     encounters
 }
 
@@ -43,7 +45,7 @@ proptest! {
         let met = met.into_iter().map(|(cluster, holds_data)| party(cluster, holds_data)).collect();
         let statement = Statement { holds_data, met };
         let bytes = statement.to_bytes();
-        prop_assert_eq!(Statement::from_bytes(&bytes), (!statement.is_nothing()).then_some(statement));
+        prop_assert_eq!(Statement::from_bytes(&bytes), Some(statement));
     }
 
     #[test]
@@ -85,11 +87,11 @@ fn only_a_cluster_with_data_is_ready_beside_an_empty_one() {
 #[test]
 fn a_cluster_that_is_met_no_longer_is_forgotten() {
     let mut encounters = met(&[party(11, true)]);
-    encounters.forget(at(14));
-    encounters.meet(at(14), party(11, false), "n11".into(), addr());
-    encounters.forget(at(28));
+    encounters.forget(at(19));
+    encounters.meet(at(19), party(11, false), "n11".into(), addr());
+    encounters.forget(at(33));
     assert_eq!(encounters.meetings()[0].other, party(11, true), "data that was stated once stays");
-    encounters.forget(at(29));
+    encounters.forget(at(34));
     assert_eq!((encounters.meetings(), encounters.unready()), (vec![], None));
 }
 
@@ -106,6 +108,45 @@ fn what_other_nodes_have_met_counts_until_they_take_it_back() {
     assert!(encounters.unready().is_some());
     encounters.tell(node, "b", None);
     assert!(encounters.unready().is_none() && encounters.mine().holds_data);
+}
+
+#[test]
+fn a_cluster_gives_way_only_to_one_that_was_met_for_a_while() {
+    let mut encounters = Encounters::new(MINE, false);
+    for time in [at(0), at(4)] {
+        encounters.meet(time, party(11, false), "n11".into(), addr());
+    }
+    assert!(encounters.unready().is_some() && encounters.statement().met.is_empty());
+    assert_eq!(encounters.outranked(Guards::ALL), None);
+    encounters.meet(at(5), party(11, false), "n11".into(), addr());
+    assert_eq!(encounters.outranked(Guards::ALL), Some(ClusterId(11)));
+    assert_eq!(encounters.statement().met.len(), 1);
+}
+
+#[test]
+fn a_cluster_with_a_node_of_an_earlier_release_neither_gives_way_nor_is_given_up() {
+    let mut encounters = met(&[party(11, true)]);
+    assert!(encounters.outranked(Guards::ALL).is_some() && encounters.may_be_given_up());
+    encounters.tell(id(1).node, "b", None);
+    assert!(encounters.outranked(Guards::ALL).is_none() && !encounters.may_be_given_up());
+    encounters.retain(|_| false);
+    assert!(encounters.outranked(Guards::ALL).is_some());
+}
+
+#[test]
+fn a_cluster_is_given_up_only_for_one_with_data() {
+    assert!(!met(&[]).may_be_given_up() && !met(&[party(11, false)]).may_be_given_up());
+    assert!(met(&[party(9, true)]).may_be_given_up());
+}
+
+#[test]
+fn a_fixed_cluster_counts_as_one_with_data() {
+    let mut encounters = Encounters::new(MINE, true);
+    encounters.meet(at(0), party(11, false), "n11".into(), addr());
+    assert!(encounters.mine().holds_data && encounters.unready().is_none());
+    encounters.meet(at(9), party(11, true), "n11".into(), addr());
+    assert!(encounters.unready().is_some() && encounters.outranked(Guards::ALL).is_none());
+    assert!(!encounters.may_be_given_up());
 }
 
 #[test]

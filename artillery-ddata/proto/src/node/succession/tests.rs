@@ -1,5 +1,6 @@
 //! Nodes that give way to a successor of their cluster, nodes that go on, and nodes that report that the members are gone.
 
+mod gave_way;
 mod slow;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -1,7 +1,7 @@
 //! The cluster of a node has given way to another one.
 
 use super::*;
-use crate::control::HeardStores;
+use crate::{Sequence, control::HeardStores};
 
 fn over(rig: &Rig) -> Arc<Configs> {
     let mut configs = Configs::clone(&rig.configs);
@@ -52,6 +52,18 @@ fn a_start_with_a_disk_that_keeps_it_ends_too() {
     rig.node = NodeMachine::durable(founder(3), over(&rig), settings, Some(vec![]), heard);
     assert!(!passes(&mut rig, LEASE));
     assert!(passes(&mut rig, LEASE * 3));
+}
+
+#[test]
+fn only_committed_updates_are_data_for_other_clusters() {
+    let mut rig = Rig::acting();
+    let mut renewal = rig.renewals().pop().unwrap();
+    renewal.reports[0].held = Sequence(1);
+    rig.node.see_whether_holds_data(&renewal);
+    assert!(!rig.node.state().holds_data, "the update may still be lost");
+    renewal.reports[0].watermark = Sequence(1);
+    rig.node.see_whether_holds_data(&renewal);
+    assert!(rig.node.state().holds_data);
 }
 
 #[test]

@@ -16,6 +16,9 @@ use crate::{
 /// By this time an empty cluster that is outranked has given way.
 const GIVEN_WAY: u64 = HEALED + 12 * SECOND;
 
+/// Nodes of this cluster remember the other one for so long (`encounter::FORGET_AFTER`).
+const REMEMBERED: u64 = 15 * SECOND;
+
 /// A seal stays for this many leases at most after healing. The leader removes it after six without certainty.
 const SEAL_LEASES: u64 = 12;
 
@@ -31,6 +34,8 @@ pub(super) struct Stranger {
     clients_at: u64,
     /// It has given way to this cluster.
     is_over: bool,
+    /// Until when nodes of this cluster may take it for one that is met, though it has given way.
+    known_until: u64,
     /// When this cluster was first seen to be over.
     over_at: Option<u64>,
     /// Since when a chain is sealed.
@@ -52,7 +57,8 @@ impl World {
         let writes_at = rng.chance(300).then(|| from + rng.below(2 * SECOND));
         let (over_at, sealed_since) = (None, None);
         let met = (from, until);
-        control.stranger = Some(Stranger { party, writes_at, met, clients_at, is_over: false, over_at, sealed_since });
+        control.stranger =
+            Some(Stranger { party, writes_at, met, clients_at, is_over: false, known_until: 0, over_at, sealed_since });
         self.queue.push(from, super::super::Event::Control(Event::Meet));
         self.queue.push(clients_at, super::super::Event::Control(Event::BeginClients));
     }
@@ -75,11 +81,11 @@ impl World {
         // It hears of this cluster from one node.
         let mine = Party { holds_data: holds[seen], cluster };
         if is_met && decides && stranger.party.gives_way(mine, guards) {
-            stranger.is_over = true;
+            (stranger.is_over, stranger.known_until) = (true, now + REMEMBERED);
             self.trace.line(now, |out| write!(out, "the other cluster gives way"));
         }
-        let (party, is_met) = (stranger.party, is_met && !stranger.is_over);
-        self.meetings += u64::from(is_met);
+        self.meetings += u64::from(is_met && !stranger.is_over);
+        let (party, is_met) = (stranger.party, is_met && !stranger.is_over || now < stranger.known_until);
         for (node, holds_data) in holds.into_iter().enumerate() {
             if self.nodes[node].is_alive() && told >> node & 3 != 0 {
                 let mine = Party { holds_data, cluster };
