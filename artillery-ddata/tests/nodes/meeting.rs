@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use artillery_ddata::{Client, ClusterId, Node, WaitingFor, admin::AdminCommand, node::Stopped};
+use artillery_ddata::{
+    Client, ClusterId, Node,
+    admin::AdminCommand,
+    node::{Stopped, WaitingFor},
+};
 
 use crate::support::{Cuts, PATIENCE, SECRET, TestCluster, random_name, until, within};
 
@@ -51,7 +55,7 @@ async fn of_two_clusters_with_data_none_is_ready_until_one_is_given_up() {
     let (cluster, cuts) = two_clusters().await;
     let [first, second] = &cluster.nodes[..] else { unreachable!() };
     for node in [first, second] {
-        within(node.kv().put("key", node.name())).await.unwrap();
+        within(node.kv().put("key", node.name().to_owned())).await.unwrap();
     }
     cuts.heal();
     until(async || reports(first, id(second)).await && reports(second, id(first)).await).await;

@@ -49,12 +49,16 @@ pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     plan
 }
 
+/// Two to five nodes, and how many of them serve. With many spares clients would get `NoChain` too often.
+fn of_the_members(rng: &mut Rng, setup: &mut Setup) -> u64 {
+    setup.members = rng.between(2, 5) as usize;
+    let least = if setup.members > 3 { 2 } else { 1 };
+    rng.between(least, 3.min(setup.members as u64))
+}
+
 /// Two to five nodes, which an operator restarts one after the other. A joiner often needs a while for its resync.
 pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
-    setup.members = rng.between(2, 5) as usize;
-    // With many spares clients would get `NoChain` too often.
-    let least = if setup.members > 3 { 2 } else { 1 };
-    let replicas = rng.between(least, 3.min(setup.members as u64));
+    let replicas = of_the_members(rng, setup);
     controlled(rng, setup, setup.members, replicas);
     setup.chains = rng.between(1, 2) as usize;
     setup.keys.registers = rng.pick(&[2, 12, 60]);
@@ -78,8 +82,7 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
 
 /// Two to five nodes, some of them spares. An operator restarts nodes in some seeds, and gives other orders.
 pub(super) fn strangers(rng: &mut Rng, setup: &mut Setup) {
-    setup.members = rng.between(2, 5) as usize;
-    let replicas = rng.between(1, 3.min(setup.members as u64));
+    let replicas = of_the_members(rng, setup);
     controlled(rng, setup, setup.members, replicas);
     setup.chains = rng.between(1, 2) as usize;
     let control = setup.control_mut();
