@@ -3,7 +3,9 @@
 //! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). Instance names contain the
 //! node id, so they are announced without a probe for conflicts.
 
+mod answer;
 mod found;
+pub(super) mod one_shot;
 
 use std::{
     collections::BTreeMap,
@@ -298,6 +300,8 @@ fn stream<T: Send + 'static>(receiver: Receiver<T>) -> BoxedStream<T> {
 
 /// The stream of candidates.
 struct MdnsBrowse {
+    /// The nodes that have answered a first question (`one_shot`).
+    first: tokio::sync::mpsc::Receiver<Candidate>,
     events: BoxedStream<ServiceEvent>,
     troubles: Option<BoxedStream<DaemonEvent>>,
     found: BTreeMap<String, Candidate>,
@@ -311,6 +315,7 @@ impl MdnsBrowse {
         let troubles = daemon.0.monitor().map_err(unavailable)?;
         let events = daemon.0.browse(SERVICE_TYPE).map_err(unavailable)?;
         Ok(Self {
+            first: one_shot::ask(&settings.cluster, &settings.interfaces, settings.port),
             events: stream(events),
             troubles: Some(stream(troubles)),
             found: BTreeMap::new(),
@@ -358,6 +363,11 @@ impl Stream for MdnsBrowse {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
         let this = &mut *self;
         this.note_troubles(context);
+        while let Poll::Ready(Some(candidate)) = this.first.poll_recv(context) {
+            if !candidate.node.is_some_and(|node| this.shared.is_me(node)) {
+                return Poll::Ready(Some(candidate));
+            }
+        }
         loop {
             match this.events.as_mut().poll_next(context) {
                 Poll::Pending => return Poll::Pending,

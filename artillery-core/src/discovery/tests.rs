@@ -5,7 +5,7 @@ use std::{future::poll_fn, net::UdpSocket, time::Duration};
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
 use super::{
-    mdns::{SERVICE_TYPE, announced_interfaces},
+    mdns::{self, SERVICE_TYPE, announced_interfaces},
     *,
 };
 use crate::NodeId;
@@ -135,6 +135,23 @@ async fn a_new_address_is_announced_in_place_of_the_old() {
             break;
         }
     }
+}
+
+/// A responder sends its record to all once a second at most. Commands in a script search more often than that.
+#[tokio::test]
+async fn a_search_right_after_another_one_is_answered() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    there.announce(&announcement("shop", "there", "127.0.0.1:7401"));
+    let node = NodeId::from_name("there");
+    find(&mut here.candidates(), node, false).await;
+    for _ in 0..3 {
+        let mut found = mdns::one_shot::ask("shop", &Interfaces::Loopback, port);
+        let found = tokio::time::timeout(LIMIT, found.recv()).await.unwrap().expect("an answer to one question");
+        assert_eq!((found.node, found.addrs), (Some(node), vec!["127.0.0.1:7401".parse().unwrap()]));
+    }
+    let mut other = mdns::one_shot::ask("other", &Interfaces::Loopback, port);
+    assert_eq!(tokio::time::timeout(LIMIT, other.recv()).await.unwrap(), None);
 }
 
 /// No multicast of IPv6 reaches other processes by loopback.
