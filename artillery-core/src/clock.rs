@@ -4,22 +4,13 @@ use std::time::SystemTime;
 
 use crate::time::Timestamp;
 
-/// The time on this node's own clock. On Linux it counts suspended time.
-///
-/// Other systems only have a monotonic clock, which may stand still while a node is suspended. Such a node may then go
-/// on believing in a lease that has run out.
+/// The time on this node's own clock, which includes suspended time where the system has such a clock.
 pub fn now() -> Timestamp {
     #[cfg(feature = "testing")]
     if let Some(now) = followed::now() {
         return now;
     }
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let id = rustix::time::ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let id = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(id);
-    // Neither part is negative: both clocks start at zero when the system boots.
-    Timestamp::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    Timestamp::from_nanos(crate::system::nanos())
 }
 
 /// Milliseconds since 1970 by the wall clock, which may jump.

@@ -34,7 +34,7 @@ use tokio::{
 pub use builder::ClusterBuilder;
 pub use hub::MemberEvents;
 pub use member::{Member, MemberEvent};
-pub use record::{SeedState, SeedStatus};
+pub use record::{RefusedPeer, SeedState, SeedStatus};
 
 use crate::{
     discovery::Source,
@@ -60,6 +60,8 @@ struct ClusterInner {
     cluster: String,
     hub: Arc<MemberHub>,
     record: Arc<DiscoveryRecord>,
+    /// Whether this node has any source of addresses.
+    looks: bool,
     router: Arc<ServiceRouter>,
     inputs: mpsc::Sender<MembershipInput>,
     /// Dropping the set aborts the tasks.
@@ -130,6 +132,27 @@ impl Cluster {
     /// How each seed has answered so far.
     pub fn seeds(&self) -> Vec<SeedStatus> {
         self.inner.record.seeds()
+    }
+
+    /// Whether this node looks for others: by multicast DNS, by seeds or by other sources.
+    pub fn looks_for_others(&self) -> bool {
+        self.inner.looks
+    }
+
+    /// Whether a seed, an announced node or a listed place hasn't answered yet. A seed with an address of this node isn't waited for.
+    pub fn is_searching(&self) -> bool {
+        self.inner.record.is_unanswered()
+    }
+
+    /// The peers that this node refused, and the announced ones that refused it, with the newest reason for each address. The
+    /// list is bounded: with many peers some are missing.
+    pub fn refused_peers(&self) -> Vec<RefusedPeer> {
+        self.inner.record.refused()
+    }
+
+    /// Why multicast DNS is not available; `None`: it is, or it is switched off.
+    pub fn no_multicast(&self) -> Option<String> {
+        self.inner.record.no_multicast()
     }
 
     /// Waits until every seed has refused this node while no member was ever met, and returns their answers. Never

@@ -34,6 +34,10 @@
 //! # }
 //! ```
 //!
+//! # Platforms
+//!
+//! Linux is tested, with Rust 1.88 and newer. macOS is expected to work. Windows isn't supported.
+//!
 //! # Carry bytes to them
 //!
 //! [`Cluster::endpoint`] gives a [`Link`](transport::Link) to any member, which is dialled again when it breaks. Streams
@@ -101,12 +105,14 @@ pub mod identity;
 #[doc(hidden)]
 pub mod internal;
 mod membership;
+#[cfg(feature = "net")]
+mod system;
 mod time;
 #[cfg(feature = "net")]
 pub mod transport;
 
 #[cfg(feature = "net")]
-pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, SeedState, SeedStatus};
+pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, RefusedPeer, SeedState, SeedStatus};
 pub use frame::Frame;
 pub use id::{ClusterId, Incarnation, MemberId, NodeId};
 pub use membership::MemberState;

@@ -25,7 +25,9 @@ pub struct Config {
     pub cluster: String,
     /// The node's stable name. `None`: the one that its directory keeps ([`data`](Self::data)), or a random one.
     pub name: Option<String>,
-    /// The number of nodes, this one included, that must see each other before they form the cluster (3).
+    /// The number of nodes, this one included, that must see each other before they form the cluster (3). If nodes expect different
+    /// numbers, the largest counts. With 1 a node that finds no other one within some seconds forms the cluster alone, and others
+    /// join it later.
     pub expect: u32,
     /// The cluster exists (no): a node without a store creates none, and waits for a node of the cluster. With it, nodes whose
     /// volumes are all missing don't create an empty cluster.

@@ -6,17 +6,15 @@ mod names;
 mod private;
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use artillery_proto::disk::{Disk, DiskError, DiskFile};
-use rustix::io::Errno;
-
 use self::gate::Gate;
+use crate::system;
+use artillery_proto::disk::{Disk, DiskError, DiskFile};
 
 /// The file that one process locks as long as it uses the directory.
 const LOCK: &str = "LOCK";
@@ -62,7 +60,7 @@ impl FileDisk {
         }
         sync_path(dir)?;
         let lock = private::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
-        lock.try_lock()?;
+        own(system::lock(&lock)?)?;
         let handle = File::open(dir)?;
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: false, gate: Arc::default(), lock: Some(lock).into() })
     }
@@ -76,7 +74,7 @@ impl FileDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
-        lock.as_ref().map_or(Ok(()), File::try_lock_shared)?;
+        own(lock.as_ref().map_or(Ok(true), system::lock_shared)?)?;
         Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, gate: Arc::default(), lock: lock.into() })
     }
 
@@ -99,8 +97,7 @@ impl FileDisk {
 
     /// Bytes of the whole file system.
     pub(crate) fn size(&self) -> io::Result<u64> {
-        let of = rustix::fs::fstatvfs(&self.handle)?;
-        Ok(of.f_blocks.saturating_mul(of.f_frsize))
+        Ok(system::space(&self.handle)?.all)
     }
 
     fn opened(&self, file: File, name: &str) -> Box<dyn DiskFile> {
@@ -113,13 +110,8 @@ impl FileDisk {
     }
 }
 
-impl From<TryLockError> for DirectoryError {
-    fn from(error: TryLockError) -> Self {
-        match error {
-            TryLockError::WouldBlock => Self::InUse,
-            TryLockError::Error(error) => error.into(),
-        }
-    }
+fn own(is_locked: bool) -> Result<(), DirectoryError> {
+    if is_locked { Ok(()) } else { Err(DirectoryError::InUse) }
 }
 
 /// Makes the directory's name durable, and those of the directories above it, as far as this process may read them.
@@ -187,8 +179,7 @@ impl Disk for FileDisk {
     }
 
     fn free(&self) -> Result<u64, DiskError> {
-        let of = rustix::fs::fstatvfs(&self.handle).map_err(|error| failed("", &error.into()))?;
-        Ok(of.f_bavail.saturating_mul(of.f_frsize))
+        Ok(system::space(&self.handle).map_err(|error| failed("", &error))?.free)
     }
 }
 
@@ -209,7 +200,7 @@ impl DiskFile for OpenFile {
         while read < into.len() {
             let from = at + read as u64;
             let lost = |error: &io::Error| unreadable(&self.name, from, error);
-            match self.gate.insist_or(&self.name, || self.file.read_at(&mut into[read..], from), lost)? {
+            match self.gate.insist_or(&self.name, || system::read_at(&self.file, &mut into[read..], from), lost)? {
                 0 => break,
                 more => read += more,
             }
@@ -219,31 +210,13 @@ impl DiskFile for OpenFile {
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
         // A part of it may have been written: the retry writes the same bytes to the same place.
-        self.gate.insist(&self.name, || self.file.write_all_at(bytes, at))
+        self.gate.insist(&self.name, || system::write_all_at(&self.file, bytes, at))
     }
 
     fn sync(&mut self) -> Result<(), DiskError> {
         let _use = self.gate.pass(&self.name)?;
         // As the sync of names.
         self.file.sync_data().map_err(|error| failed(&self.name, &error))
-    }
-}
-
-/// The meaning of an error of an operation other than a sync.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refused {
-    /// A signal arrived first.
-    Interrupted,
-    /// The system is out of file descriptors or memory, and may have some later. The disk has not failed.
-    Lacking,
-    Failed,
-}
-
-fn refused(error: &io::Error) -> Refused {
-    match Errno::from_io_error(error) {
-        Some(Errno::INTR) => Refused::Interrupted,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Refused::Lacking,
-        _ => Refused::Failed,
     }
 }
 
@@ -258,17 +231,17 @@ fn failed(file: &str, error: &io::Error) -> DiskError {
 
 /// The same of an error on opening or reading a file. These mean that the medium has lost bytes, or the file system its own.
 fn unreadable(file: &str, at: u64, error: &io::Error) -> DiskError {
-    match Errno::from_io_error(error) {
-        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA) => {
-            DiskError::Unreadable { file: file.to_owned(), at, why: error.to_string() }
-        }
-        _ => failed(file, error),
+    if system::is_damage(error) {
+        DiskError::Unreadable { file: file.to_owned(), at, why: error.to_string() }
+    } else {
+        failed(file, error)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use artillery_proto::disk::conformance;
+    use rustix::io::Errno;
 
     use super::*;
 
@@ -280,10 +253,8 @@ mod tests {
 
     #[test]
     fn bytes_that_the_medium_has_lost_are_told_from_other_failures() {
-        for lost in [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA] {
-            let error = unreadable("control-1", 4096, &lost.into());
-            assert!(matches!(&error, DiskError::Unreadable { file, at: 4096, .. } if file == "control-1"), "{error:?}");
-        }
+        let error = unreadable("control-1", 4096, &Errno::IO.into());
+        assert!(matches!(&error, DiskError::Unreadable { file, at: 4096, .. } if file == "control-1"), "{error:?}");
         assert!(matches!(unreadable("control-1", 0, &Errno::ACCESS.into()), DiskError::Failed { .. }));
         assert_eq!(unreadable("control-1", 0, &Errno::NOENT.into()), DiskError::Missing("control-1".to_owned()));
     }

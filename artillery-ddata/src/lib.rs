@@ -51,6 +51,9 @@
 //! they serve by asking a member, and take the place of a member that dies. `cargo run --release --bin quickstart`
 //! shows all of it in one process.
 //!
+//! To start with one node and grow later, give `expect(1)` to all. A node looks for others for two seconds, and for up to ten while
+//! a seed hasn't answered. Then it forms a cluster alone, or with all nodes that it sees. Nodes that start later join.
+//!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, kv::ReadState};
@@ -88,6 +91,10 @@
 //!
 //! A program that is no node uses a [`Client`], which gives the same [`Kv`]. A program without a runtime uses a
 //! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
+//!
+//! # Platforms
+//!
+//! Linux is tested, with Rust 1.88 and newer. macOS is expected to work. Windows isn't supported.
 //!
 //! # The rooms
 //!
@@ -138,6 +145,7 @@ pub mod metrics;
 pub mod node;
 mod rpc;
 pub mod status;
+mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
 

@@ -46,6 +46,9 @@ pub struct NodeStatus {
     /// How far its directory is loaded. `None`: it has none, or that is loaded.
     #[serde(default)]
     pub loading: Option<LoadingStatus>,
+    /// Why it isn't ready, or no longer serves, one reason a text; empty, if it serves.
+    #[serde(default)]
+    pub waiting_for: Vec<String>,
 }
 
 /// How far a node has loaded its directory.

@@ -60,9 +60,14 @@ fn is_internal_link_local(one: &LocalAddr) -> bool {
 /// no change. Their order is irrelevant. A machine without any network, or with loopback alone, has lost it temporarily: peers
 /// keep its addresses until it is back.
 fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
-    let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
     let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
-    let changes = !is_cut_off && set(seen) == set(before) && set(seen) != set(advertised);
+    if is_cut_off { None } else { agree(advertised, before, seen) }
+}
+
+/// As [`settle`], but all addresses count.
+fn agree(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
+    let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
+    let changes = set(seen) == set(before) && set(seen) != set(advertised);
     changes.then(|| seen.to_vec())
 }
 
@@ -136,31 +141,48 @@ pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces
 /// How often the host name of this node is looked up.
 const NAME_PERIOD: Duration = Duration::from_secs(2);
 
+/// What a node advertises that has a host name. A name may have other addresses in each answer, so a change counts once two answers
+/// in succession have shown the same ones.
+struct NameLooks {
+    before: Vec<SocketAddr>,
+}
+
+impl NameLooks {
+    /// The addresses to advertise after a look has shown those of the name, or, if none is of use, `others`. `None`: no change.
+    fn on_look(
+        &mut self,
+        advertised: &[SocketAddr],
+        named: Vec<SocketAddr>,
+        others: impl FnOnce() -> Vec<SocketAddr>,
+    ) -> Option<Vec<SocketAddr>> {
+        let (seen, change) = if named.is_empty() {
+            let seen = others();
+            let change = settle(advertised, &self.before, &seen);
+            (seen, change)
+        } else {
+            let change = agree(advertised, &self.before, &named);
+            (named, change)
+        };
+        self.before = seen;
+        change
+    }
+}
+
 /// Keeps the endpoint advertising the addresses of its host name; while that has none of use, those at the start or, with
 /// `interfaces`, those of this machine. It never returns.
 pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Option<Interfaces>) {
     let (local, port, first) = (endpoint.local_addr(), endpoint.advertised_addr().port(), endpoint.advertised_addrs());
-    let mut before = first.clone();
+    let mut looks = NameLooks { before: first.clone() };
+    let others = || interfaces.as_ref().map_or_else(|| first.clone(), |which| advertisable(local, port, which));
     loop {
-        let named = match name.resolve().await {
-            Ok(found) => of_name(&found, local),
-            Err(error) => {
-                tracing::debug!(%name, %error, "the name of this node");
-                // A failure of the name server changes no address.
-                endpoint.advertised_addrs()
+        match name.resolve().await {
+            Ok(found) => {
+                if let Some(addrs) = looks.on_look(&endpoint.advertised_addrs(), of_name(&found, local), others) {
+                    endpoint.set_advertised_addrs(addrs);
+                }
             }
-        };
-        if !named.is_empty() {
-            let advertised: BTreeSet<_> = endpoint.advertised_addrs().into_iter().collect();
-            if advertised != named.iter().copied().collect() {
-                endpoint.set_advertised_addrs(named);
-            }
-        } else {
-            let seen = interfaces.as_ref().map_or_else(|| first.clone(), |which| advertisable(local, port, which));
-            if let Some(addrs) = settle(&endpoint.advertised_addrs(), &before, &seen) {
-                endpoint.set_advertised_addrs(addrs);
-            }
-            before = seen;
+            // A failure of the name server changes no address.
+            Err(error) => tracing::debug!(%name, %error, "the name of this node"),
         }
         sleep(NAME_PERIOD).await;
     }
@@ -174,7 +196,13 @@ fn of_name(found: &[SocketAddr], local: SocketAddr) -> Vec<SocketAddr> {
         SocketAddr::V6(local) => addr.is_ipv6() || local.ip().is_unspecified(),
     };
     let leads_here = |addr: &SocketAddr| local.ip().is_loopback() || !addr.ip().is_loopback();
-    found.iter().copied().filter(|addr| is_spoken(addr) && leads_here(addr)).take(MAX_ADDRS).collect()
+    let mut addrs: Vec<_> = found.iter().copied().filter(|addr| is_spoken(addr) && leads_here(addr)).collect();
+    if addrs.len() > MAX_ADDRS {
+        // Many name servers change the order with each answer: the same addresses must count each time.
+        addrs.sort_unstable();
+        addrs.truncate(MAX_ADDRS);
+    }
+    addrs
 }
 
 #[cfg(test)]
@@ -274,6 +302,42 @@ mod tests {
         let reversed: Vec<_> = new.iter().rev().copied().collect();
         assert_eq!(settle(&new, &reversed, &reversed), None);
         assert_eq!(settle(&old, &reversed, &new), Some(new));
+    }
+
+    #[test]
+    fn the_addresses_of_a_name_count_once_two_answers_have_shown_them() {
+        let (first, all) = (at(&["10.0.0.1"]), at(&["10.0.0.2", "10.0.0.3", "10.0.0.4"]));
+        let mut looks = NameLooks { before: first.clone() };
+        let no_others = || unreachable!("the name has addresses");
+        for turn in 0..9 {
+            assert_eq!(looks.on_look(&first, vec![all[turn % 3]], no_others), None, "a name that rotates");
+        }
+        assert_eq!(looks.on_look(&first, all.clone(), no_others), None);
+        assert_eq!(looks.on_look(&first, all.clone(), no_others), Some(all.clone()));
+        assert_eq!(looks.on_look(&all, all.iter().rev().copied().collect(), no_others), None);
+        // A node that listens on loopback has a name that leads there.
+        let loopback = at(&["127.0.0.1"]);
+        assert_eq!(looks.on_look(&all, loopback.clone(), no_others), None);
+        assert_eq!(looks.on_look(&all, loopback.clone(), no_others), Some(loopback));
+    }
+
+    #[test]
+    fn a_name_without_addresses_leaves_the_choice_to_the_interfaces() {
+        let (first, other, loopback) = (at(&["10.0.0.1"]), at(&["10.0.0.2"]), at(&["127.0.0.1"]));
+        let mut looks = NameLooks { before: first.clone() };
+        assert_eq!(looks.on_look(&first, vec![], || other.clone()), None);
+        assert_eq!(looks.on_look(&first, vec![], || other.clone()), Some(other.clone()));
+        for _ in 0..3 {
+            assert_eq!(looks.on_look(&other, vec![], || loopback.clone()), None, "the network is down for a moment");
+        }
+    }
+
+    #[test]
+    fn a_name_with_more_addresses_than_fit_has_the_same_in_any_order() {
+        let mut found: Vec<SocketAddr> = (0..12).map(|n| ([10, 0, 0, n], 7400).into()).collect();
+        let chosen = of_name(&found, "[::]:7400".parse().unwrap());
+        found.rotate_left(5);
+        assert_eq!((chosen.len(), of_name(&found, "[::]:7400".parse().unwrap())), (MAX_ADDRS, chosen));
     }
 
     #[test]

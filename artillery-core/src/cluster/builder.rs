@@ -1,7 +1,7 @@
 //! How a node is described and started.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ use crate::{
     config::{SwimSettings, TransportConfig},
     discovery::{
         Announcement, Combined, ContainedDiscovery, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings,
-        Seed, SeedDiscovery,
+        Seed, SeedDiscovery, SeedError,
     },
     error::{IdentityError, PayloadError, StartError},
     id::{ClusterId, Incarnation},
@@ -167,7 +167,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed.
+    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed. Equal ones count once.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
@@ -235,7 +235,7 @@ impl ClusterBuilder {
     /// [`StartError`]. Missing multicast DNS is no error: it is logged.
     pub async fn start(self) -> Result<Cluster, StartError> {
         member::check(&self.payload)?;
-        let seeds: Vec<Seed> = self.seeds.iter().map(|seed| seed.parse()).collect::<Result<_, _>>()?;
+        let seeds = read_seeds(&self.seeds)?;
         let identity = self.make_identity()?;
         let incarnation = self.incarnation.unwrap_or_else(new_incarnation);
 
@@ -254,7 +254,8 @@ impl ClusterBuilder {
             pending: BTreeMap::new(),
         };
 
-        let discovery = Arc::new(self.find(seeds));
+        let looks = self.mdns || !seeds.is_empty() || !self.discovery.is_empty();
+        let discovery = Arc::new(self.find(seeds, &record));
         let me = Announcement {
             cluster: self.cluster.clone(),
             node: endpoint.id().node,
@@ -291,6 +292,7 @@ impl ClusterBuilder {
             cluster: self.cluster,
             hub,
             record,
+            looks,
             router,
             inputs,
             tasks: Mutex::new(tasks),
@@ -375,7 +377,7 @@ impl ClusterBuilder {
         })
     }
 
-    fn find(&self, seeds: Vec<Seed>) -> Combined {
+    fn find(&self, seeds: Vec<Seed>, record: &DiscoveryRecord) -> Combined {
         let mut discovery = Combined::new().with(SeedDiscovery::new(seeds));
         for source in &self.discovery {
             discovery = discovery.with(ContainedDiscovery::new(Arc::clone(source)));
@@ -384,11 +386,22 @@ impl ClusterBuilder {
             let settings = MdnsSettings::new(self.cluster.clone()).interfaces(self.interfaces()).port(self.mdns_port);
             match MdnsDiscovery::new(settings) {
                 Ok(mdns) => discovery = discovery.with(mdns),
-                Err(error) => tracing::warn!(%error, "nodes can be found by seeds only"),
+                Err(error) => {
+                    record.set_no_multicast(error.to_string());
+                    tracing::warn!(%error, "nodes can be found by seeds only");
+                }
             }
         }
         discovery
     }
+}
+
+/// The seeds, each once: `DB:1` is `db:1`. The state of a seed is recorded once, so a second one would never change its state.
+fn read_seeds(texts: &[String]) -> Result<Vec<Seed>, SeedError> {
+    let mut known = BTreeSet::new();
+    let mut seeds = texts.iter().map(|text| text.parse()).collect::<Result<Vec<Seed>, _>>()?;
+    seeds.retain(|seed| known.insert(seed.clone()));
+    Ok(seeds)
 }
 
 impl std::fmt::Debug for ClusterBuilder {
@@ -411,4 +424,17 @@ fn random_name() -> String {
     // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_count_once() {
+        let texts = ["DB:1", "db:1", "[::1]:7400", "db:2", "[0:0::1]:7400", "Db:1"].map(String::from);
+        let seeds: Vec<_> = read_seeds(&texts).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(seeds, ["db:1", "[::1]:7400", "db:2"]);
+        assert!(read_seeds(&["db:1".into(), "db".into()]).is_err());
+    }
 }

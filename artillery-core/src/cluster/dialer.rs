@@ -15,7 +15,7 @@ use super::{
     hub::MemberHub,
     member::MemberEvent,
     places::DialPlaces,
-    record::{DiscoveryRecord, SeedState},
+    record::{Awaited, DiscoveryRecord, SeedState},
     round::RoundOutcome,
     targets::{DialTarget, DialTargets},
 };
@@ -31,6 +31,10 @@ const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause between two rounds of dialling.
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
+
+/// The longest pause between two rounds of dialling a seed while this node belongs to no cluster: it waits for its seeds before it
+/// forms one.
+const MAX_FREE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Dials candidates.
 pub(super) struct Dialer {
@@ -88,6 +92,7 @@ impl Dialer {
             return self.on_listed(candidate, state);
         }
         if candidate.gone {
+            self.record.set_answered(&Awaited::of(&candidate));
             let end = state.targets.on_gone(candidate.node, &candidate.addrs);
             return state.give_up(&end);
         }
@@ -100,6 +105,7 @@ impl Dialer {
             member.addrs.iter().rev().for_each(|&addr| state.targets.set_proven(member.id.node, addr));
         }
         self.record.hear(&candidate.addrs);
+        self.record.set_awaited(Awaited::of(&candidate));
         let changes = state.targets.on_announced(candidate.node, &candidate.addrs);
         state.give_up(&changes.end);
         for target in changes.begin {
@@ -109,8 +115,14 @@ impl Dialer {
 
     fn on_listed(self: &Arc<Self>, candidate: Candidate, state: &mut DialerState) {
         if candidate.gone {
+            self.record.set_answered(&Awaited::of(&candidate));
             state.places.withdraw(&candidate).iter().for_each(AbortHandle::abort);
         } else if state.places.must_begin(&candidate, AbortHandle::is_finished) {
+            // Seeds have states of their own.
+            if !matches!(candidate.source, Source::Seed(_)) {
+                self.record.hear(&candidate.addrs);
+                self.record.set_awaited(Awaited::of(&candidate));
+            }
             let task = state.tasks.spawn(Arc::clone(self).dial_place(candidate.clone()));
             state.places.insert(candidate, task).iter().for_each(AbortHandle::abort);
         }
@@ -138,26 +150,43 @@ impl Dialer {
         let Some((source, _)) = state.dialled.remove(&target) else { return };
         match round {
             RoundOutcome::Met(node) => {
+                self.record.set_answered(&Awaited::Node(node));
+                self.answered(target);
                 let end = state.targets.on_answered(node, target.addr);
                 state.give_up(&end);
             }
-            RoundOutcome::Itself => state.targets.remove(target),
+            RoundOutcome::Itself => {
+                self.answered(target);
+                state.targets.remove(target);
+            }
             RoundOutcome::Refused(addr, reason) => {
                 self.record.failed(addr, reason.to_string());
+                self.record.set_refused(addr, reason.clone());
                 state.targets.remove(target);
                 // Two hosts may have the same address, on networks of their own.
                 if matches!(reason, ConnectError::WrongPeer { .. }) {
                     tracing::debug!(%addr, %reason, "an announced address is another node's");
-                } else if self.record.should_warn(addr) {
-                    tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                } else {
+                    self.answered(target);
+                    if self.record.should_warn(addr) {
+                        tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                    }
                 }
             }
             RoundOutcome::Failed(why) => {
                 self.record.failed(target.addr, why);
-                if let Some(rounds) = state.targets.on_failed(target) {
-                    self.dial(target, source, round_pause(rounds), state);
+                match state.targets.on_failed(target) {
+                    Some(rounds) => self.dial(target, source, round_pause(rounds), state),
+                    None => self.answered(target),
                 }
             }
+        }
+    }
+
+    /// The node of an announced target has answered, or is no longer dialled.
+    fn answered(&self, target: DialTarget) {
+        if let Some(node) = target.node {
+            self.record.set_answered(&Awaited::Node(node));
         }
     }
 
@@ -181,7 +210,9 @@ impl Dialer {
                 RoundOutcome::Failed(why) => SeedState::Trying { last: Some(why) },
             };
             self.set_state(&candidate, &state);
-            sleep_and_double(&mut pause).await;
+            let most = if self.endpoint.cluster_id().is_none() { MAX_FREE_PAUSE } else { MAX_ROUND_PAUSE };
+            sleep(jitter(pause)).await;
+            pause = (pause * 2).min(most);
         }
     }
 
@@ -191,6 +222,9 @@ impl Dialer {
             SeedState::Refused { addr, reason } => Some((*addr, reason)),
             _ => None,
         };
+        if !matches!(state, SeedState::Trying { .. }) {
+            self.record.set_answered(&Awaited::of(candidate));
+        }
         match (&candidate.source, refusal) {
             (Source::Seed(seed), refusal) => {
                 if self.record.set_state(seed, state)
@@ -243,10 +277,15 @@ impl Dialer {
     }
 
     async fn dial_addr(&self, candidate: &Candidate, addr: SocketAddr) -> Result<NodeId, ConnectError> {
-        let connection = match candidate.node {
-            Some(node) => self.endpoint.connect_to(node, addr).await?,
-            None => self.endpoint.connect(addr).await?,
+        let connected = match candidate.node {
+            Some(node) => self.endpoint.connect_to(node, addr).await,
+            None => self.endpoint.connect(addr).await,
         };
+        // At once: the other addresses may be silent.
+        if connected.as_ref().is_err_and(|error| error.is_itself(self.endpoint.id())) {
+            self.record.set_own(candidate);
+        }
+        let connection = connected?;
         // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
         let node = connection.peer().id.node;
         self.record.set_source(node, &candidate.source);
@@ -273,12 +312,6 @@ impl DialerState {
 fn round_pause(rounds: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
     jitter(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
-}
-
-/// Waits, and doubles the pause.
-async fn sleep_and_double(pause: &mut Duration) {
-    sleep(jitter(*pause)).await;
-    *pause = (*pause * 2).min(MAX_ROUND_PAUSE);
 }
 
 /// The pause, shortened at random by up to a half.

@@ -148,7 +148,7 @@ impl MembershipDriver {
 
     /// Announces this node to a peer that can be reached, unless that peer is an active member already.
     fn on_met(&mut self, peer: &PeerInfo) {
-        self.record.set_met();
+        self.record.set_met(peer.id.node);
         let known = self.hub.member(peer.id.node).is_some_and(|member| member.id == peer.id);
         if !(known && self.hub.is_active(peer.id.node)) {
             let peer = SwimPeer { id: peer.id, addr: peer.addr };

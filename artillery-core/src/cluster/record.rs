@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    discovery::Source,
+    discovery::{Candidate, Seed, Source},
     error::ConnectError,
     id::{MemberId, NodeId},
 };
@@ -46,6 +46,23 @@ pub enum SeedState {
     Itself,
 }
 
+/// A node at an address that this node refused, or that refused this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedPeer {
+    /// Its address.
+    pub addr: SocketAddr,
+    /// The reason: [`ConnectError::Rejected`] if this node refused the peer, any other one if the peer refused this node.
+    pub reason: ConnectError,
+}
+
+impl RefusedPeer {
+    /// The peer at `addr`, and the reason.
+    pub fn new(addr: SocketAddr, reason: ConnectError) -> Self {
+        Self { addr, reason }
+    }
+}
+
 /// The states of the seeds, and the sources of nodes.
 #[derive(Debug)]
 pub(super) struct DiscoveryRecord {
@@ -64,6 +81,30 @@ struct NodeSources {
     met: bool,
     /// Announced addresses, and why the last dial failed there.
     heard: BTreeMap<SocketAddr, Option<String>>,
+    /// Known nodes and listed places that have not answered, not even with a refusal.
+    unanswered: BTreeSet<Awaited>,
+    /// Seeds of which one address is this node's: later starters find this node by the same seed.
+    own: BTreeSet<String>,
+    /// Peers that were refused, or that refused this node. The newest reason counts.
+    refused: BTreeMap<SocketAddr, ConnectError>,
+    /// Why there is no multicast DNS although it is wanted.
+    no_multicast: Option<String>,
+}
+
+/// A node that was announced, or a listed place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Awaited {
+    Node(NodeId),
+    Place(Option<Seed>, Vec<SocketAddr>),
+}
+
+impl Awaited {
+    pub(super) fn of(candidate: &Candidate) -> Self {
+        match candidate.node {
+            Some(node) => Self::Node(node),
+            None => Self::Place(candidate.host.clone(), candidate.addrs.clone()),
+        }
+    }
 }
 
 /// An address that was announced.
@@ -149,10 +190,11 @@ impl DiscoveryRecord {
     }
 
     /// A peer was accepted, or has accepted this node.
-    pub(super) fn set_met(&self) {
+    pub(super) fn set_met(&self, node: NodeId) {
         let mut sources = self.sources();
         sources.met = true;
         sources.heard.clear();
+        sources.unanswered.remove(&Awaited::Node(node));
     }
 
     pub(super) fn has_met(&self) -> bool {
@@ -174,6 +216,59 @@ impl DiscoveryRecord {
         if let Some(failure) = self.sources().heard.get_mut(&addr) {
             *failure = Some(why);
         }
+    }
+
+    /// A node or place is known, and is dialled.
+    pub(super) fn set_awaited(&self, awaited: Awaited) {
+        let mut sources = self.sources();
+        if sources.unanswered.len() < MAX_HEARD {
+            sources.unanswered.insert(awaited);
+        }
+    }
+
+    /// A node or place has answered, or is no longer dialled.
+    pub(super) fn set_answered(&self, awaited: &Awaited) {
+        self.sources().unanswered.remove(awaited);
+    }
+
+    /// One address of a seed or listed place is this node's.
+    pub(super) fn set_own(&self, candidate: &Candidate) {
+        match &candidate.source {
+            Source::Seed(seed) => drop(self.sources().own.insert(seed.clone())),
+            _ => self.set_answered(&Awaited::of(candidate)),
+        }
+    }
+
+    /// Whether a seed, an announced node or a listed place hasn't answered yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let sources = self.sources();
+        let is_trying = |status: &SeedStatus| {
+            matches!(status.state, SeedState::Trying { .. }) && !sources.own.contains(&status.seed)
+        };
+        self.seeds.borrow().iter().any(is_trying) || !sources.unanswered.is_empty()
+    }
+
+    /// A peer was refused, or has refused this node.
+    pub(super) fn set_refused(&self, addr: SocketAddr, reason: ConnectError) {
+        let mut sources = self.sources();
+        if sources.refused.len() < MAX_HEARD || sources.refused.contains_key(&addr) {
+            sources.refused.insert(addr, reason);
+        }
+    }
+
+    /// The peers that were refused, or that refused this node.
+    pub(super) fn refused(&self) -> Vec<RefusedPeer> {
+        let refused = &self.sources().refused;
+        refused.iter().map(|(&addr, reason)| RefusedPeer::new(addr, reason.clone())).collect()
+    }
+
+    /// Multicast DNS is wanted, and not available.
+    pub(super) fn set_no_multicast(&self, why: String) {
+        self.sources().no_multicast = Some(why);
+    }
+
+    pub(super) fn no_multicast(&self) -> Option<String> {
+        self.sources().no_multicast.clone()
     }
 
     /// The announced addresses, while no member was met.
@@ -234,7 +329,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_has_met_a_member_is_not_refused() {
         let record = record();
-        record.set_met();
+        record.set_met(NodeId::from_name("met"));
         record.set_state("x:1", &refused());
         record.set_state("y:2", &refused());
         assert!(!is_refused(&record).await);
@@ -256,9 +351,47 @@ mod tests {
         assert_eq!(record.heard(), [Heard { addr: addr(1), failure: None }, Heard { addr: addr(2), failure }]);
         (1..200).for_each(|port| record.hear(&[addr(port)]));
         assert_eq!(record.heard().len(), MAX_HEARD);
-        record.set_met();
+        record.set_met(NodeId::from_name("met"));
         record.hear(&[addr(1)]);
         assert_eq!(record.heard(), []);
+    }
+
+    #[test]
+    fn seeds_nodes_and_places_are_waited_for_until_they_answer() {
+        let record = DiscoveryRecord::new(["x:1".to_owned()].into_iter());
+        assert!(record.is_unanswered());
+        record.set_state("x:1", &SeedState::Itself);
+        assert!(!record.is_unanswered());
+        let named = |host: &str| Awaited::Place(Some(host.parse().unwrap()), Vec::new());
+        let [a, b] = ["a", "b"].map(NodeId::from_name);
+        for awaited in [Awaited::Node(a), Awaited::Node(b), named("db-1.example:7400")] {
+            record.set_awaited(awaited);
+        }
+        record.set_met(a);
+        record.set_answered(&named("db-1.example:7400"));
+        assert!(record.is_unanswered(), "another node has answered, and this one hasn't");
+        record.set_answered(&Awaited::Node(b));
+        assert!(!record.is_unanswered());
+    }
+
+    #[test]
+    fn a_seed_that_leads_to_this_node_too_is_not_waited_for() {
+        let record = record();
+        let seed = |name: &str| Candidate::new(Source::Seed(name.to_owned()), None, Vec::new());
+        record.set_own(&seed("x:1"));
+        assert!(record.is_unanswered(), "the other seed");
+        record.set_own(&seed("y:2"));
+        assert!(!record.is_unanswered());
+    }
+
+    #[test]
+    fn refused_peers_are_bounded_and_the_newest_reason_counts() {
+        let record = record();
+        let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        (0..200).for_each(|port| record.set_refused(addr(port), ConnectError::TimedOut));
+        record.set_refused(addr(0), ConnectError::NoAddress);
+        let refused = record.refused();
+        assert_eq!((refused.len(), &refused[0].reason), (MAX_HEARD, &ConnectError::NoAddress));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{driver::MembershipInput, record::DiscoveryRecord};
 use crate::{
-    error::{CloseReason, Refusal},
+    error::{CloseReason, ConnectError, Refusal},
     id::{ClusterId, MemberId},
     transport::{IncomingStream, PeerInfo, Service, StreamKind},
 };
@@ -122,6 +122,9 @@ impl Service for ServiceRouter {
     }
 
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
+        if !matches!(reason, Refusal::Itself(_)) {
+            self.record.set_refused(addr, ConnectError::Rejected(reason.clone()));
+        }
         // A node that lists itself as a seed is harmless: no warning.
         if !matches!(reason, Refusal::Itself(_)) && self.record.should_warn(addr) {
             tracing::warn!(%addr, %reason, "refused a peer");

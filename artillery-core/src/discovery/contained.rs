@@ -156,3 +156,45 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
+
+// The feature has tokio's paused clock.
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Always has a next candidate.
+    struct Endless;
+
+    impl Stream for Endless {
+        type Item = Candidate;
+
+        fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Candidate>> {
+            Poll::Ready(Some(Candidate::new(Source::Other("endless".into()), None, Vec::new())))
+        }
+    }
+
+    impl Discovery for Endless {
+        fn candidates(&self) -> Candidates {
+            Box::pin(Self)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_never_stops_is_slowed() {
+        let (sender, mut found) = mpsc::channel(MAX_WAITING);
+        let (_announces, announced) = watch::channel(None);
+        let mut thread = ContainedThread { source: Arc::new(Endless), announced, found: sender };
+        let began = Instant::now();
+        let receive = async {
+            for _ in 0..10 * BURST {
+                found.recv().await.unwrap();
+            }
+            drop(found);
+            began.elapsed()
+        };
+        let ((), took) = tokio::join!(thread.follow(), receive);
+        assert!(took >= 9 * BURST_PAUSE, "{took:?} of virtual time");
+    }
+}

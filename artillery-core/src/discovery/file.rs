@@ -24,7 +24,8 @@ const MAX_FILE_BYTES: u64 = 128 << 10;
 ///
 /// The file is read every half a second. It may appear later, and may be written in place or replaced: while it is missing, has no
 /// address or can't be read, all places stay. A place is withdrawn once it is missing in three successive readings. A last line without
-/// its end of line counts once two readings have shown it. Malformed lines are logged, and the others are used. Host names
+/// its end of line counts once two readings have shown it. The others are used if some lines are malformed; one warning names up to
+/// eight of those, and is not repeated while they stay. Host names
 /// are looked up at each dial.
 #[derive(Debug, Clone)]
 pub struct FileDiscovery {
@@ -48,9 +49,9 @@ impl Discovery for FileDiscovery {
                 let shown = path.clone();
                 let bytes = lookup::beside(move || read(&path)).await.map_err(|error| error.to_string())?;
                 let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
-                let (list, bad) = readings.on_read(bytes);
-                for (line, problem) in bad {
-                    tracing::warn!(file = %shown.display(), line, problem, "a line is left out");
+                let (list, report) = readings.on_read(bytes);
+                if let Some(problems) = report {
+                    tracing::warn!(file = %shown.display(), problems, "malformed lines are left out");
                 }
                 list
             }
@@ -75,31 +76,54 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Default)]
 struct Readings {
     last: Vec<u8>,
+    /// The last report.
+    reported: String,
 }
 
-/// Numbers of lines, each with its problem.
-type BadLines = Vec<(usize, String)>;
+/// The most malformed lines that a report names.
+const MAX_NAMED_LINES: usize = 8;
+
+/// Characters of a line's problem in a report: enough for a host name of any valid length.
+const MAX_PROBLEM_CHARS: usize = 300;
 
 impl Readings {
-    /// The list in these bytes, and the malformed lines if they are new.
-    fn on_read(&mut self, bytes: Vec<u8>) -> (ListAnswer, BadLines) {
+    /// The list in these bytes, and a report of the malformed lines unless the last report was the same.
+    fn on_read(&mut self, bytes: Vec<u8>) -> (ListAnswer, Option<String>) {
         let is_new = self.last != bytes;
         let text = String::from_utf8_lossy(&bytes);
-        let whole = if is_new { text.rfind('\n').map_or("", |end| &text[..end]) } else { &text[..] };
+        let is_unfinished = is_new && !text.is_empty() && !text.ends_with('\n');
+        let whole = if is_unfinished { text.rfind('\n').map_or("", |end| &text[..end]) } else { &text[..] };
         let (mut list, mut bad) = (Vec::new(), Vec::new());
         for (at, line) in whole.trim_start_matches('\u{feff}').lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             match line.parse::<Seed>() {
                 _ if line.is_empty() => {}
                 Ok(place) => list.push(place),
-                Err(error) if is_new => bad.push((at + 1, error.to_string())),
-                Err(_) => {}
+                Err(error) => bad.push((at + 1, error.to_string())),
             }
         }
         drop(text);
         self.last = bytes;
+        // The next reading may have more lines to report.
+        let report = if is_unfinished { None } else { self.report(&bad) };
         let list = if list.is_empty() { Err("it has no address".to_owned()) } else { Ok(list) };
-        (list, bad)
+        (list, report)
+    }
+
+    /// One text for the malformed lines, given by number and problem.
+    fn report(&mut self, bad: &[(usize, String)]) -> Option<String> {
+        let named = bad.iter().take(MAX_NAMED_LINES);
+        let mut parts: Vec<_> =
+            named.map(|(line, problem)| format!("line {line}: {problem:.MAX_PROBLEM_CHARS$}")).collect();
+        if bad.len() > MAX_NAMED_LINES {
+            parts.push(format!("and {} more", bad.len() - MAX_NAMED_LINES));
+        }
+        let text = parts.join("; ");
+        let is_news = !text.is_empty() && text != self.reported;
+        is_news.then(|| {
+            self.reported.clone_from(&text);
+            text
+        })
     }
 }
 
@@ -123,10 +147,31 @@ mod tests {
     fn lines_that_make_no_sense_are_named_once_and_cost_no_other() {
         let mut readings = Readings::default();
         let text = b"10.0.0.1\n10.0.0.2:7400\nnot an address\n\xff\xfe:1\n".to_vec();
-        let (list, bad) = readings.on_read(text.clone());
+        let (list, report) = readings.on_read(text.clone());
         assert_eq!(list.unwrap().len(), 1);
-        assert_eq!(bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 4]);
-        assert!(readings.on_read(text).1.is_empty());
+        let report = report.unwrap();
+        let named: Vec<_> = report.split("; ").map(|part| part.split(':').next().unwrap()).collect();
+        assert_eq!(named, ["line 1", "line 3", "line 4"]);
+        assert_eq!(readings.on_read(text.clone()).1, None);
+        let longer = [&text[..], b"10.0.0.3:7400\n"].concat();
+        assert_eq!(readings.on_read(longer).1, None, "another line has changed");
+        assert!(readings.on_read(b"10.0.0.1\n".to_vec()).1.is_some(), "other malformed lines");
+    }
+
+    #[test]
+    fn a_report_is_one_line_of_bounded_length() {
+        let text = format!("{}\n", "x".repeat(2000)).repeat(50);
+        let report = Readings::default().on_read(text.into_bytes()).1.unwrap();
+        assert!(report.contains("line 8: ") && !report.contains("line 9") && report.ends_with("and 42 more"));
+        assert!(report.len() < 10 * MAX_PROBLEM_CHARS, "{}", report.len());
+    }
+
+    #[test]
+    fn an_unfinished_line_is_reported_once_two_readings_have_shown_it() {
+        let mut readings = Readings::default();
+        assert_eq!(readings.on_read(b"10.0.0.1:7400\n10.0.".to_vec()).1, None);
+        assert_eq!(readings.on_read(b"10.0.0.1:7400\n10.0.0.2".to_vec()).1, None);
+        assert!(readings.on_read(b"10.0.0.1:7400\n10.0.0.2".to_vec()).1.unwrap().starts_with("line 2: "));
     }
 
     /// `10.0.0.2:74` would be another node's address.

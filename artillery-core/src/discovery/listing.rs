@@ -1,10 +1,9 @@
 //! A list that is read again and again, as candidates. What decides is pure.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     future::Future,
-    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -13,7 +12,7 @@ use std::{
 use futures_core::Stream;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::{Candidate, Candidates, Discovery, Seed, Source};
+use super::{Candidate, Candidates, Discovery, Seed, Source, lookup};
 
 /// The most places of one list.
 pub(super) const MAX_PLACES: usize = 256;
@@ -42,14 +41,19 @@ impl Listing {
         Self { source, places: Vec::new(), failed: false }
     }
 
-    /// The news in a list. Places beyond [`MAX_PLACES`] are left out.
+    /// The news in a list. Places beyond [`MAX_PLACES`] are left out, the known ones last: the order may differ each time.
     pub(super) fn on_list(&mut self, list: impl IntoIterator<Item = Seed>) -> Vec<Candidate> {
         self.failed = false;
-        let mut listed = BTreeSet::new();
-        let listed_in_turn: Vec<_> =
-            list.into_iter().filter(|place| listed.insert(place.clone())).take(MAX_PLACES).collect();
-        for (place, missed) in &mut self.places {
-            *missed = if listed.contains(place) { 0 } else { *missed + 1 };
+        let known: BTreeMap<_, _> =
+            self.places.iter().enumerate().map(|(at, (place, _))| (place.clone(), at)).collect();
+        self.places.iter_mut().for_each(|(_, missed)| *missed += 1);
+        let (mut fresh, mut in_turn) = (BTreeSet::new(), Vec::new());
+        for place in list {
+            if let Some(&at) = known.get(&place) {
+                self.places[at].1 = 0;
+            } else if fresh.len() < MAX_PLACES && fresh.insert(place.clone()) {
+                in_turn.push(place);
+            }
         }
         let mut news = Vec::new();
         self.places.retain(|(place, missed)| {
@@ -59,11 +63,9 @@ impl Listing {
             }
             stays
         });
-        for place in listed_in_turn {
-            if self.places.len() < MAX_PLACES && !self.places.iter().any(|(known, _)| *known == place) {
-                news.push(Candidate::at(self.source.clone(), &place));
-                self.places.push((place, 0));
-            }
+        for place in in_turn.into_iter().take(MAX_PLACES - self.places.len()) {
+            news.push(Candidate::at(self.source.clone(), &place));
+            self.places.push((place, 0));
         }
         news
     }
@@ -163,8 +165,10 @@ impl Discovery for DnsDiscovery {
         follow(Source::Dns(name.to_string()), self.period, move || {
             let name = name.clone();
             async move {
-                let found: Result<Vec<SocketAddr>, _> = name.resolve().await;
-                Ok(found.map_err(|error| error.to_string())?.into_iter().map(Seed::from).collect())
+                let Some((host, port)) = name.host() else { return Ok(vec![name]) };
+                // All addresses: one that is left out would be treated as missing.
+                let found = lookup::look_up_all(host, port).await.map_err(|error| error.to_string())?;
+                Ok(found.into_iter().map(Seed::from).collect())
             }
         })
     }

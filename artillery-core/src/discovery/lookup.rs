@@ -1,7 +1,7 @@
 //! Looks host names up, with a bound on the time and on the threads.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::{SocketAddr, ToSocketAddrs},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -9,8 +9,9 @@ use std::{
     time::Duration,
 };
 
+use rand::RngExt;
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{Semaphore, SemaphorePermit, oneshot, watch},
     time::timeout,
 };
 
@@ -19,73 +20,131 @@ use super::ResolveError;
 /// The longest wait for the resolver.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The most pending look-ups. One whose resolver doesn't answer has a thread until it does.
+const MAX_LOOKUPS: usize = 32;
+
+/// The most addresses of a name that are dialled. Each is tried, and a name server may list any number.
+const MAX_ADDRS: usize = 16;
+
 /// The answer of the resolver, once it is known.
 type Answer = Option<Result<Vec<SocketAddr>, (io::ErrorKind, String)>>;
 
-/// The pending look-ups of this process, by name and port. A resolver may need far longer than [`LOOKUP_TIMEOUT`] for an
-/// answer, and a name is looked up again and again: there is one thread for each name.
-static UNDER_WAY: Mutex<BTreeMap<(String, u16), watch::Receiver<Answer>>> = Mutex::new(BTreeMap::new());
+/// A call that may block for long.
+type Work = Box<dyn FnOnce() + Send>;
 
-fn under_way() -> MutexGuard<'static, BTreeMap<(String, u16), watch::Receiver<Answer>>> {
-    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The look-ups of this process.
+static LOOKUPS: Lookups = Lookups::new(MAX_LOOKUPS, |work| start("artillery-lookup", work));
 
-/// The addresses of a host, each once, in the resolver's order.
+/// Up to [`MAX_ADDRS`] addresses of a host, each once, in the resolver's order. Of more than fit, some at random: none is left out
+/// permanently.
+#[allow(clippy::disallowed_methods, reason = "randomness: handed to pure code")]
 pub(super) async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
-    look_up_by(host, port, LOOKUP_TIMEOUT, |host, port| Ok((host, port).to_socket_addrs()?.collect())).await
+    let all = look_up_all(host, port).await?;
+    Ok(some_of(all, MAX_ADDRS, |below| rand::rng().random_range(0..below)))
 }
 
-async fn look_up_by(
-    host: &str,
-    port: u16,
-    after: Duration,
-    resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,
-) -> Result<Vec<SocketAddr>, ResolveError> {
-    let name = format!("{host}:{port}");
-    let failed = |error| ResolveError::Lookup { host: name.clone(), error };
-    let mut answer = begin((host.to_owned(), port), resolver).map_err(failed)?;
-    let answered = timeout(after, answer.wait_for(Option::is_some)).await;
-    let found = match answered.map_err(|_| ResolveError::Timeout { host: name.clone(), after })? {
-        Ok(answer) => answer.clone(),
-        // The thread has ended without an answer.
-        Err(_) => None,
-    };
-    let mut addrs = Vec::new();
-    for addr in found.unwrap_or_else(|| Ok(Vec::new())).map_err(|(kind, why)| failed(io::Error::new(kind, why)))? {
-        if !addrs.contains(&addr) {
-            addrs.push(addr);
+/// All addresses of a host, each once, in the resolver's order.
+pub(super) async fn look_up_all(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
+    LOOKUPS.look_up_by(host, port, LOOKUP_TIMEOUT, |host, port| Ok((host, port).to_socket_addrs()?.collect())).await
+}
+
+/// At most `most` of the addresses, in their order. `pick` returns a random number below its argument.
+fn some_of(mut all: Vec<SocketAddr>, most: usize, mut pick: impl FnMut(usize) -> usize) -> Vec<SocketAddr> {
+    while all.len() > most {
+        all.remove(pick(all.len()));
+    }
+    all
+}
+
+/// Pending look-ups. A resolver may need far longer than [`LOOKUP_TIMEOUT`] for an answer, and a name is looked up again and again:
+/// there is one thread for each name, and a bound on all.
+struct Lookups {
+    /// By name and port.
+    under_way: Mutex<BTreeMap<(String, u16), watch::Receiver<Answer>>>,
+    /// Each thread has a permit until it ends.
+    permits: Semaphore,
+    /// Starts a thread.
+    start: fn(Work) -> io::Result<()>,
+}
+
+impl Lookups {
+    const fn new(most: usize, start: fn(Work) -> io::Result<()>) -> Self {
+        Self { under_way: Mutex::new(BTreeMap::new()), permits: Semaphore::const_new(most), start }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<(String, u16), watch::Receiver<Answer>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn look_up_by(
+        &'static self,
+        host: &str,
+        port: u16,
+        after: Duration,
+        resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> Result<Vec<SocketAddr>, ResolveError> {
+        let name = format!("{host}:{port}");
+        // The wait for a permit counts, too.
+        let answered = timeout(after, self.answer((host.to_owned(), port), resolver)).await;
+        let found = answered.map_err(|_| ResolveError::Timeout { host: name.clone(), after })?;
+        let mut known = BTreeSet::new();
+        let mut addrs = found.map_err(|error| ResolveError::Lookup { host: name.clone(), error })?;
+        addrs.retain(|addr| known.insert(*addr));
+        if addrs.is_empty() { Err(ResolveError::Nothing { host: name }) } else { Ok(addrs) }
+    }
+
+    /// The resolver's answer: no addresses if its thread ends without an answer.
+    async fn answer(
+        &'static self,
+        name: (String, u16),
+        resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let running = self.under_way().get(&name).cloned();
+        let mut answer = match running {
+            Some(running) => running,
+            None => {
+                let permit = self.permits.acquire().await.map_err(io::Error::other)?;
+                self.begin(name, permit, resolver)?
+            }
+        };
+        let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+        answered.unwrap_or_else(|| Ok(Vec::new())).map_err(|(kind, why)| io::Error::new(kind, why))
+    }
+
+    /// Joins the pending look-up of this name, or begins one.
+    fn begin(
+        &'static self,
+        name: (String, u16),
+        permit: SemaphorePermit<'static>,
+        resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> io::Result<watch::Receiver<Answer>> {
+        let mut all = self.under_way();
+        if let Some(running) = all.get(&name) {
+            return Ok(running.clone());
         }
+        let (sender, answer) = watch::channel(None);
+        let wanted = name.clone();
+        (self.start)(Box::new(move || {
+            let _permit = permit;
+            // Made by the thread: a call that can't be started is dropped above, where the lock is held.
+            let ends = LookupEnd(self, wanted);
+            let (host, port) = &ends.1;
+            let answer = resolver(host, *port).map_err(|error| (error.kind(), error.to_string()));
+            // The next look-up of this name must be a new one once this answer is known.
+            drop(ends);
+            sender.send_replace(Some(answer));
+        }))?;
+        all.insert(name, answer.clone());
+        Ok(answer)
     }
-    if addrs.is_empty() { Err(ResolveError::Nothing { host: name }) } else { Ok(addrs) }
-}
-
-/// Joins the pending look-up of this name, or begins one.
-fn begin(
-    name: (String, u16),
-    resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,
-) -> io::Result<watch::Receiver<Answer>> {
-    let mut all = under_way();
-    if let Some(running) = all.get(&name) {
-        return Ok(running.clone());
-    }
-    let (sender, answer) = watch::channel(None);
-    let ends = LookupEnd(name.clone());
-    start("artillery-lookup", move || {
-        let answer = resolver(&ends.0.0, ends.0.1).map_err(|error| (error.kind(), error.to_string()));
-        // The next look-up of this name must be a new one once this answer is known.
-        drop(ends);
-        sender.send_replace(Some(answer));
-    })?;
-    all.insert(name, answer.clone());
-    Ok(answer)
 }
 
 /// Dropped: the look-up is over, also by a panic.
-struct LookupEnd((String, u16));
+struct LookupEnd(&'static Lookups, (String, u16));
 
 impl Drop for LookupEnd {
     fn drop(&mut self) {
-        under_way().remove(&self.0);
+        self.0.under_way().remove(&self.1);
     }
 }
 
@@ -109,6 +168,9 @@ mod tests {
         mpsc,
     };
 
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(30);
@@ -120,7 +182,7 @@ mod tests {
         let held = Arc::new(Mutex::new(held));
         let look_up = |after| {
             let (asked, held) = (asked.clone(), held.clone());
-            look_up_by("silent.example", 7400, after, move |_, port| {
+            LOOKUPS.look_up_by("silent.example", 7400, after, move |_, port| {
                 asked.fetch_add(1, Ordering::SeqCst);
                 let _ = held.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 Ok(vec![([10, 0, 0, 1], port).into(), ([10, 0, 0, 1], port).into()])
@@ -142,11 +204,71 @@ mod tests {
 
     #[tokio::test]
     async fn a_resolver_that_fails_is_an_error_and_asked_again() {
-        let fails = look_up_by("failing.example", 1, LONG, |_, _| Err(io::Error::other("no name server"))).await;
+        let fails =
+            LOOKUPS.look_up_by("failing.example", 1, LONG, |_, _| Err(io::Error::other("no name server"))).await;
         assert!(fails.unwrap_err().to_string().contains("failing.example:1: no name server"));
-        let panics = look_up_by("failing.example", 1, LONG, |_, _| panic!("on purpose")).await;
+        let panics = LOOKUPS.look_up_by("failing.example", 1, LONG, |_, _| panic!("on purpose")).await;
         assert!(matches!(panics, Err(ResolveError::Nothing { .. })), "{panics:?}");
-        let finds = look_up_by("failing.example", 1, LONG, |_, port| Ok(vec![([10, 0, 0, 2], port).into()])).await;
+        let finds =
+            LOOKUPS.look_up_by("failing.example", 1, LONG, |_, port| Ok(vec![([10, 0, 0, 2], port).into()])).await;
         assert_eq!(finds.unwrap(), ["10.0.0.2:1".parse().unwrap()]);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_cannot_be_started_is_an_error_and_holds_up_no_other_look_up() {
+        static WITHOUT_THREADS: Lookups = Lookups::new(1, |work| {
+            drop(work);
+            Err(io::ErrorKind::WouldBlock.into())
+        });
+        for _ in 0..3 {
+            let error = WITHOUT_THREADS.look_up_by("db.example", 1, LONG, |_, _| Ok(Vec::new())).await.unwrap_err();
+            assert!(matches!(error, ResolveError::Lookup { .. }), "{error}");
+        }
+        assert_eq!((WITHOUT_THREADS.under_way().len(), WITHOUT_THREADS.permits.available_permits()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn look_ups_beyond_the_bound_wait_within_their_time_limit() {
+        static THREE: Lookups = Lookups::new(3, |work| start("artillery-lookup", work));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let look_up = |name: usize, after| {
+            let (asked, held) = (asked.clone(), held.clone());
+            async move {
+                let host = format!("n{name}.example");
+                let resolver = move |_: &str, port| {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    let _ = held.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    Ok(vec![([10, 0, 0, 1], port).into()])
+                };
+                THREE.look_up_by(&host, 7400, after, resolver).await
+            }
+        };
+        for name in 0..20 {
+            let error = look_up(name, Duration::from_millis(5)).await.unwrap_err();
+            assert!(matches!(error, ResolveError::Timeout { .. }), "{error}");
+        }
+        assert_eq!(THREE.permits.available_permits(), 0);
+        assert_eq!(THREE.under_way().len(), 3);
+        let waiting = tokio::spawn(look_up(20, LONG));
+        drop(release);
+        waiting.await.unwrap().unwrap();
+        let _all_have_ended = THREE.permits.acquire_many(3).await.unwrap();
+        assert_eq!(asked.load(Ordering::SeqCst), 4, "no resolver is called for a caller without time");
+    }
+
+    #[test]
+    fn of_more_addresses_than_fit_each_is_taken_at_some_time() {
+        let all: Vec<SocketAddr> = (0..40).map(|n| ([10, 0, 0, n], 7400).into()).collect();
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let mut taken = BTreeSet::new();
+        for _ in 0..40 {
+            let some = some_of(all.clone(), MAX_ADDRS, |below| random.random_range(0..below));
+            assert!(some.len() == MAX_ADDRS && some.is_sorted(), "their order stays: {some:?}");
+            taken.extend(some);
+        }
+        assert_eq!(taken.len(), all.len());
+        assert_eq!(some_of(all[..16].to_vec(), MAX_ADDRS, |_| unreachable!()), all[..16]);
     }
 }

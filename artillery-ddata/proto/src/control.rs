@@ -14,6 +14,7 @@ pub(crate) mod lease_client;
 pub mod log;
 pub mod message;
 pub mod placement;
+pub(crate) mod places;
 pub mod recovery;
 pub mod reopening;
 mod stores;
@@ -109,6 +110,7 @@ impl Bootstrap {
 
 /// An incarnation of a node, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "places::EncodedNode", try_from = "places::EncodedNode")]
 pub struct NodeInfo {
     /// The node and its incarnation.
     pub id: MemberId,

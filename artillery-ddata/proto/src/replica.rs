@@ -12,6 +12,7 @@ mod client_sessions;
 mod close;
 mod commit;
 mod durable;
+mod ends;
 #[cfg(feature = "mutants")]
 mod fork;
 mod full_members;

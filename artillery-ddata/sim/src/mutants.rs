@@ -15,13 +15,8 @@ pub const MAX_SEEDS: u64 = 500;
 pub const USUAL_SEEDS: u64 = 60;
 
 /// Mutants that few seeds convict. A hunt for one may take up to [`MAX_SEEDS`].
-const RARE: [Mutant; 5] = [
-    Mutant::AcceptTwo,
-    Mutant::RemoveUnheard,
-    Mutant::NewLeaderDoesNotWait,
-    Mutant::TakeOlderEpoch,
-    Mutant::ForgetDrift,
-];
+const RARE: [Mutant; 4] =
+    [Mutant::RemoveUnheard, Mutant::NewLeaderDoesNotWait, Mutant::TakeOlderEpoch, Mutant::ForgetDrift];
 
 /// Most seeds that it may take to convict a mutant in its own scenario.
 pub fn expected_seeds(mutant: Mutant) -> u64 {
@@ -29,7 +24,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
 }
 
 /// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
-pub const HUNTED: [Hunted; 78] = {
+pub const HUNTED: [Hunted; 79] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -77,8 +72,9 @@ pub const HUNTED: [Hunted; 78] = {
         (M::CacheClock, S::Unrest),
         (M::AnswerAlone, S::LastWords),
         (M::SameLife, S::Failover),
-        (M::AcceptTwo, S::Crowd),
-        (M::FormAgain, S::Crowd),
+        (M::ProposeUnsearched, S::Unequal),
+        (M::NameOnlyExpected, S::Unequal),
+        (M::AcceptFewer, S::Unequal),
         (M::TolerateDeadHop, S::Gray),
         (M::TolerateSlow, S::Gray),
         (M::TolerateSlowDisk, S::Gray),

@@ -15,7 +15,7 @@ use artillery_proto::{
     guards::{Guards, Mutant},
 };
 
-use self::directed::{busy, crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, whispers};
+use self::directed::{busy, crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, unequal, whispers};
 use self::draw::{
     addresses, batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, losses, mixed, moving,
     one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
@@ -151,6 +151,8 @@ pub enum Scenario {
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
     Crowd,
+    /// Nodes that expect different numbers of founders, from one up, start within three seconds of each other.
+    Unequal,
     /// A live member holds up its chain: by a dead link, in one or both directions, or since it, or its disk, is a hundred times
     /// slower.
     Gray,
@@ -207,6 +209,7 @@ impl Scenario {
             Self::Storm => &[Reorder, Duplication, Loss, Delay],
             Self::Leases => &[Delay, Break, Slow],
             Self::Formation | Self::Crowd => &[Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Restart],
+            Self::Unequal => &[Duplication, Reorder, Delay, Restart],
             Self::Readers => &[Delay],
             Self::Failover => &[Restart, Delay, Break],
             Self::Busy => &[Restart, Delay],
@@ -323,6 +326,7 @@ impl Scenario {
             Self::Overlaps => overlaps(&mut rng, &mut setup),
             Self::Forks => forks(&mut rng, &mut setup),
             Self::Crowd => crowd(&mut rng, &mut setup),
+            Self::Unequal => unequal(&mut rng, &mut setup),
             Self::Gray => gray::gray(&mut rng, &mut setup),
             Self::Relapses => gray::relapses(&mut rng, &mut setup),
             Self::Orders => gray::orders(&mut rng, &mut setup),
@@ -416,7 +420,7 @@ impl Scenario {
         if setup.control.is_some() && (restarts || is_lost) {
             setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
         }
-        if restarts && matches!(self, Self::Formation | Self::Crowd) {
+        if restarts && matches!(self, Self::Formation | Self::Crowd | Self::Unequal) {
             setup.faults.extend(faults::restarts(&mut faults, setup.members, FOUNDED));
         }
     }

@@ -1,6 +1,6 @@
 //! Builds and connects a client.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
     Incarnation,
@@ -201,6 +201,7 @@ impl ClientBuilder {
         let mut added = self.candidates.watch();
         let mut pause = FIRST_PAUSE;
         let mut unformed = false;
+        let mut told = BTreeMap::new();
         loop {
             added.borrow_and_update();
             let asked = first_of(self.candidates.all(), |place| self.ask_place(endpoint, place, deadline));
@@ -211,8 +212,16 @@ impl ClientBuilder {
             unformed |= failures.iter().any(Option::is_none);
             let failures: Vec<_> = failures.into_iter().flatten().collect();
             let hopeless = !unformed && !self.waits() && failures.iter().all(Unreached::is_final);
+            // The last attempt ends at the deadline: an earlier answer is more informative than that silence.
+            for failure in failures {
+                let place = failure.place();
+                if !failure.is_silence() || !told.contains_key(&place) {
+                    told.insert(place, failure);
+                }
+            }
             if hopeless || Instant::now() >= deadline {
-                return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(failures) });
+                let all = told.into_values().collect();
+                return Err(if unformed { ClientError::NotFormed } else { ClientError::Unreachable(all) });
             }
             tokio::select! {
                 _ = added.changed() => {}

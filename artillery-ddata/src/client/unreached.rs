@@ -47,6 +47,19 @@ impl Unreached {
         }
     }
 
+    /// What names the failure among others: the place, and its address if it has several.
+    pub(super) fn place(&self) -> (String, Option<SocketAddr>) {
+        match self {
+            Self::Addr { place, addr, .. } => (place.to_string(), Some(*addr)),
+            Self::Name { place, .. } | Self::Late { place } => (place.to_string(), None),
+        }
+    }
+
+    /// Whether nothing was learnt but that no answer arrived in time.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(self, Self::Late { .. } | Self::Addr { reason: ConnectError::TimedOut, .. })
+    }
+
     /// Whether asking the same place again would fail in the same way.
     pub(super) fn is_final(&self) -> bool {
         match self.connect_error() {

@@ -28,6 +28,7 @@ mod log_handle;
 mod machine;
 mod messages;
 mod network;
+mod quiet;
 mod runtime;
 mod settings;
 mod store;
@@ -91,6 +92,8 @@ struct EmbeddedInner {
     store: LogStore,
     settings: EmbeddedSettings,
     raft: Raft,
+    /// The subscriber of calls to openraft; `None`: that of the process.
+    log: Option<tracing::Dispatch>,
     metrics: watch::Receiver<Metrics>,
     applied: Arc<AppliedConfigs>,
     /// Held during a change of the voters or learners: one at a time.
@@ -225,7 +228,7 @@ impl Embedded {
     /// # Errors
     /// [`CallError`]: the message changed nothing.
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
-        let EmbeddedInner { me, cluster, settings, raft, histories, place, .. } = &*self.0;
+        let EmbeddedInner { me, cluster, settings, raft, log, histories, place, .. } = &*self.0;
         let encode = |answer| messages::encode(&AnswerOf { by: place.as_ref().map(StorePlace::speaker), answer });
         let envelope: Envelope = messages::decode(&message)?;
         envelope.check(*cluster, *me, raft_id(settings, from))?;
@@ -243,9 +246,13 @@ impl Embedded {
             place.keep_history(envelope.history).await?;
         }
         let answer = match envelope.question {
-            LogQuestion::Append(request) => LogAnswer::Append(raft.append_entries(request).await.map_err(stopped)?),
-            LogQuestion::Vote(request) => LogAnswer::Vote(raft.vote(request).await.map_err(stopped)?),
-            LogQuestion::Snapshot(request) => match raft.install_snapshot(request).await {
+            LogQuestion::Append(request) => {
+                LogAnswer::Append(quiet::run(log.clone(), raft.append_entries(request)).await.map_err(stopped)?)
+            }
+            LogQuestion::Vote(request) => {
+                LogAnswer::Vote(quiet::run(log.clone(), raft.vote(request)).await.map_err(stopped)?)
+            }
+            LogQuestion::Snapshot(request) => match quiet::run(log.clone(), raft.install_snapshot(request)).await {
                 Ok(answer) => LogAnswer::Snapshot(answer),
                 Err(RaftError::APIError(mismatch)) => LogAnswer::Mismatch(mismatch),
                 Err(error) => return Err(stopped(error)),
@@ -335,6 +342,7 @@ impl GroupParts {
             store,
             settings,
             raft,
+            log: quiet::of_this_task(),
             metrics,
             applied,
             changing,
@@ -417,9 +425,9 @@ async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<A
         if known != Some((leader, term)) {
             known = Some((leader, term));
             match leader {
-                Some(leader) if leader == me => tracing::info!(term, "this node leads the configuration log"),
-                Some(leader) => tracing::info!(term, %leader, "the configuration log has a leader"),
-                None => tracing::info!(term, "the configuration log has no leader"),
+                Some(leader) if leader == me => tracing::debug!(term, "this node leads the configuration log"),
+                Some(leader) => tracing::debug!(term, %leader, "the configuration log has a leader"),
+                None => tracing::debug!(term, "the configuration log has no leader"),
             }
         }
         applied.touch();

@@ -11,7 +11,8 @@ use std::{
 
 use artillery_proto::disk::DiskError;
 
-use super::{Refused, failed, refused};
+use super::failed;
+use crate::system::{Refused, refused};
 
 /// Before an operation for which the system lacked something is tried again.
 const PAUSE: Duration = Duration::from_millis(100);

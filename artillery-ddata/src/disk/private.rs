@@ -1,42 +1,34 @@
 //! Other users of the machine neither read nor lock a node's files.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions, Permissions},
+    fs::{self, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
 use super::contents::is_ours;
-
-const DIRECTORY: u32 = 0o700;
-const FILE: u32 = 0o600;
-/// The permissions of the group and of all others.
-const OTHERS: u32 = 0o077;
+use crate::system;
 
 /// Creates a directory and its missing parents.
 pub(super) fn make(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(DIRECTORY).create(dir)
+    system::private_directories().create(dir)
 }
 
 /// Options to make a file.
 pub(super) fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(FILE);
-    options
+    system::private_files()
 }
 
 /// Takes the rights of other users away from a directory of ours and from its files, if this process owns them: earlier releases
 /// gave such rights.
 pub(super) fn tighten(dir: &Path) -> io::Result<()> {
-    let me = rustix::process::geteuid().as_raw();
     // The directory first: then no other user puts a link in the place of a file.
-    let mut is_changed = restrict(dir, me, fs::metadata(dir)?)?;
+    let mut is_changed = restrict(dir, &fs::metadata(dir)?)?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let found = entry.metadata()?;
         if found.is_file() && entry.file_name().to_str().is_some_and(is_ours) {
-            is_changed |= restrict(&entry.path(), me, found)?;
+            is_changed |= restrict(&entry.path(), &found)?;
         }
     }
     if is_changed {
@@ -45,17 +37,19 @@ pub(super) fn tighten(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn restrict(path: &Path, me: u32, found: fs::Metadata) -> io::Result<bool> {
-    let mode = found.mode() & 0o7777;
-    if found.uid() != me || mode & OTHERS == 0 {
-        return Ok(false);
-    }
-    fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS))?;
+fn restrict(path: &Path, found: &fs::Metadata) -> io::Result<bool> {
+    let Some(permissions) = system::without_others(found) else { return Ok(false) };
+    fs::set_permissions(path, permissions)?;
     Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    };
+
     use artillery_proto::disk::Disk as _;
 
     use super::*;

@@ -268,7 +268,8 @@ impl ChainTask {
                 RunnerOutput::Event(ReplicaEvent::Halted(why)) => tracing::error!(%why, "this member stopped serving"),
                 RunnerOutput::Event(ReplicaEvent::Closed(_)) => {}
                 RunnerOutput::Event(ReplicaEvent::Rereplicating(so_far)) => log_rereplication(self.chain, &so_far),
-                RunnerOutput::Event(event) => tracing::info!(?event, "chain"),
+                RunnerOutput::Event(event @ ReplicaEvent::SnapshotBegun { .. }) => tracing::info!(?event, "chain"),
+                RunnerOutput::Event(event) => tracing::debug!(?event, "chain"),
             }
         }
         let now_stands = self.runner.standing();

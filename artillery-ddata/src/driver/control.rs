@@ -44,6 +44,7 @@ use crate::{
     driver::phase::NodePhase,
     local::Local,
     message::control::{ControlAnswer, ControlCall},
+    node::events::{ChangeReasons, ConfigFeed},
 };
 
 /// Renewals of other nodes that wait for their answers. When this many wait, those that were given up are dropped.
@@ -106,6 +107,10 @@ pub(crate) struct ControlParts {
     pub(crate) state: watch::Sender<NodeState>,
     /// Notified once the node is ready.
     pub(crate) ready: Option<oneshot::Sender<()>>,
+    /// The reasons of changes that this node proposes.
+    pub(crate) reasons: Arc<ChangeReasons>,
+    /// Takes each configuration that the chains act by.
+    pub(crate) feed: Arc<ConfigFeed>,
     /// How long a call may take.
     pub(crate) patience: Duration,
 }
@@ -439,6 +444,7 @@ impl ControlTask {
     }
 
     fn acts(&mut self, configs: &Arc<Configs>) {
+        self.parts.feed.add(configs);
         self.parts.local.update(Routing::of(self.parts.cluster, configs));
         let knows = |node| configs.nodes().any(|founder| founder.id.node == node);
         self.parts.hub.retain(knows);

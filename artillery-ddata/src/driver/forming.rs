@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, NodeId, internal::clock};
+use artillery_core::{Cluster, Member, MemberEvent, MemberEvents, MemberId, MemberState, NodeId, internal::clock};
 use tokio::sync::{mpsc, watch};
 
 use super::lanes::Hub;
@@ -12,97 +12,89 @@ use crate::{
         formation::{Formation, FormationInput, FormationMessage, FormationOutput, FormationPhase, FounderCandidate},
     },
     driver::phase::NodePhase,
+    node::waiting::FormationFacts,
 };
-
-/// How often a node that creates no cluster reports that it waits for one.
-const WAITING_PERIOD: Duration = Duration::from_secs(10);
 
 pub(crate) struct Forming {
     pub(crate) me: MemberId,
     pub(crate) formation: Formation,
     pub(crate) messages: mpsc::Receiver<(MemberId, FormationMessage)>,
     pub(crate) events: MemberEvents,
+    pub(crate) cluster: Cluster,
     pub(crate) hub: Arc<Hub>,
     /// The newest incarnation of each node met; older ones are over.
     pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
-    /// Whether it is worth a warning that more nodes are seen than found a cluster.
-    pub(crate) warns_of_more: bool,
     /// Whether the node has a directory.
     pub(crate) has_directory: bool,
-}
-
-/// The number of free nodes, if those are more than found a cluster.
-fn surplus(phase: &FormationPhase) -> Option<usize> {
-    match phase {
-        FormationPhase::Free { seen, expect, .. } => Some(*seen).filter(|seen| *seen > usize::from(*expect)),
-        _ => None,
-    }
+    /// The formation can't end in this incarnation.
+    pub(crate) is_stuck: bool,
+    /// The progress of the formation.
+    pub(crate) shown: watch::Sender<Option<FormationFacts>>,
 }
 
 impl Forming {
-    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known.
-    pub(crate) async fn run(mut self, mut phases: watch::Receiver<NodePhase>, settled: impl FnOnce(Arc<Bootstrap>)) {
+    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known. Returns whether the formation is stuck, so
+    /// that this incarnation must end.
+    pub(crate) async fn run(
+        mut self,
+        mut phases: watch::Receiver<NodePhase>,
+        settled: impl FnOnce(Arc<Bootstrap>),
+    ) -> bool {
         let mut settled = Some(settled);
         self.look_around();
-        let mut waiting = tokio::time::interval(WAITING_PERIOD);
         loop {
-            if self.warns_of_more
-                && let Some(nodes) = surplus(&self.formation.phase())
-            {
-                self.warns_of_more = false;
-                tracing::warn!(
-                    nodes,
-                    "more nodes with this cluster's name and secret than found it: those that are too many become \
-                     spares; clusters that are meant to be apart, as those of tests are, need names of their own"
-                );
-            }
             if let Some(founding) = self.flush()
                 && let Some(settled) = settled.take()
             {
                 settled(founding);
             }
+            if self.is_stuck {
+                return true;
+            }
+            self.show();
             let tick = self.formation.next_tick();
             let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
             tokio::select! {
-                changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return },
+                changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return false },
                 message = self.messages.recv() => {
-                    let Some((from, message)) = message else { return };
+                    let Some((from, message)) = message else { return false };
                     self.formation.handle(clock::now(), FormationInput::Receive { from, message });
                 }
                 Ok(()) = self.yields.changed() => {
                     let yields = *self.yields.borrow_and_update();
                     self.formation.handle(clock::now(), FormationInput::Yields(yields));
                 }
-                _ = waiting.tick(), if self.waits().is_some() => self.report_waiting(),
                 event = self.events.next() => {
-                    let Some(event) = event else { return };
+                    let Some(event) = event else { return false };
                     self.member(&event);
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {
-                    self.formation.handle(clock::now(), FormationInput::Tick);
+                    let now = clock::now();
+                    self.formation.handle(now, FormationInput::SeedsMissing(self.cluster.is_searching()));
+                    self.formation.handle(now, FormationInput::Tick);
                 }
             }
         }
     }
 
-    /// The number of other nodes without a cluster, if this node is free and creates none.
-    fn waits(&self) -> Option<usize> {
-        match self.formation.phase() {
-            FormationPhase::Free { seen, .. } if self.formation.only_joins() => Some(seen.saturating_sub(1)),
+    /// Publishes the progress of the formation, for reports.
+    fn show(&self) {
+        let (phase, only_joins) = (self.formation.phase(), self.formation.only_joins());
+        let larger = |phase: &FormationPhase| match phase {
+            FormationPhase::Free { expected_by: Some(by), expect, .. } => Some((*by, *expect)),
             _ => None,
+        };
+        let known = self.shown.borrow().as_ref().and_then(|shown| larger(&shown.phase));
+        if let Some((node, expect)) = larger(&phase).filter(|now| Some(*now) != known) {
+            tracing::warn!("node {node} expects {expect} founders, more than this one: the larger number counts");
         }
-    }
-
-    fn report_waiting(&self) {
-        let free = self.waits().unwrap_or_default();
-        let lacks = if self.has_directory { "its directory holds no cluster" } else { "it has no directory" };
-        tracing::warn!(
-            nodes_without_a_cluster = free,
-            "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it founds none; if \
-             its volume is missing, stop it and mount the volume"
-        );
+        self.shown.send_if_modified(|shown| {
+            let is_news = shown.as_ref().is_none_or(|shown| shown.phase != phase);
+            *shown = Some(FormationFacts { phase, only_joins });
+            is_news
+        });
     }
 
     /// A founder of the cluster that starts with a new directory has lost the previous one.
@@ -118,7 +110,14 @@ impl Forming {
 
     fn look_around(&mut self) {
         let members: Vec<_> = self.events.members().cloned().collect();
-        members.iter().for_each(|member| self.seen(member));
+        for member in &members {
+            match member.state {
+                MemberState::Alive | MemberState::Suspect => self.seen(member),
+                MemberState::Down | MemberState::Left => {
+                    self.formation.handle(clock::now(), FormationInput::Gone(member.id));
+                }
+            }
+        }
     }
 
     fn member(&mut self, event: &MemberEvent) {
@@ -160,6 +159,7 @@ impl Forming {
                     drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
                 }
                 FormationOutput::Formed(founding) => settled = Some(founding),
+                FormationOutput::Stuck => self.is_stuck = true,
                 FormationOutput::Joined(founding) => {
                     self.compare_store(&founding);
                     settled = Some(founding);
@@ -167,17 +167,5 @@ impl Forming {
             }
         }
         settled
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_free_nodes_than_found_a_cluster_are_noticed() {
-        let free = |seen| FormationPhase::Free { seen, expect: 3, refused: None };
-        assert_eq!([2, 3, 4, 6].map(|seen| surplus(&free(seen))), [None, None, Some(4), Some(6)]);
-        assert_eq!(surplus(&FormationPhase::Replaced), None);
     }
 }

@@ -12,6 +12,7 @@ const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it
 const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
 
 const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
+const UNFORMED: &str = "most of the nodes that had agreed to form a cluster with it are silent: start it again";
 
 const ROLLED_BACK: &str =
     "the directory of this node is an older copy, or a second one: start the node with an empty directory";
@@ -101,6 +102,9 @@ pub enum NeverReady {
     /// Another living process has the node's name.
     #[error("{NAME_TAKEN}")]
     NameTaken,
+    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation is free.
+    #[error("{UNFORMED}")]
+    Unformed,
     /// A replica of the node stopped serving.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
@@ -145,6 +149,8 @@ pub enum Stopped {
     /// Another cluster succeeds the node's own, of which it held nothing. The node's next incarnation joins that
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
+    /// Most of the nodes with which this one had agreed to form a cluster are silent: the next incarnation is free.
+    Unformed,
 }
 
 impl std::fmt::Display for Stopped {
@@ -161,6 +167,7 @@ impl std::fmt::Display for Stopped {
             Self::RolledBack => ROLLED_BACK,
             Self::Founds => FOUNDS,
             Self::Succeeded => SUCCEEDED,
+            Self::Unformed => UNFORMED,
         })
     }
 }

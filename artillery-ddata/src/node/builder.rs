@@ -123,7 +123,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Forms the cluster once this many nodes see each other.
+    /// Forms the cluster once this many nodes see each other. If nodes expect different numbers, the largest counts. With 1 a node
+    /// that finds no other one within some seconds forms the cluster alone, and others join it later.
     pub fn expect(mut self, nodes: u32) -> Self {
         self.config.expect = nodes;
         self

@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     durable::{DataDir, Durable},
     recovery_access::RecoveryAccess,
+    reporting::Reporting,
     service::DataService,
 };
 use crate::{
@@ -66,6 +67,7 @@ pub(crate) struct Data {
     pub(super) is_leaving: AtomicBool,
     /// What this node does after its former cluster was given up.
     after: Option<After>,
+    pub(super) reporting: Reporting,
     /// The configuration log; set once the node has a configuration that may change.
     pub(super) log: OnceLock<Arc<dyn ConfigLog>>,
     pub(super) recovery: OnceLock<RecoveryAccess>,
@@ -107,6 +109,7 @@ impl Data {
             founding: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             after,
+            reporting: Reporting::default(),
             log: OnceLock::new(),
             recovery: OnceLock::new(),
             state: OnceLock::new(),
@@ -182,11 +185,13 @@ impl Data {
         hub: Arc<Hub>,
     ) -> Result<(), InvalidFormation> {
         let expect = u16::try_from(self.config.expect).unwrap_or(u16::MAX);
+        let defaults = formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains);
         let settings = formation::FormationSettings {
+            search: if cluster.looks_for_others() { defaults.search } else { Duration::ZERO },
             timing: self.config.timing(),
             after: self.after.clone(),
             existing: self.config.existing,
-            ..formation::FormationSettings::new(self.config.cluster.clone(), expect, self.config.chains)
+            ..defaults
         };
         let known = self.durable.get().and_then(Durable::founding).map(Arc::new);
         let formation = match &known {
@@ -201,16 +206,26 @@ impl Data {
             hub,
             incarnations: BTreeMap::new(),
             yields: self.local.follow_yields(),
-            warns_of_more: self.after.is_none(),
+            cluster: cluster.clone(),
+            is_stuck: false,
             has_directory: self.durable.get().is_some(),
+            shown: self.reporting.formation.clone(),
         };
         self.watch(cluster);
-        let data = Arc::downgrade(self);
-        tokio::spawn(forming.run(self.phases(), move |founding| {
+        self.start_reports(cluster);
+        let (data, ended) = (Arc::downgrade(self), Arc::downgrade(self));
+        let forming = forming.run(self.phases(), move |founding| {
             if let Some(data) = data.upgrade() {
                 data.formed(&founding);
             }
-        }));
+        });
+        tokio::spawn(async move {
+            if forming.await
+                && let Some(data) = ended.upgrade()
+            {
+                data.stop(Stopped::Unformed);
+            }
+        });
         if let Some(founding) = known {
             self.formed(&founding);
         }
@@ -305,6 +320,7 @@ impl Data {
             }
             moves
         });
+        self.reporting.hub.close();
         self.chains.close();
         self.local.close();
         if let Some(router) = self.router.get() {

@@ -175,6 +175,8 @@ impl Data {
             leases,
             state,
             ready: Some(ready),
+            reasons: self.reporting.reasons.clone(),
+            feed: self.reporting.feed.clone(),
             patience,
         });
         // The task must not keep the socket open after the node has ended.
@@ -313,12 +315,17 @@ impl Data {
         };
         let known = state.borrow().clone();
         let now = clock::now();
-        let heard = now - known.heard < self.lease() * UNHEARD_LEASES;
+        let heard = self.is_led(&known);
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
         // Ask the gate too: a member that resigned has given its lease up before that expires.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
         self.serves(&known, standings)
             && known.configs.iter().all(|config| if is_serving(config) { is_leased(config) } else { heard })
+    }
+
+    /// Whether a leader confirmed by a majority has answered recently.
+    pub(super) fn is_led(&self, known: &NodeState) -> bool {
+        clock::now() - known.heard < self.lease() * UNHEARD_LEASES
     }
 
     /// Whether this node can fulfil its place in each chain.

@@ -60,7 +60,7 @@ impl Data {
             return Err(NotFounded::Stopped);
         }
         if founds && by.id != self.id() {
-            return Err(NotFounded::Elsewhere { by });
+            return Err(NotFounded::Elsewhere { by: by.into() });
         }
         let mut answered: Vec<_> =
             standings.into_iter().filter(|standing| standing.cluster == cluster).map(|standing| standing.me).collect();

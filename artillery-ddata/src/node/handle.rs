@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use artillery_core::{Cluster, MemberId, error::IdentityError, identity::Identity, transport::Counters};
 
-use super::{data::Data, threads::Workers};
+use super::{data::Data, events::NodeEvents, threads::Workers, waiting::WaitingFor};
 use crate::{
     ClusterId, Kv, Place, Routing,
     control::Timing,
@@ -51,6 +51,7 @@ impl Node {
                 NodePhase::Ready(ready) => return Ok(*ready),
                 NodePhase::Failed(why) => return Err(why.clone()),
                 NodePhase::Stopped(Stopped::NameTaken) => return Err(NeverReady::NameTaken),
+                NodePhase::Stopped(Stopped::Unformed) => return Err(NeverReady::Unformed),
                 NodePhase::Stopped(Stopped::LeftBehind) => return Err(NeverReady::LeftBehind),
                 NodePhase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
                 NodePhase::Stopped(Stopped::DiskFailed) => return Err(NeverReady::DiskFailed),
@@ -140,6 +141,19 @@ impl Node {
     /// moment later.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
+    }
+
+    /// Why the node isn't [`ready`](Self::ready), or why it no longer serves: one value for each reason, in one line each as text.
+    /// Empty while it [may serve](Self::may_serve). Only a node that copies the data of a chain queries the tasks of its chains.
+    pub async fn waiting_for(&self) -> Vec<WaitingFor> {
+        self.inner.data.waiting_for().await
+    }
+
+    /// What happens to the node and its cluster from now on, as this node knows it. Each event is also an event of `tracing`, with
+    /// the target `artillery_ddata::events`: a loss as a warning, a recovery as information, an orderly end at the level debug. The
+    /// stream ends when the node stops.
+    pub fn events(&self) -> NodeEvents {
+        self.inner.data.reporting.hub.subscribe()
     }
 
     /// Traffic counters of the node's socket.

@@ -14,9 +14,9 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 pub(super) async fn release(journal: Option<JournalHandle>, disk: Arc<FileDisk>, limit: Duration) -> bool {
     let released = released(journal, disk);
     let released = match Handle::try_current() {
-        Ok(runtime) => {
-            timeout(limit, runtime.spawn(released)).await.map(|ended| ended.map_err(io::Error::other).flatten())
-        }
+        Ok(runtime) => timeout(limit, runtime.spawn(released))
+            .await
+            .map(|ended| ended.map_err(io::Error::other).and_then(|released| released)),
         // There is no clock outside of a runtime.
         Err(_) => Ok(released.await),
     };

@@ -16,7 +16,11 @@ use crate::{
 impl Data {
     /// The node's status. Its chains answer in their next turn.
     pub(crate) async fn status(&self) -> NodeStatus {
-        self.status_of(&self.chain_states().await)
+        let reasons = self.waiting_for().await;
+        NodeStatus {
+            waiting_for: reasons.iter().map(ToString::to_string).collect(),
+            ..self.status_of(&self.chain_states().await)
+        }
     }
 
     /// The node's metrics, which include its status.
@@ -78,6 +82,7 @@ impl Data {
             max_memory_bytes: self.config.limits.max_memory_bytes,
             log: self.log(),
             loading: self.durable.get().and_then(Durable::loading).map(Into::into),
+            waiting_for: Vec::new(),
         }
     }
 
@@ -155,7 +160,7 @@ impl Data {
     }
 
     /// Why the node isn't ready, with the operator's command if there is one.
-    fn explained(&self, why: Unready) -> String {
+    pub(super) fn explained(&self, why: Unready) -> String {
         match (why, self.local.cluster()) {
             (Unready::Orphaned, Some(cluster)) => {
                 format!(

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((all.len(), &all[0]), (1 + MAX_FOUND, &seed));
         assert_eq!(all.last(), candidate(999).addrs.first().copied().map(Seed::from).as_ref(), "the newest stay");
         (0..1000).for_each(|n| candidates.on_found(&candidate(n).withdrawn()));
-        assert_eq!(candidates.all(), [seed.clone()]);
+        assert_eq!(candidates.all(), std::slice::from_ref(&seed));
         candidates.remove(&seed);
         assert_eq!(candidates.all(), []);
     }

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use super::*;
 
 fn place(n: usize) -> Seed {
@@ -55,6 +57,15 @@ fn a_list_is_bounded_and_those_gone_make_room() {
     let news = listing.on_list((1000..2000).map(place));
     assert_eq!(news.iter().filter(|one| one.gone).count(), MAX_PLACES);
     assert_eq!(news.iter().filter(|one| !one.gone).count(), MAX_PLACES);
+}
+
+#[test]
+fn the_order_of_a_list_that_is_too_long_withdraws_no_place() {
+    let mut listing = listing();
+    assert_eq!(listing.on_list((0..1000).map(place)).len(), MAX_PLACES);
+    for _ in 0..LOOKS_UNTIL_GONE {
+        assert_eq!(shown(&listing.on_list((0..1000).rev().map(place))), []);
+    }
 }
 
 #[test]

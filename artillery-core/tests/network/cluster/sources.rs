@@ -127,12 +127,8 @@ async fn a_wrong_source_costs_nothing_but_its_own_hints() {
         .seed(a.addr().to_string());
     let b = within(b.start()).await.unwrap();
     see_each_other(&a, &[&b], MemberState::Alive).await;
+    // More than the 256 that are dialled at a time.
     until(|| asked.load(Ordering::Relaxed) > 300).await;
-    // The stream that never stops is polled 640 times a second at most.
-    let (before, began) = (asked.load(Ordering::Relaxed), tokio::time::Instant::now());
-    within(tokio::time::sleep(Duration::from_millis(500))).await;
-    let most = 64.0 * (began.elapsed().as_secs_f64() / 0.1 + 3.0);
-    assert!(((asked.load(Ordering::Relaxed) - before) as f64) < most);
     let c = node("c").seed(b.addr().to_string()).start().await.unwrap();
     see_each_other(&b, &[&a, &c], MemberState::Alive).await;
     b.leave().await;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ChainConfig, ChainId, ClusterId, NodeId,
-    control::{Configs, History, NodeInfo, Relation, log::LogIndex},
+    control::{Configs, History, NodeInfo, Relation, log::LogIndex, places::EncodedAddress},
 };
 
 /// A node's answer to a query for the routing.
@@ -27,6 +27,7 @@ pub struct Routing {
 
 /// How a node is called and reached.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "EncodedAddress", try_from = "EncodedAddress")]
 pub struct NodeAddress {
     /// Its name, from which its id is derived.
     pub name: String,

@@ -5,13 +5,16 @@
 //!
 //! # How
 //!
-//! A free node that sees [`FormationSettings::expect`] free nodes, itself among them, proposes a [`Bootstrap`]: a fresh random
-//! cluster id and the exact incarnations of that many nodes, the founders. A free node that is named accepts. A node accepts
-//! one proposal at a time and refuses the others for ever. Each founder tells the others, again and again, all that it knows:
-//! which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of such votes
-//! forms the cluster. When that takes too long, or a founder is found to be replaced, any founder asks for votes in a ballot
-//! of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So the others
-//! finish what a dead proposer began, one way or the other, as long as a majority of them lives and can talk.
+//! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it sees
+//! [`FormationSettings::expect`] free nodes or more, itself among them, it proposes a [`Bootstrap`]: a fresh random cluster
+//! id and the exact incarnations of all of them, the founders: of more than 16 those with the lowest ids. It leaves out only
+//! nodes that were silent in earlier proposals or refuse all of this node's, if enough others are left. A free node that is
+//! named accepts, unless it expects more founders: then it refuses with that number, and the proposer waits for as many. A
+//! node accepts one proposal at a time and refuses the others permanently. Each founder repeatedly sends the others its
+//! state: which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of
+//! such votes forms the cluster. When that takes too long, or a founder is found to be replaced, any founder asks for votes
+//! in a ballot of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So
+//! the others finish a dead proposer's proposal, with either verdict, as long as a majority of them is up and connected.
 //!
 //! A node gives an accepted proposal up only when it knows one of these:
 //!
@@ -33,8 +36,17 @@
 //!   it up before. Not by 3.
 //! - **So two proposals that are both formed share no incarnation**, unless one of them had lost the majority of its
 //!   founders, for good, before the other was accepted by all: an incarnation named in both accepted one of them after it
-//!   had given the other up. Each names `expect` incarnations; hence fewer than 2 × `expect` of them never form two groups
-//!   that can act.
+//!   had given the other up. Each names as many incarnations as any of its founders expects, or more; hence fewer than 2 ×
+//!   the smallest `expect` of them never form two groups that can act, whatever the network does.
+//! - **More of them form two groups only if the network lets neither proposer see the other.** Let `p` and `q` be both
+//!   formed. They share no incarnation. So `p` doesn't name the proposer of `q`, and `q` doesn't name that of `p`. A
+//!   proposal names all free nodes that its proposer sees, but for silent ones, and a node that sees a member of a cluster
+//!   proposes nothing. So, of two proposers that proposed at different times, the later one has not seen the earlier one at
+//!   all, free or as a member, though it has looked for others for [`FormationSettings::search`], twice as long if it forms
+//!   a cluster alone; or it has seen it and asked in vain, in several proposals. If sight takes less time than the search,
+//!   and messages arrive, this doesn't happen. (Of more than 16 nodes not all are named. But nodes that see the same others
+//!   name the same lowest ones.) A network that was cut until then is the case that no rule prevents: the ids differ, and
+//!   the two groups never mix.
 //!
 //! Why not simply stop at the first sign of failure, or at a majority that accepted no longer? Of three founders A, B, C,
 //! A may know that all accepted, and be cut off before it says so. If forming needed no votes, A would have formed the
@@ -49,6 +61,9 @@
 //!
 //! # Why it ends
 //!
+//! If a majority of the founders is gone permanently, no verdict is possible. A node that receives nothing from a majority in several ballots
+//! ends its incarnation ([`FormationOutput::Stuck`]); the next one is free, and for the others it is reason 3.
+//!
 //! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last. Ballots
 //! begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon alone.
 
@@ -60,6 +75,7 @@ mod poll;
 mod propose;
 mod random;
 mod receive;
+mod search;
 mod settings;
 
 use std::{
@@ -68,7 +84,7 @@ use std::{
     sync::Arc,
 };
 
-use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom};
+use self::{attempt::Attempt, known_founders::KnownFounders, random::SeededRandom, search::Search};
 pub use self::{
     interface::{FormationInput, FormationOutput, FormationPhase, FounderCandidate},
     message::{Ballot, FormationMessage, Proposal, ProposalId, ProposalProgress, ProposalVerdict, RejectReason, Vote},
@@ -98,7 +114,15 @@ pub struct Formation {
     attempts: u64,
     failures: u32,
     refused: Option<(MemberId, RejectReason)>,
+    search: Search,
+    /// A seed of this node hasn't answered yet.
+    seeds_missing: bool,
+    /// The search since all seeds have answered: other nodes are seen through them only then.
+    answered_search: Search,
+    /// When a free node was last seen for the first time.
+    sighted_at: Timestamp,
     propose_at: Option<Timestamp>,
+    postpone_until: Timestamp,
     ask_at: Timestamp,
     /// This node gives way to another cluster: it tells no node which cluster it belongs to.
     yields: bool,
@@ -130,7 +154,12 @@ impl Formation {
             attempts: 0,
             failures: 0,
             refused: None,
+            search: Search::default(),
+            seeds_missing: false,
+            answered_search: Search::default(),
+            sighted_at: Timestamp::ZERO,
             propose_at: None,
+            postpone_until: Timestamp::ZERO,
             ask_at: Timestamp::ZERO,
             yields: false,
             outputs: VecDeque::new(),
@@ -153,14 +182,27 @@ impl Formation {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
+        if matches!(self.state, FormationState::Free) {
+            if self.search.count(now) && self.must_search() {
+                self.propose_at = None;
+            }
+            if self.seeds_missing {
+                self.answered_search = Search::default();
+            }
+            self.answered_search.count(now);
+        }
         match input {
             FormationInput::Seen(candidate) => self.see(now, candidate),
-            FormationInput::Gone(id) => self.seen.remove(id),
+            FormationInput::Gone(id) => {
+                self.seen.remove(id);
+                self.refused.take_if(|(by, _)| *by == id);
+            }
             FormationInput::Replaced(id) => self.replace(now, id),
             FormationInput::Receive { from, message } if from.node != self.me.id.node => {
                 self.receive(now, from, message)
             }
             FormationInput::Yields(yields) => self.yields = yields,
+            FormationInput::SeedsMissing(missing) => self.seeds_missing = missing,
             FormationInput::Receive { .. } | FormationInput::Tick => {}
         }
         self.advance(now);
@@ -175,7 +217,13 @@ impl Formation {
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
-            FormationState::Free if self.sees_enough() => Some(self.propose_at.unwrap_or(Timestamp::ZERO)),
+            FormationState::Free if self.only_joins() => None,
+            FormationState::Free if self.is_searching() => Some(self.search.next_tick()),
+            FormationState::Free if self.sees_enough() => {
+                let at = self.propose_at.unwrap_or(Timestamp::ZERO);
+                // Without a tick in between a long wait would look like a pause of this process.
+                Some(if self.must_search() { at.min(self.search.next_tick()) } else { at })
+            }
             FormationState::Free => None,
             FormationState::Accepted(attempt) => Some(attempt.next_tick()),
             FormationState::Settled(_) | FormationState::Replaced => None,
@@ -194,7 +242,15 @@ impl Formation {
     pub fn phase(&self) -> FormationPhase {
         match &self.state {
             FormationState::Free => {
-                FormationPhase::Free { seen: self.seen.free() + 1, expect: self.settings.expect, refused: self.refused }
+                let expect = self.needed();
+                let larger = self.seen.most_expected().filter(|_| expect > self.settings.expect);
+                FormationPhase::Free {
+                    seen: self.seen.free() + 1,
+                    expect,
+                    expected_by: larger.map(|(_, node)| node),
+                    searches: self.sees_enough() && self.is_searching(),
+                    refused: self.refused,
+                }
             }
             FormationState::Accepted(attempt) => FormationPhase::Accepted(attempt.proposal().id()),
             FormationState::Settled(founding) => FormationPhase::Settled(founding.clone()),
@@ -228,8 +284,14 @@ impl Formation {
             // The node may be free again soon, in another incarnation.
             return self.seen.remove(candidate.founder.id);
         }
-        if candidate.founder.id.node != self.me.id.node && self.seen.insert(candidate) && cluster.is_some() {
+        if candidate.founder.id.node == self.me.id.node || !self.seen.insert(candidate) {
+            return;
+        }
+        if cluster.is_some() {
             self.ask_at = now;
+        } else {
+            self.sighted_at = now;
+            self.postpone(now);
         }
     }
 
@@ -242,13 +304,17 @@ impl Formation {
         self.settings.after.as_ref().map_or(self.settings.existing, |after| !after.founds)
     }
 
-    /// How many nodes found a cluster that this node proposes.
-    fn founders(&self) -> u16 {
-        if self.settings.after.is_some() { 1 } else { self.settings.expect }
+    /// How many nodes found a cluster that this node proposes, or more.
+    fn needed(&self) -> u16 {
+        if self.settings.after.is_some() {
+            return 1;
+        }
+        let others = self.seen.most_expected().map_or(0, |(most, _)| most);
+        self.settings.expect.max(others)
     }
 
     fn sees_enough(&self) -> bool {
-        !self.only_joins() && self.seen.free() + 1 >= usize::from(self.founders())
+        !self.only_joins() && self.seen.free() + 1 >= usize::from(self.needed())
     }
 
     fn replace(&mut self, now: Timestamp, id: MemberId) {
@@ -257,6 +323,7 @@ impl Formation {
             return;
         }
         self.seen.replace(id);
+        self.refused.take_if(|(by, _)| *by == id);
         if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.replaced(now, id, &mut self.random);
         }
@@ -295,7 +362,12 @@ impl Formation {
             self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            Some((from, RejectReason::Settings)) => self.seen.miss(from),
+            // Of two nodes with different settings the lower one forms a cluster without the other, which joins it.
+            Some((from, RejectReason::Settings)) if from.node < self.me.id.node => {}
+            Some((from, RejectReason::Settings | RejectReason::Joins)) => self.seen.exclude(from),
+            Some((from, RejectReason::Expects(most))) if (1..=MAX_FOUNDERS).contains(&most) => {
+                self.seen.expects(from, most);
+            }
             Some(_) => {}
             None => attempt.silent().for_each(|id| self.seen.miss(id)),
         }
@@ -308,6 +380,10 @@ impl Formation {
             match attempt.verdict() {
                 Some(ProposalVerdict::Form) => self.form(),
                 Some(ProposalVerdict::Abandon) => self.give_up(None),
+                None if attempt.is_stuck() => {
+                    self.state = FormationState::Replaced;
+                    self.outputs.push_back(FormationOutput::Stuck);
+                }
                 None => {}
             }
         }

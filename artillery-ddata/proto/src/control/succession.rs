@@ -62,7 +62,7 @@ pub enum NotFounded {
     #[error("{} is the node that founds the new cluster", by.name)]
     Elsewhere {
         /// The founding node.
-        by: NodeInfo,
+        by: Box<NodeInfo>,
     },
     /// The cluster has no log of configurations: its members never change.
     #[error("the configuration of this cluster never changes: start its nodes again")]

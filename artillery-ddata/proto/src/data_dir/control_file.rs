@@ -59,7 +59,15 @@ pub enum ControlFileError {
         /// Its format.
         format: u32,
     },
-    /// The record can't be encoded, or decoded.
+    /// The file is whole, and its record has fields that this release doesn't know: another release wrote it.
+    #[error("{file} is whole, but another release wrote its record, which this release can't decode ({error})")]
+    OtherRecord {
+        /// The file's name.
+        file: &'static str,
+        /// Why it can't be decoded.
+        error: CodecError,
+    },
+    /// The record can't be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
 }
@@ -288,7 +296,8 @@ fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<FoundControl>, Con
     if format != FORMAT {
         return Err(ControlFileError::Format { file: name, format });
     }
-    Ok(Some(FoundControl { number, record: codec::decode_value(&record)? }))
+    let record = codec::decode_value(&record).map_err(|error| ControlFileError::OtherRecord { file: name, error })?;
+    Ok(Some(FoundControl { number, record }))
 }
 
 /// Number, format and record of a copy that is whole.

@@ -95,7 +95,9 @@ impl OpenError {
     /// Whether all bytes are as they were written, and another release wrote them, in a way that this one doesn't know.
     pub fn is_of_another_release(&self) -> bool {
         match self {
-            Self::Control(error) => matches!(error, ControlFileError::Format { .. } | ControlFileError::Codec(_)),
+            Self::Control(error) => {
+                matches!(error, ControlFileError::Format { .. } | ControlFileError::OtherRecord { .. })
+            }
             Self::Journal(JournalError::Damaged { damage, .. }) => {
                 matches!(damage, Damage::Format(_) | Damage::Entry(..))
             }

@@ -252,6 +252,14 @@ mutants! {
     RefuseForNow = "refuse-for-now", trap 13;
     /// A member of a cluster accepts proposals for another.
     FormAgain = "form-again", trap 13;
+    /// A node proposes as soon as it sees as many nodes as it expects.
+    ProposeUnsearched = "propose-unsearched", trap 13;
+    /// A node proposes as soon as its seeds have answered, though it may not see yet the nodes that they know.
+    ProposeOnAnswer = "propose-on-answer", trap 13;
+    /// A proposal leaves out nodes beyond the expected number.
+    NameOnlyExpected = "name-only-expected", trap 13;
+    /// A node accepts a proposal of fewer founders than it expects.
+    AcceptFewer = "accept-fewer", trap 13;
 
     // Durable members.
 

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::ends::Ends as _;
 use super::{Replica, checkpoint::Checkpoint, stream::MAX_UPDATES};
 use crate::{
     ChainId, Epoch, MemberId, Role, Sequence, Timestamp, Version,
@@ -329,7 +330,7 @@ impl Replica {
     /// All records up to number `upto` are durable.
     pub(super) fn durable(&mut self, now: Timestamp, upto: u64) {
         let Some(journal) = &mut self.journal else { return };
-        while let Some((_, version)) = journal.waiting.pop_front_if(|(number, _)| *number <= upto) {
+        while let Some((_, version)) = journal.waiting.take_front_if(|(number, _)| *number <= upto) {
             journal.held = version;
         }
         if matches!(journal.wholeness, Wholeness::Until(end) if end <= upto) {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::ends::Ends as _;
 use crate::{Epoch, Sequence, Version, message::Position, types::update::Update};
 
 /// A contiguous tail end of the chain's history, and the table of its epochs.
@@ -95,7 +96,7 @@ impl UpdateHistory {
         self.in_flight -= moved;
         self.backlog += moved;
         while self.backlog > limit
-            && let Some(update) = self.updates.pop_front_if(|update| update.version.sequence <= watermark)
+            && let Some(update) = self.updates.take_front_if(|update| update.version.sequence <= watermark)
         {
             self.backlog -= update.cost();
         }
@@ -104,7 +105,7 @@ impl UpdateHistory {
     /// Drops every update above `keep`, which is at or above the watermark.
     pub(super) fn cut(&mut self, keep: Version) {
         debug_assert!(keep.sequence >= self.committed);
-        while let Some(update) = self.updates.pop_back_if(|update| update.version.sequence > keep.sequence) {
+        while let Some(update) = self.updates.take_back_if(|update| update.version.sequence > keep.sequence) {
             self.in_flight -= update.cost();
         }
         self.epochs.retain(|&(_, first)| first <= keep.sequence);

@@ -12,6 +12,7 @@ use std::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::ends::Ends as _;
 use super::{Replica, UnreplicatedRecords, UpdateHistory, checkpoint::Checkpoint, client_sessions::Sessions};
 use crate::{
     ChainId, Sequence, Version,
@@ -373,7 +374,7 @@ impl ChainRestore {
     }
 
     fn cut(&mut self, keep: Version) -> Result<(), RestoreError> {
-        while self.queue.pop_back_if(|(update, _)| update.version.sequence > keep.sequence).is_some() {}
+        while self.queue.take_back_if(|(update, _)| update.version.sequence > keep.sequence).is_some() {}
         self.newest = self.queue.back().map_or(self.history.last(), |(update, _)| update.version);
         if self.newest == keep { Ok(()) } else { Err(RestoreError::Gap { after: self.newest, found: keep }) }
     }
@@ -383,7 +384,7 @@ impl ChainRestore {
         self.watermark = self.watermark.max(watermark);
         let upto = self.watermark;
         while self.ended
-            && let Some((update, taken)) = self.queue.pop_front_if(|(update, _)| update.version.sequence <= upto)
+            && let Some((update, taken)) = self.queue.take_front_if(|(update, _)| update.version.sequence <= upto)
         {
             self.committed(update, taken)?;
         }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use super::ends::Ends as _;
 use super::{Replica, ReplicaEvent};
 use crate::{Sequence, Timestamp, api::Query, store::StoreError, types::update::Update};
 
@@ -103,7 +104,7 @@ impl UnreplicatedRecords {
 
     /// All updates up to `watermark` are committed.
     fn commit(&mut self, now: Timestamp, watermark: Sequence) {
-        while let Some(update) = self.updates.pop_front_if(|update| update.sequence <= watermark) {
+        while let Some(update) = self.updates.take_front_if(|update| update.sequence <= watermark) {
             self.settled(now, update, true);
         }
     }

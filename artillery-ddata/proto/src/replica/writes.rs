@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
+use super::ends::Ends as _;
 use super::{
     Replica, ReplicaOutput, Token,
     client_sessions::{KnownRequest, RequestRecord},
@@ -74,14 +75,14 @@ impl Writes {
 
     /// Takes out the first write, if its update is at or below `watermark`.
     fn next_done(&mut self, watermark: Sequence) -> Option<PendingWrite> {
-        let done = self.waiting.pop_front_if(|waiting| waiting.sequence <= watermark)?;
+        let done = self.waiting.take_front_if(|waiting| waiting.sequence <= watermark)?;
         self.results -= done.seen.results();
         Some(done)
     }
 
     /// Takes out the last write, if its update is above `keep`.
     fn next_above(&mut self, keep: Sequence) -> Option<PendingWrite> {
-        let cut = self.waiting.pop_back_if(|waiting| waiting.sequence > keep)?;
+        let cut = self.waiting.take_back_if(|waiting| waiting.sequence > keep)?;
         self.results -= cut.seen.results();
         Some(cut)
     }

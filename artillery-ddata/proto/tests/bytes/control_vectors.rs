@@ -41,12 +41,20 @@ fn founding() -> Bootstrap {
     }
 }
 
-fn formation_messages() -> [(&'static str, FormationMessage); 2] {
+/// The second founder advertises a host name.
+fn founding_with_a_host() -> Bootstrap {
+    let mut founding = founding();
+    founding.members[1].host = Some("n2.example:7402".to_owned());
+    founding
+}
+
+fn formation_messages() -> [(&'static str, FormationMessage); 3] {
     let proposal = Box::new(Proposal { proposer: founder(1).id, attempt: 3, founding: founding() });
     let progress = ProposalProgress { accepted: [0].into(), ..ProposalProgress::default() };
     [
         ("formation-propose", FormationMessage::Propose { proposal, progress }),
         ("formation-formed", FormationMessage::Formed(Box::new(founding()))),
+        ("formation-formed-host", FormationMessage::Formed(Box::new(founding_with_a_host()))),
     ]
 }
 

@@ -109,7 +109,19 @@ pub(super) fn busy(rng: &mut Rng, setup: &mut Setup) {
 pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
     let (expect, members) = rng.pick(&[(2, 3), (3, 5), (3, 5), (4, 7)]);
     setup.members = members;
-    setup.founding = Some(FoundingSetup { expect, replicas: u32::from(expect) });
+    setup.founding = Some(FoundingSetup { expect, most: expect, replicas: u32::from(expect) });
+}
+
+pub(super) fn unequal(rng: &mut Rng, setup: &mut Setup) {
+    // Clients ask at random, and most nodes may be spares.
+    let nodes = rng.pick(&[1, 2, 3, 4, 4, 4]);
+    setup.members = nodes as usize;
+    let any = rng.between(1, nodes);
+    let most = rng.pick(&[any, nodes, nodes]);
+    let any = rng.between(1, most);
+    let expect = rng.pick(&[1, most, any]);
+    let founding = FoundingSetup { expect: expect as u16, most: most as u16, replicas: nodes as u32 };
+    setup.founding = Some(founding);
 }
 
 pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {

@@ -228,7 +228,8 @@ pub(super) fn founded(rng: &mut Rng, setup: &mut Setup) {
     let expect = rng.between(2, 5);
     setup.members = (expect + rng.below(2)) as usize;
     setup.chains = rng.between(1, 3) as usize;
-    setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: rng.between(2, expect) as u32 });
+    let (expects, replicas) = (expect as u16, rng.between(2, expect) as u32);
+    setup.founding = Some(FoundingSetup { expect: expects, most: expects, replicas });
 }
 
 pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
@@ -341,7 +342,7 @@ pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
 
 /// The disks of the nodes. A node with a disk belongs to a cluster with failover.
 pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
-    if let (Some(FoundingSetup { expect, replicas }), None) = (setup.founding, setup.control) {
+    if let (Some(FoundingSetup { expect, replicas, .. }), None) = (setup.founding, setup.control) {
         controlled(rng, setup, usize::from(expect), u64::from(replicas));
     }
     let never = rng.pick(&[0, 0, 0, 500, 1000]);

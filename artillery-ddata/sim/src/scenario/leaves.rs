@@ -95,7 +95,7 @@ pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     let replicas = rng.between(2, 3.min(expect));
     controlled(rng, setup, expect as usize, replicas);
     setup.chains = rng.between(1, 2) as usize;
-    setup.founding = Some(FoundingSetup { expect: expect as u16, replicas: replicas as u32 });
+    setup.founding = Some(FoundingSetup { expect: expect as u16, most: expect as u16, replicas: replicas as u32 });
 }
 
 /// Nodes are cut off for so long that those of them that never served take the members for lost.

@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 59] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -45,6 +45,7 @@ impl Scenario {
         Self::Overlaps,
         Self::Forks,
         Self::Crowd,
+        Self::Unequal,
         Self::Gray,
         Self::Relapses,
         Self::Orders,
@@ -108,6 +109,7 @@ impl Scenario {
             Self::Overlaps => "overlaps",
             Self::Forks => "forks",
             Self::Crowd => "crowd",
+            Self::Unequal => "unequal",
             Self::Gray => "gray",
             Self::Relapses => "relapses",
             Self::Orders => "orders",
@@ -169,6 +171,7 @@ impl Scenario {
             Self::LastWords => "members that are alone are lost right after they have asked for another one",
             Self::Disturbed => "snapshots of many keys, whose source or link is lost on the way",
             Self::Crowd => "almost twice as many nodes as form a cluster",
+            Self::Unequal => "nodes that expect different numbers of founders, from one up, form one cluster",
             Self::Forks => "heads are cut off, go on ordering, and come back with what nobody else has",
             Self::Race => "snapshots over narrow links, while as much is written as gets through",
             Self::Overlaps => "snapshots that come before the updates that they show",

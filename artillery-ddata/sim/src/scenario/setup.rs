@@ -139,8 +139,10 @@ impl Setup {
 /// How a cluster is formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundingSetup {
-    /// Number of founders. Further nodes become spares.
+    /// The fewest founders that any node expects. Nodes that appear later become spares.
     pub expect: u16,
+    /// The most founders that any node expects.
+    pub most: u16,
     /// Members of each chain.
     pub replicas: u32,
 }

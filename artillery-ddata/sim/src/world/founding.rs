@@ -47,6 +47,8 @@ pub(super) struct Founders {
     seed: u64,
     rng: Rng,
     settings: FormationSettings,
+    /// How many founders each node expects.
+    expects: Vec<u16>,
     machines: Vec<Option<Formation>>,
     /// The newest incarnation of each peer that each node met.
     met: Vec<Vec<Option<MemberId>>>,
@@ -66,9 +68,16 @@ impl Founders {
             mode: setup.mode,
             min_members: 1,
         };
+        let mut rng = Rng::new(seed, Concern::Formation);
+        let mut expects = vec![founding.expect; setup.members];
+        if founding.most > founding.expect {
+            let (least, most) = (u64::from(founding.expect), u64::from(founding.most));
+            expects.fill_with(|| rng.between(least, most) as u16);
+        }
         Self {
             seed,
-            rng: Rng::new(seed, Concern::Formation),
+            rng,
+            expects,
             settings: FormationSettings {
                 timing: setup.control.map_or_else(Timing::default, |control| control.timing()),
                 guards: setup.guards,
@@ -166,7 +175,7 @@ impl World {
         // The node is started with times of its own. All nodes of a cluster agree on those of its founding.
         let own = founders.settings.timing;
         let timing = if self.setup.control.is_some() { own } else { Timing { drift_ppm: index as u32, ..own } };
-        let settings = FormationSettings { timing, ..founders.settings.clone() };
+        let settings = FormationSettings { timing, expect: founders.expects[index], ..founders.settings.clone() };
         let me = Founders::founder(index, id);
         let machine = match &known {
             Some(founding) => Formation::member(me, settings, founding.clone()),
@@ -182,6 +191,7 @@ impl World {
         }
         self.reconnect(index);
         self.introduce(index);
+        self.schedule_founding_tick(index);
         match known {
             Some(founding) => self.settle_node(index, founding),
             None => Ok(()),
@@ -268,6 +278,11 @@ impl World {
                 FormationOutput::Formed(founding) | FormationOutput::Joined(founding) => {
                     self.settle_node(node, founding)?
                 }
+                FormationOutput::Stuck => {
+                    self.stop(node);
+                    self.queue.push(self.now + SECOND, super::Event::Founding(Event::Start(node)));
+                    return Ok(());
+                }
             }
         }
         self.schedule_founding_tick(node);
@@ -348,8 +363,10 @@ impl World {
         let Some(founders) = &self.founding else { return Ok(()) };
         let fail = |what: String| Err(Failure::new(Oracle::Formation, what));
         let lives: BTreeSet<MemberId> = founding.members.iter().map(|founder| founder.id).collect();
-        if lives.len() != usize::from(founders.settings.expect) {
-            return fail(format!("{} was formed by {} lives", founding.cluster, lives.len()));
+        let named = self.ids.iter().zip(&founders.expects).filter(|(id, _)| lives.contains(id));
+        let expected = named.map(|(_, &expected)| expected).max().unwrap_or_default().max(founders.settings.expect);
+        if lives.len() < usize::from(expected) {
+            return fail(format!("{} was formed by {} of {expected} nodes", founding.cluster, lives.len()));
         }
         for other in &founders.formed {
             if other.cluster == founding.cluster {

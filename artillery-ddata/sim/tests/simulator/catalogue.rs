@@ -11,7 +11,7 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 64] = [
+const TESTED: [(Mutant, &str, &str); 67] = [
     (Mutant::LearnFromJoiners, DURABLE, "a_joiner_that_is_believed_halts_a_member"),
     (Mutant::FillFullDisks, "proto/src/replica/tests/full_members.rs", "a_head_that_ignores_full_members_adds"),
     (Mutant::LoseWhole, REOPEN, "an_order_that_takes_any_store_for_lost_loses_a_whole_one"),
@@ -111,11 +111,14 @@ const TESTED: [(Mutant, &str, &str); 64] = [
     (Mutant::KeepVote, EMBEDDED, "voting_as_the_old_incarnation_is_caught"),
     (Mutant::GiveUpWhenSlow, FORMATION, "every_rule_is_needed"),
     (Mutant::GiveUpWhenOneIsReplaced, FORMATION, "every_rule_is_needed"),
+    (Mutant::AcceptTwo, FORMATION, "every_rule_is_needed"),
+    (Mutant::FormAgain, FORMATION, "every_rule_is_needed"),
     (Mutant::AnyLife, FORMATION, "every_rule_is_needed"),
     (Mutant::MajorityAccepts, FORMATION, "every_rule_is_needed"),
     (Mutant::FormWithoutVote, FORMATION, "every_rule_is_needed"),
     (Mutant::BrokenPromise, FORMATION, "every_rule_is_needed"),
     (Mutant::RefuseForNow, FORMATION, "every_rule_is_needed"),
+    (Mutant::ProposeOnAnswer, FORMATION, "every_rule_of_unequal_nodes_is_needed"),
     (Mutant::FreshVerdict, "proto/src/control/formation/poll/tests.rs", "the_soup_has_teeth"),
 ];
 

@@ -96,8 +96,8 @@ impl StorePlace {
             let changed = control.change(|record| result = Some(change(record)));
             changed.map_err(|error| error.to_string()).map(|()| result)
         };
-        let changed = tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string()).flatten();
-        changed.and_then(|result| result.ok_or_else(String::new)).map_err(CallError::Stopped)
+        let ended = tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string());
+        ended.and_then(|changed| changed).and_then(|result| result.ok_or_else(String::new)).map_err(CallError::Stopped)
     }
 }
 

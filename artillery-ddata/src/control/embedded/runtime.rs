@@ -11,17 +11,35 @@ use std::{
 
 use openraft::{AsyncRuntime, TokioInstant, TokioRuntime};
 use rand_core::{RngCore, impls};
+use tracing::Dispatch;
+
+use super::quiet;
 
 type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 tokio::task_local! {
-    /// Random numbers of the node for which a task runs; tasks pass them on to tasks that they start.
-    static RANDOM: Random;
+    /// What belongs to the node for which a task runs; tasks pass it on to tasks that they start.
+    static CONTEXT: TaskContext;
 }
 
-/// Runs `future`, and the tasks that it starts, with random numbers that depend on `seed` alone.
+#[derive(Clone)]
+struct TaskContext {
+    random: Random,
+    /// The subscriber of the tasks; `None`: that of the process.
+    log: Option<Dispatch>,
+}
+
+/// Runs `future` in this context.
+async fn within<F: Future>(context: TaskContext, future: F) -> F::Output {
+    let log = context.log.clone();
+    quiet::run(log, CONTEXT.scope(context, future)).await
+}
+
+/// Runs `future`, and the tasks that it starts, with random numbers that depend on `seed` alone, and without routine lines in the
+/// application's log.
 pub(super) async fn seeded<F: Future>(seed: u64, future: F) -> F::Output {
-    RANDOM.scope(Random(Arc::new(AtomicU64::new(seed))), future).await
+    let random = Random(Arc::new(AtomicU64::new(seed)));
+    within(TaskContext { random, log: quiet::of_this_task() }, future).await
 }
 
 /// The runtime of openraft.
@@ -45,8 +63,8 @@ impl AsyncRuntime for Runtime {
         T: Future + Send + 'static,
         T::Output: Send + 'static,
     {
-        match RANDOM.try_with(Clone::clone) {
-            Ok(random) => tokio::spawn(RANDOM.scope(random, future)),
+        match CONTEXT.try_with(Clone::clone) {
+            Ok(context) => tokio::spawn(within(context, future)),
             Err(_) => tokio::spawn(future),
         }
     }
@@ -75,7 +93,7 @@ impl AsyncRuntime for Runtime {
     }
 
     fn thread_rng() -> Self::ThreadLocalRng {
-        RANDOM.try_with(Clone::clone).unwrap_or_default()
+        CONTEXT.try_with(|context| context.random.clone()).unwrap_or_default()
     }
 
     fn oneshot<T: Send>() -> (Self::OneshotSender<T>, Self::OneshotReceiver<T>) {

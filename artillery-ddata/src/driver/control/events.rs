@@ -10,7 +10,7 @@ use artillery_proto::{
 pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
     match event {
         NodeEvent::HandsOver => {
-            tracing::warn!(
+            tracing::info!(
                 "this node alone serves a chain or keeps the configuration log: it hands that over before it ends"
             );
         }
@@ -50,7 +50,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
         NodeEvent::ServesAgain => {
             tracing::warn!("this node has resigned and can't be removed from its chains now: it serves again");
         }
-        event => tracing::info!(?event, "node"),
+        event => tracing::debug!(?event, "node"),
     }
 }
 

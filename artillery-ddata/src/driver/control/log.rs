@@ -32,6 +32,8 @@ impl ControlTask {
             }
             NodeOutput::Append { term, at, change, why } => {
                 tracing::debug!(%term, %at, ?change, "proposed to the configuration log");
+                // Before the proposal: its result may reach the chains before its outcome is known here.
+                self.parts.reasons.add(&why);
                 let local = self.parts.local.clone();
                 self.tasks.spawn(async move {
                     let outcome = log.append(term, at, change).await;

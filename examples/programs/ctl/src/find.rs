@@ -9,7 +9,8 @@ use artillery_core::{
 };
 use artillery_ddata::{
     Client, ClientBuilder,
-    client::{Candidates, ClientError, Spread},
+    client::{Candidates, ClientError, Spread, Unreached},
+    node::{RefusedPeer, WaitingFor},
 };
 use artillery_programs::{
     args::LinkArgs,
@@ -131,16 +132,22 @@ impl FindArgs {
     }
 }
 
-/// Why there is no client, with the most frequent cause.
+/// Why there is no client: what each address that was asked has answered.
 fn unreached(error: ClientError) -> Failure {
-    match &error {
-        ClientError::Unreachable(all)
-            if all.iter().any(|one| matches!(one.connect_error(), Some(ConnectError::Untrusted(_)))) =>
-        {
-            Failure::failed(format!("{error}; is the secret the cluster's?"))
-        }
-        _ => Failure::failed(error),
+    let ClientError::Unreachable(all) = error else { return Failure::failed(error) };
+    if all.is_empty() {
+        return Failure::failed(
+            "no node was found: no seed has an address, and no node of this cluster was found by mDNS",
+        );
     }
+    let is_untrusted = all.iter().any(|one| matches!(one.connect_error(), Some(ConnectError::Untrusted(_))));
+    let answers = all.into_iter().map(|one| match one {
+        Unreached::Addr { addr, reason, .. } => WaitingFor::Refused(RefusedPeer::new(addr, reason)).to_string(),
+        other => other.to_string(),
+    });
+    let answers = answers.collect::<Vec<_>>().join("; ");
+    let hint = if is_untrusted { "; is the secret the cluster's?" } else { "" };
+    Failure::failed(format!("no node was reached: {answers}{hint}"))
 }
 
 async fn collect(mut stream: Stream, candidates: Candidates, local_only: bool) {

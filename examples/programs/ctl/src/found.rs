@@ -44,7 +44,7 @@ pub(super) async fn run(
         match client.found(&by, cluster, true, patience).await {
             Ok(Ok(answered)) => break answered,
             // The node that was asked reaches more nodes than this program. It has named one that precedes it.
-            Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = other,
+            Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = *other,
             // An earlier order is being carried out, and may not have reached all nodes.
             Ok(Err(NotFounded::Succeeded { by: other })) => {
                 eprintln!("{other} succeeds it already");

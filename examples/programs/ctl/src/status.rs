@@ -9,6 +9,7 @@ mod picture;
 mod recording;
 mod snapshot;
 mod table;
+mod verdict;
 
 use std::time::Duration;
 
@@ -25,14 +26,21 @@ pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watc
         (true, true) => objects(client, timeout, output).await,
         (true, false) => live::run(client, timeout, output).await,
         (false, true) => {
-            output.object(&gather::object(&gather::gather_all(client, timeout).await?));
-            Ok(exit::DONE)
+            let whole = gather::gather_all(client, timeout).await?;
+            output.object(&gather::object(&whole));
+            Ok(code(&whole))
         }
         (false, false) => {
-            output.bytes(table::text(&gather::gather_all(client, timeout).await?).as_bytes());
-            Ok(exit::DONE)
+            let whole = gather::gather_all(client, timeout).await?;
+            output.bytes(table::text(&whole).as_bytes());
+            Ok(code(&whole))
         }
     }
+}
+
+/// The exit code: a cluster that doesn't serve is a failure.
+fn code(whole: &gather::ClusterReport) -> u8 {
+    if verdict::Verdict::of(whole).serves { exit::DONE } else { exit::FAILED }
 }
 
 /// Prints one object after the other, until its output is closed.

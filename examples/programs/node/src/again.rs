@@ -9,7 +9,7 @@ use std::{
 use artillery_ddata::ClusterId;
 use artillery_programs::exit::Failure;
 
-use crate::args::NodeArgs;
+use crate::{args::NodeArgs, system};
 
 /// What the node does after it has started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,22 +78,14 @@ impl Again {
 }
 
 /// Replaces this process by a new run of the program: supervisors don't see it end.
-#[cfg(unix)]
 fn replace(args: &[OsString]) -> std::io::Error {
-    use std::os::unix::process::CommandExt;
-
     // The file of the running program may have been replaced on the disk meanwhile.
     let named = env::args_os().next().map(std::path::PathBuf::from);
     let program = env::current_exe().ok().filter(|path| path.exists()).or(named);
     match program {
-        Some(program) => std::process::Command::new(program).args(args).exec(),
+        Some(program) => system::replace(std::process::Command::new(program).args(args)),
         None => std::io::Error::from(std::io::ErrorKind::NotFound),
     }
-}
-
-#[cfg(not(unix))]
-fn replace(_: &[OsString]) -> std::io::Error {
-    std::io::Error::from(std::io::ErrorKind::Unsupported)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) struct NodeArgs {
     /// --listen on all addresses: any of this machine's)
     #[arg(long, value_name = "ADDR")]
     pub(super) advertise: Option<Seed>,
-    /// Form the cluster once so many nodes are seen; 1 is a chain of one
+    /// Form the cluster once so many nodes are seen, the largest number of any node; 1: also alone, if no other one is found
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) expect: u32,
     /// The cluster exists: found none, also if --data is empty, and wait for a node of the cluster

@@ -2,13 +2,14 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder, File, Permissions},
+    fs::{self, File},
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use artillery_programs::exit::Failure;
+
+use crate::system;
 
 /// The files of a directory that hold the names of the node and its cluster.
 const NAMES: [&str; 2] = ["NAME", "CLUSTER"];
@@ -40,7 +41,7 @@ fn move_resolved(dir: &Path, why: &str, current: Option<&Path>) -> io::Result<Pa
     let aside = free(&beside)?;
     match fs::rename(dir, &aside) {
         Ok(()) => {
-            private(dir)?;
+            system::private_directory(dir)?;
             keep_names(&aside, dir)?;
             Ok(aside)
         }
@@ -64,7 +65,7 @@ fn can_stay(kind: ErrorKind) -> bool {
 /// Moves a directory's contents into a subdirectory, which nodes ignore. The lock stays: a node may hold it.
 fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
     let aside = free(dir.join(format!("{why}-")).as_os_str())?;
-    private(&aside)?;
+    system::private_directory(&aside)?;
     keep_names(dir, &aside)?;
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -102,15 +103,10 @@ fn keep_names(from: &Path, to: &Path) -> io::Result<()> {
     for name in NAMES {
         if from.join(name).is_file() {
             fs::copy(from.join(name), to.join(name))?;
-            fs::set_permissions(to.join(name), Permissions::from_mode(0o600))?;
+            system::make_private(&to.join(name))?;
         }
     }
     Ok(())
-}
-
-/// Makes a directory that other users can't read.
-fn private(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(dir)
 }
 
 /// The path that begins so, with the first number behind it that is free.

@@ -1,6 +1,8 @@
 //! File descriptors: as many as the system grants this process, shared out so that clients of the ports can't take those
 //! that the journal, peers and this node's control need.
 
+use crate::system;
+
 /// The most connections of the Redis port, and of the HTTP port.
 const MOST: (usize, usize) = (4096, 256);
 /// Descriptors in addition to those of clients, unless there are very few: sockets for peers and mDNS, files of the journal and
@@ -40,13 +42,10 @@ fn raised(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
 }
 
 /// Raises the soft limit to the hard one: the usual soft limit, 1024, is for programs that use `select`.
-#[cfg(unix)]
 pub(super) fn raise() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    let limits = getrlimit(Resource::Nofile);
-    if let Some(wanted) = raised(limits.current, limits.maximum)
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limits })
+    let (current, maximum) = system::descriptors();
+    if let Some(wanted) = raised(current, maximum)
+        && let Err(error) = system::set_descriptors(wanted)
     {
         tracing::warn!(%error, limit = limit(), "the limit of file descriptors can't be raised");
     }
@@ -56,19 +55,9 @@ pub(super) fn raise() {
     }
 }
 
-#[cfg(unix)]
 fn limit() -> usize {
-    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limits.current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
-}
-
-#[cfg(not(unix))]
-pub(super) fn raise() {}
-
-#[cfg(not(unix))]
-fn limit() -> usize {
-    // Windows has no such limit worth mentioning.
-    usize::MAX
+    let (current, _) = system::descriptors();
+    current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]

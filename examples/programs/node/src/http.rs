@@ -49,12 +49,16 @@ pub(super) fn serve(port: Bound, shown: Shown) -> String {
     port.addr.to_string()
 }
 
-async fn ready(State(shown): State<Shown>) -> (StatusCode, &'static str) {
+/// A node that isn't ready says what it waits for, one reason a line.
+async fn ready(State(shown): State<Shown>) -> (StatusCode, String) {
     if shown.node().is_some_and(Node::may_serve) {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        return (StatusCode::OK, "ready\n".to_owned());
     }
+    let reasons = match shown.node() {
+        Some(node) => node.waiting_for().await.iter().map(|reason| format!("{reason}\n")).collect(),
+        None => "the node hasn't started\n".to_owned(),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n{reasons}"))
 }
 
 async fn all_metrics(State(shown): State<Shown>) -> Response {

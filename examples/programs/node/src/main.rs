@@ -13,6 +13,7 @@ mod resp;
 mod seldom;
 mod settings;
 mod shown;
+mod system;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -165,6 +166,10 @@ async fn serve(
         Ok(ready) => ready,
         Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
         Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
+        Err(why @ NeverReady::Unformed) => {
+            tracing::warn!(%why, "this node begins anew");
+            return Ok(Some(Again::Anew { existing: false }));
+        }
         Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if on_damage.is_some() => {
             let aside = aside::move_aside(&dir, "damaged")?;
             tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");

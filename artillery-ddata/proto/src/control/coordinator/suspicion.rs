@@ -77,6 +77,7 @@ impl Quarantine {
         };
         let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
         let apart = apart.filter(|_| soon.is_none());
-        entry.insert_entry(Self { since: now, until: now + away, away, apart });
+        let quarantine = Self { since: now, until: now + away, away, apart };
+        entry.and_modify(|known| *known = quarantine).or_insert(quarantine);
     }
 }

@@ -11,6 +11,9 @@ use super::{
 };
 use crate::{MemberId, Timestamp, control::Bootstrap, guards::Guards};
 
+/// After this number of consecutive ballots without messages from a majority of the founders, the attempt is stuck.
+const MAX_SILENT_BALLOTS: u32 = 5;
+
 /// The part of this node in the proposal that it has accepted.
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -23,6 +26,10 @@ pub(super) struct Attempt {
     repeat: Duration,
     patience: Duration,
     ballots: u32,
+    /// The senders of the messages received since the last ballot began.
+    heard: BTreeSet<u16>,
+    /// The number of consecutive ballots without messages from a majority, up to the last one.
+    silent_ballots: u32,
     tell_at: Timestamp,
     challenge_at: Timestamp,
     guards: Guards,
@@ -47,6 +54,8 @@ impl Attempt {
             repeat: settings.repeat,
             patience: settings.patience,
             ballots: 0,
+            heard: BTreeSet::new(),
+            silent_ballots: 0,
             tell_at: now,
             challenge_at: now + settings.patience + random.up_to(settings.patience),
             proposal,
@@ -83,6 +92,7 @@ impl Attempt {
     /// Takes in another founder's progress. Nodes that the proposal doesn't name are ignored.
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &ProposalProgress) {
         let Some(from) = self.founding().find(from, allows!(self.guards, AnyLife)) else { return };
+        self.heard.insert(from as u16);
         if self.poll.receive(from as u16, progress) {
             self.tell_at = self.tell_at.min(now + self.gather);
         }
@@ -104,6 +114,9 @@ impl Attempt {
         outputs: &mut VecDeque<FormationOutput>,
     ) {
         if now >= self.challenge_at {
+            let is_majority_heard = self.heard.len() + 1 >= self.founding().majority();
+            self.silent_ballots = if is_majority_heard { 0 } else { self.silent_ballots.saturating_add(1) };
+            self.heard.clear();
             self.poll.challenge();
             self.ballots = self.ballots.saturating_add(1);
             let pause = self.patience * self.ballots.min(8);
@@ -114,6 +127,11 @@ impl Attempt {
             self.tell_at = now + self.repeat;
             outputs.extend(self.peers().map(|(at, to)| FormationOutput::Send { to, message: self.message(at) }));
         }
+    }
+
+    /// Whether a majority of the founders has been silent for [`MAX_SILENT_BALLOTS`].
+    pub(super) fn is_stuck(&self) -> bool {
+        self.silent_ballots >= MAX_SILENT_BALLOTS
     }
 
     fn message(&self, to: u16) -> FormationMessage {

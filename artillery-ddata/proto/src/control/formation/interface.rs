@@ -37,6 +37,8 @@ pub enum FormationInput {
     /// Whether this node, which belongs to a cluster, gives way to the cluster that succeeds it. While it does, it tells no
     /// node to join.
     Yields(bool),
+    /// Whether a seed of this node hasn't answered yet.
+    SeedsMissing(bool),
     /// Time has passed.
     Tick,
 }
@@ -55,6 +57,9 @@ pub enum FormationOutput {
     Formed(Arc<Bootstrap>),
     /// A cluster was formed without this node, which is a spare of it. Comes once, and no `Formed` after it.
     Joined(Arc<Bootstrap>),
+    /// A majority of the founders of the accepted proposal has been silent in several ballots, and this incarnation can't abandon the
+    /// proposal by itself. The driver must end it; the node's next incarnation is free. No output follows.
+    Stuck,
 }
 
 /// How far a node has come with the formation, for operators.
@@ -66,6 +71,10 @@ pub enum FormationPhase {
         seen: usize,
         /// How many founders are expected.
         expect: u16,
+        /// The node that expects this number, if this one expects fewer.
+        expected_by: Option<MemberId>,
+        /// Enough nodes are seen, and this node continues its search for more.
+        searches: bool,
         /// The node that refused the last failed proposal, and why.
         refused: Option<(MemberId, RejectReason)>,
     },

@@ -3,12 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FounderCandidate, MAX_NODES};
-use crate::{ClusterId, MemberId, NodeId, control::NodeInfo};
+use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
+
+/// The most nodes that a proposal names, unless more are expected: each sends messages to all others, and each must accept.
+const MAX_UNEXPECTED: usize = 16;
+/// A node is left out of proposals after this number of failures by its silence, if enough others are left.
+const MAX_MISSES: u32 = 2;
 
 /// The nodes that seem to be there, each in its latest incarnation.
 #[derive(Debug, Default)]
 pub(super) struct KnownFounders {
     nodes: BTreeMap<NodeId, KnownFounder>,
+    /// How many proposals failed because a node was silent, in any incarnation, since its last message: others are asked first.
+    misses: BTreeMap<NodeId, u32>,
     /// Incarnations that are certainly over.
     replaced: BTreeSet<MemberId>,
 }
@@ -16,8 +23,10 @@ pub(super) struct KnownFounders {
 #[derive(Debug)]
 struct KnownFounder {
     candidate: FounderCandidate,
-    /// Proposals that failed because this node was silent: other nodes are asked first.
-    misses: u32,
+    /// It takes part in no proposal of this node.
+    excluded: bool,
+    /// The fewest founders of a cluster that it takes part in, as it has stated; zero: it has stated none.
+    expects: u16,
 }
 
 impl KnownFounders {
@@ -38,7 +47,7 @@ impl KnownFounders {
             }
             None if full => false,
             _ => {
-                self.nodes.insert(id.node, KnownFounder { candidate, misses: 0 });
+                self.nodes.insert(id.node, KnownFounder { candidate, excluded: false, expects: 0 });
                 true
             }
         }
@@ -75,11 +84,41 @@ impl KnownFounders {
         }
     }
 
-    /// Notes that a proposal failed because `id` didn't answer.
-    pub(super) fn miss(&mut self, id: MemberId) {
+    /// Notes that `id` takes part in no proposal of this node.
+    pub(super) fn exclude(&mut self, id: MemberId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
-            known.misses = known.misses.saturating_add(1);
+            known.excluded = true;
         }
+    }
+
+    /// Notes that a proposal failed because `id` didn't answer. A later incarnation that ends as early is as silent.
+    pub(super) fn miss(&mut self, id: MemberId) {
+        if self.misses.len() < MAX_NODES || self.misses.contains_key(&id.node) {
+            let misses = self.misses.entry(id.node).or_default();
+            *misses = misses.saturating_add(1);
+        }
+    }
+
+    /// Notes a message of a node.
+    pub(super) fn heard(&mut self, id: MemberId) {
+        self.misses.remove(&id.node);
+    }
+
+    fn misses(&self, known: &KnownFounder) -> u32 {
+        if known.excluded { u32::MAX } else { self.misses.get(&known.candidate.founder.id.node).copied().unwrap_or(0) }
+    }
+
+    /// Notes how many founders a node expects.
+    pub(super) fn expects(&mut self, id: MemberId, expects: u16) {
+        if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
+            known.expects = expects;
+        }
+    }
+
+    /// The free node that has stated the largest number of founders, and that number.
+    pub(super) fn most_expected(&self) -> Option<(u16, MemberId)> {
+        let expecting = self.free_nodes().filter(|known| known.expects > 0);
+        expecting.map(|known| (known.expects, known.candidate.founder.id)).max()
     }
 
     /// Members of formed clusters.
@@ -89,7 +128,11 @@ impl KnownFounders {
 
     /// Nodes that seem to belong to no cluster.
     pub(super) fn free(&self) -> usize {
-        self.nodes.values().filter(|known| known.candidate.cluster.is_none()).count()
+        self.free_nodes().count()
+    }
+
+    fn free_nodes(&self) -> impl Iterator<Item = &KnownFounder> {
+        self.nodes.values().filter(|known| known.candidate.cluster.is_none())
     }
 
     /// How many free nodes have a lower id than `me`.
@@ -97,10 +140,14 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and `others` free nodes: those with the fewest missed answers first, then the lowest ids.
-    pub(super) fn founders(&self, me: &NodeInfo, others: usize) -> Vec<NodeInfo> {
-        let mut free: Vec<_> = self.nodes.values().filter(|known| known.candidate.cluster.is_none()).collect();
-        free.sort_by_key(|known| (known.misses, known.candidate.founder.id));
+    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] by their ids; if those are fewer than `least`, the least silent
+    /// others, too.
+    pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
+        let mut free: Vec<_> = self.free_nodes().collect();
+        free.sort_by_key(|known| (self.misses(known), known.candidate.founder.id));
+        let answering = free.iter().filter(|known| self.misses(known) < MAX_MISSES).count();
+        let others = if allows!(guards, NameOnlyExpected) { 0 } else { answering.min(MAX_UNEXPECTED - 1) };
+        let others = others.max(least.saturating_sub(1));
         let mut founders = vec![me.clone()];
         founders.extend(free.into_iter().take(others).map(|known| known.candidate.founder.clone()));
         founders.sort_by_key(|founder| founder.id);

@@ -83,6 +83,12 @@ pub enum RejectReason {
     /// The node was started with other settings than the proposer.
     #[error("it was started with other settings")]
     Settings,
+    /// The node expects this number of founders or more.
+    #[error("it expects {0} founders or more")]
+    Expects(u16),
+    /// The node only joins a cluster that exists.
+    #[error("it only joins a cluster that exists")]
+    Joins,
 }
 
 /// How far a proposal has come, by the knowledge of one founder that has accepted it. Cumulative: a later one repeats all of

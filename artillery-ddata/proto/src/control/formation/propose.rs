@@ -8,6 +8,9 @@ use crate::{ClusterId, Timestamp};
 /// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
 const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
+/// New nodes postpone a proposal by at most this multiple of the usual wait.
+const MAX_POSTPONED_WAITS: u32 = 10;
+
 impl Formation {
     /// A free node asks members of a cluster, if it sees any. Otherwise it proposes one when enough nodes are there.
     pub(super) fn look_around(&mut self, now: Timestamp) {
@@ -21,11 +24,14 @@ impl Formation {
                     self.send(*to, FormationMessage::Ask);
                 }
             }
-        } else if !self.sees_enough() {
+        } else if !self.sees_enough() || self.is_searching() {
             self.propose_at = None;
         } else {
             match self.propose_at {
-                None => self.propose_at = Some(now + self.delay()),
+                None => {
+                    self.propose_at = Some(now + self.delay(now));
+                    self.postpone_until = now + self.settings.settle * MAX_POSTPONED_WAITS;
+                }
                 Some(at) if now >= at => self.propose(now),
                 Some(_) => {}
             }
@@ -36,27 +42,65 @@ impl Formation {
         }
     }
 
+    /// Another free node has appeared, and may know of more.
+    pub(super) fn postpone(&mut self, now: Timestamp) {
+        if now < self.postpone_until {
+            self.propose_at = self.propose_at.map(|at| at.max(now + self.wait(now)));
+        }
+    }
+
+    /// Whether this node has to look for others before it proposes.
+    pub(super) fn must_search(&self) -> bool {
+        let settings = &self.settings;
+        settings.after.is_none() && !settings.search.is_zero() && !allows!(settings.guards, ProposeUnsearched)
+    }
+
+    /// Whether this node has not yet looked for others for as long as it has to.
+    pub(super) fn is_searching(&self) -> bool {
+        if !self.must_search() {
+            return false;
+        }
+        let settings = &self.settings;
+        let wanted = match self.seen.free() {
+            _ if self.seeds_missing => settings.search_seeds,
+            0 => settings.search * 2,
+            _ => settings.search,
+        };
+        // A seed answers before the nodes that it knows are seen. Without missing seeds both searches are equally long.
+        let must_see_more = !self.seeds_missing && !self.answered_search.is_over(settings.search);
+        !self.search.is_over(wanted) || (must_see_more && !allows!(settings.guards, ProposeOnAnswer))
+    }
+
+    /// The shortest wait before a proposal: the newest node seen may know of others, and the first node by id proposes first.
+    fn wait(&self, now: Timestamp) -> Duration {
+        let rank = self.seen.rank(self.me.id).min(16) as u32;
+        let settles = self.settings.settle.saturating_sub(now - self.sighted_at);
+        settles + self.settings.stagger * rank
+    }
+
     /// How long to wait before proposing, so that few nodes propose at once.
-    fn delay(&mut self) -> Duration {
+    fn delay(&mut self, now: Timestamp) -> Duration {
         if self.settings.after.is_some() {
             // A successor may have been founded already: then this node joins that.
             return self.settings.settle * SUCCESSOR_SEARCH_WAITS;
         }
-        if self.founders() == 1 {
+        if self.seen.free() == 0 {
             return Duration::ZERO;
         }
-        let rank = self.seen.rank(self.me.id).min(16) as u32;
         let spread = self.settings.stagger * (1 << self.failures.min(5));
-        self.settings.settle + self.settings.stagger * rank + self.random.up_to(spread)
+        self.wait(now) + self.random.up_to(spread)
     }
 
     fn propose(&mut self, now: Timestamp) {
         self.attempts += 1;
-        let others = usize::from(self.founders()) - 1;
+        let members = match self.settings.after {
+            Some(_) => vec![self.me.clone()],
+            None => self.seen.founders(&self.me, usize::from(self.needed()), self.settings.guards),
+        };
         let founding = Bootstrap {
             cluster: ClusterId(self.random.draw()),
             name: self.settings.name.clone(),
-            members: self.seen.founders(&self.me, others),
+            members,
             settings: self.settings.chains,
             timing: self.settings.timing,
             succeeds: self.settings.after.as_ref().map(|after| after.lineage.clone()).unwrap_or_default(),

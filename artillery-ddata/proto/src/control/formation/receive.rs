@@ -10,6 +10,7 @@ use crate::{MemberId, Timestamp};
 
 impl Formation {
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, message: FormationMessage) {
+        self.seen.heard(from);
         match (&mut self.state, message) {
             (FormationState::Replaced, _) => {}
             (FormationState::Settled(_), FormationMessage::Propose { proposal, progress })
@@ -101,13 +102,17 @@ impl Formation {
     fn objection(&self, proposal: &Proposal, progress: &ProposalProgress) -> Option<RejectReason> {
         let founding = &proposal.founding;
         let mine = &self.settings;
-        let theirs = (founding.members.len(), &founding.name, founding.settings);
         if matches!(self.state, FormationState::Accepted(_)) && !allows!(self.settings.guards, AcceptTwo) {
             Some(RejectReason::Busy)
         } else if self.settings.after.is_some() || self.seen.members().next().is_some() {
             Some(RejectReason::Elsewhere)
-        } else if mine.existing || theirs != (usize::from(mine.expect), &mine.name, mine.chains) {
+        } else if mine.existing {
+            Some(RejectReason::Joins)
+        } else if (&founding.name, founding.settings) != (&mine.name, mine.chains) {
             Some(RejectReason::Settings)
+        } else if founding.members.len() < usize::from(mine.expect) && !allows!(self.settings.guards, AcceptFewer) {
+            // Only this node's own number: one that another node stated may be out of date.
+            Some(RejectReason::Expects(mine.expect))
         } else if progress.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Abandon)
             || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
         {

@@ -9,12 +9,13 @@ use crate::{
     guards::Guards,
 };
 
-/// Settings of a formation. All founders must have been started with the same name, number of founders and chain settings.
+/// Settings of a formation. All founders must have been started with the same name and chain settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormationSettings {
     /// The cluster's name.
     pub name: String,
-    /// The number of founders, from 1 to [`MAX_FOUNDERS`].
+    /// The fewest founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. All free nodes that it sees
+    /// become founders. If they expect different numbers, the largest counts.
     pub expect: u16,
     /// The chain settings that the cluster fixes for good.
     pub chains: ChainSettings,
@@ -25,7 +26,11 @@ pub struct FormationSettings {
     /// The cluster exists: this node joins it, and doesn't take part in creating one. An operator's order ([`After::founds`]) has
     /// priority over this setting.
     pub existing: bool,
-    /// How long enough nodes must have been seen before a node proposes.
+    /// How long a node looks for others before it proposes; twice as long before it forms a cluster alone. Zero: it looks for none.
+    pub search: Duration,
+    /// How long it does so while a seed hasn't answered.
+    pub search_seeds: Duration,
+    /// How long a node that has seen another one waits for more before it proposes.
     pub settle: Duration,
     /// How much longer a node waits for each node before it in the order of ids.
     pub stagger: Duration,
@@ -49,6 +54,8 @@ impl FormationSettings {
             timing: Timing::default(),
             after: None,
             existing: false,
+            search: Duration::from_secs(1),
+            search_seeds: Duration::from_secs(10),
             settle: Duration::from_millis(200),
             stagger: Duration::from_millis(100),
             repeat: Duration::from_millis(200),

@@ -3,3 +3,4 @@ mod chaos;
 mod existing;
 mod network;
 mod rules;
+mod search;

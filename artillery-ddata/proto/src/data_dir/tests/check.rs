@@ -116,11 +116,27 @@ fn what_another_release_wrote_is_told_from_damage() {
     patch(&disk, &newest, 12, &2u32.to_le_bytes(), 4096);
     let error = checked(&disk).unwrap_err();
     assert!(error.is_of_another_release() && error.damage().is_some_and(|place| place.kind == "format"), "{error}");
-    for name in ["control-1", "control-2"] {
-        let all = bytes(&disk, name);
-        let end = 28 + u32::from_le_bytes(std::array::from_fn(|n| all[24 + n])) as usize;
-        patch(&disk, name, 12, &2u32.to_le_bytes(), end);
-    }
+    patch_control(&disk, |len| (12, 2, len));
     let error = checked(&disk).unwrap_err();
     assert!(error.is_of_another_release() && error.damage().is_none(), "{error}");
+}
+
+/// Replaces a number in both copies of the control file. From the record's length, `change` makes its place, its new value, and the
+/// length afterwards.
+fn patch_control(disk: &SimulatedDisk, change: impl Fn(u32) -> (usize, u32, u32)) {
+    for name in ["control-1", "control-2"] {
+        let all = bytes(disk, name);
+        let (at, value, len) = change(u32::from_le_bytes(std::array::from_fn(|n| all[24 + n])));
+        patch(disk, name, at, &value.to_le_bytes(), 28 + len as usize);
+    }
+}
+
+#[test]
+fn a_record_with_unknown_fields_is_of_another_release() {
+    let disk = small_store(true);
+    patch_control(&disk, |len| (24, len + 1, len + 1));
+    let error = checked(&disk).unwrap_err();
+    assert!(matches!(error, OpenError::Control(ControlFileError::OtherRecord { file: "control-1", .. })), "{error}");
+    assert!(error.is_of_another_release() && error.damage().is_none(), "{error}");
+    assert_eq!(super::small::opened(&disk).unwrap_err(), error, "a start refuses it, too");
 }

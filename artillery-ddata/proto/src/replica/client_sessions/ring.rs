@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::super::ends::Ends as _;
+
 /// Up to this capacity, memory is kept for further entries.
 const KEPT_CAPACITY: usize = 16;
 
@@ -57,7 +59,7 @@ impl<T> Ring<T> {
 
     /// Takes out the lowest entry, if its number is below `lowest`.
     pub(super) fn pop_below(&mut self, lowest: u64) -> Option<T> {
-        let (_, entry) = self.0.pop_front_if(|(number, _)| *number < lowest)?;
+        let (_, entry) = self.0.take_front_if(|(number, _)| *number < lowest)?;
         self.free();
         Some(entry)
     }

@@ -2,6 +2,7 @@
 //!
 //! A step is done with each input and each [`Replica::settle`], so that renewals leave between two steps.
 
+use super::super::ends::Ends as _;
 use super::{super::Replica, joiner::SnapshotReceiver};
 use crate::{Sequence, Timestamp, replica::ReplicaEvent, types::update::Update};
 
@@ -46,7 +47,7 @@ impl SnapshotReceiver {
 
     /// Takes the next update from the buffer, if it is at or below `until`.
     fn next(&mut self, until: Sequence) -> Option<Update> {
-        let update = self.buffer.pop_front_if(|update| update.version.sequence <= until)?;
+        let update = self.buffer.take_front_if(|update| update.version.sequence <= until)?;
         self.buffered = self.buffered.saturating_sub(update.cost());
         Some(update)
     }

@@ -288,8 +288,9 @@ fn routing() -> impl Strategy<Value = Routing> {
         min_members: 1,
         members: members.into_iter().map(|id| ChainMember { id, role: Role::Serving }).collect(),
     });
-    let address = (member(), "[a-z]{1,9}", vec(addr(), 0..3))
-        .prop_map(|(id, name, addrs)| (id.node, NodeAddress { name, addrs, host: None }));
+    let host = proptest::option::of("[a-z]{1,9}:[1-9]");
+    let address = (member(), "[a-z]{1,9}", vec(addr(), 0..3), host)
+        .prop_map(|(id, name, addrs, host)| (id.node, NodeAddress { name, addrs, host }));
     (any::<u128>(), vec(config, 0..3), vec(address, 0..4)).prop_map(|(cluster, chains, nodes)| Routing {
         cluster: ClusterId(cluster),
         history: crate::control::History { generation: cluster as u64 >> 1, id: cluster },

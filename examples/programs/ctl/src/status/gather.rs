@@ -10,7 +10,7 @@ use artillery_ddata::{
 use artillery_programs::exit::Failure;
 use serde_json::{Value, json};
 
-use super::histories;
+use super::{histories, verdict::Verdict};
 use crate::recover::SURVEY_TIMEOUT;
 
 /// What a node said of itself, or why it said nothing.
@@ -151,8 +151,9 @@ pub(super) fn object(whole: &ClusterReport) -> Value {
         .collect();
     let nodes: Vec<Value> = whole.nodes.iter().map(|(id, told)| node_object(whole, *id, told)).collect();
     let cluster = whole.nodes.values().find_map(|told| told.status.as_ref().ok()).map(|status| &status.cluster);
+    let Verdict { serves, problem, .. } = Verdict::of(whole);
     json!({
-        "cluster": cluster, "cluster_id": whole.routing.cluster.to_string(),
+        "serving": serves, "problem": problem, "cluster": cluster, "cluster_id": whole.routing.cluster.to_string(),
         "chains": chains, "members": members, "nodes": nodes, "histories": histories::objects(whole.routing.cluster, &whole.standings),
     })
 }

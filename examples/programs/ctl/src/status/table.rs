@@ -9,18 +9,22 @@ use super::{
     gather::{ChainSeat, ClusterReport},
     histories,
     snapshot::{KINDS, kinds},
+    verdict::Verdict,
 };
 use crate::output::plain_table;
 
 pub(super) fn text(whole: &ClusterReport) -> String {
-    let mut text = format!("cluster {}\n", whole.routing.cluster);
+    let mut text = format!("{}\ncluster {}\n", Verdict::of(whole).line(), whole.routing.cluster);
     if let Some(parted) = histories::text(whole.routing.cluster, &whole.standings) {
         let _ = write!(text, "\n{parted}");
     }
     for chain in &whole.routing.chains {
         let (number, epoch, copies) = (chain.chain.0, chain.epoch, whole.copies(chain));
+        let members = chain.serving().count();
+        let lacking =
+            if copies as usize == members { String::new() } else { format!(" ({members} members configured)") };
         // Writing to a string can't fail.
-        let _ = write!(text, "\nchain {number}, epoch {epoch}, {copies} copies of each committed update\n");
+        let _ = writeln!(text, "\nchain {number}, epoch {epoch}, {copies} copies of each committed update{lacking}");
         let mut table =
             plain_table(&["node", "role", "epoch", "last", "watermark", "lag", "dirty", "in flight", "lease", ""]);
         for seat in whole.seats(chain) {
@@ -71,7 +75,9 @@ fn note(view: &ChainStatus) -> String {
 
 fn reads(whole: &ClusterReport) -> Table {
     let mut table = plain_table(&[&["node"], &KINDS[..], &[""]].concat());
-    for told in whole.nodes.values() {
+    let members = whole.members();
+    let has_left = |name: &str| members.iter().any(|member| member.node == name && member.state == "left");
+    for told in whole.nodes.values().filter(|told| told.status.is_ok() || !has_left(&told.name)) {
         let mut row = vec![told.name.clone()];
         match &told.status {
             Ok(status) => {
@@ -89,7 +95,7 @@ fn reads(whole: &ClusterReport) -> Table {
 
 fn members(whole: &ClusterReport) -> Table {
     let mut table = plain_table(&["node", "addr", "state", "role"]);
-    for member in whole.members() {
+    for member in whole.members().into_iter().filter(|member| member.state != "left") {
         table.add_row([member.node, member.addr, member.state, &whole.role(member.node)]);
     }
     table

@@ -8,3 +8,4 @@ mod load;
 mod moving;
 mod recover;
 mod usage;
+mod verdict;

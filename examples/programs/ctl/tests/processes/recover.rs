@@ -66,7 +66,7 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     cluster.nodes[1].kill().await;
     // No configuration can remove the dead: the status counts the living all the same.
     while status_at(&cluster, &last).await["chains"][0]["copies"] != 1 {}
-    let (text, _) = cluster.ctl(&last, 0, &["status"]).await;
+    let (_, text, _) = ctl(&cluster, &last, &["status"]).await;
     assert!(text.contains(", 1 copies of each committed update"), "{text}");
     // Requests that need the other nodes are refused, and all others go on.
     let (code, _, err) = ctl(&cluster, &last, &["put", "k/0", "x"]).await;
@@ -91,9 +91,10 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     is_whole(&cluster, line["addr"].as_str().unwrap()).await;
 }
 
-/// The output of `ctl status` at the node at `addr`.
+/// The output of `ctl status` at the node at `addr`. It fails, too, if the cluster doesn't serve.
 async fn status_at(cluster: &Cluster, addr: &str) -> Value {
-    let (out, _) = cluster.ctl(addr, 0, &["--json", "status"]).await;
+    let (code, out, err) = ctl(cluster, addr, &["--json", "status"]).await;
+    assert!(matches!(code, Some(0 | 1)) && !out.is_empty(), "{code:?} {err}");
     serde_json::from_str(out.trim()).unwrap()
 }
 

@@ -132,8 +132,8 @@ impl Write {
                 answer.of(kv.write(batch).await?.is_ok())
             }
             Self::SetMany { pairs, .. } => set_absent(kv, &pairs).await?,
-            Self::Delete(ref keys) if let [key] = keys.as_slice() => {
-                let batch = Batch::new().require(key, Expected::Present).delete(key);
+            Self::Delete(keys) if keys.len() == 1 => {
+                let batch = Batch::new().require(&keys[0], Expected::Present).delete(&keys[0]);
                 Reply::flag(kv.write(batch).await?.is_ok())
             }
             Self::Take(key) => match kv.get_delete(key).await?.result {

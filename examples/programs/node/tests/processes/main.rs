@@ -17,6 +17,7 @@ mod leaving;
 mod metrics;
 mod overload;
 mod parked;
+mod reports;
 mod resp;
 mod restart_all;
 mod rotation;

@@ -103,17 +103,65 @@ fn five_nodes_that_expect_three_form_one_however_they_are_cut_up() {
     }
 }
 
+/// Halves that can't see each other at first, each large enough to found a cluster, in trouble.
 #[test]
 fn many_nodes_in_trouble_may_form_several_that_never_mix() {
     let mut several = 0;
     for seed in 0..300 {
-        let (network, _) = sound(seed, |expect| usize::from(2 * expect) + (seed % 3) as usize);
+        let expect = 1 + (seed % 4) as u16;
+        let nodes = usize::from(2 * expect) + (seed % 3) as usize;
+        let mut network = Network::new(seed, expect, nodes, 300, false, None);
+        network.trouble(Trouble { cut_every: None, ..trouble(seed / 15, false) });
+        let all: Vec<_> = (0..nodes).collect();
+        let (low, high) = all.split_at(usize::from(expect));
+        network.partition(&[low, high]);
+        network.run_for(3000 + 100 * (seed % 50));
+        network.trouble(Trouble::NONE);
+        network.run_until(network.now + BOUND, Network::all_settled);
+        assert_eq!(network.violation, None, "seed {seed}");
         let foundings = network.foundings();
         several += usize::from(foundings.len() > 1);
         let ids: BTreeSet<_> = foundings.iter().map(|founding| founding.cluster).collect();
         assert_eq!(ids.len(), foundings.len());
     }
     assert!(several > 20, "only {several} runs had more than one cluster: the test shows little");
+}
+
+/// One to five nodes that expect different numbers start within three seconds of each other. Returns the violation.
+fn unequal(seed: u64, mutant: Option<Mutant>) -> Result<(), String> {
+    let nodes = 1 + seed % 5;
+    let most = 1 + (seed / 5) % nodes;
+    let mut network = Network::new(seed, most as u16, nodes as usize, 3000, false, mutant);
+    if seed.is_multiple_of(2) {
+        network.mix_expectations();
+    }
+    if (seed / 25).is_multiple_of(2) {
+        network.find_by_seed();
+    }
+    network.trouble(Trouble { loss: [0, 100][(seed / 3) as usize % 2], delay: 20, ..Trouble::NONE });
+    network.run_for(3000);
+    let done = network.run_until(network.now + BOUND, Network::all_settled);
+    match (network.violation.take(), network.foundings().len()) {
+        (Some(violation), _) => Err(violation),
+        (None, 1) if done => Ok(()),
+        (None, clusters) => Err(format!("{clusters} clusters, all settled: {done}")),
+    }
+}
+
+#[test]
+fn any_number_of_nodes_with_any_expectations_form_one_cluster() {
+    for seed in 0..1000 {
+        unequal(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+}
+
+#[test]
+fn every_rule_of_unequal_nodes_is_needed() {
+    for mutant in [Mutant::ProposeUnsearched, Mutant::ProposeOnAnswer, Mutant::NameOnlyExpected, Mutant::AcceptFewer] {
+        let caught = (0..5000).find_map(|seed| unequal(seed, Some(mutant)).err().map(|violation| (seed, violation)));
+        let (seed, violation) = caught.unwrap_or_else(|| panic!("{mutant:?} was not seen"));
+        eprintln!("{mutant:?}: seed {seed}: {violation}");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn it_neither_proposes_nor_accepts() {
     assert_eq!(node.next_tick(), None, "four free nodes are enough for others");
     let propose = FormationMessage::Propose { proposal: Box::new(proposal(1)), progress: accepted(&[1]) };
     let answer = tell(&mut node, incarnation(2, 1), propose);
-    assert_eq!(refused(&answer), Some((incarnation(2, 1), RejectReason::Settings)));
+    assert_eq!(refused(&answer), Some((incarnation(2, 1), RejectReason::Joins)));
     assert!(matches!(node.phase(), FormationPhase::Free { .. }));
 }
 

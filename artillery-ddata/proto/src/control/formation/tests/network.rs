@@ -40,12 +40,20 @@ struct Node {
     told: BTreeSet<MemberId>,
     settled: Option<(Arc<Bootstrap>, bool)>,
     tick: Option<Timestamp>,
+    /// Other nodes may see it.
+    visible: bool,
 }
 
 enum Event {
-    Deliver { to: MemberId, from: MemberId, message: FormationMessage },
+    Deliver {
+        to: MemberId,
+        from: MemberId,
+        message: FormationMessage,
+    },
     Tick(MemberId),
     Discover(MemberId),
+    /// A node reaches its seed, if that is up.
+    Contact(MemberId),
     Start(usize),
     Cut,
     Restart,
@@ -55,6 +63,10 @@ pub(super) struct Network {
     pub(super) now: Timestamp,
     rng: ChaCha8Rng,
     settings: FormationSettings,
+    /// How many founders each node expects.
+    expects: Vec<u16>,
+    /// Nodes find each other by node 0, their seed, alone.
+    seeded: bool,
     nodes: Vec<Node>,
     /// The past incarnations of each node.
     past: Vec<Vec<MemberId>>,
@@ -83,11 +95,14 @@ impl Network {
             settings.repeat = Duration::from_millis(40);
             settings.stagger = Duration::from_millis(10);
             settings.settle = Duration::from_millis(20);
+            settings.search = Duration::from_millis(50);
         }
         let mut network = Self {
             now: Timestamp::ZERO,
             rng: ChaCha8Rng::seed_from_u64(seed),
             settings,
+            expects: vec![expect; nodes],
+            seeded: false,
             nodes: vec![],
             past: vec![vec![]; nodes],
             events: BTreeMap::new(),
@@ -102,11 +117,29 @@ impl Network {
         };
         for at in 0..nodes {
             let id = network.new_incarnation(at);
-            network.nodes.push(Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None });
+            network.nodes.push(Node {
+                id,
+                formation: None,
+                told: BTreeSet::new(),
+                settled: None,
+                tick: None,
+                visible: false,
+            });
             let start = network.up_to(spread);
             network.after(start, Event::Start(at));
         }
         network
+    }
+
+    /// From now on nodes find each other by node 0 alone.
+    pub(super) fn find_by_seed(&mut self) {
+        self.seeded = true;
+    }
+
+    /// Each node expects a number of its own, up to the one that all expect otherwise.
+    pub(super) fn mix_expectations(&mut self) {
+        let most = u64::from(self.settings.expect);
+        self.expects = (0..self.nodes.len()).map(|_| 1 + self.below(most) as u16).collect();
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -164,7 +197,7 @@ impl Network {
         let id = self.new_incarnation(at);
         let old = std::mem::replace(
             &mut self.nodes[at],
-            Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None },
+            Node { id, formation: None, told: BTreeSet::new(), settled: None, tick: None, visible: false },
         );
         self.past[at].push(old.id);
         self.after(0, Event::Start(at));
@@ -213,6 +246,7 @@ impl Network {
                 }
             }
             Event::Start(at) => self.start(at),
+            Event::Contact(id) => self.contact(id),
             Event::Discover(id) => {
                 if let Some(at) = self.alive(id) {
                     self.discover(at);
@@ -261,18 +295,39 @@ impl Network {
     fn start(&mut self, at: usize) {
         let seed = u128::from(self.rng.next_u64());
         let founder = founder(self.nodes[at].id);
-        let formation = Formation::new(founder, self.settings.clone(), seed).unwrap();
+        let settings = FormationSettings { expect: self.expects[at], ..self.settings.clone() };
+        let formation = Formation::new(founder, settings, seed).unwrap();
         self.nodes[at].formation = Some(formation);
         let id = self.nodes[at].id;
-        self.after(0, Event::Discover(id));
+        if self.seeded && at > 0 {
+            self.input(at, FormationInput::SeedsMissing(true));
+            let wait = self.up_to(1000);
+            self.after(wait, Event::Contact(id));
+        } else {
+            self.after(0, Event::Discover(id));
+        }
         self.schedule(at);
+    }
+
+    /// The seed's answer comes before the membership shows the nodes that it knows.
+    fn contact(&mut self, id: MemberId) {
+        let Some(at) = self.alive(id) else { return };
+        if self.nodes[0].formation.is_none() {
+            let wait = 100 * MILLI + self.up_to(1000);
+            return self.after(wait, Event::Contact(id));
+        }
+        self.input(at, FormationInput::SeedsMissing(false));
+        let wait = self.up_to(500);
+        self.after(wait, Event::Discover(id));
     }
 
     /// Gossip reaches a node: it names the reachable nodes, and sometimes takes back the others.
     fn discover(&mut self, at: usize) {
+        self.nodes[at].visible = true;
         for other in (0..self.nodes.len()).filter(|&other| other != at) {
             let id = self.nodes[other].id;
             let reachable = self.nodes[other].formation.is_some()
+                && (self.nodes[other].visible || !self.seeded)
                 && !self.cuts.contains(&(other, at))
                 && !self.cuts.contains(&(at, other));
             if reachable {
@@ -304,6 +359,7 @@ impl Network {
                 FormationOutput::Send { to, message } => self.send(id, to, message),
                 FormationOutput::Formed(founding) => self.settled(at, founding, true),
                 FormationOutput::Joined(founding) => self.settled(at, founding, false),
+                FormationOutput::Stuck => return self.restart(at),
             }
         }
         self.check_nothing_formed_is_given_up();
@@ -347,7 +403,7 @@ impl Network {
             let first = first.cluster;
             return self.violate(format!("{id:?} belongs to {first:?} and to {:?}", founding.cluster));
         }
-        if founding.names(id) != formed || founding.members.len() != usize::from(self.settings.expect) {
+        if founding.names(id) != formed || (formed && founding.members.len() < usize::from(self.expects[at])) {
             return self.violate(format!("{id:?} takes itself for what it isn't in {founding:?}"));
         }
         self.nodes[at].settled = Some((founding.clone(), formed));

@@ -15,7 +15,7 @@ use crate::{
 pub(super) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
 
 pub(super) fn settings(expect: u16) -> FormationSettings {
-    FormationSettings::new("shop", expect, ChainSettings::default())
+    FormationSettings { search: Duration::ZERO, ..FormationSettings::new("shop", expect, ChainSettings::default()) }
 }
 
 pub(super) fn formation(node: u8, expect: u16) -> Formation {
@@ -88,7 +88,8 @@ fn too_few_nodes_wait() {
     let mut node = formation(1, 3);
     input(&mut node, NOW, seen(2, None));
     assert_eq!(node.next_tick(), None);
-    assert_eq!(node.phase(), FormationPhase::Free { seen: 2, expect: 3, refused: None });
+    let waits = FormationPhase::Free { seen: 2, expect: 3, expected_by: None, searches: false, refused: None };
+    assert_eq!(node.phase(), waits);
     input(&mut node, NOW, seen(3, None));
     assert!(node.next_tick().is_some());
     input(&mut node, NOW, FormationInput::Gone(incarnation(3, 1)));
@@ -107,9 +108,9 @@ fn the_lowest_node_proposes_first_to_the_nodes_it_saw() {
     let outputs = input(&mut low, first, FormationInput::Tick);
     let FormationPhase::Accepted(id) = low.phase() else { panic!("it proposed, so it accepted") };
     assert_eq!((id.proposer, id.attempt), (incarnation(1, 1), 1));
-    assert_eq!(low.named().collect::<Vec<_>>(), [incarnation(1, 1), incarnation(3, 1), incarnation(5, 1)]);
+    assert_eq!(low.named().collect::<Vec<_>>(), [1, 3, 5, 9].map(|node| incarnation(node, 1)), "more than it expects");
     let told: Vec<_> = outputs.iter().map(|output| matches!(output, FormationOutput::Send { .. })).collect();
-    assert_eq!(told, [true, true], "one message to each of the others");
+    assert_eq!(told, [true; 3], "one message to each of the others");
 }
 
 #[test]
@@ -178,17 +179,18 @@ fn a_proposal_must_make_sense() {
 
 #[test]
 fn other_settings_are_refused_and_shown() {
-    let changes: [fn(&mut Bootstrap); 3] = [
-        |founding| founding.settings.replicas = 2,
-        |founding| founding.name.push('x'),
-        |founding| drop(founding.members.pop()),
+    type Change = fn(&mut Bootstrap);
+    let changes: [(Change, RejectReason); 3] = [
+        (|founding| founding.settings.replicas = 2, RejectReason::Settings),
+        (|founding| founding.name.push('x'), RejectReason::Settings),
+        (|founding| drop(founding.members.pop()), RejectReason::Expects(3)),
     ];
-    for change in changes {
+    for (change, reason) in changes {
         let mut node = formation(1, 3);
         let mut other = proposal(1);
         change(&mut other.founding);
         let outputs = tell(&mut node, incarnation(2, 1), propose(&other));
-        assert_eq!(refused(&outputs), Some((incarnation(2, 1), RejectReason::Settings)));
+        assert_eq!(refused(&outputs), Some((incarnation(2, 1), reason)));
     }
 }
 
@@ -317,6 +319,8 @@ fn silent_nodes_are_asked_last() {
     );
     assert!(matches!(node.phase(), FormationPhase::Free { .. }), "two of three abandoned it");
     input(&mut node, at, seen(4, None));
+    // A second failure by the same silence.
+    node.seen.miss(incarnation(2, 1));
     let at = node.next_tick().unwrap();
     input(&mut node, at, FormationInput::Tick);
     assert_eq!(node.named().collect::<Vec<_>>(), [incarnation(1, 1), incarnation(3, 1), incarnation(4, 1)]);

@@ -1,0 +1,178 @@
+//! What happens to a node and its cluster: public values, a stream of them, and a line for each.
+
+mod allowance;
+mod feed;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tracker;
+
+use std::time::Duration;
+
+use artillery_core::MemberId;
+use artillery_proto::node::Why;
+
+pub use self::stream::NodeEvents;
+pub(crate) use self::{
+    feed::ConfigFeed,
+    stream::EventHub,
+    tracker::{ChangeReasons, EventTracker},
+};
+use super::waiting::WaitingFor;
+use crate::ChainId;
+
+/// A node: its name, and its id with the incarnation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventNode {
+    /// The name.
+    pub name: String,
+    /// The id.
+    pub id: MemberId,
+}
+
+/// Something that happened to this node or its cluster, as this node knows it. `Display` gives one line in plain English.
+///
+/// What changes again and again is not reported each time: see [`NodeEvent::Omitted`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// Another node gives no answer. It may be alive, and only not reachable.
+    MemberLost {
+        /// The node.
+        node: EventNode,
+        /// For how long this node has suspected it; `None`: other nodes report that it gives no answer.
+        silent: Option<Duration>,
+    },
+    /// A node that was lost answers again.
+    MemberFound {
+        /// The node.
+        node: EventNode,
+    },
+    /// Another node has started again: a later incarnation has replaced the known one.
+    MemberReplaced {
+        /// The node, in its present incarnation.
+        node: EventNode,
+    },
+    /// Another node has left in an orderly way.
+    MemberLeft {
+        /// The node.
+        node: EventNode,
+    },
+    /// A node serves a chain no longer.
+    MovedOut {
+        /// Which chain.
+        chain: ChainId,
+        /// The node.
+        node: EventNode,
+        /// Whether it is this node.
+        is_this: bool,
+        /// The reason, if this node knows it.
+        why: Option<MoveReason>,
+    },
+    /// A node that joined a chain has copied its data, and serves.
+    Promoted {
+        /// Which chain.
+        chain: ChainId,
+        /// The node.
+        node: EventNode,
+        /// Whether it is this node.
+        is_this: bool,
+    },
+    /// A majority of the voters of the configuration log gives no answer: leases end, and no configuration changes.
+    MajorityLost {
+        /// The names of the voters that seem to be away.
+        away: Vec<String>,
+        /// The number of all voters.
+        voters: usize,
+    },
+    /// This node's lease has ended: it serves no strong reads and no writes.
+    LeaseLost,
+    /// This node served, and no longer does.
+    ServesNoLonger {
+        /// The reasons.
+        waiting_for: Vec<WaitingFor>,
+    },
+    /// This node serves again.
+    ServesAgain,
+    /// Events that followed each other too quickly are not reported one by one.
+    Omitted {
+        /// The number of events.
+        count: u64,
+    },
+    /// This reader was too slow and has missed events.
+    Lagged {
+        /// The number of missed events.
+        missed: u64,
+    },
+}
+
+/// Why a node was moved out of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MoveReason {
+    /// It gave no answer.
+    Silent,
+    /// It left.
+    Left,
+    /// It was reached, and did not receive answers.
+    Deaf,
+    /// Its predecessor's updates did not reach it.
+    Unreached,
+    /// It alone made the chain slow.
+    Slow,
+    /// Its disk alone made the chain slow, or stopped it.
+    Disk,
+    /// It stopped serving.
+    Halted,
+    /// An operator accepted a loss, or the chain was opened again without it.
+    Reopened,
+}
+
+impl MoveReason {
+    /// The reason of a member's removal; `None`: the change does not remove this member.
+    pub(crate) fn of(why: Why) -> Option<Self> {
+        match why {
+            Why::Silent => Some(Self::Silent),
+            Why::Left => Some(Self::Left),
+            Why::Deaf => Some(Self::Deaf),
+            Why::Unreached => Some(Self::Unreached),
+            Why::Slow => Some(Self::Slow),
+            Why::Disk => Some(Self::Disk),
+            Why::Halted => Some(Self::Halted),
+            // A reopened chain has the reason of the member that opens it.
+            _ => None,
+        }
+    }
+}
+
+/// How much an event concerns operators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Weight {
+    /// An orderly end: no line at the default level.
+    Orderly,
+    /// The cluster has recovered from something.
+    Good,
+    /// Something is lost.
+    Bad,
+}
+
+impl NodeEvent {
+    pub(crate) fn weight(&self) -> Weight {
+        match self {
+            Self::MemberLeft { .. } | Self::MovedOut { why: Some(MoveReason::Left), .. } => Weight::Orderly,
+            Self::MemberFound { .. }
+            | Self::MemberReplaced { .. }
+            | Self::Promoted { .. }
+            | Self::ServesAgain
+            | Self::Omitted { .. }
+            | Self::Lagged { .. } => Weight::Good,
+            Self::MemberLost { .. }
+            | Self::MovedOut { .. }
+            | Self::MajorityLost { .. }
+            | Self::LeaseLost
+            | Self::ServesNoLonger { .. } => Weight::Bad,
+        }
+    }
+}

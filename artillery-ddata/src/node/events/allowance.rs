@@ -1,0 +1,59 @@
+//! Bounds how many events a node reports: a link that breaks again and again must not fill logs.
+
+use std::time::Duration;
+
+use artillery_core::Timestamp;
+
+/// Events that may follow each other at once.
+const BURST: u32 = 6;
+
+/// After this time one more event may be reported.
+const REFILL: Duration = Duration::from_secs(10);
+
+/// A token bucket.
+#[derive(Debug, Clone)]
+pub(super) struct Allowance {
+    left: u32,
+    /// When the last token was added, or the bucket was full.
+    filled: Timestamp,
+    omitted: u64,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { left: BURST, filled: Timestamp::ZERO, omitted: 0 }
+    }
+}
+
+impl Allowance {
+    /// Whether one more event may be reported.
+    pub(super) fn take(&mut self, now: Timestamp) -> bool {
+        self.refill(now);
+        let may = self.left > 0;
+        if may {
+            self.left -= 1;
+        }
+        may
+    }
+
+    /// An event was not reported.
+    pub(super) fn omit(&mut self) {
+        self.omitted += 1;
+    }
+
+    /// The number of events that were not reported, once there is a token again.
+    pub(super) fn omitted(&mut self, now: Timestamp) -> Option<u64> {
+        self.refill(now);
+        (self.omitted > 0 && self.take(now)).then(|| std::mem::take(&mut self.omitted))
+    }
+
+    fn refill(&mut self, now: Timestamp) {
+        while self.left < BURST && now - self.filled >= REFILL {
+            self.left += 1;
+            self.filled = self.filled + REFILL;
+        }
+        if self.left == BURST {
+            self.filled = now;
+        }
+    }
+}

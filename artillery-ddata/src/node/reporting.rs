@@ -1,0 +1,246 @@
+//! The task that reports the reasons of a wait and the events of a node, and the facts for these reports.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, MemberState, Timestamp, internal::clock};
+use artillery_proto::node::Unready;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{
+    data::Data,
+    durable::Durable,
+    events::{ChangeReasons, ConfigFeed, EventHub, EventTracker},
+    waiting::{self, ChainFacts, Facts, FormationFacts, Reminder, WaitingFor},
+};
+use crate::{
+    ChainConfig, Role,
+    control::{Configs, message::Unsettled},
+    driver::{control::NodeState, phase::NodePhase},
+};
+
+/// How often the task compares the node's state with the state before.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// The state that the reports share with the rest of the node.
+#[derive(Debug, Default)]
+pub(super) struct Reporting {
+    pub(super) hub: EventHub,
+    pub(super) reasons: Arc<ChangeReasons>,
+    pub(super) feed: Arc<ConfigFeed>,
+    pub(super) formation: watch::Sender<Option<FormationFacts>>,
+}
+
+impl Data {
+    /// Starts the task, which ends with the node.
+    pub(super) fn start_reports(self: &Arc<Self>, cluster: &Cluster) {
+        let mut events = cluster.events();
+        let data = Arc::downgrade(self);
+        let mut phases = self.phases();
+        let mut tracker = EventTracker::new(self.id());
+        look_around(&mut tracker, &events);
+        tokio::spawn(async move {
+            let mut reminder = Reminder::default();
+            let mut ticks = interval(PERIOD);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    () = ended(&mut phases) => return,
+                    event = events.next() => match event {
+                        Some(event) => Some(event),
+                        None => return,
+                    },
+                    _ = ticks.tick() => None,
+                };
+                let Some(data) = data.upgrade() else { return };
+                match event {
+                    Some(MemberEvent::Lagged { .. }) => look_around(&mut tracker, &events),
+                    Some(event) => data.take_member_event(&mut tracker, &event),
+                    None => data.compare(&mut tracker, &mut reminder).await,
+                }
+            }
+        });
+    }
+
+    fn take_member_event(&self, tracker: &mut EventTracker, event: &MemberEvent) {
+        let event = tracker.member(clock::now(), event);
+        // A node without a cluster has no members yet, and one that leaves has no interest in them.
+        if let Some(event) = event.filter(|_| self.has_cluster() && !self.leaves()) {
+            self.reporting.hub.report(event);
+        }
+    }
+
+    /// Reports changes and, at intervals, the reasons if the node does not serve.
+    async fn compare(&self, tracker: &mut EventTracker, reminder: &mut Reminder) {
+        if self.leaves() {
+            return;
+        }
+        let now = clock::now();
+        for configs in self.reporting.feed.take() {
+            let changes = tracker.configs(now, &configs, &self.reporting.reasons);
+            changes.into_iter().for_each(|event| self.reporting.hub.report(event));
+        }
+        let serves = self.may_serve();
+        let waiting_for = if serves { Vec::new() } else { self.waiting_for().await };
+        if let Some(event) = tracker.serving(now, serves, &waiting_for) {
+            self.reporting.hub.report(event);
+        }
+        if let Some(event) = tracker.tick(now) {
+            self.reporting.hub.report(event);
+        }
+        if reminder.is_due(now, serves) && !waiting_for.is_empty() {
+            tracing::warn!("this node is not ready: {}", waiting::line(&waiting_for));
+        }
+    }
+
+    fn has_cluster(&self) -> bool {
+        self.founding.get().is_some()
+    }
+
+    fn leaves(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Why this node isn't ready, or no longer serves.
+    pub(super) async fn waiting_for(&self) -> Vec<WaitingFor> {
+        waiting::waiting_for(&self.facts().await)
+    }
+
+    async fn facts(&self) -> Facts {
+        let phase = self.phases().borrow().clone();
+        let cluster = self.cluster.get();
+        let known = self.state.get().map(|state| state.borrow().clone());
+        let formation = self.reporting.formation.borrow().clone();
+        let chains = self.chain_facts(known.as_ref()).await;
+        Facts {
+            serves: self.may_serve(),
+            ended: match &phase {
+                NodePhase::Failed(why) => Some(why.to_string()),
+                NodePhase::Stopped(why) => Some(why.to_string()),
+                _ => None,
+            },
+            has_cluster: self.has_cluster(),
+            has_directory: self.durable.get().is_some(),
+            formation,
+            seeds: cluster.map(Cluster::seeds).unwrap_or_default(),
+            no_multicast: cluster.and_then(Cluster::no_multicast),
+            refused: cluster.map(Cluster::refused_peers).unwrap_or_default(),
+            loading: self.durable.get().and_then(Durable::loading).filter(|_| self.has_cluster()),
+            voters: known.as_ref().map(|known| self.voters(known)).unwrap_or_default(),
+            is_led: known.as_ref().is_none_or(|known| known.heard != Timestamp::ZERO && self.is_led(known)),
+            is_spare: known.as_ref().map_or_else(|| self.has_no_chain(), |known| !known.configs.names(self.id())),
+            is_confirmed: known.as_ref().is_none_or(|known| known.unready.is_none()),
+            chains,
+            unsettled: known.as_ref().and_then(|known| self.unsettled(known, phase.is_ready())),
+        }
+    }
+
+    /// The voters of the configuration log by name, and whether the membership considers them alive.
+    fn voters(&self, known: &NodeState) -> Vec<(String, bool)> {
+        let Some(log) = self.log.get() else { return Vec::new() };
+        let members = self.cluster.get().map(Cluster::members).unwrap_or_default();
+        let is_there = |id: MemberId| {
+            let is_alive = |state| matches!(state, MemberState::Alive | MemberState::Suspect);
+            id.node == self.id().node
+                || members.iter().any(|member| member.id.node == id.node && is_alive(member.state))
+        };
+        log.voters().into_iter().map(|id| (self.name_of(known, id), is_there(id))).collect()
+    }
+
+    fn name_of(&self, known: &NodeState, id: MemberId) -> String {
+        let met = || self.cluster.get()?.member(id.node).map(|member| member.name);
+        let name = known.configs.node(id).map(|node| node.name.clone()).or_else(met);
+        name.unwrap_or_else(|| id.node.to_string())
+    }
+
+    async fn chain_facts(&self, known: Option<&NodeState>) -> Vec<ChainFacts> {
+        let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
+        let now = clock::now();
+        let Some(known) = known else { return self.fixed_chain_facts() };
+        let joins = |config: &ChainConfig| config.role(self.id()).is_some_and(|role| role != Role::Serving);
+        // Only a joiner asks the chains' tasks: they may be busy.
+        let received = match known.configs.iter().any(joins) {
+            true => self.numbered_states().await,
+            false => Default::default(),
+        };
+        let mine = known.configs.iter().zip(standings).filter(|(config, _)| config.role(self.id()).is_some());
+        mine.map(|(config, standing)| {
+            let (chain, standing) = (config.chain, standing.borrow());
+            ChainFacts {
+                chain,
+                is_joiner: joins(config),
+                received: received.get(&chain).and_then(|state| state.receiving).map(|progress| progress.records),
+                is_open: standing.open == Some(config.epoch),
+                is_leased: known.lease > now && self.local.lease(chain) > now,
+                halted: standing.halted.as_ref().map(ToString::to_string),
+            }
+        })
+        .collect()
+    }
+
+    /// The chains of a node with a fixed configuration, which needs no lease.
+    fn fixed_chain_facts(&self) -> Vec<ChainFacts> {
+        let founding = self.founding.get().filter(|_| !self.config.failover);
+        let configs = founding.map(|founding| Configs::of(founding)).unwrap_or_default();
+        let mine = configs.iter().filter(|config| config.role(self.id()).is_some());
+        let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
+        let facts = mine.zip(standings).map(|(config, standing)| {
+            let standing = standing.borrow();
+            ChainFacts {
+                chain: config.chain,
+                is_joiner: false,
+                received: None,
+                is_open: standing.open.is_some(),
+                is_leased: true,
+                halted: standing.halted.as_ref().map(ToString::to_string),
+            }
+        });
+        facts.collect()
+    }
+
+    /// Whether a node with a fixed configuration serves no chain.
+    fn has_no_chain(&self) -> bool {
+        self.standings.get().is_some_and(Vec::is_empty)
+    }
+
+    /// What the node's own state says, as far as no other fact has it. What concerns other nodes matters only until the node has been
+    /// ready.
+    fn unsettled(&self, known: &NodeState, was_ready: bool) -> Option<String> {
+        let named = |id| self.name_of(known, id);
+        match known.unready? {
+            Unready::Unsettled(Unsettled::Unled) => None,
+            Unready::Unsettled(_) if was_ready => None,
+            Unready::Unsettled(Unsettled::Joins { chain, member }) => {
+                Some(format!("node {} joins chain {}", named(member), chain.0))
+            }
+            Unready::Unsettled(Unsettled::Missing { chain, member }) => {
+                Some(format!("node {} is missing in chain {}", named(member), chain.0))
+            }
+            Unready::Unsettled(Unsettled::Leaves { member }) => Some(format!("node {} leaves", named(member))),
+            Unready::Unsettled(Unsettled::Short { chain, member }) => {
+                let (chain, node) = (chain.0, named(member));
+                Some(format!("chain {chain} has fewer members than it should, and node {node} may become one"))
+            }
+            why @ (Unready::Orphaned | Unready::Yields { .. } | Unready::Parted { .. } | Unready::Unsettled(_)) => {
+                Some(self.explained(why))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns once the node has ended.
+async fn ended(phases: &mut watch::Receiver<NodePhase>) {
+    // Its sender is gone only if the node is.
+    let _ = phases.wait_for(NodePhase::is_final).await;
+}
+
+fn look_around(tracker: &mut EventTracker, events: &MemberEvents) {
+    events.members().for_each(|member| tracker.knows(clock::now(), member));
+}

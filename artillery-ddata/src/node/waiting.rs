@@ -1,0 +1,269 @@
+//! Why a node isn't ready, or no longer serves. Pure: it maps the state of the node to the reasons.
+
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{net::SocketAddr, time::Duration};
+
+use artillery_core::{MemberId, RefusedPeer, SeedState, SeedStatus, Timestamp, error::ConnectError};
+
+use super::loading::Loading;
+use crate::{
+    ChainId,
+    control::formation::{FormationPhase, RejectReason},
+};
+
+/// The most refused peers that are named.
+const MAX_REFUSED: usize = 8;
+
+/// A node reports its reasons when it has not been ready for this long.
+const FIRST_REPORT: Duration = Duration::from_secs(3);
+
+/// The time between two reports of a node that still isn't ready.
+const REPORT_PERIOD: Duration = Duration::from_secs(30);
+
+/// A reason why a node isn't ready, or no longer serves. `Display` gives each reason as one line in plain English.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitingFor {
+    /// More nodes must be seen before they form a cluster.
+    Founders {
+        /// The number of nodes without a cluster that are seen, this one included.
+        seen: usize,
+        /// How many nodes form the cluster ([`Config::expect`](crate::config::Config::expect)).
+        expected: u16,
+        /// The node that expects this number, if this one expects fewer.
+        by: Option<MemberId>,
+    },
+    /// Enough nodes are seen, and this node looks for more before it forms a cluster with them.
+    Search,
+    /// A node was started with other settings of the chains ([`Config::chains`](crate::config::Config::chains)).
+    OtherSettings {
+        /// Which node.
+        node: MemberId,
+    },
+    /// Enough nodes are seen, and they agree on a cluster.
+    Agreement,
+    /// By its settings the node forms no cluster ([`Config::existing`](crate::config::Config::existing)), and no node of its cluster
+    /// has answered.
+    ExistingCluster {
+        /// Other nodes without a cluster.
+        free: usize,
+        /// Whether the node has a directory, which holds no cluster.
+        has_directory: bool,
+    },
+    /// A seed at which no member has answered.
+    Seed(SeedStatus),
+    /// Multicast DNS is wanted, and not available.
+    NoMulticast {
+        /// The error.
+        why: String,
+    },
+    /// A peer that this node has refused, or that has refused this node.
+    Refused(RefusedPeer),
+    /// The node loads its directory.
+    Loading(Loading),
+    /// A majority of the voters of the configuration log is away: no lease is renewed, and no configuration changes.
+    Majority {
+        /// The names of the voters that seem to be away.
+        away: Vec<String>,
+        /// The number of all voters.
+        voters: usize,
+    },
+    /// No leader of the configuration log, confirmed by a majority, answers this node.
+    Leader,
+    /// The node joins a chain and copies its data.
+    Copy {
+        /// Which chain.
+        chain: ChainId,
+        /// The number of records received, if a copy is in progress.
+        records: Option<u64>,
+    },
+    /// The node is a member of a chain that is not open here.
+    NotOpen {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// The node is to serve a chain, and has no lease.
+    NoLease {
+        /// Which chain.
+        chain: ChainId,
+    },
+    /// A chain has stopped serving at this node.
+    Halted {
+        /// Which chain.
+        chain: ChainId,
+        /// The reason.
+        why: String,
+    },
+    /// A member of a chain has to answer a read of this node, which serves no chain itself.
+    Member,
+    /// The leader has not yet confirmed that the cluster is settled: no other node joins, leaves or is missing.
+    Confirmation,
+    /// The cluster is not settled: another node joins, leaves or is missing; or an operator has to act.
+    Unsettled {
+        /// What is not settled.
+        why: String,
+    },
+    /// The node has stopped, or never will be ready.
+    Stopped {
+        /// The reason.
+        why: String,
+    },
+}
+
+/// What is known of the formation.
+#[derive(Debug, Clone)]
+pub(crate) struct FormationFacts {
+    pub(crate) phase: FormationPhase,
+    pub(crate) only_joins: bool,
+}
+
+/// What is known of a chain that this node has a role in.
+#[derive(Debug, Clone)]
+pub(crate) struct ChainFacts {
+    pub(crate) chain: ChainId,
+    pub(crate) is_joiner: bool,
+    pub(crate) received: Option<u64>,
+    pub(crate) is_open: bool,
+    pub(crate) is_leased: bool,
+    pub(crate) halted: Option<String>,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) serves: bool,
+    pub(crate) ended: Option<String>,
+    pub(crate) has_cluster: bool,
+    pub(crate) has_directory: bool,
+    /// Unknown before the node has begun to look for others.
+    pub(crate) formation: Option<FormationFacts>,
+    pub(crate) seeds: Vec<SeedStatus>,
+    pub(crate) no_multicast: Option<String>,
+    pub(crate) refused: Vec<RefusedPeer>,
+    pub(crate) loading: Option<Loading>,
+    /// The names of the voters, and whether they seem to be there.
+    pub(crate) voters: Vec<(String, bool)>,
+    /// A leader confirmed by a majority has answered recently; or there is none by the settings.
+    pub(crate) is_led: bool,
+    /// No chain has a role for this node.
+    pub(crate) is_spare: bool,
+    /// The leader has confirmed that the cluster is settled; or there is none by the settings.
+    pub(crate) is_confirmed: bool,
+    pub(crate) chains: Vec<ChainFacts>,
+    /// What isn't settled, apart from what the other fields have.
+    pub(crate) unsettled: Option<String>,
+}
+
+impl Facts {
+    /// The voters that are away, if no majority is there.
+    fn majority_away(&self) -> Option<Vec<String>> {
+        let away: Vec<_> = self.voters.iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect();
+        (away.len() * 2 >= self.voters.len() && !away.is_empty()).then_some(away)
+    }
+}
+
+/// Why the node isn't ready; nothing, if it serves.
+pub(crate) fn waiting_for(facts: &Facts) -> Vec<WaitingFor> {
+    if let Some(why) = &facts.ended {
+        return vec![WaitingFor::Stopped { why: why.clone() }];
+    }
+    match facts {
+        Facts { serves: true, .. } => Vec::new(),
+        Facts { has_cluster: false, .. } => for_a_cluster(facts),
+        _ => for_its_place(facts),
+    }
+}
+
+/// The reasons of a node without a cluster.
+fn for_a_cluster(facts: &Facts) -> Vec<WaitingFor> {
+    let formation = facts.formation.as_ref().and_then(|formation| match formation.phase {
+        FormationPhase::Free { seen, .. } if formation.only_joins => {
+            let has_directory = facts.has_directory;
+            Some(WaitingFor::ExistingCluster { free: seen.saturating_sub(1), has_directory })
+        }
+        FormationPhase::Free { refused: Some((node, RejectReason::Settings)), .. } => {
+            Some(WaitingFor::OtherSettings { node })
+        }
+        FormationPhase::Free { seen, expect, expected_by, .. } if seen < usize::from(expect) => {
+            Some(WaitingFor::Founders { seen, expected: expect, by: expected_by })
+        }
+        FormationPhase::Free { searches: true, .. } => Some(WaitingFor::Search),
+        FormationPhase::Free { .. } | FormationPhase::Accepted(_) => Some(WaitingFor::Agreement),
+        _ => None,
+    });
+    let is_of_a_seed = |addr: SocketAddr| {
+        facts.seeds.iter().any(|seed| matches!(seed.state, SeedState::Refused { addr: seed, .. } if seed == addr))
+    };
+    let seeds = facts.seeds.iter().filter(|seed| !matches!(seed.state, SeedState::Met(_) | SeedState::Itself));
+    let refused = facts.refused.iter().filter(|peer| !is_of_a_seed(peer.addr) && is_telling(&peer.reason));
+    formation
+        .into_iter()
+        .chain(seeds.cloned().map(WaitingFor::Seed))
+        .chain(facts.no_multicast.clone().map(|why| WaitingFor::NoMulticast { why }))
+        .chain(refused.take(MAX_REFUSED).cloned().map(WaitingFor::Refused))
+        .collect()
+}
+
+/// Whether a refusal may be the reason why two nodes don't find each other.
+fn is_telling(reason: &ConnectError) -> bool {
+    !matches!(reason, ConnectError::WrongPeer { .. } | ConnectError::EndpointClosed)
+}
+
+/// The reasons of a node that belongs to a cluster.
+fn for_its_place(facts: &Facts) -> Vec<WaitingFor> {
+    let mut reasons: Vec<_> = facts.loading.map(WaitingFor::Loading).into_iter().collect();
+    match facts.majority_away() {
+        Some(away) => reasons.push(WaitingFor::Majority { away, voters: facts.voters.len() }),
+        None if !facts.is_led => reasons.push(WaitingFor::Leader),
+        None => {}
+    }
+    // A chain isn't there before the directory is loaded.
+    let chains = facts.chains.iter().filter(|_| facts.loading.is_none());
+    reasons.extend(chains.filter_map(of_a_chain));
+    reasons.extend(facts.unsettled.clone().map(|why| WaitingFor::Unsettled { why }));
+    if reasons.is_empty() {
+        reasons.push(if facts.is_spare && facts.is_confirmed { WaitingFor::Member } else { WaitingFor::Confirmation });
+    }
+    reasons
+}
+
+fn of_a_chain(facts: &ChainFacts) -> Option<WaitingFor> {
+    let chain = facts.chain;
+    match facts {
+        ChainFacts { halted: Some(why), .. } => Some(WaitingFor::Halted { chain, why: why.clone() }),
+        ChainFacts { is_joiner: true, received, .. } => Some(WaitingFor::Copy { chain, records: *received }),
+        ChainFacts { is_open: false, .. } => Some(WaitingFor::NotOpen { chain }),
+        ChainFacts { is_leased: false, .. } => Some(WaitingFor::NoLease { chain }),
+        _ => None,
+    }
+}
+
+/// When a node reports why it isn't ready.
+#[derive(Debug, Default)]
+pub(crate) struct Reminder {
+    next: Option<Timestamp>,
+}
+
+impl Reminder {
+    /// Whether a report is due.
+    pub(crate) fn is_due(&mut self, now: Timestamp, serves: bool) -> bool {
+        if serves {
+            self.next = None;
+            return false;
+        }
+        let next = *self.next.get_or_insert(now + FIRST_REPORT);
+        let is_due = now >= next;
+        if is_due {
+            self.next = Some(now + REPORT_PERIOD);
+        }
+        is_due
+    }
+}
+
+/// The reasons in one line.
+pub(crate) fn line(reasons: &[WaitingFor]) -> String {
+    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
