@@ -4,11 +4,12 @@
 //! node id, so they are announced without a probe for conflicts.
 
 mod answer;
+mod browse;
 mod found;
 pub(super) mod one_shot;
+mod unconfirmed;
 
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::Pin,
     sync::{
@@ -19,9 +20,10 @@ use std::{
 };
 
 use futures_core::Stream;
-use mdns_sd::{DaemonEvent, IfKind, IfPredicate, Receiver, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
 use tracing::{debug, warn};
 
+use self::browse::MdnsBrowse;
 use super::{Announcement, Candidate, Candidates, Discovery, txt::TxtRecord};
 use crate::NodeId;
 
@@ -33,9 +35,6 @@ pub const MDNS_PORT: u16 = 5353;
 
 /// How often the daemon looks for new addresses of this machine. It sends nothing from one that it doesn't know.
 const ADDRESS_CHECK_SECONDS: u32 = 1;
-
-/// Instances remembered by one stream, in order to report which went away. Of more than these, going is not reported.
-const MAX_INSTANCES: usize = 4096;
 
 /// The network interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -289,103 +288,6 @@ impl MdnsDaemon {
 impl Drop for MdnsDaemon {
     fn drop(&mut self) {
         let _ = self.0.shutdown();
-    }
-}
-
-type BoxedStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
-
-fn stream<T: Send + 'static>(receiver: Receiver<T>) -> BoxedStream<T> {
-    Box::pin(receiver.into_stream())
-}
-
-/// The stream of candidates.
-struct MdnsBrowse {
-    /// The nodes that have answered a first question (`one_shot`).
-    first: tokio::sync::mpsc::Receiver<Candidate>,
-    events: BoxedStream<ServiceEvent>,
-    troubles: Option<BoxedStream<DaemonEvent>>,
-    found: BTreeMap<String, Candidate>,
-    cluster: String,
-    shared: Arc<MdnsShared>,
-    daemon: MdnsDaemon,
-}
-
-impl MdnsBrowse {
-    fn start(daemon: MdnsDaemon, settings: &MdnsSettings, shared: &Arc<MdnsShared>) -> Result<Self, MdnsError> {
-        let troubles = daemon.0.monitor().map_err(unavailable)?;
-        let events = daemon.0.browse(SERVICE_TYPE).map_err(unavailable)?;
-        Ok(Self {
-            first: one_shot::ask(&settings.cluster, &settings.interfaces, settings.port),
-            events: stream(events),
-            troubles: Some(stream(troubles)),
-            found: BTreeMap::new(),
-            cluster: settings.cluster.clone(),
-            shared: shared.clone(),
-            daemon,
-        })
-    }
-
-    fn take(&mut self, event: ServiceEvent) -> Option<Candidate> {
-        match event {
-            ServiceEvent::ServiceResolved(service) => {
-                let candidate = found::read(&service, &self.cluster)?;
-                if candidate.node.is_some_and(|node| self.shared.is_me(node)) {
-                    return None;
-                }
-                if self.found.len() < MAX_INSTANCES || self.found.contains_key(&service.fullname) {
-                    self.found.insert(service.fullname.clone(), candidate.clone());
-                }
-                Some(candidate)
-            }
-            ServiceEvent::ServiceRemoved(_, full_name) => {
-                let candidate = self.found.remove(&full_name)?;
-                Some(Candidate { gone: true, ..candidate })
-            }
-            _ => None,
-        }
-    }
-
-    fn note_troubles(&mut self, context: &mut Context<'_>) {
-        while let Some(troubles) = &mut self.troubles {
-            match troubles.as_mut().poll_next(context) {
-                Poll::Ready(Some(DaemonEvent::Error(error))) => self.shared.complain(&error),
-                Poll::Ready(Some(_)) => {}
-                Poll::Ready(None) => self.troubles = None,
-                Poll::Pending => return,
-            }
-        }
-    }
-}
-
-impl Stream for MdnsBrowse {
-    type Item = Candidate;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
-        let this = &mut *self;
-        this.note_troubles(context);
-        while let Poll::Ready(Some(candidate)) = this.first.poll_recv(context) {
-            if !candidate.node.is_some_and(|node| this.shared.is_me(node)) {
-                return Poll::Ready(Some(candidate));
-            }
-        }
-        loop {
-            match this.events.as_mut().poll_next(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(event)) => {
-                    if let Some(candidate) = this.take(event) {
-                        return Poll::Ready(Some(candidate));
-                    }
-                }
-                // The daemon drops a listener that has fallen behind. Browse again.
-                Poll::Ready(None) => match this.daemon.0.browse(SERVICE_TYPE) {
-                    Ok(events) => this.events = stream(events),
-                    Err(error) => {
-                        this.shared.complain(&error);
-                        return Poll::Ready(None);
-                    }
-                },
-            }
-        }
     }
 }
 
