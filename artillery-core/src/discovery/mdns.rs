@@ -1,7 +1,7 @@
 //! Nodes on the local network, by multicast DNS.
 //!
-//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). Instance names contain the
-//! node id, so they are announced without a probe for conflicts.
+//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). The names of instances and of their hosts
+//! contain a number of the cluster and node, so they are announced without a probe for conflicts.
 
 mod answer;
 mod browse;
@@ -21,6 +21,7 @@ use std::{
 
 use futures_core::Stream;
 use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
+use sha2::{Digest, Sha256};
 use tracing::{debug, warn};
 
 use self::browse::MdnsBrowse;
@@ -188,7 +189,7 @@ impl MdnsDiscovery {
         }
     }
 
-    fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
+    pub(super) fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
         let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
         let is_told = |addr: &SocketAddr| !me.by_interface && !addr.ip().is_unspecified();
         let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
@@ -198,12 +199,16 @@ impl MdnsDiscovery {
             ips.push(Ipv4Addr::LOCALHOST.into());
         }
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
-        let host = format!("{}.local.", me.node);
+        let host = format!("{}.local.", number(me));
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
             .map_err(unannounceable)?;
-        let mut info = if ips.is_empty() { info.enable_addr_auto() } else { info };
+        // The daemon follows interfaces for such services alone: another one stays silent on an interface that gets its address later.
+        let mut info = info.enable_addr_auto();
         info.set_requires_probe(false);
-        if let Some(kinds) = announced_interfaces(&self.settings.interfaces, me) {
+        if !ips.is_empty() {
+            let is_told = move |one: &if_addrs::Interface| ips.contains(&one.ip());
+            info.set_interfaces(vec![IfKind::Predicate(IfPredicate::new(is_told))]);
+        } else if let Some(kinds) = announced_interfaces(&self.settings.interfaces, me) {
             info.set_interfaces(kinds);
         }
         Ok(info)
@@ -249,17 +254,24 @@ pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -
     })
 }
 
-/// As much of the node's name as fits, and the beginning of its id: at most 63 bytes, and unique.
+/// As much of the node's name as fits, and the beginning of its number: at most 63 bytes, and unique.
 fn instance_name(me: &Announcement) -> String {
     const MAX_INSTANCE_NAME_BYTES: usize = 63;
-    let id = me.node.to_string();
-    let short = &id[..16];
+    let number = number(me);
+    let short = &number[..16];
     let mut end = me.name.len().min(MAX_INSTANCE_NAME_BYTES - short.len() - 1);
     while !me.name.is_char_boundary(end) {
         end -= 1;
     }
     let name: String = me.name[..end].chars().filter(|c| !c.is_control()).collect();
     if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
+}
+
+/// Differs for nodes of the same name in two clusters. If they were one instance, a search that has received one of them would
+/// list it as known in its questions, and the other one would not answer.
+fn number(me: &Announcement) -> String {
+    let digest = Sha256::new().chain_update(me.node.as_bytes()).chain_update(me.cluster.as_bytes()).finalize();
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unavailable(error: mdns_sd::Error) -> MdnsError {

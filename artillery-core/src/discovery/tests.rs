@@ -281,6 +281,17 @@ async fn only_so_many_addresses_of_an_instance_are_taken() {
     daemon.shutdown().unwrap();
 }
 
+/// Nodes are often called `a`, `node-1` or `db-0`, and the id of a node follows from its name alone.
+#[test]
+fn nodes_of_one_name_in_two_clusters_are_two_instances_at_two_hosts() {
+    let source = mdns("shop", free_port());
+    let describe = |cluster, name| source.describe(&announcement(cluster, name, "127.0.0.1:7401")).unwrap();
+    let names = |info: ServiceInfo| [info.get_fullname().to_owned(), info.get_hostname().to_owned()];
+    let all = [("shop", "a"), ("other", "a"), ("shop", "b")].map(|(cluster, name)| names(describe(cluster, name)));
+    assert_eq!(all.iter().flatten().collect::<BTreeSet<_>>().len(), 6, "{all:?}");
+    assert_eq!(names(describe("shop", "a")), all[0], "the same after a restart");
+}
+
 #[tokio::test]
 async fn a_node_without_address_cannot_be_announced() {
     let nowhere = Announcement { addrs: Vec::new(), ..announcement("shop", "a", "127.0.0.1:1") };
