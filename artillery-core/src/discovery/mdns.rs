@@ -24,6 +24,8 @@ use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
 use sha2::{Digest, Sha256};
 use tracing::{debug, warn};
 
+#[cfg(fuzzing)]
+pub(super) use self::answer::fuzz as fuzz_answer;
 use self::browse::MdnsBrowse;
 use super::{Announcement, Candidate, Candidates, Discovery, txt::TxtRecord};
 use crate::NodeId;

@@ -204,5 +204,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// For the fuzz target: any bytes are read, and as an answer to the question that they name.
+#[cfg(fuzzing)]
+pub(in crate::discovery) fn fuzz(bytes: &[u8]) {
+    let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    let (instances, most) = (read(bytes, id), usize::from(MAX_RECORDS));
+    assert!(instances.len() <= most && instances.iter().all(|one| one.ips.len() <= most));
+}
+
 #[cfg(test)]
 mod tests;
