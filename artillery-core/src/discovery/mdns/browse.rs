@@ -1,4 +1,4 @@
-//! The stream of candidates: what a first question finds at once, and what a lasting search finds and loses.
+//! The stream of candidates: answers to a first question at once, then the nodes that a lasting search finds and loses.
 
 use std::{
     collections::BTreeMap,
@@ -65,7 +65,7 @@ impl MdnsBrowse {
         candidate.node.is_some_and(|node| self.shared.is_me(node))
     }
 
-    /// An answer to the first question. What the lasting search has found already is not reported again.
+    /// An answer to the first question. Addresses that the lasting search has found already are not reported again.
     fn take_answer(&mut self, mut answer: Candidate) -> Option<Candidate> {
         for known in self.found.values().filter(|known| known.node == answer.node) {
             answer.addrs.retain(|addr| !known.addrs.contains(addr));
@@ -161,7 +161,7 @@ impl Stream for MdnsBrowse {
         if let Some(candidate) = this.poll_first(context) {
             return Poll::Ready(Some(candidate));
         }
-        // Before withdrawals, so that what has been confirmed in time but not been polled stays.
+        // Before withdrawals: an answer that was confirmed in time, but not polled, stays.
         if let Poll::Ready(next) = this.poll_events(context) {
             return Poll::Ready(next);
         }

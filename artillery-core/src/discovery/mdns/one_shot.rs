@@ -81,7 +81,7 @@ pub(in crate::discovery) fn ask(settings: &MdnsSettings) -> mpsc::Receiver<Candi
 #[allow(clippy::disallowed_methods, reason = "whoever forges answers must not know the number of the question")]
 async fn ask_everywhere(settings: MdnsSettings, found: mpsc::Sender<Candidate>) {
     let MdnsSettings { cluster, interfaces, port } = settings;
-    // The system may take a while to list many interfaces.
+    // The system call blocks, and takes longer with many interfaces.
     let opened = spawn_blocking(move || sockets(&interfaces)).await.unwrap_or_default();
     let mut questions = JoinSet::new();
     for (socket, group, interface) in opened {

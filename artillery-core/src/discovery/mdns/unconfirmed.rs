@@ -1,4 +1,4 @@
-//! What the first question has found and the lasting search has not. Pure.
+//! Answers to the first question that the lasting search has not confirmed. Pure.
 //!
 //! The lasting search reports that an instance went away only if it has seen it before. So an answer that it does not confirm
 //! in time is withdrawn.

@@ -115,7 +115,7 @@ fn an_address_of_another_length_ends_the_answer() {
 fn a_property_is_not_read_beyond_its_record() {
     let id = NodeId::from_name("n").to_string();
     let mut data = txt(&of_node(&id));
-    // The last property says that it is longer.
+    // The last property states a larger length.
     let last = data.len() - id.len() - "node=".len() - 1;
     data[last] += 1;
     let mut packet = empty(2);
@@ -149,7 +149,7 @@ fn is_bounded(instances: &[Instance]) -> bool {
     instances.len() <= most && instances.iter().all(|one| one.ips.len() <= most && one.txt.addrs.len() <= 16)
 }
 
-/// Bytes of which many begin a name, point to one, or end one.
+/// Many of these bytes begin a name, point to one, or end one.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![Just(0), Just(1), Just(12), Just(0xc0), any::<u8>()];
     prop::collection::vec(byte, 0..600)
