@@ -64,6 +64,11 @@ pub trait Discovery: Send + Sync + 'static {
 pub(crate) mod fuzzing {
     use super::txt::TxtRecord;
 
+    /// A packet of DNS.
+    pub fn mdns_answer(bytes: &[u8]) {
+        super::mdns::fuzz_answer(bytes);
+    }
+
     /// Four lines: the properties of a record. `*` stands for a valid one, an empty line for a missing one.
     pub fn txt_record(bytes: &[u8]) {
         const GOOD: [(&str, &[u8]); 4] = [

@@ -60,5 +60,8 @@ pub use crate::transport::{socket::LinkFilter, staggered::first_of};
 #[cfg(all(fuzzing, feature = "net"))]
 #[allow(missing_docs)]
 pub mod fuzzing {
-    pub use crate::{discovery::fuzzing::txt_record, transport::fuzzing::hello};
+    pub use crate::{
+        discovery::fuzzing::{mdns_answer, txt_record},
+        transport::fuzzing::hello,
+    };
 }

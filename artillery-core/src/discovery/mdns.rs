@@ -1,12 +1,15 @@
 //! Nodes on the local network, by multicast DNS.
 //!
-//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). Instance names contain the
-//! node id, so they are announced without a probe for conflicts.
+//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). The names of instances and of their hosts
+//! contain a number of the cluster and node, so they are announced without a probe for conflicts.
 
+mod answer;
+mod browse;
 mod found;
+pub(super) mod one_shot;
+mod unconfirmed;
 
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::Pin,
     sync::{
@@ -17,9 +20,13 @@ use std::{
 };
 
 use futures_core::Stream;
-use mdns_sd::{DaemonEvent, IfKind, IfPredicate, Receiver, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
+use sha2::{Digest, Sha256};
 use tracing::{debug, warn};
 
+#[cfg(fuzzing)]
+pub(super) use self::answer::fuzz as fuzz_answer;
+use self::browse::MdnsBrowse;
 use super::{Announcement, Candidate, Candidates, Discovery, txt::TxtRecord};
 use crate::NodeId;
 
@@ -31,9 +38,6 @@ pub const MDNS_PORT: u16 = 5353;
 
 /// How often the daemon looks for new addresses of this machine. It sends nothing from one that it doesn't know.
 const ADDRESS_CHECK_SECONDS: u32 = 1;
-
-/// Instances remembered by one stream, in order to report which went away. Of more than these, going is not reported.
-const MAX_INSTANCES: usize = 4096;
 
 /// The network interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -187,7 +191,7 @@ impl MdnsDiscovery {
         }
     }
 
-    fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
+    pub(super) fn describe(&self, me: &Announcement) -> Result<ServiceInfo, MdnsError> {
         let port = me.addrs.first().ok_or(MdnsError::NoAddress)?.port();
         let is_told = |addr: &SocketAddr| !me.by_interface && !addr.ip().is_unspecified();
         let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
@@ -197,12 +201,16 @@ impl MdnsDiscovery {
             ips.push(Ipv4Addr::LOCALHOST.into());
         }
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
-        let host = format!("{}.local.", me.node);
+        let host = format!("{}.local.", number(me));
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
             .map_err(unannounceable)?;
-        let mut info = if ips.is_empty() { info.enable_addr_auto() } else { info };
+        // The daemon follows interfaces for such services alone: another one stays silent on an interface that gets its address later.
+        let mut info = info.enable_addr_auto();
         info.set_requires_probe(false);
-        if let Some(kinds) = announced_interfaces(&self.settings.interfaces, me) {
+        if !ips.is_empty() {
+            let is_told = move |one: &if_addrs::Interface| ips.contains(&one.ip());
+            info.set_interfaces(vec![IfKind::Predicate(IfPredicate::new(is_told))]);
+        } else if let Some(kinds) = announced_interfaces(&self.settings.interfaces, me) {
             info.set_interfaces(kinds);
         }
         Ok(info)
@@ -248,17 +256,24 @@ pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -
     })
 }
 
-/// As much of the node's name as fits, and the beginning of its id: at most 63 bytes, and unique.
+/// As much of the node's name as fits, and the beginning of its number: at most 63 bytes, and unique.
 fn instance_name(me: &Announcement) -> String {
     const MAX_INSTANCE_NAME_BYTES: usize = 63;
-    let id = me.node.to_string();
-    let short = &id[..16];
+    let number = number(me);
+    let short = &number[..16];
     let mut end = me.name.len().min(MAX_INSTANCE_NAME_BYTES - short.len() - 1);
     while !me.name.is_char_boundary(end) {
         end -= 1;
     }
     let name: String = me.name[..end].chars().filter(|c| !c.is_control()).collect();
     if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
+}
+
+/// Differs for nodes of the same name in two clusters. If they were one instance, a search that has received one of them would
+/// list it as known in its questions, and the other one would not answer.
+fn number(me: &Announcement) -> String {
+    let digest = Sha256::new().chain_update(me.node.as_bytes()).chain_update(me.cluster.as_bytes()).finalize();
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unavailable(error: mdns_sd::Error) -> MdnsError {
@@ -287,95 +302,6 @@ impl MdnsDaemon {
 impl Drop for MdnsDaemon {
     fn drop(&mut self) {
         let _ = self.0.shutdown();
-    }
-}
-
-type BoxedStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
-
-fn stream<T: Send + 'static>(receiver: Receiver<T>) -> BoxedStream<T> {
-    Box::pin(receiver.into_stream())
-}
-
-/// The stream of candidates.
-struct MdnsBrowse {
-    events: BoxedStream<ServiceEvent>,
-    troubles: Option<BoxedStream<DaemonEvent>>,
-    found: BTreeMap<String, Candidate>,
-    cluster: String,
-    shared: Arc<MdnsShared>,
-    daemon: MdnsDaemon,
-}
-
-impl MdnsBrowse {
-    fn start(daemon: MdnsDaemon, settings: &MdnsSettings, shared: &Arc<MdnsShared>) -> Result<Self, MdnsError> {
-        let troubles = daemon.0.monitor().map_err(unavailable)?;
-        let events = daemon.0.browse(SERVICE_TYPE).map_err(unavailable)?;
-        Ok(Self {
-            events: stream(events),
-            troubles: Some(stream(troubles)),
-            found: BTreeMap::new(),
-            cluster: settings.cluster.clone(),
-            shared: shared.clone(),
-            daemon,
-        })
-    }
-
-    fn take(&mut self, event: ServiceEvent) -> Option<Candidate> {
-        match event {
-            ServiceEvent::ServiceResolved(service) => {
-                let candidate = found::read(&service, &self.cluster)?;
-                if candidate.node.is_some_and(|node| self.shared.is_me(node)) {
-                    return None;
-                }
-                if self.found.len() < MAX_INSTANCES || self.found.contains_key(&service.fullname) {
-                    self.found.insert(service.fullname.clone(), candidate.clone());
-                }
-                Some(candidate)
-            }
-            ServiceEvent::ServiceRemoved(_, full_name) => {
-                let candidate = self.found.remove(&full_name)?;
-                Some(Candidate { gone: true, ..candidate })
-            }
-            _ => None,
-        }
-    }
-
-    fn note_troubles(&mut self, context: &mut Context<'_>) {
-        while let Some(troubles) = &mut self.troubles {
-            match troubles.as_mut().poll_next(context) {
-                Poll::Ready(Some(DaemonEvent::Error(error))) => self.shared.complain(&error),
-                Poll::Ready(Some(_)) => {}
-                Poll::Ready(None) => self.troubles = None,
-                Poll::Pending => return,
-            }
-        }
-    }
-}
-
-impl Stream for MdnsBrowse {
-    type Item = Candidate;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
-        let this = &mut *self;
-        this.note_troubles(context);
-        loop {
-            match this.events.as_mut().poll_next(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(event)) => {
-                    if let Some(candidate) = this.take(event) {
-                        return Poll::Ready(Some(candidate));
-                    }
-                }
-                // The daemon drops a listener that has fallen behind. Browse again.
-                Poll::Ready(None) => match this.daemon.0.browse(SERVICE_TYPE) {
-                    Ok(events) => this.events = stream(events),
-                    Err(error) => {
-                        this.shared.complain(&error);
-                        return Poll::Ready(None);
-                    }
-                },
-            }
-        }
     }
 }
 

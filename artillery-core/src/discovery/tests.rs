@@ -1,11 +1,11 @@
 //! Sources on this machine: an mDNS port of their own, loopback only.
 
-use std::{future::poll_fn, net::UdpSocket, time::Duration};
+use std::{collections::BTreeSet, future::poll_fn, net::UdpSocket, task::Poll, time::Duration};
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
 use super::{
-    mdns::{SERVICE_TYPE, announced_interfaces},
+    mdns::{self, SERVICE_TYPE, announced_interfaces},
     *,
 };
 use crate::NodeId;
@@ -137,6 +137,92 @@ async fn a_new_address_is_announced_in_place_of_the_old() {
     }
 }
 
+fn settings(cluster: &str, port: u16) -> MdnsSettings {
+    MdnsSettings::new(cluster).interfaces(Interfaces::Loopback).port(port)
+}
+
+async fn answers(cluster: &str, port: u16) -> Vec<Candidate> {
+    let mut answers = mdns::one_shot::ask(&settings(cluster, port));
+    let mut all = Vec::new();
+    while let Some(candidate) = tokio::time::timeout(LIMIT, answers.recv()).await.expect("the question ends") {
+        if !all.contains(&candidate) {
+            all.push(candidate);
+        }
+    }
+    all
+}
+
+/// A responder sends its record to all once a second at most. Commands in a script search more often than that.
+#[tokio::test]
+async fn a_search_right_after_another_one_is_answered() {
+    let port = free_port();
+    let (here, there) = (mdns("shop", port), mdns("shop", port));
+    there.announce(&announcement("shop", "there", "127.0.0.1:7401"));
+    let node = NodeId::from_name("there");
+    find(&mut here.candidates(), node, false).await;
+    for _ in 0..3 {
+        let mut found = mdns::one_shot::ask(&settings("shop", port));
+        let found = tokio::time::timeout(LIMIT, found.recv()).await.unwrap().expect("an answer to one question");
+        assert_eq!((found.node, found.addrs), (Some(node), vec!["127.0.0.1:7401".parse().unwrap()]));
+    }
+    assert_eq!(answers("other", port).await, []);
+}
+
+/// They share the port, and each has to get the question.
+#[tokio::test]
+async fn all_nodes_of_a_machine_answer_one_question() {
+    let port = free_port();
+    let names = ["a", "b", "c"];
+    let sources = names.map(|_| mdns("shop", port));
+    let witness = mdns("shop", port);
+    let mut announced = witness.candidates();
+    for (at, source) in sources.iter().enumerate() {
+        source.announce(&announcement("shop", names[at], &format!("127.0.0.1:740{at}")));
+        find(&mut announced, NodeId::from_name(names[at]), false).await;
+    }
+    let found: BTreeSet<_> = answers("shop", port).await.into_iter().filter_map(|one| one.node).collect();
+    assert_eq!(found, names.map(NodeId::from_name).into());
+}
+
+/// Of an interface that is not there, or cannot send, there are no answers. The stream is still made, and made anywhere.
+#[test]
+fn a_question_that_can_not_be_sent_ends() {
+    let nowhere = Interfaces::Named(vec!["no-such-interface".into()]);
+    let settings = MdnsSettings::new("shop").interfaces(nowhere).port(free_port());
+    assert!(mdns::one_shot::ask(&settings).try_recv().is_err(), "no runtime");
+    let source = MdnsDiscovery::new(settings.clone()).unwrap();
+    let candidates = source.candidates();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let mut answers = mdns::one_shot::ask(&settings);
+        assert_eq!(tokio::time::timeout(LIMIT, answers.recv()).await.unwrap(), None);
+        let mut candidates = candidates;
+        let waits = poll_fn(|context| Poll::Ready(candidates.as_mut().poll_next(context).is_pending())).await;
+        assert!(waits, "the lasting search continues");
+    });
+}
+
+/// A search may be dropped long before its answers are due.
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn a_question_ends_with_its_search() {
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    let port = free_port();
+    let there = mdns("shop", port);
+    there.announce(&announcement("shop", "there", "127.0.0.1:7401"));
+    let mut candidates = mdns("shop", port).candidates();
+    next(&mut candidates).await.unwrap();
+    assert!(alive() > before, "it waits for more answers");
+    // From now on no timer ends a task.
+    tokio::time::pause();
+    drop(candidates);
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(alive(), before);
+}
+
 /// No multicast of IPv6 reaches other processes by loopback.
 #[tokio::test]
 async fn a_node_at_the_loopback_address_of_ipv6_is_found() {
@@ -193,6 +279,17 @@ async fn only_so_many_addresses_of_an_instance_are_taken() {
     let found = find(&mut candidates, node, false).await;
     assert_eq!(found.addrs.len(), 16);
     daemon.shutdown().unwrap();
+}
+
+/// Nodes are often called `a`, `node-1` or `db-0`, and the id of a node follows from its name alone.
+#[test]
+fn nodes_of_one_name_in_two_clusters_are_two_instances_at_two_hosts() {
+    let source = mdns("shop", free_port());
+    let describe = |cluster, name| source.describe(&announcement(cluster, name, "127.0.0.1:7401")).unwrap();
+    let names = |info: ServiceInfo| [info.get_fullname().to_owned(), info.get_hostname().to_owned()];
+    let all = [("shop", "a"), ("other", "a"), ("shop", "b")].map(|(cluster, name)| names(describe(cluster, name)));
+    assert_eq!(all.iter().flatten().collect::<BTreeSet<_>>().len(), 6, "{all:?}");
+    assert_eq!(names(describe("shop", "a")), all[0], "the same after a restart");
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
-//! Reads the record of a resolved instance.
+//! The candidates that found instances are.
 
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use if_addrs::IfAddr;
 use mdns_sd::{ResolvedService, ScopedIp};
 use rand::RngExt;
 use tracing::debug;
 
+use super::answer::Instance;
 use crate::discovery::{
     Candidate, Source,
     sample::{AnnouncedAddr, MAX_ADDRS, Subnet, sample},
@@ -23,20 +24,29 @@ pub(super) fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate
             return None;
         }
     };
+    candidate(txt, cluster, || service.addresses.iter().map(|ip| announced(ip, service.port)).collect())
+}
+
+/// The candidate of an instance that has answered on this interface.
+pub(super) fn answered(instance: Instance, cluster: &str, interface: u32) -> Option<Candidate> {
+    let Instance { txt, port, ips } = instance;
+    candidate(txt, cluster, || ips.into_iter().map(|ip| announced_at(ip, port, interface)).collect())
+}
+
+fn candidate(txt: TxtRecord, cluster: &str, of_host: impl FnOnce() -> Vec<AnnouncedAddr>) -> Option<Candidate> {
     if txt.cluster != cluster {
         return None;
     }
     let mut addrs = txt.addrs;
     if addrs.is_empty() {
-        addrs = addrs_of_host(service);
+        addrs = some_of(of_host());
     }
     addrs.retain(|addr| addr.port() != 0);
     (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
 }
 
 #[allow(clippy::disallowed_methods, reason = "whoever forges addresses must not know which ones are taken")]
-fn addrs_of_host(service: &ResolvedService) -> Vec<SocketAddr> {
-    let announced: Vec<_> = service.addresses.iter().map(|ip| announced(ip, service.port)).collect();
+fn some_of(announced: Vec<AnnouncedAddr>) -> Vec<SocketAddr> {
     let here = if announced.len() > MAX_ADDRS { subnets() } else { Vec::new() };
     sample(announced, &here, |below| rand::rng().random_range(0..below))
 }
@@ -44,18 +54,21 @@ fn addrs_of_host(service: &ResolvedService) -> Vec<SocketAddr> {
 /// An address of a found instance. A link-local one is valid on the interface where it was announced.
 fn announced(ip: &ScopedIp, port: u16) -> AnnouncedAddr {
     match ip {
-        ScopedIp::V6(v6) => {
-            let interface = v6.scope_id().index;
-            let zone = if v6.addr().is_unicast_link_local() { interface } else { 0 };
-            let addr = SocketAddrV6::new(*v6.addr(), port, 0, zone).into();
-            AnnouncedAddr { addr, interfaces: vec![interface] }
-        }
+        ScopedIp::V6(v6) => announced_at((*v6.addr()).into(), port, v6.scope_id().index),
         ScopedIp::V4(v4) => {
             let interfaces = v4.interface_ids().iter().map(|interface| interface.index).collect();
             AnnouncedAddr { addr: (*v4.addr(), port).into(), interfaces }
         }
         ip => AnnouncedAddr { addr: (ip.to_ip_addr(), port).into(), interfaces: Vec::new() },
     }
+}
+
+fn announced_at(ip: IpAddr, port: u16, interface: u32) -> AnnouncedAddr {
+    let addr = match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, interface).into(),
+        ip => SocketAddr::new(ip, port),
+    };
+    AnnouncedAddr { addr, interfaces: vec![interface] }
 }
 
 fn subnets() -> Vec<Subnet> {
