@@ -258,6 +258,18 @@ impl Data {
         let mut phases = self.phases();
         let mut events = cluster.events();
         let founds = self.after.as_ref().is_some_and(|after| after.founds);
+        let weak = data.clone();
+        let refused = {
+            let cluster = cluster.clone();
+            async move {
+                let seeds = cluster.refused_by_all_seeds().await;
+                // The only node of a cluster serves, whatever its seeds belong to.
+                match weak.upgrade().is_some_and(|data| data.has_cluster()) {
+                    true => std::future::pending().await,
+                    false => seeds,
+                }
+            }
+        };
         tokio::spawn(async move {
             let ended = async { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
             let superseded = async {
@@ -274,7 +286,7 @@ impl Data {
                 () = superseded => MembershipEnd::Superseded,
                 by = cluster.name_taken() => MembershipEnd::NameTaken(by),
                 // A node that founds isn't ended by refusals: its seeds may still belong to the former cluster.
-                seeds = cluster.refused_by_all_seeds(), if !founds => MembershipEnd::Refused(seeds),
+                seeds = refused, if !founds => MembershipEnd::Refused(seeds),
             };
             if let Some(data) = data.upgrade() {
                 match end {

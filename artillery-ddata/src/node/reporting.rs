@@ -99,7 +99,8 @@ impl Data {
         }
     }
 
-    fn has_cluster(&self) -> bool {
+    /// Whether the node belongs to a cluster.
+    pub(super) fn has_cluster(&self) -> bool {
         self.founding.get().is_some()
     }
 

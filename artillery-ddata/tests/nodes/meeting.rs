@@ -13,12 +13,12 @@ use crate::support::{Cuts, PATIENCE, SECRET, TestCluster, random_name, until, wi
 /// Two nodes, each of which has formed a cluster by itself.
 async fn two_clusters() -> (TestCluster, Cuts) {
     let mut nodes = TestCluster { name: random_name(), nodes: Vec::new(), cuts: Vec::new() };
-    nodes.add(|builder| builder.name("first")).await;
+    nodes.add(|builder| builder.expect(1).name("first")).await;
     let cuts = Cuts::default();
     cuts.only([]);
     let filter = cuts.clone();
     let filter = Arc::new(move |addr| filter.passes(addr));
-    nodes.add(|builder| builder.name("second").link_filter(filter.clone())).await;
+    nodes.add(|builder| builder.expect(1).name("second").link_filter(filter.clone())).await;
     for node in &nodes.nodes {
         within(node.ready()).await.unwrap();
     }
@@ -47,6 +47,9 @@ async fn the_empty_one_of_two_clusters_gives_way() {
     assert_eq!(first.lineage(), [id(first)]);
     let value = within(second.kv().get("key")).await.unwrap();
     assert_eq!(value.value().map(|value| value.to_vec()), Some(b"value".to_vec()));
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
     until(async || second.may_serve()).await;
 }
 
