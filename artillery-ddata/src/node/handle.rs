@@ -111,7 +111,8 @@ impl Node {
         self.inner.data.lineage()
     }
 
-    /// The membership layer below the data: the nodes that seem to be alive.
+    /// The membership layer below the data: the nodes that seem to be alive. Its payload belongs to the node
+    /// ([`Cluster::set_payload`]).
     pub fn cluster(&self) -> &Cluster {
         &self.inner.cluster
     }

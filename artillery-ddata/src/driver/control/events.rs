@@ -44,7 +44,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
             tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
         }
         NodeEvent::Yields { by } => {
-            tracing::error!(%by, "this node's cluster was given up for another one, and no other node of it answers: this node keeps what it holds, and serves nothing. To have it join the other cluster, start it again, with an empty directory if it has one");
+            tracing::error!(%by, "this node's cluster was given up for another one, and no leader of it answers: this node keeps what it holds, and serves nothing. To have it join the other cluster, start it again, with an empty directory if it has one");
         }
         NodeEvent::GoesOn { by } => {
             tracing::warn!(%by, "a node of this node's cluster answers: this node serves again, and refuses the other cluster");
