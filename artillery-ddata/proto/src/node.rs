@@ -165,6 +165,12 @@ impl NodeMachine {
         self.coordinator.proposes()
     }
 
+    /// Test-only: whether this leader has fenced a member, which is to be removed.
+    #[cfg(feature = "mutants")]
+    pub fn fences(&self, id: MemberId) -> bool {
+        self.coordinator.fences(id)
+    }
+
     /// The nodes that this leader keeps in quarantine, except those that may join behind `tail`.
     pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         self.coordinator.kept_away(now, tail).collect()

@@ -350,6 +350,12 @@ impl Coordinator {
         self.leading.as_ref().is_some_and(|leading| leading.proposal.is_some())
     }
 
+    /// Whether a member is fenced.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn fences(&self, id: MemberId) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.fenced.contains_key(&id))
+    }
+
     /// The next order to the driver.
     pub(crate) fn poll_output(&mut self) -> Option<CoordinatorOutput> {
         self.outputs.pop_front()

@@ -159,7 +159,8 @@ impl World {
 
     fn start_life(&mut self, index: usize) -> Result<(), Failure> {
         let Some(founders) = &mut self.founding else { return Ok(()) };
-        if !self.nodes[index].down {
+        // Once the cluster exists, a start that was planned before isn't due any more: it would begin no life in the cluster.
+        if founders.ready || !self.nodes[index].down {
             return Ok(());
         }
         founders.lives[index] += 1;

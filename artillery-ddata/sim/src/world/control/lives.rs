@@ -36,7 +36,7 @@ impl World {
         };
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
-        !decides && control.configs().iter().all(|config| config.serving().any(stays))
+        !decides && control.configs().iter().all(|config| self.keeps_another(node, config, stays))
     }
 
     /// Whether each chain has another serving member, and the log a majority, without this node.
@@ -54,11 +54,25 @@ impl World {
             let at = self.ids.iter().position(|&other| other == id);
             lives(id) && at.is_some_and(|at| !self.nodes[at].fails && !self.nodes[at].stops)
         };
-        let chains = control.configs().iter().all(|config| config.serving().any(stays));
+        let chains = control.configs().iter().all(|config| self.keeps_another(node, config, stays));
         // A decision under way may leave this node as the only one.
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && control.group.has_majority_of(lives)
+    }
+
+    /// Whether another member of a chain `stays`. One that the newest leader has fenced doesn't: the leader is about to remove it, and
+    /// then leaves this node alone in the chain, also if it has just ended.
+    fn keeps_another(&self, node: usize, config: &ChainConfig, stays: impl Fn(MemberId) -> bool) -> bool {
+        let serves = config.serving().any(|id| id == self.ids[node]);
+        config.serving().any(|id| stays(id) && !(serves && self.is_fenced(id)))
+    }
+
+    fn is_fenced(&self, id: MemberId) -> bool {
+        let Some(control) = &self.control else { return false };
+        let alive = control.nodes.iter().zip(&self.nodes).filter(|(_, node)| node.is_alive());
+        let leader = alive.map(|(half, _)| &half.decider).max_by_key(|decider| decider.decides_in());
+        leader.is_some_and(|leader| leader.fences(id))
     }
 
     /// Whether each chain has another serving member whose disk is kept, and the log a majority, without this node's disk.
