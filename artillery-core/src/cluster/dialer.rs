@@ -92,9 +92,12 @@ impl Dialer {
             return self.on_listed(candidate, state);
         }
         if candidate.gone {
-            self.record.set_answered(&Awaited::of(&candidate));
             let end = state.targets.on_gone(candidate.node, &candidate.addrs);
-            return state.give_up(&end);
+            state.give_up(&end);
+            if !candidate.node.is_some_and(|node| state.targets.dials(node)) {
+                self.record.set_answered(&Awaited::of(&candidate));
+            }
+            return;
         }
         if self.known_member(&candidate).is_some() {
             return;

@@ -93,6 +93,11 @@ impl DialTargets {
         end
     }
 
+    /// Whether any address of this node is dialled.
+    pub(super) fn dials(&self, node: NodeId) -> bool {
+        self.dialled.keys().any(|target| target.node == Some(node))
+    }
+
     /// A round was in vain. Returns how many were, or `None` if the target is given up.
     pub(super) fn on_failed(&mut self, target: DialTarget) -> Option<u32> {
         let rounds = self.dialled.get_mut(&target)?;

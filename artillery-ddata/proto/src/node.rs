@@ -453,6 +453,11 @@ impl NodeMachine {
         while let Some(output) = self.coordinator.poll_output() {
             let output = match output {
                 coordinator::CoordinatorOutput::Answer { to, renewed } if to == self.me => {
+                    // A leader that a quorum has confirmed shows to itself, too, that its cluster has not given way.
+                    let confirmed = (renewed.leader == Some(to)).then(|| self.holder.sent(renewed.number)).flatten();
+                    if let Some(sent) = confirmed {
+                        self.hear_answer(to, sent, true);
+                    }
                     self.answered(now, to, renewed);
                     continue;
                 }

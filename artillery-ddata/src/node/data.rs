@@ -7,7 +7,8 @@ use std::{
 };
 
 use artillery_core::{
-    Cluster, Incarnation, MemberEvent, MemberId, SeedStatus,
+    Cluster, Incarnation, MemberEvent, MemberId, SeedState, SeedStatus,
+    error::{ConnectError, Refusal},
     identity::Identity,
     transport::{ForeignPeer, Service},
 };
@@ -93,6 +94,16 @@ pub(crate) struct Data {
     pub(super) others: watch::Sender<Others>,
     meetings: Mutex<Option<mpsc::Receiver<ForeignPeer>>>,
     meetings_sender: mpsc::Sender<ForeignPeer>,
+}
+
+/// Whether a seed refused this node because it belongs to another cluster of the same name.
+fn is_of_another_cluster(seed: &SeedStatus) -> bool {
+    let SeedState::Refused { reason, .. } = &seed.state else { return false };
+    matches!(
+        reason,
+        ConnectError::Refused(Refusal::DifferentCluster { .. })
+            | ConnectError::Rejected(Refusal::DifferentCluster { .. })
+    )
 }
 
 impl Data {
@@ -263,8 +274,12 @@ impl Data {
             let cluster = cluster.clone();
             async move {
                 let seeds = cluster.refused_by_all_seeds().await;
-                // The only node of a cluster serves, whatever its seeds belong to.
-                match weak.upgrade().is_some_and(|data| data.has_cluster()) {
+                // The only node of a cluster continues, whatever its seeds belong to.
+                let differs = seeds.iter().any(is_of_another_cluster);
+                match weak
+                    .upgrade()
+                    .is_some_and(|data| data.has_cluster() && (differs || data.phases().borrow().is_ready()))
+                {
                     true => std::future::pending().await,
                     false => seeds,
                 }

@@ -157,7 +157,12 @@ impl Watcher {
         if state.is_some_and(|state| state.holds_data) {
             self.encounters.hold_data();
         }
-        self.cluster.set_led(state.is_none_or(|state| !state.is_over && self.data.is_led(state)));
+        // A cluster with a node of an earlier release can't give way, so it makes no other one give way.
+        let is_led = match state {
+            Some(state) => !state.is_over && self.data.is_led(state),
+            None => self.data.is_open(),
+        };
+        self.cluster.set_led(is_led && self.encounters.all_state());
         if self.encounters.mine().holds_data {
             self.cluster.set_holds_data();
         }

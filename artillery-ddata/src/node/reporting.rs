@@ -206,6 +206,11 @@ impl Data {
         facts.collect()
     }
 
+    /// Whether all chains of a node with a fixed configuration are open.
+    pub(super) fn is_open(&self) -> bool {
+        self.standings.get().is_some_and(|all| all.iter().all(|standing| standing.borrow().open.is_some()))
+    }
+
     /// Whether a node with a fixed configuration serves no chain.
     fn has_no_chain(&self) -> bool {
         self.standings.get().is_some_and(Vec::is_empty)

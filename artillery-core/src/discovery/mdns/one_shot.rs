@@ -20,7 +20,7 @@ use tokio::{
     runtime::Handle,
     sync::mpsc,
     task::{JoinSet, spawn_blocking},
-    time::{Instant, timeout_at},
+    time::{Instant, sleep_until, timeout_at},
 };
 use tracing::debug;
 
@@ -38,6 +38,9 @@ const MAX_SOCKETS: usize = 32;
 
 /// The most candidates that wait to be taken. Of more, the last ones are left to the lasting search.
 const MAX_WAITING: usize = 256;
+
+/// The most packets that are read between two questions: a flood must not keep a task busy.
+const MAX_ANSWERS: usize = 256;
 
 /// The longest answer (RFC 6762, section 17).
 const MAX_ANSWER_BYTES: usize = 9000;
@@ -181,7 +184,8 @@ impl Question {
 
     async fn receive(&self, until: Instant, found: &mpsc::Sender<Candidate>) -> io::Result<()> {
         let mut memory = vec![0; MAX_ANSWER_BYTES];
-        while let Ok(received) = timeout_at(until, self.socket.recv_from(&mut memory)).await {
+        for _ in 0..MAX_ANSWERS {
+            let Ok(received) = timeout_at(until, self.socket.recv_from(&mut memory)).await else { return Ok(()) };
             let (len, from) = received?;
             // Only a responder answers from this port (section 6).
             if from.port() != self.group.port() {
@@ -193,6 +197,7 @@ impl Question {
                 }
             }
         }
+        sleep_until(until).await;
         Ok(())
     }
 }

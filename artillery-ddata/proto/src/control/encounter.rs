@@ -190,7 +190,7 @@ impl Encounters {
 
     /// What follows from the meeting with this cluster.
     pub fn encountered(&self, other: Party) -> Encountered {
-        Encountered { mine: self.mine(), is_fixed: self.is_fixed, other }
+        Encountered { mine: self.mine(), is_fixed: self.is_fixed, all_state: self.all_state(), other }
     }
 }
 
@@ -201,6 +201,8 @@ pub struct Encountered {
     pub mine: Party,
     /// The configuration of the node's own cluster never changes, so that cluster can't give way.
     pub is_fixed: bool,
+    /// Each node of the node's own cluster states what it has met. One of an earlier release doesn't.
+    pub all_state: bool,
     /// The other one.
     pub other: Party,
 }
@@ -214,6 +216,9 @@ impl fmt::Display for Encountered {
                 f,
                 "this one is of fixed members and can't give way: stop all nodes of one of the two, and start them again"
             );
+        }
+        if !self.all_state {
+            return f.write_str("a node of this one runs an earlier release, so neither gives way: update it");
         }
         match (self.mine.holds_data, self.other.holds_data) {
             (true, true) => write!(

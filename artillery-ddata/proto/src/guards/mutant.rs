@@ -342,6 +342,8 @@ mutants! {
     BothGiveWay = "both-give-way", trap 95;
     /// A sealed cluster that doesn't give way after all stays sealed.
     NeverUnseal = "never-unseal", trap 96;
+    /// Any node's answer shows that the cluster has not given way, as if an operator had founded another one in its place.
+    AnyAnswerRefutes = "any-answer-refutes", trap 97;
 
     // The log that nodes keep (the crate artillery-ddata).
 

@@ -33,8 +33,9 @@ pub(super) struct Company {
     /// The nodes that were asked and may still answer.
     asked: BTreeSet<MemberId>,
     succession: Option<Succession>,
-    /// Clusters that this node refuses for good: it has heard a node of its own cluster since it heard of them.
-    refused: BTreeSet<ClusterId>,
+    /// Statements of other clusters that this node refuses permanently, since a node of its own cluster has refuted them: which
+    /// cluster, and whether it stated that this one gave way.
+    refused: BTreeSet<(ClusterId, bool)>,
     /// The node has reported that it may end, since another cluster succeeds its own.
     is_over: bool,
 }
@@ -76,7 +77,7 @@ impl NodeMachine {
     }
 
     fn succeeded_by(&mut self, now: Timestamp, by: ClusterId, gave_way: bool) {
-        if self.company.succession.is_some() || self.company.refused.contains(&by) {
+        if self.company.succession.is_some() || self.company.refused.contains(&(by, gave_way)) {
             return;
         }
         self.company.succession =
@@ -177,7 +178,8 @@ impl NodeMachine {
             *last = sent.max(*last);
         }
         let is_own = self.is_own(from) || (leads && from != self.me);
-        let refutes = |known: &Succession| if known.gave_way { leads } else { is_own };
+        let any_refutes = allows!(self.guards, AnyAnswerRefutes);
+        let refutes = |known: &Succession| if known.gave_way && !any_refutes { leads } else { is_own };
         let known = self.company.succession.as_ref().filter(|known| refutes(known) && sent >= known.since);
         if let Some(by) = known.map(|known| known.by) {
             self.refuse(by);
@@ -190,12 +192,12 @@ impl NodeMachine {
         if allows!(self.guards, YieldAtOnce) {
             return;
         }
-        self.company.succession = None;
+        let gave_way = self.company.succession.take().is_some_and(|known| known.gave_way);
         // So many clusters aren't founded. If they were, the node would decide once more on a forgotten one.
         if self.company.refused.len() >= MAX_LINEAGE {
             self.company.refused.pop_first();
         }
-        self.company.refused.insert(by);
+        self.company.refused.insert((by, gave_way));
         let yielded = self.state.successor.is_some_and(|successor| successor.yields);
         self.state.successor = Some(Successor { by, yields: false });
         self.outputs.push_back(NodeOutput::Event(NodeEvent::Refuses { by }));

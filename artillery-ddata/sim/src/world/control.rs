@@ -283,6 +283,7 @@ impl World {
             Event::Found { node, id, since } if lives(node, id) => self.found_another(node, since),
             Event::Meet => self.meet_stranger()?,
             Event::Met { node, id, by } if lives(node, id) => self.outranked(node, by),
+            Event::GaveWay { node, id, by } if lives(node, id) => self.gave_way(node, by),
             Event::BeginClients => self.begin_clients(),
             Event::Greet => self.greet(),
             Event::Greeted { node, id, by } if lives(node, id) => self.greeted(node, by),
@@ -458,9 +459,12 @@ impl World {
             }
             NodeOutput::Left => return self.left(node),
             NodeOutput::Ready => return self.ready(node),
-            NodeOutput::Succeeded { .. } => return self.go_over(node),
-            // The run ends soon.
-            NodeOutput::Over | NodeOutput::GivenUp { .. } => return,
+            NodeOutput::Succeeded { .. } => {
+                self.go_over(node);
+                return self.join_stranger(node);
+            }
+            NodeOutput::Over => return self.join_stranger(node),
+            NodeOutput::GivenUp { .. } => return,
             NodeOutput::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
             NodeOutput::Reordered { result, .. } => return self.reordered(&result),
             NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),

@@ -54,7 +54,7 @@ fn a_node_whose_cluster_was_given_up_waits_for_the_next_one() {
 fn a_member_that_has_met_another_cluster_names_it() {
     use artillery_proto::control::encounter::Party;
     let party = |cluster| Party { cluster: ClusterId(cluster), holds_data: true };
-    let met = Encountered { mine: party(1), is_fixed: false, other: party(2) };
+    let met = Encountered { mine: party(1), is_fixed: false, all_state: true, other: party(2) };
     let waits = waiting_for(&Facts { chains: vec![chain()], another_cluster: Some(met), ..member() });
     let [WaitingFor::AnotherCluster { other, why }] = &waits[..] else { panic!("{waits:?}") };
     assert_eq!(*other, ClusterId(2));

@@ -133,12 +133,15 @@ impl View<'_> {
         })
     }
 
-    /// Whether any node is known to this leader to hold data of this cluster, or to have held some.
+    /// Whether any node is known to this leader to hold data of this cluster, or to have held some. Only committed updates count, as
+    /// in the statements to other clusters: others may be of nodes that never return.
     fn holds_data(&self, configs: &Configs) -> bool {
         let reports = self.nodes.values().flat_map(|node| node.told.values());
         let stores = self.nodes.values().flat_map(|node| node.holds.values());
-        let reported = reports.map(|told| told.report.held.max(told.report.watermark)).max();
-        configs.has_lost() || reported > Some(Sequence(0)) || stores.into_iter().any(|held| !held.last.is_none())
+        let reported = reports.map(|told| told.report.watermark).max();
+        configs.has_lost()
+            || reported > Some(Sequence(0))
+            || stores.into_iter().any(|held| held.watermark > Sequence(0))
     }
 
     /// Whether each serving member reports, in the present epoch, that it holds nothing.

@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Meet,
     /// A node learns whether a cluster is met that outranks its own.
     Met { node: usize, id: MemberId, by: Option<ClusterId> },
+    /// A node meets one that has gone over to the cluster to which its own has given way.
+    GaveWay { node: usize, id: MemberId, by: ClusterId },
     /// The clients begin.
     BeginClients,
     /// An incarnation begins with the state of the founding.
@@ -108,6 +110,7 @@ impl Event {
             | Self::Reorder { node, .. }
             | Self::Found { node, .. }
             | Self::Met { node, .. }
+            | Self::GaveWay { node, .. }
             | Self::Recover { node, .. }
             | Self::Greeted { node, .. }
             | Self::Keep { node, .. }

@@ -3,7 +3,7 @@
 //! The other cluster isn't simulated: it is an id, and whether it holds data. It gives way by the same function as this one. The
 //! nodes of this cluster learn of it now and then, each for itself, and of its data late.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use artillery_proto::{ChainConfig, ClusterId, Sequence, control::encounter::Party, node::NodeInput};
 
@@ -18,6 +18,9 @@ const GIVEN_WAY: u64 = HEALED + 12 * SECOND;
 
 /// Nodes of this cluster remember the other one for so long (`encounter::FORGET_AFTER`).
 const REMEMBERED: u64 = 15 * SECOND;
+
+/// After so many leases all nodes of a cluster that is over know so.
+const LEARNING_LEASES: u64 = 12;
 
 /// A seal stays for this many leases at most after healing. The leader removes it after six without certainty.
 const SEAL_LEASES: u64 = 12;
@@ -38,6 +41,8 @@ pub(super) struct Stranger {
     known_until: u64,
     /// When this cluster was first seen to be over.
     over_at: Option<u64>,
+    /// The nodes of this cluster that have gone over to the other one.
+    gone: BTreeSet<usize>,
     /// Since when a chain is sealed.
     sealed_since: Option<u64>,
 }
@@ -55,10 +60,19 @@ impl World {
             if is_quiet { GIVEN_WAY + SECOND } else { (from + rng.below(SECOND)).saturating_sub(SECOND / 2) };
         let until = if is_quiet { u64::MAX } else { from + rng.between(2 * SECOND, 12 * SECOND) };
         let writes_at = rng.chance(300).then(|| from + rng.below(2 * SECOND));
-        let (over_at, sealed_since) = (None, None);
+        let (over_at, gone, sealed_since) = (None, BTreeSet::new(), None);
         let met = (from, until);
-        control.stranger =
-            Some(Stranger { party, writes_at, met, clients_at, is_over: false, known_until: 0, over_at, sealed_since });
+        control.stranger = Some(Stranger {
+            party,
+            writes_at,
+            met,
+            clients_at,
+            is_over: false,
+            known_until: 0,
+            over_at,
+            gone,
+            sealed_since,
+        });
         self.queue.push(from, super::super::Event::Control(Event::Meet));
         self.queue.push(clients_at, super::super::Event::Control(Event::BeginClients));
     }
@@ -95,7 +109,50 @@ impl World {
             }
         }
         self.queue.push(now + pause, super::super::Event::Control(Event::Meet));
+        self.meet_gone_nodes();
         self.check_liveness()
+    }
+
+    /// Nodes that have gone over state to others of this cluster that it has given way.
+    fn meet_gone_nodes(&mut self) {
+        let Some(stranger) = self.control.as_ref().and_then(|control| control.stranger.as_ref()) else { return };
+        let by = stranger.party.cluster;
+        let meets = |at: &usize| {
+            let reached = |&other: &usize| !self.is_broken(*at, other) && !self.network.is_cut(*at, other);
+            self.nodes[*at].is_alive() && stranger.gone.iter().any(reached)
+        };
+        for node in (0..self.nodes.len()).filter(meets).collect::<Vec<_>>() {
+            let event = Event::GaveWay { node, id: self.ids[node], by };
+            self.queue.push(self.now + 1, super::super::Event::Control(event));
+        }
+    }
+
+    pub(super) fn gave_way(&mut self, node: usize, by: ClusterId) {
+        self.hand_in(node, NodeInput::GaveWay { by });
+    }
+
+    /// A node belongs to the other cluster from now on.
+    pub(super) fn join_stranger(&mut self, node: usize) {
+        if let Some(stranger) = self.control.as_mut().and_then(|control| control.stranger.as_mut()) {
+            stranger.gone.insert(node);
+            self.trace.line(self.now, |out| write!(out, "n{node} belongs to another cluster"));
+            self.end_life(node);
+        }
+    }
+
+    pub(super) fn has_joined_stranger(&self, node: usize) -> bool {
+        let stranger = self.control.as_ref().and_then(|control| control.stranger.as_ref());
+        stranger.is_some_and(|stranger| stranger.gone.contains(&node))
+    }
+
+    /// A node of this cluster, which is over, that neither knows so nor serves nothing.
+    fn unaware(&self) -> Option<usize> {
+        let control = self.control.as_ref()?;
+        let is_aware = |at: usize| {
+            let state = control.nodes[at].decider.state();
+            state.is_over || state.gives_way().is_some()
+        };
+        (0..self.nodes.len()).find(|&at| self.nodes[at].is_alive() && !is_aware(at))
     }
 
     pub(super) fn outranked(&mut self, node: usize, by: Option<ClusterId>) {
@@ -106,7 +163,8 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().holds_data)
     }
 
-    /// Checks that a cluster that is over has committed nothing, and that not both are over. Then the run ends soon.
+    /// Checks that a cluster that is over has committed nothing, and that not both are over. The run ends once all nodes had time to
+    /// learn of it, those that were away, too.
     pub(super) fn check_given_way(&mut self) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let Some(stranger) = &control.stranger else { return Ok(()) };
@@ -120,8 +178,14 @@ impl World {
         if stranger.is_over {
             return fail("both clusters have given way to each other".into());
         }
-        let (over_at, wait) = (stranger.over_at.unwrap_or(self.now), self.lease_and_drift() * 8);
-        if self.now >= over_at + wait {
+        let (over_at, wait) = (stranger.over_at.unwrap_or(self.now), self.lease_and_drift() * LEARNING_LEASES);
+        if self.now >= over_at.max(HEALED) + wait {
+            if let Some(node) = self.unaware() {
+                return Err(Failure::new(
+                    Oracle::Liveness,
+                    format!("n{node} doesn't learn that its cluster has given way"),
+                ));
+            }
             self.gave_way = true;
             self.counts.gave_way = 1;
             self.phase = super::super::Phase::End;

@@ -143,7 +143,7 @@ impl World {
     /// Whether a node belongs to the other cluster.
     pub(in super::super) fn has_gone_over(&self, node: usize) -> bool {
         let successor = self.control.as_ref().and_then(|control| control.successor.as_ref());
-        successor.is_some_and(|successor| successor.nodes.contains(&node))
+        successor.is_some_and(|successor| successor.nodes.contains(&node)) || self.has_joined_stranger(node)
     }
 
     /// A node that reaches a node of the other cluster learns of that cluster.

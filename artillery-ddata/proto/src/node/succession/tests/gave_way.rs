@@ -47,3 +47,43 @@ fn a_confirmed_leader_shows_that_the_cluster_has_not_given_way() {
         assert!(!rig.node.state().successor.unwrap().yields);
     }
 }
+
+/// Runs a confirmed leader of the voters that is told falsely that its cluster gave way.
+fn leader_yields(voters: &[u8], answer: &[u8]) -> (usize, bool, Option<Unready>) {
+    let mut rig = Rig::new(1, voters.iter().copied(), answer);
+    let configs = rig.node.configs().clone();
+    let ids: BTreeSet<_> = voters.iter().copied().map(id).collect();
+    let log = NodeInput::Log { leads: Some(crate::control::Term(1)), leader: Some(id(1)), configs, voters: ids };
+    rig.node.handle(rig.now, log);
+    for step in 0..60 {
+        if step == 20 {
+            assert!(rig.now - rig.node.state().heard < LEASE, "confirmed before the statement");
+            rig.node.handle(rig.now, NodeInput::GaveWay { by: BY });
+        }
+        rig.node.handle(rig.now, NodeInput::Tick);
+        while let Some((to, _, renewal)) = rig.node.poll_renewal(rig.now, |_| Some(ChainProgress::default())) {
+            let renewed = Renewed::bare(renewal.number, Some(id(1)));
+            rig.node.handle(rig.now, NodeInput::Renewed { from: to, renewed: Some(renewed) });
+        }
+        let outputs: Vec<_> = std::iter::from_fn(|| rig.node.poll_output()).collect();
+        for output in outputs {
+            if let NodeOutput::Confirm { round, .. } = output {
+                let answered = answer.iter().map(|&n| (id(n), rig.now)).collect();
+                rig.node.handle(rig.now, NodeInput::Confirmed { round, leads: true, answered });
+            }
+            rig.said.push(output);
+        }
+        rig.said.extend(std::iter::from_fn(|| rig.node.poll_output()));
+        rig.now = rig.now + LEASE / 4;
+    }
+    assert!(rig.now - rig.node.state().heard < LEASE, "still a confirmed leader");
+    (rig.yields(), rig.node.state().successor.is_some_and(|known| known.yields), rig.node.state().unready)
+}
+
+#[test]
+fn a_confirmed_leader_refutes_a_false_statement_by_itself() {
+    for (voters, answer) in [(&[1, 2, 3][..], &[2, 3][..]), (&[1], &[])] {
+        let (yields, state, unready) = leader_yields(voters, answer);
+        assert_eq!((yields, state), (0, false), "of voters {voters:?}: {unready:?}");
+    }
+}
