@@ -260,7 +260,7 @@ impl World {
             self.check_recovery()?;
             self.watch_boundary();
         }
-        if self.lacking.is_over() || self.gave_way {
+        if self.lacking.is_over() || self.gave_way || self.is_given_up() {
             return Ok(());
         }
         self.check_end()?;

@@ -27,7 +27,7 @@ impl World {
     /// # Errors
     /// [`Oracle::Liveness`]: the recovery took too long.
     pub(super) fn check_recovery(&mut self) -> Result<(), Failure> {
-        if self.now < self.setup.healed || self.counts.recovery.is_some() || self.unasked {
+        if self.now < self.setup.healed || self.counts.recovery.is_some() || self.unasked || self.is_given_up() {
             return Ok(());
         }
         let whole = self.is_settled();

@@ -78,7 +78,7 @@ impl World {
 
     /// Determines the sets of nodes that could serve together now, and checks that they have served recently.
     pub(super) fn look_at_service(&mut self) {
-        if self.control.is_none() || self.phase != super::Phase::Work {
+        if self.control.is_none() || self.phase != super::Phase::Work || self.is_given_up() {
             return;
         }
         let now = self.now;

@@ -159,6 +159,11 @@ impl World {
         self.hand_in(node, NodeInput::Outranked { by });
     }
 
+    /// Whether this cluster has given way to the other one.
+    pub(in super::super) fn is_given_up(&self) -> bool {
+        self.control.as_ref().is_some_and(|control| control.stranger.is_some() && control.configs().is_over())
+    }
+
     fn holds_data(&self, node: usize) -> bool {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().holds_data)
     }
