@@ -150,7 +150,7 @@ impl Endpoint {
         self.shared().registry.set_predecessors(line);
     }
 
-    /// Sets the formations that have given way to this node's. A node of one of them is told so when it is met
+    /// Sets the formations that have given way to this node's. A node of one of them is notified when it is met
     /// ([`Service::gave_way`]). At most the newest four are stated.
     pub fn set_gave_way(&self, line: Vec<ClusterId>) {
         self.shared().registry.set_gave_way(line);
@@ -161,7 +161,7 @@ impl Endpoint {
         self.shared().registry.set_led(is_led);
     }
 
-    /// From now on hellos state that this node's formation holds data, or held some earlier. A node of another formation is told so when
+    /// From now on hellos state that this node's formation holds data, or held some earlier. A node of another formation is notified when
     /// it is met ([`Service::met_foreign`]). There is no way back.
     pub fn set_holds_data(&self) {
         self.shared().registry.set_holds_data();

@@ -79,9 +79,9 @@ pub(crate) enum ControlCommand {
     Succeeded { by: ClusterId },
     /// A node was met of a cluster to which this one has given way, as it states.
     GaveWay { by: ClusterId },
-    /// A cluster of the same name is met, to which this one gives way if it is empty; `None`: none is met any more.
+    /// A cluster of the same name is met, to which this one gives way if it is empty; `None`: none is met now.
     Outranked { by: Option<ClusterId> },
-    /// Give the cluster up for another one, with all that it holds, if this node decides on that.
+    /// Give the cluster up for another one, with its data, if this node decides on that.
     GiveUp { answer: oneshot::Sender<Result<(), NotGivenUp>> },
     /// The directory is loaded, and its chains are there.
     Loaded { holds: Vec<StoreHolding> },

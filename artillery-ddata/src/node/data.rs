@@ -90,7 +90,7 @@ pub(crate) struct Data {
     phase: watch::Sender<NodePhase>,
     formation: Mutex<Option<mpsc::Receiver<(MemberId, FormationMessage)>>>,
     formation_sender: mpsc::Sender<(MemberId, FormationMessage)>,
-    /// Other clusters of this one's name, as far as they concern this node.
+    /// Other clusters of this one's name.
     pub(super) others: watch::Sender<Others>,
     meetings: Mutex<Option<mpsc::Receiver<ForeignPeer>>>,
     meetings_sender: mpsc::Sender<ForeignPeer>,
@@ -397,7 +397,7 @@ impl Data {
     }
 
     /// The clusters that gave way before this node joined its present one, which doesn't succeed them: a node of one of them that was
-    /// away meanwhile is told so when it is met.
+    /// away is notified when it is met.
     pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
         let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
         self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()

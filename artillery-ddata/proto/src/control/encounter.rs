@@ -16,7 +16,7 @@ pub const MAX_ENCOUNTERS: usize = 4;
 /// A cluster whose nodes were not met for this long is treated as gone.
 pub const FORGET_AFTER: Duration = Duration::from_secs(15);
 
-/// This cluster gives way only to one that was met again and again for so long.
+/// This cluster gives way only to one that was met repeatedly for this long.
 pub const STEADY_AFTER: Duration = Duration::from_secs(5);
 
 /// One of two clusters that meet.
@@ -118,7 +118,7 @@ impl Encounters {
         self.seen.retain(|_, seen| now - seen.at < FORGET_AFTER);
     }
 
-    /// This node's statement to the others of its cluster: the clusters that it has met itself for a while.
+    /// This node's statement to the others of its cluster: the clusters that it has met itself for [`STEADY_AFTER`].
     pub fn statement(&self) -> Statement {
         let met = self
             .seen
@@ -159,7 +159,7 @@ impl Encounters {
     }
 
     /// The cluster to which this one gives way, if it is empty. None while a node of it runs a release without statements: that wouldn't
-    /// know what the entries of the log mean.
+    /// know the meaning of the log's entries.
     pub fn outranked(&self, guards: Guards) -> Option<ClusterId> {
         if !self.all_state() {
             return None;
@@ -201,7 +201,7 @@ pub struct Encountered {
     pub mine: Party,
     /// The configuration of the node's own cluster never changes, so that cluster can't give way.
     pub is_fixed: bool,
-    /// Each node of the node's own cluster states what it has met. One of an earlier release doesn't.
+    /// Each node of this cluster states the clusters that it has met. One of an earlier release doesn't.
     pub all_state: bool,
     /// The other one.
     pub other: Party,

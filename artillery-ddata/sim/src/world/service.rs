@@ -112,7 +112,7 @@ impl World {
     /// Sets of nodes that reach each other, with a majority of the nodes that keep the log and a serving member of each chain.
     fn able(&self) -> Vec<u32> {
         let Some(control) = &self.control else { return Vec::new() };
-        // A cluster that has given way serves nothing any more.
+        // A cluster that has given way no longer serves anything.
         if self.is_disturbed() || control.configs().is_over() {
             return Vec::new();
         }

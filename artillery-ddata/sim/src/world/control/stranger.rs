@@ -16,10 +16,10 @@ use crate::{
 /// By this time an empty cluster that is outranked has given way.
 const GIVEN_WAY: u64 = HEALED + 12 * SECOND;
 
-/// Nodes of this cluster remember the other one for so long (`encounter::FORGET_AFTER`).
+/// Nodes of this cluster remember the other one for this long (`encounter::FORGET_AFTER`).
 const REMEMBERED: u64 = 15 * SECOND;
 
-/// After so many leases all nodes of a cluster that is over know so.
+/// After this number of leases all nodes of a cluster that is over know it.
 const LEARNING_LEASES: u64 = 12;
 
 /// A seal stays for this many leases at most after healing. The leader removes it after six without certainty.
@@ -92,7 +92,7 @@ impl World {
             stranger.party.holds_data = true;
         }
         let is_met = (stranger.met.0..stranger.met.1).contains(&now) && !stranger.is_over;
-        // It hears of this cluster from one node.
+        // It learns of this cluster from one node.
         let mine = Party { holds_data: holds[seen], cluster };
         if is_met && decides && stranger.party.gives_way(mine, guards) {
             (stranger.is_over, stranger.known_until) = (true, now + REMEMBERED);
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Checks that a cluster that is over has committed nothing, and that not both are over. The run ends once all nodes had time to
-    /// learn of it, those that were away, too.
+    /// learn of it, including the nodes that were away.
     pub(super) fn check_given_way(&mut self) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let Some(stranger) = &control.stranger else { return Ok(()) };

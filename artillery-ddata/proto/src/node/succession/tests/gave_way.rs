@@ -48,7 +48,7 @@ fn a_confirmed_leader_shows_that_the_cluster_has_not_given_way() {
     }
 }
 
-/// Runs a confirmed leader of the voters that is told falsely that its cluster gave way.
+/// Runs a confirmed leader of the voters that receives the false statement that its cluster gave way.
 fn leader_yields(voters: &[u8], answer: &[u8]) -> (usize, bool, Option<Unready>) {
     let mut rig = Rig::new(1, voters.iter().copied(), answer);
     let configs = rig.node.configs().clone();
