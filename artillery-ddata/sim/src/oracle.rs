@@ -101,7 +101,7 @@ impl Oracle {
             Self::Progress => "progress after healing",
             Self::Stalled => "clients: writes are back soon",
             Self::Unknown => "clients: no unknown outcome where nothing fails",
-            Self::Lost => "a node that is told to stop leaves its data to another",
+            Self::Lost => "data stay: no node stops with the last copy, and no cluster with data gives way",
             Self::Stops => "nodes that are all told to stop end",
             Self::Ready => "ready: any other node may be stopped",
             Self::Service => "service comes back in time",
