@@ -90,6 +90,8 @@ pub struct World {
     founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
+    /// The events that each paused node has to handle when it goes on.
+    held: Vec<Vec<Event>>,
     /// The faults of each play while it lasts.
     plays: Vec<Vec<Fault>>,
     /// Whether clients asked too little after healing to show which nodes serve.
@@ -180,6 +182,7 @@ impl World {
             founding: setup.founding.map(|founding| Founders::new(seed, founding, &setup)),
             phase: Phase::Work,
             active: vec![false; faults],
+            held: nodes.iter().map(|_| Vec::new()).collect(),
             plays: vec![Vec::new(); faults],
             unasked: false,
             served: BTreeSet::new(),

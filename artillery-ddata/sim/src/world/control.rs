@@ -64,8 +64,6 @@ pub(super) struct Control {
     lives: Vec<u64>,
     /// The number of proposals under way.
     appends: u64,
-    /// The events that each paused node has to handle when it goes on.
-    held: Vec<Vec<super::Event>>,
 }
 
 /// The decider of one incarnation of a node, and the state that its driver would keep.
@@ -142,7 +140,6 @@ impl Control {
             nodes: Vec::new(),
             lives: vec![1; nodes.len()],
             appends: 0,
-            held: nodes.iter().map(|_| Vec::new()).collect(),
             founding,
         };
         for node in nodes {

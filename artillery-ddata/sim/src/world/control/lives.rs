@@ -178,9 +178,8 @@ impl World {
         }
         self.nodes[node].paused = paused;
         self.pauses += u64::from(paused);
-        let Some(control) = &mut self.control else { return };
         if !paused {
-            for event in std::mem::take(&mut control.held[node]) {
+            for event in std::mem::take(&mut self.held[node]) {
                 self.queue.push(self.now, event);
             }
         }
@@ -189,9 +188,7 @@ impl World {
     /// Returns the event, unless it is for a paused node: then it is kept until the node goes on.
     pub(in super::super) fn unless_paused(&mut self, event: super::super::Event) -> Option<super::super::Event> {
         let Some(node) = event.waits_for().filter(|&node| self.nodes[node].paused) else { return Some(event) };
-        if let Some(control) = &mut self.control {
-            control.held[node].push(event);
-        }
+        self.held[node].push(event);
         None
     }
 
