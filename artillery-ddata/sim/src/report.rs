@@ -392,8 +392,8 @@ impl Counts {
         self.shared_queries += other.shared_queries;
         self.in_flight = self.in_flight.max(other.in_flight);
         self.most_retries = self.most_retries.max(other.most_retries);
+        self.watched += other.watched;
         self.gave_way += other.gave_way;
-        self.disks.add(other.disks);
         self.watched_parts += other.watched_parts;
         self.fell_behind += other.fell_behind;
         self.disks.add(other.disks);
