@@ -11,7 +11,12 @@ use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
 /// of that test.
-const TESTED: [(Mutant, &str, &str); 67] = [
+const TESTED: [(Mutant, &str, &str); 68] = [
+    (
+        Mutant::AnyAnswerRefutes,
+        "proto/src/node/succession/tests/gave_way.rs",
+        "nodes_that_were_away_together_and_believe_each_other_continue",
+    ),
     (Mutant::LearnFromJoiners, DURABLE, "a_joiner_that_is_believed_halts_a_member"),
     (Mutant::FillFullDisks, "proto/src/replica/tests/full_members.rs", "a_head_that_ignores_full_members_adds"),
     (Mutant::LoseWhole, REOPEN, "an_order_that_takes_any_store_for_lost_loses_a_whole_one"),

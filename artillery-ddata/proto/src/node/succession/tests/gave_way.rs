@@ -17,6 +17,15 @@ fn nodes_that_were_away_together_give_way() {
     assert!(rig.node.state().successor.is_some_and(|known| known.yields));
 }
 
+/// They would serve beside the cluster that took the place of theirs.
+#[test]
+fn nodes_that_were_away_together_and_believe_each_other_continue() {
+    let mut rig = Rig::new(1, [1, 2, 3], &[2, 3]);
+    rig.node.guards = crate::guards::Guards::without(crate::guards::Mutant::AnyAnswerRefutes);
+    rig.gave_way_for(10);
+    assert_eq!(rig.yields_and_refusals(), (0, 1));
+}
+
 #[test]
 fn a_voter_that_never_served_reports_it() {
     let mut rig = Rig::new(4, [1, 2, 4], &[]);
