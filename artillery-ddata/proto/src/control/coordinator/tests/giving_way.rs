@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    ClusterId,
+    ClusterId, Sequence,
     control::{log::ChainChange, message::NotGivenUp},
 };
 
@@ -59,6 +59,23 @@ fn a_cluster_that_holds_something_is_never_sealed() {
     let mut world = met(None);
     meet(&mut world, 1);
     assert_eq!(world.why, []);
+}
+
+#[test]
+fn an_uncommitted_update_of_a_dead_member_is_no_data() {
+    for (watermark, seals) in [(0, true), (1, false)] {
+        let mut world = met(None);
+        let report = gray::report(&world, 1);
+        world.report(2, Report { watermark: Sequence(watermark), ..report });
+        assert!(world.pass(5000, &[0, 1]).is_some(), "the member is removed");
+        world.handle(CoordinatorInput::Outranked { by: Some(OTHER) });
+        for n in [0, 1] {
+            let report = gray::report(&world, 0);
+            world.report(n, report);
+        }
+        world.handle(CoordinatorInput::Tick);
+        assert_eq!(world.config().is_sealed(), seals, "watermark {watermark}");
+    }
 }
 
 #[test]
