@@ -165,7 +165,7 @@ impl NodeMachine {
         self.coordinator.proposes()
     }
 
-    /// Test-only: whether this leader has fenced a member, which is to be removed.
+    /// Test-only: whether this leader has fenced a member, which will be removed.
     #[cfg(feature = "mutants")]
     pub fn fences(&self, id: MemberId) -> bool {
         self.coordinator.fences(id)

@@ -90,7 +90,7 @@ pub struct World {
     founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
-    /// The events that each paused node has to handle when it goes on.
+    /// The events that each paused node handles when it continues.
     held: Vec<Vec<Event>>,
     /// The faults of each play while it lasts.
     plays: Vec<Vec<Fault>>,

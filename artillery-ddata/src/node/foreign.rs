@@ -17,7 +17,7 @@ use crate::{
     driver::control::{ControlCommand, NodeState},
 };
 
-/// How often what is known is looked at again, and the leader is told.
+/// The period at which the known clusters are examined again, and the leader is notified.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Looks between two dials of a known address.
@@ -29,11 +29,11 @@ struct Watcher {
     mine: ClusterId,
     encounters: Encounters,
     stated: Option<Statement>,
-    /// What was last logged of each cluster.
+    /// The last logged state of each cluster.
     logged: BTreeMap<ClusterId, Encountered>,
     dials: JoinSet<()>,
     looks: u64,
-    /// The leader was told of a cluster to which this one gives way.
+    /// The leader was notified of a cluster to which this one gives way.
     told: bool,
 }
 
@@ -133,26 +133,26 @@ impl Watcher {
         }
     }
 
-    /// Dials what was met, so that what is known of it stays fresh, and tells the leader, which may be this node.
+    /// Dials the clusters that were met, to keep the knowledge of them fresh, and notifies the leader, which may be this node.
     fn look(&mut self) {
         self.looks += 1;
         self.encounters.forget(clock::now());
         if self.looks.is_multiple_of(DIAL_EVERY) && self.dials.len() < MAX_ENCOUNTERS {
             for addr in self.encounters.addrs() {
                 let endpoint = self.cluster.endpoint().clone();
-                // Its hello, or the refusal, says what there is to know: see `Service::met_foreign`.
+                // Its hello, or the refusal, carries the statements: see `Service::met_foreign`.
                 self.dials.spawn(async move { drop(endpoint.connect(addr).await) });
             }
         }
         let by = self.encounters.outranked(Guards::ALL);
         if let Some(door) = self.data.door.get().filter(|_| by.is_some() || self.told) {
-            // Without room this is dropped: the next look repeats it.
+            // With a full queue this is dropped: the next look repeats it.
             let is_sent = door.commands.try_send(ControlCommand::Outranked { by }).is_ok();
             self.told = by.is_some() || !is_sent;
         }
     }
 
-    /// Passes on what has changed. A node with a fixed configuration has no state.
+    /// Publishes the changes. A node with a fixed configuration has no state.
     async fn follow(&mut self, state: Option<&NodeState>) {
         if state.is_some_and(|state| state.holds_data) {
             self.encounters.hold_data();

@@ -70,7 +70,7 @@ impl Service for DataService {
     }
 
     fn met_foreign(&self, peer: ForeignPeer) {
-        // Without room this is dropped: the next contact reports it again.
+        // With a full queue this is dropped: the next contact reports it again.
         drop(self.meetings.try_send(peer));
     }
 }

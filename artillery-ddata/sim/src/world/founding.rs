@@ -159,7 +159,7 @@ impl World {
 
     fn start_life(&mut self, index: usize) -> Result<(), Failure> {
         let Some(founders) = &mut self.founding else { return Ok(()) };
-        // Once the cluster exists, a start that was planned before isn't due any more: it would begin no life in the cluster.
+        // A start that was planned before the cluster existed is no longer due: it would begin no incarnation in the cluster.
         if founders.ready || !self.nodes[index].down {
             return Ok(());
         }
