@@ -3,14 +3,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Cluster, Member, MemberEvent, MemberState, internal::clock, transport::ForeignPeer};
+use artillery_core::{Cluster, Member, MemberEvent, internal::clock, transport::ForeignPeer};
 use artillery_proto::{
     control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
     guards::Guards,
 };
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
-use super::{data::Data, others::Others};
+use super::{data::Data, others::Others, report::is_alive};
 use crate::{
     ClusterId,
     control::message::NotGivenUp,
@@ -96,10 +96,6 @@ async fn changed(state: &mut Option<watch::Receiver<NodeState>>) -> Option<()> {
     }
 }
 
-fn is_there(member: &Member) -> bool {
-    matches!(member.state, MemberState::Alive | MemberState::Suspect)
-}
-
 impl Watcher {
     fn meet(&mut self, peer: ForeignPeer) {
         if !peer.is_led {
@@ -120,7 +116,8 @@ impl Watcher {
             }
             MemberEvent::Lagged { .. } => {
                 let members = self.cluster.members();
-                self.encounters.retain(|node| members.iter().any(|member| member.id.node == node && is_there(member)));
+                self.encounters
+                    .retain(|node| members.iter().any(|member| member.id.node == node && is_alive(member.state)));
                 members.iter().for_each(|member| self.member(member));
             }
             _ => {}
@@ -128,7 +125,7 @@ impl Watcher {
     }
 
     fn member(&mut self, member: &Member) {
-        if member.cluster_id == Some(self.mine) && is_there(member) {
+        if member.cluster_id == Some(self.mine) && is_alive(member.state) {
             self.encounters.tell(member.id.node, &member.name, Statement::from_bytes(&member.payload));
         }
     }

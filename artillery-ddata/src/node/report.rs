@@ -237,7 +237,8 @@ fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
-fn is_alive(state: MemberState) -> bool {
+/// Whether the membership considers a node in this state as present.
+pub(super) fn is_alive(state: MemberState) -> bool {
     matches!(state, MemberState::Alive | MemberState::Suspect)
 }
 
