@@ -1,167 +1,94 @@
 //! The CRAQ state machine of one member of one chain, sans-IO: no clock, no socket, no task.
 //!
-//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. This file holds the state of a member, the inputs that
-//! change it, and its status.
+//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. A member consists of parts, each of which owns its state. A
+//! part receives what it needs as arguments, and calls only parts below it:
+//!
+//! ```text
+//! replica → head, reads, promotion, resync, sending → peers, upstream → log → gate, membership
+//! ```
+//!
+//! [`Replica`] alone passes effects from part to part. This file has the inputs, the entry and exit of epochs, and the
+//! status; `frames` has the frames to and from other members, `progress` the order in which requests, commits and cuts act
+//! on the parts. `frames` calls `progress`, never the other way.
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
-mod acks;
-mod chain_position;
-mod checkpoint;
-mod client_sessions;
-mod close;
-mod commit;
-mod durable;
 mod ends;
 #[cfg(feature = "mutants")]
 mod fork;
-mod full_members;
+mod frames;
 mod gate;
-mod hashed_pages;
-mod history;
-mod incoming;
-mod links;
-mod log_matching;
-mod ordering;
-mod portion;
-mod promote;
-mod put_off;
+mod head;
+mod log;
+mod membership;
+mod outbox;
+mod peers;
+mod progress;
+mod promotion;
 mod reads;
-mod removal;
-mod resolve;
-mod restore;
 mod resync;
-mod snapshot_reads;
-mod stream;
+mod sending;
 mod throughput;
-mod tick;
 mod types;
-mod unreplicated;
-mod watch;
-mod write_behind;
-mod writes;
+mod upstream;
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
-use acks::Acks;
-use chain_position::ChainPosition;
-use client_sessions::Sessions;
-use close::Closing;
-pub use durable::JournalBatch;
-use durable::JournalState;
-pub(crate) use durable::{RECORD_BYTES, checkpoint_bytes};
 #[cfg(feature = "mutants")]
-pub use gate::Begun;
-pub use gate::{Gate, NotLocal, ReadCounters};
-use history::UpdateHistory;
-use incoming::Incoming;
-use links::{Cursor, PeerLink};
-use ordering::Joining;
-use promote::PromotedTail;
-use reads::{PendingRead, Reads};
-pub use restore::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain};
-pub use resync::ResyncProgress;
-use resync::{Resyncs, SnapshotReceiver, SnapshotSender};
-use snapshot_reads::Snapshots;
-pub use throughput::ChainProgress;
-use throughput::ThroughputMonitor;
-pub use types::*;
-use unreplicated::UnreplicatedRecords;
-pub use unreplicated::{REREPLICATION_MILLIS, Rereplication, SettledRecords};
-use watch::Watchers;
-use write_behind::WriteBehindStore;
-use writes::{Waiter, Writes};
-
+pub use self::gate::Begun;
+pub(crate) use self::log::{RECORD_BYTES, checkpoint_bytes};
+pub use self::{
+    gate::{Gate, NotLocal, ReadCounters},
+    log::{ChainRestore, JournalBatch, RestoreError, RestoreSurvey, RestoredChain},
+    throughput::ChainProgress,
+    types::*,
+};
+use self::{
+    head::{Head, Waiter, WriteInput},
+    log::Log,
+    membership::{Context, Membership},
+    outbox::Outbox,
+    peers::Peers,
+    promotion::Promotion,
+    reads::{PendingRead, Reads},
+    resync::{Joiner, Source},
+    throughput::ThroughputMonitor,
+    upstream::Upstream,
+};
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
-    api::{Refusal, Reply},
-    message::{self, ChainFrame, ChainMessage},
+    api::Refusal,
+    message::{Fullness, Truncate},
     store::{Size, Store},
     types::update::Update,
 };
 
 /// One member of one chain.
 pub struct Replica {
-    me: MemberId,
-    chain: ChainId,
-    settings: ReplicaSettings,
-    store: WriteBehindStore,
-    gate: Arc<Gate>,
-    config: Option<Arc<ChainConfig>>,
-    /// The newest epoch that was entered, or whose configuration doesn't name this member. Older ones are ignored.
-    newest: Epoch,
-    place: ChainPosition,
-    history: UpdateHistory,
-    watermark: Sequence,
-    lease: Timestamp,
-    /// The last sequence of our history when the epoch opened here; `None`: it is not open here.
-    open_upto: Option<Sequence>,
-    /// The epoch opens here once our history reaches this sequence, which came with the predecessor's `open`.
-    open_awaits: Option<Sequence>,
-    connected: BTreeSet<MemberId>,
-    peers: BTreeMap<MemberId, PeerLink>,
-    /// The predecessor hasn't shown yet that it knows where our history stands.
-    needs_resume: bool,
-    /// In this epoch our history is known to be a prefix of the head's. The head knows it. Another member knows it once
-    /// a predecessor that knows it says that it follows, or sends behind our end. From then on our history is never
-    /// cut.
-    is_prefix: bool,
-    /// An update came before the ones that it follows.
-    gap: bool,
-    /// The update behind our history, if it comes in pieces and has begun to.
-    incoming: Option<Incoming>,
-    /// The joiner that counts as the tail in the rest of this epoch.
-    promotion: Option<PromotedTail>,
-    /// The head is closed: it orders nothing for a moment.
-    closing: Option<Closing>,
-    pace: ThroughputMonitor,
-    /// When the joiner behind this tail was heard last in this epoch, or when the epoch was entered. Only reports show
-    /// it.
-    joiner_heard: Timestamp,
-    acks: Acks,
-    /// The snapshot that is sent to the joiner behind us.
-    outgoing: Option<SnapshotSender>,
-    /// The number of the newest snapshot that was begun for a joiner.
-    snapshot_number: u64,
-    /// The snapshot that is received.
-    filling: Option<Box<SnapshotReceiver>>,
-    /// Updates from before a snapshot, until they are freed.
-    past: VecDeque<Update>,
-    /// The number of the newest snapshot that the source has begun in this epoch.
-    snapshot_seen: u64,
-    resyncs: Resyncs,
-    writes: Writes,
-    /// The write that is ordered next, while it is being put together.
-    assembling: Option<Box<Joining>>,
-    sessions: Sessions,
+    membership: Membership,
+    log: Log,
+    upstream: Upstream,
+    peers: Peers,
+    head: Head,
     reads: Reads,
-    snapshots: Snapshots,
-    watchers: Watchers,
-    outputs: VecDeque<ReplicaOutput>,
+    source: Source,
+    joiner: Joiner,
+    promotion: Promotion,
+    pace: ThroughputMonitor,
+    outputs: Outbox,
     next_heartbeat: Timestamp,
-    halted: Option<Halt>,
-    /// `None`: the member keeps no journal.
-    journal: Option<Box<JournalState>>,
-    /// Until then a word of a peer that it has no room may count.
-    full_until: Timestamp,
-    /// `None`: no restart has found anything in a journal.
-    unreplicated: Option<Box<UnreplicatedRecords>>,
 }
 
 impl fmt::Debug for Replica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replica")
-            .field("me", &self.me)
-            .field("last", &self.history.last())
-            .field("watermark", &self.watermark)
-            .field("open_upto", &self.open_upto)
+            .field("me", &self.membership.me())
+            .field("last", &self.log.last())
+            .field("watermark", &self.log.watermark())
+            .field("open_upto", &self.upstream.open_upto())
             .finish_non_exhaustive()
     }
 }
@@ -176,116 +103,286 @@ impl Replica {
         gate: Arc<Gate>,
     ) -> Self {
         debug_assert_eq!(gate.guards(), settings.guards, "a gate and its replica have the same guards");
-        let journal = settings.durable.then(Box::default);
         let mut replica = Self {
-            me,
-            chain,
-            settings,
-            store: WriteBehindStore::new(store, gate.clone()),
-            gate,
-            config: None,
-            newest: Epoch(0),
-            place: ChainPosition::default(),
-            history: UpdateHistory::default(),
-            watermark: Sequence::ZERO,
-            lease: Timestamp::ZERO,
-            open_upto: None,
-            open_awaits: None,
-            connected: BTreeSet::new(),
-            peers: BTreeMap::new(),
-            needs_resume: false,
-            is_prefix: false,
-            gap: false,
-            incoming: None,
-            promotion: None,
-            closing: None,
+            log: Log::new(chain, store, gate.clone(), settings.durable),
+            membership: Membership::new(me, chain, settings),
+            upstream: Upstream::default(),
+            peers: Peers::default(),
+            head: Head::default(),
+            reads: Reads::new(me, gate),
+            source: Source::default(),
+            joiner: Joiner::default(),
+            promotion: Promotion::default(),
             pace: ThroughputMonitor::default(),
-            joiner_heard: Timestamp::ZERO,
-            acks: Acks::default(),
-            outgoing: None,
-            snapshot_number: 0,
-            filling: None,
-            past: VecDeque::new(),
-            snapshot_seen: 0,
-            resyncs: Resyncs::default(),
-            writes: Writes::default(),
-            assembling: None,
-            sessions: Sessions::default(),
-            reads: Reads::default(),
-            snapshots: Snapshots::of(me),
-            watchers: Watchers::default(),
-            outputs: VecDeque::new(),
+            outputs: Outbox::default(),
             next_heartbeat: Timestamp::ZERO,
-            halted: None,
-            journal,
-            full_until: Timestamp::ZERO,
-            unreplicated: None,
         };
-        // A chain is born with an empty checkpoint.
+        // A new chain has an empty checkpoint.
         replica.begin_checkpoint();
         replica
     }
 
-    /// Takes in an input at `now`.
+    /// Continues from the content of the journal. Call it before the first input.
+    pub(crate) fn restore(&mut self, restored: RestoredChain) {
+        self.log.restore(restored);
+    }
+
+    /// Handles an input at `now`.
     pub(crate) fn handle(&mut self, now: Timestamp, input: ReplicaInput) {
         #[cfg(any(test, feature = "mutants"))]
-        self.gate.note_time(now);
+        self.reads.note_time(now);
         if !self.is_unsettled() {
-            self.next_heartbeat = now + self.settings.heartbeat;
+            self.next_heartbeat = now + self.membership.settings().heartbeat;
         }
+        let cx = self.membership.at(now);
         match input {
             ReplicaInput::Enter(config) => self.enter(now, config),
-            ReplicaInput::Expelled(epoch) => self.expelled(epoch),
-            ReplicaInput::Connected(peer) => self.connected(peer),
-            ReplicaInput::Disconnected(peer) => self.disconnected(peer),
+            ReplicaInput::Expelled(epoch) => self.expelled(now, epoch),
+            ReplicaInput::Connected(peer) => {
+                self.peers.connected(peer);
+                self.source.link_changed(peer);
+            }
+            ReplicaInput::Disconnected(peer) => {
+                self.peers.disconnected(peer);
+                self.source.link_changed(peer);
+                if allows!(cx.guards(), ForgetAsked) {
+                    self.promotion.end();
+                }
+            }
             ReplicaInput::Receive { from, frame } => self.receive(now, from, frame),
             ReplicaInput::Write { token, request, write, deadline, wall_clock } => {
-                self.write(now, Waiter { token, deadline, replayed: false }, request, write, wall_clock);
+                let waiter = Waiter { token, deadline, replayed: false };
+                self.write(now, WriteInput { waiter, request, write, wall_clock });
             }
             ReplicaInput::Read { token, query, mode, floor, deadline } => {
                 self.read(now, PendingRead { token, query, mode, floor, deadline });
             }
-            ReplicaInput::Lease(until) => {
-                self.lease = if allows!(self.settings.guards, IgnoreLease) { Timestamp::MAX } else { until };
-                self.gate.lease(self.lease);
-            }
-            ReplicaInput::Close { epoch, until } => self.close(now, epoch, until),
-            ReplicaInput::Served(at) => self.reads.shown = self.reads.shown.max(Some(at.min(now))),
+            ReplicaInput::Lease(until) => self.reads.set_lease(cx, until),
+            ReplicaInput::Close { epoch, until } => self.head.close(cx, epoch, until, &mut self.outputs),
+            ReplicaInput::Served(at) => self.reads.served_at(at.min(now)),
             ReplicaInput::Durable(upto) => self.durable(now, upto),
             ReplicaInput::Tick => self.tick(now),
         }
         self.follow_up(now);
     }
 
-    /// Runs after each input, and after each step of a write that is put together.
+    /// Runs after each input, and after each step of an assembly or a resync.
     fn follow_up(&mut self, now: Timestamp) {
         self.evict_sessions(now);
         self.order_barriers(now);
-        self.say_closed();
-        self.look_at_pace(now);
+        let cx = self.membership.at(now);
+        self.head.report_closed(cx, &self.log, &mut self.outputs);
+        // Until our history is a prefix, the successor's acknowledgements are deferred.
+        let acknowledged = self.upstream.is_prefix().then(|| {
+            let successor = self.peers.get(cx.place().successor);
+            let acknowledged = successor.map_or(self.log.last().sequence, |link| link.stream().acknowledged());
+            (acknowledged, upstream::ack_delay(cx))
+        });
+        self.pace.measure(cx, &self.log, acknowledged);
     }
 
-    /// The chain of which it is a member.
-    pub fn chain(&self) -> ChainId {
-        self.chain
+    fn tick(&mut self, now: Timestamp) {
+        if self.upstream.ack_is_due(now) {
+            self.peers.due(self.membership.place().predecessor);
+        }
+        if let Some(report) = self.log.unreplicated_mut().report(now) {
+            self.outputs.event(ReplicaEvent::Rereplicating(report.into()));
+        }
+        if now < self.next_heartbeat {
+            return;
+        }
+        self.next_heartbeat = now + self.membership.settings().heartbeat;
+        self.head.end_closing(now);
+        self.reads.expire(now, &mut self.outputs);
+        self.head.expire(now, &mut self.outputs);
+        self.reads.expire_snapshots(now, &self.log);
+        self.reads.expire_watchers(now, &self.log, &mut self.outputs);
+        self.repeat(now);
+        self.log.write_watermark();
     }
 
-    /// What the driver is to do next.
+    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something waits
+    /// for another member, and when a withheld acknowledgement or a report is due.
+    pub(crate) fn next_tick(&self) -> Option<Timestamp> {
+        let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
+        heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
+    }
+
+    /// Whether heartbeats are needed.
+    fn is_unsettled(&self) -> bool {
+        !self.membership.is_halted()
+            && (!self.reads.is_idle()
+                || !self.head.is_idle()
+                || self.may_promote()
+                || self.promotion.joiner().is_some()
+                || self.log.has_unwritten_watermark()
+                || self.log.fullness(&self.membership) != Fullness::Nothing
+                || !self.unsure_peers().is_empty())
+    }
+
+    /// Enters a newer configuration that names this member; it may skip some (docs/DESIGN.md §5.4).
+    fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
+        if !self.membership.may_enter(&config) || self.membership.is_halted() {
+            return;
+        }
+        self.reads.close_gate();
+        self.source.end();
+        self.membership.enter(config.clone());
+        self.peers.enter(self.membership.at(now));
+        self.leave_epoch(now);
+        let guards = self.membership.guards();
+        if allows!(guards, LoseInFlight) {
+            self.skip_to_end();
+        }
+        if allows!(guards, RollBackFirst) {
+            let keep = self.log.history().version_at(self.log.watermark()).unwrap_or_default();
+            self.cut(now, Truncate { said: self.log.last(), keep });
+        }
+        self.pace.begin(now);
+        self.promotion.hear(now);
+        self.log.unreplicated_mut().begin(now);
+        self.outputs.event(ReplicaEvent::Entered(config.epoch));
+        if self.joiner.is_filling() && self.membership.place().serves() {
+            return self.halt(Halt::NotWhole);
+        }
+        if self.membership.place().is_head {
+            self.open(now);
+        }
+        self.reads.open_gate(self.membership.at(now), &config);
+        self.restart_reads(now);
+    }
+
+    /// Mutant: a serving successor is taken to hold everything.
+    fn skip_to_end(&mut self) {
+        let (place, last) = (*self.membership.place(), self.log.last());
+        let successor = place.successor.filter(|&id| self.membership.role_of(id) == Some(Role::Serving));
+        if let Some(link) = self.peers.get_mut(successor).filter(|link| link.is_connected()) {
+            link.stream_mut().skip_to(last);
+        }
+    }
+
+    /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). It stops serving local readers, then
+    /// refuses all waiting requests. History and store are kept for a return. Nothing is rolled back: updates above our
+    /// watermark may be committed, and only the chain knows (trap 37).
+    fn expelled(&mut self, now: Timestamp, epoch: Epoch) {
+        if epoch <= self.membership.newest() || allows!(self.membership.guards(), ServeWhenExpelled) {
+            return;
+        }
+        self.reads.close_gate();
+        self.membership.expel(epoch);
+        self.source.end();
+        self.peers.clear();
+        self.leave_epoch(now);
+        self.reads.forget_shown();
+        self.reads.refuse_all(&mut self.outputs);
+        // Only the chain knows the outcome of these writes.
+        self.head.cut(Sequence::ZERO, &mut self.outputs);
+        self.outputs.event(ReplicaEvent::Expelled(epoch));
+    }
+
+    /// Resets what is valid in one epoch only.
+    fn leave_epoch(&mut self, now: Timestamp) {
+        self.upstream.reset(self.membership.at(now));
+        self.head.leave_epoch(&mut self.outputs);
+        self.promotion.end();
+        self.joiner.leave_epoch();
+    }
+
+    /// Stops serving permanently: local readers first, then all waiting requests.
+    fn halt(&mut self, why: Halt) {
+        if self.membership.is_halted() {
+            return;
+        }
+        self.reads.close_gate();
+        self.upstream.drop_incoming();
+        self.source.end();
+        self.membership.halt(why.clone());
+        self.reads.refuse_all(&mut self.outputs);
+        self.head.cancel_assembly(Refusal::NoChain, &mut self.outputs);
+        self.head.expire(Timestamp::MAX, &mut self.outputs);
+        self.outputs.event(ReplicaEvent::Halted(why));
+    }
+
+    fn halt_if_failed<T, E: Into<Halt>>(&mut self, result: Result<T, E>) -> Option<T> {
+        result.map_err(|why| self.halt(why.into())).ok()
+    }
+
+    /// Whether deferred work is left, for which no caller waits. [`settle`](Self::settle) does it.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.membership.is_halted() && (self.log.store().is_behind() || self.has_steps())
+    }
+
+    /// Whether there is work that is done in steps, each in a turn of its own.
+    fn has_steps(&self) -> bool {
+        self.joiner.is_clearing() || self.is_catching_up() || self.head.is_assembling()
+    }
+
+    fn is_catching_up(&self) -> bool {
+        !self.membership.is_halted() && self.joiner.is_catching_up()
+    }
+
+    /// Whether the deferred work should wait. While the gate is open to local readers it can wait until the next update
+    /// is sent. In the middle the successor works on the same update now, perhaps on the same processor. The head has time
+    /// until the commit, and all members have time after it.
+    pub(crate) fn is_between(&self) -> bool {
+        let place = self.membership.place();
+        let others_work = place.successor.is_some() && !place.is_head && !self.log.is_committed();
+        !self.has_steps() && (others_work || !self.log.store().is_held())
+    }
+
+    /// Does the deferred work. It shows only in the time that the next input takes, and in local reads, which come to
+    /// the replica until it is done. A joiner that clears its store does one step; it accepts no record before the
+    /// last one. Then it applies the kept updates, some in each step. A head assembles more of a write's values.
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        self.catch_up_store(now);
+        if self.is_catching_up() {
+            self.catch_up(now);
+            self.follow_up(now);
+        }
+        if self.head.is_assembling() {
+            self.continue_assembly(now);
+            self.follow_up(now);
+        }
+    }
+
+    pub(crate) fn chain(&self) -> ChainId {
+        self.membership.chain()
+    }
+
     pub(crate) fn poll_output(&mut self) -> Option<ReplicaOutput> {
-        self.outputs.pop_front()
+        self.outputs.pop()
     }
 
-    /// The other members of the configuration entered last. A write waits until the successor has the update and the
-    /// head knows of its commit, so these two come first.
+    /// The other members of the present configuration, in the order of sending.
     pub(crate) fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
-        let first = [self.place.successor, self.place.head];
-        let others = self.peers.keys().filter(move |&&id| !first.contains(&Some(id)));
-        first.into_iter().flatten().filter(|id| self.peers.contains_key(id)).chain(others.copied())
+        self.peers.in_order(&self.membership)
     }
 
-    /// How the replica stands.
+    /// Whether this is no member, or a joiner whose history isn't known yet to be a prefix of the chain's.
+    pub(crate) fn is_unproven(&self) -> bool {
+        !self.membership.place().serves() && !self.upstream.is_prefix()
+    }
+
+    /// The driver reports whether it treats this member's disk as full.
+    pub(crate) fn disk_is_full(&mut self, is_full: bool) {
+        if let Some(journal) = self.log.journal_mut() {
+            journal.set_full(is_full);
+        }
+    }
+
+    /// See [`Head::has_room`].
+    pub(crate) fn has_room(&self) -> bool {
+        self.head.has_room(&self.membership, &self.log)
+    }
+
+    /// See [`Head::has_room_for_large`].
+    pub(crate) fn has_room_for_large(&self) -> bool {
+        self.head.has_room_for_large(&self.membership, &self.log)
+    }
+
+    /// The status for observers.
     pub fn status(&self) -> Status {
-        self.status_of(self.store.size(self.chain))
+        self.status_of(self.log.store().size())
     }
 
     /// The status without the size of the store, which takes locks: for checks after every step.
@@ -297,132 +394,59 @@ impl Replica {
     /// Up to where this member is durable, if it has entered this epoch, has not halted, and keeps a journal.
     #[cfg(feature = "mutants")]
     pub fn durable_in(&self, epoch: Epoch) -> Option<Sequence> {
-        let is_there = self.config.as_ref().is_some_and(|config| config.epoch == epoch) && self.halted.is_none();
-        self.held_here().filter(|_| is_there)
+        let is_in_epoch = self.membership.epoch() == Some(epoch) && !self.membership.is_halted();
+        self.log.durable().filter(|_| is_in_epoch)
     }
 
     fn status_of(&self, size: Size) -> Status {
+        let (log, member) = (&self.log, &self.membership);
         Status {
-            config: self.config.clone(),
-            open: self.is_open(),
-            last: self.history.last(),
-            watermark: self.watermark,
-            in_flight: self.history.in_flight(),
-            backlog: self.history.backlog(),
-            parked_reads: self.reads.len(),
-            waiting_writes: self.writes.len(),
-            sessions: self.sessions.len(),
-            sessions_bytes: self.sessions.bytes(),
-            pending_sessions_bytes: self.sessions.pending_bytes(),
-            snapshots: self.snapshots.len(),
-            watchers: self.watchers.len(),
-            reads: ReadCounts { version_queries: self.reads.queries.sent(), ..self.reads.counters },
-            expelled: self.is_expelled().then_some(self.newest),
-            resyncs_full: self.resyncs.full,
-            resyncs_partial: self.resyncs.partial,
-            receiving: self.filling.as_ref().map(|filling| filling.come()),
-            sending: self.outgoing.as_ref().map(SnapshotSender::sent),
-            halted: self.halted.clone(),
-            durable: self.held_here(),
-            rereplication: self.rereplication(),
+            config: member.config().cloned(),
+            open: self.upstream.is_open(),
+            last: log.last(),
+            watermark: log.watermark(),
+            in_flight: log.history().in_flight(),
+            backlog: log.history().backlog(),
+            parked_reads: self.reads.parked(),
+            waiting_writes: self.head.len(),
+            sessions: log.sessions().len(),
+            sessions_bytes: log.sessions().bytes(),
+            pending_sessions_bytes: log.sessions().pending_bytes(),
+            snapshots: self.reads.snapshots(),
+            watchers: self.reads.watchers(),
+            reads: self.reads.counts(),
+            expelled: member.is_expelled().then_some(member.newest()),
+            resyncs_full: self.joiner.resyncs().full,
+            resyncs_partial: self.joiner.resyncs().partial,
+            receiving: self.joiner.received(),
+            sending: self.source.sent(),
+            halted: member.halted().cloned(),
+            durable: log.durable(),
+            rereplication: *log.unreplicated().so_far(),
             size,
-            full: self.fullness(),
+            full: log.fullness(member),
+        }
+    }
+
+    /// The progress of the chain here, for reports.
+    pub fn progress(&self) -> ChainProgress {
+        let (log, member) = (&self.log, &self.membership);
+        ChainProgress {
+            epoch: member.epoch().unwrap_or(Epoch(0)),
+            open: self.upstream.is_open(),
+            held: log.last().sequence,
+            watermark: log.watermark(),
+            pace: self.pace,
+            closed: self.head.is_closed() && log.is_committed(),
+            member: member.config().is_some(),
+            unheard_since: self.awaits_joiner().then_some(self.promotion.heard()),
+            halted: member.is_halted(),
+            whole: (!member.is_halted() && !self.joiner.is_filling()).then(|| log.last()),
         }
     }
 
     /// The history kept here, oldest first, for invariant checks. Committed updates may have been dropped already.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Update> + ExactSizeIterator + '_ {
-        self.history.updates().iter()
-    }
-
-    /// Moves to a newer configuration that names this member; it may skip some (docs/DESIGN.md §5.4).
-    fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
-        let newer = config.epoch > self.newest;
-        if config.chain != self.chain || !newer || config.role(self.me).is_none() || self.halted.is_some() {
-            return;
-        }
-        self.gate.serve(None);
-        self.end_outgoing();
-        self.newest = config.epoch;
-        self.place = ChainPosition::of(&config, self.me);
-        self.peers = config
-            .members
-            .iter()
-            .filter(|member| member.id != self.me)
-            .map(|member| (member.id, PeerLink::new(self.connected.contains(&member.id))))
-            .collect();
-        self.leave_epoch();
-        if allows!(self.settings.guards, LoseInFlight)
-            && let Some(id) = self.place.successor.filter(|&id| config.role(id) == Some(Role::Serving))
-            && let Some(peer) = self.peers.get_mut(&id)
-        {
-            peer.cursor = peer.connected.then(|| Cursor::at(self.history.last().sequence.next()));
-        }
-        if allows!(self.settings.guards, RollBackFirst) {
-            let keep = self.history.version_at(self.watermark).unwrap_or_default();
-            self.cut(now, message::Truncate { said: self.history.last(), keep });
-        }
-        self.pace.begin(now);
-        self.joiner_heard = now;
-        self.rereplication_begins(now);
-        self.event(ReplicaEvent::Entered(config.epoch));
-        let (epoch, mode) = (config.epoch, config.mode);
-        self.config = Some(config);
-        if self.filling.is_some() && self.place.serves() {
-            return self.halt(Halt::NotWhole);
-        }
-        if self.place.is_head {
-            self.open(now);
-        }
-        if self.place.serves_local_reads(mode) {
-            self.gate.serve(Some(epoch));
-        }
-        self.restart_reads(now);
-    }
-
-    fn is_open(&self) -> bool {
-        self.open_upto.is_some()
-    }
-
-    /// Opens the epoch here (rule 5.5): every update held before may be committed, once all members hold it.
-    fn open(&mut self, now: Timestamp) {
-        let Some(config) = self.config.as_ref() else { return };
-        let epoch = config.epoch;
-        self.open_upto = Some(self.history.last().sequence);
-        self.event(ReplicaEvent::Opened(epoch));
-        self.due_for(self.place.successor);
-        self.due_for(self.place.predecessor);
-        self.follow_heard(now);
-        self.commit_as_tail(now);
-        self.peers.values_mut().for_each(|peer| peer.due |= peer.owed);
-        self.consider_promotion(now);
-    }
-
-    /// Stops serving for good: local readers first, then all waiting requests.
-    fn halt(&mut self, why: Halt) {
-        if self.halted.is_some() {
-            return;
-        }
-        self.gate.serve(None);
-        self.incoming = None;
-        self.end_outgoing();
-        self.halted = Some(why.clone());
-        self.reply_all_reads(&Reply::Refused(Refusal::NoChain));
-        self.refuse_watchers();
-        self.give_up_joining(Refusal::NoChain);
-        self.expire_writes(Timestamp::MAX);
-        self.event(ReplicaEvent::Halted(why));
-    }
-
-    fn reply(&mut self, token: Token, reply: Reply) {
-        self.outputs.push_back(ReplicaOutput::Reply(token, reply));
-    }
-
-    fn event(&mut self, event: ReplicaEvent) {
-        self.outputs.push_back(ReplicaOutput::Event(event));
-    }
-
-    fn frame(&self, config: &ChainConfig, message: ChainMessage) -> ChainFrame {
-        ChainFrame { chain: self.chain, epoch: config.epoch, index: config.index, message }
+        self.log.history().updates().iter()
     }
 }

@@ -136,7 +136,7 @@ impl<C> ChainRunner<C> {
     /// turn.
     #[must_use]
     pub fn restored(mut self, restored: RestoredChain) -> Self {
-        self.replica.take_over(restored);
+        self.replica.restore(restored);
         self.is_restored = true;
         self
     }

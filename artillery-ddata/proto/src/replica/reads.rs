@@ -1,21 +1,25 @@
-//! Reads that the gate couldn't serve: dirty ones wait for a version query or a watermark, others for a barrier.
-//!
-//! Queries and barriers are *rounds*: numbered, one on its way at a time. A round answers every read that was parked
-//! before it was sent, and no later one (trap 3).
+//! Reads: local clean ones by the gate, dirty ones by a version query or a watermark, the others by a barrier.
 
+mod hashed_pages;
+mod lookup;
+mod parked;
+mod portion;
 mod rounds;
+mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use rounds::Rounds;
 
-use super::{
-    ReadCounts, Replica, ReplicaOutput, Token,
-    snapshot_reads::{Apart, Lookup},
+pub(super) use self::parked::PendingRead;
+use self::{
+    lookup::{Apart, Snapshots, look_apart, newest_of, pending_versions},
+    parked::{Parked, ParkedReads},
+    watch::Watchers,
 };
+use super::{Context, Gate, Outbox, ReadCounts, Token, log::Log};
 use crate::{
-    Mode, Sequence, Timestamp,
+    ChainConfig, MemberId, Mode, Sequence, Timestamp,
     api::{Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
     message::VersionAnswer,
     store::StoreError,
@@ -25,357 +29,428 @@ use crate::{
 /// The most keys of one read.
 const MAX_KEYS: usize = 4096;
 
-/// Reads that wait.
-#[derive(Clone, Debug, Default)]
+/// The reads of one member.
+#[derive(Clone, Debug)]
 pub(super) struct Reads {
-    next_id: u64,
-    parked: BTreeMap<u64, Parked>,
-    /// Which watermark each parked read waits for, by the read's id.
-    by_watermark: BTreeSet<(Sequence, u64)>,
-    pub(super) queries: Rounds,
-    pub(super) barriers: Rounds,
+    gate: Arc<Gate>,
+    lease: Timestamp,
+    parked: ParkedReads,
     /// The newest barrier that this member ordered for reads of its own.
     own_barrier: Sequence,
     /// The last moment at which this member is known to have held every committed update.
-    pub(super) shown: Option<Timestamp>,
-    pub(super) counters: ReadCounts,
+    shown: Option<Timestamp>,
+    counts: ReadCounts,
+    snapshots: Snapshots,
+    watchers: Watchers,
 }
 
-/// A read as it arrived.
-#[derive(Clone, Debug)]
-pub(super) struct PendingRead {
+/// The store failed during this caller's read. The member has to halt.
+#[derive(Debug)]
+pub(super) struct ReadFailed {
     pub(super) token: Token,
-    pub(super) query: Query,
-    pub(super) mode: ReadMode,
-    pub(super) floor: Option<Sequence>,
-    pub(super) deadline: Timestamp,
-}
-
-#[derive(Clone, Debug)]
-struct Parked {
-    asked: PendingRead,
-    /// The read waits for a barrier rather than a query.
-    through_chain: bool,
-    apart: Apart,
-    /// The round that will serve it, if one will.
-    round: Option<u64>,
-    /// The watermark that will serve it: that of the newest version seen on arrival (trap 29), or of its barrier.
-    watermark: Option<Sequence>,
+    pub(super) why: StoreError,
 }
 
 impl Reads {
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn new(me: MemberId, gate: Arc<Gate>) -> Self {
+        Self {
+            gate,
+            lease: Timestamp::ZERO,
+            parked: ParkedReads::default(),
+            own_barrier: Sequence::ZERO,
+            shown: None,
+            counts: ReadCounts::default(),
+            snapshots: Snapshots::of(me),
+            watchers: Watchers::default(),
+        }
+    }
+
+    /// Test-only: the same reads behind a copy of the gate.
+    #[cfg(feature = "mutants")]
+    pub(super) fn fork(&self, gate: Arc<Gate>) -> Self {
+        Self { gate, ..self.clone() }
+    }
+
+    /// Test-only: everything that the reads' behaviour depends on, except for the gate.
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self) -> impl std::fmt::Debug {
+        let Self { gate: _, lease, parked, own_barrier, shown, counts, snapshots, watchers } = self;
+        (lease, parked, own_barrier, shown, counts, snapshots, watchers)
+    }
+
+    #[cfg(any(test, feature = "mutants"))]
+    pub(super) fn note_time(&self, now: Timestamp) {
+        self.gate.note_time(now);
+    }
+
+    /// Lets local readers in, if this member serves them in its configuration.
+    pub(super) fn open_gate(&self, cx: Context<'_>, config: &ChainConfig) {
+        if cx.place().serves_local_reads(config.mode) {
+            self.gate.serve(Some(config.epoch));
+        }
+    }
+
+    pub(super) fn close_gate(&self) {
+        self.gate.serve(None);
+    }
+
+    pub(super) fn set_lease(&mut self, cx: Context<'_>, until: Timestamp) {
+        self.lease = if allows!(cx.guards(), IgnoreLease) { Timestamp::MAX } else { until };
+        self.gate.lease(self.lease);
+    }
+
+    pub(super) fn is_leased(&self, now: Timestamp) -> bool {
+        now < self.lease
+    }
+
+    /// The granter confirmed that this member served at `at`.
+    pub(super) fn served_at(&mut self, at: Timestamp) {
+        self.shown = self.shown.max(Some(at));
+    }
+
+    pub(super) fn counts(&self) -> ReadCounts {
+        ReadCounts { version_queries: self.parked.queries.sent(), ..self.counts }
+    }
+
+    pub(super) fn parked(&self) -> usize {
         self.parked.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.parked.is_empty()
+    pub(super) fn snapshots(&self) -> usize {
+        self.snapshots.len()
     }
 
-    fn rounds(&mut self, through_chain: bool) -> &mut Rounds {
-        if through_chain { &mut self.barriers } else { &mut self.queries }
+    pub(super) fn watchers(&self) -> usize {
+        self.watchers.len()
     }
 
-    fn park(&mut self, parked: Parked) {
-        let id = self.next_id;
-        self.next_id += 1;
-        if let Some(round) = parked.round {
-            self.rounds(parked.through_chain).wait(round, id);
-        }
-        if let Some(watermark) = parked.watermark {
-            self.by_watermark.insert((watermark, id));
-        }
-        self.parked.insert(id, parked);
+    pub(super) fn is_idle(&self) -> bool {
+        self.parked() + self.snapshots() + self.watchers() == 0
     }
 
-    fn take(&mut self, id: u64) -> Option<Parked> {
-        let parked = self.parked.remove(&id)?;
-        if let Some(round) = parked.round {
-            self.rounds(parked.through_chain).leave(round, id);
-        }
-        if let Some(watermark) = parked.watermark {
-            self.by_watermark.remove(&(watermark, id));
-        }
-        Some(parked)
+    /// The number of the version query for a frame that is built now; 0: none.
+    pub(super) fn query(&mut self, now: Timestamp) -> u64 {
+        self.parked.queries.ask(now)
     }
 
-    fn take_all(&mut self) -> Vec<Parked> {
-        let all: Vec<_> = self.parked.keys().copied().collect();
-        all.into_iter().filter_map(|id| self.take(id)).collect()
+    /// The number of the barrier request for a frame that is built now; 0: none.
+    pub(super) fn barrier(&mut self, now: Timestamp) -> u64 {
+        self.parked.barriers.ask(now)
     }
-}
 
-impl Replica {
-    pub(super) fn read(&mut self, now: Timestamp, asked: PendingRead) {
-        if let Some(refusal) = self.refuses_read(&asked) {
-            self.reply(asked.token, Reply::Refused(refusal));
-            return;
-        }
+    /// Whether a frame to the tail has to carry another version query.
+    pub(super) fn wants_query(&self) -> bool {
+        self.parked.queries.wants_to_ask() && !self.parked.queries.is_in_flight()
+    }
+
+    /// Whether a frame to the head has to carry another request for a barrier.
+    pub(super) fn wants_barrier(&self) -> bool {
+        self.parked.barriers.wants_to_ask() && !self.parked.barriers.is_in_flight()
+    }
+
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.parked.queries.is_waiting()
+    }
+
+    pub(super) fn awaits_barrier(&self) -> bool {
+        self.parked.barriers.is_waiting()
+    }
+
+    /// Serves a read, or parks it.
+    pub(super) fn read(
+        &mut self,
+        cx: Context<'_>,
+        log: &mut Log,
+        asked: PendingRead,
+        out: &mut Outbox,
+    ) -> Result<(), ReadFailed> {
         let token = asked.token;
-        if let Err(error) = self.try_read(now, asked) {
-            self.read_failed(token, error);
+        if let Some(refusal) = refusal_of(cx, &asked) {
+            out.refuse(token, refusal);
+            return Ok(());
         }
+        self.try_read(cx, log, asked, out).map_err(|why| ReadFailed { token, why })
     }
 
-    fn try_read(&mut self, now: Timestamp, asked: PendingRead) -> Result<(), StoreError> {
+    fn try_read(
+        &mut self,
+        cx: Context<'_>,
+        log: &mut Log,
+        asked: PendingRead,
+        out: &mut Outbox,
+    ) -> Result<(), StoreError> {
+        let token = asked.token;
         if let Query::Changes(watch) = &asked.query {
-            let watch = watch.clone();
-            self.watch(asked, watch);
+            self.watchers.watch(cx, log, (token, asked.deadline, asked.floor), watch.clone(), out);
             return Ok(());
         }
         if let Query::Scan(scan) = &asked.query
             && let Snapshot::Of(number) = scan.snapshot
         {
-            let reply = self.look_at_snapshot(now, &asked.query, number)?;
-            self.reply(asked.token, reply);
+            out.reply(token, self.snapshots.page(cx, log, scan, number)?);
             return Ok(());
         }
-        let seen = self.seen(&asked.query)?;
-        if let Some(at_most) = self.is_served_loosely(now, &asked, &seen)? {
-            let clean = at_most != Sequence::MAX || seen.newest <= self.watermark;
-            let reply = self.read_at(now, &asked.query, at_most, clean, ReadPath::Local)?;
-            self.reply(asked.token, reply);
+        let newest = newest_of(log, &asked.query)?;
+        if let Some(at_most) = self.is_served_loosely(cx, log, &asked, newest)? {
+            let clean = at_most != Sequence::MAX || newest <= log.watermark();
+            out.reply(token, self.snapshots.read_at(cx, log, &asked.query, (at_most, clean, ReadPath::Local))?);
             return Ok(());
         }
-        if self.is_expelled() {
-            // Nothing more will be committed here.
-            self.reply(asked.token, Reply::Refused(Refusal::NoChain));
+        if cx.is_expelled() {
+            // No further update will be committed here.
+            out.refuse(token, Refusal::NoChain);
             return Ok(());
         }
         // An eventual read of a session waits until the watermark reaches the session's floor.
         if asked.mode == ReadMode::Eventual {
             let watermark = asked.floor;
-            self.reads.park(Parked { asked, through_chain: false, apart: Apart::default(), round: None, watermark });
+            self.parked.park(Parked { asked, through_chain: false, apart: Apart::default(), round: None, watermark });
             return Ok(());
         }
-        self.read_strongly(now, asked, &seen)
+        self.read_strongly(cx, log, asked, newest, out)
     }
 
     /// Whether an eventual or bounded read can be served now, and at which sequence; [`Sequence::MAX`]: the newest
     /// versions, committed or not.
     fn is_served_loosely(
         &self,
-        now: Timestamp,
+        cx: Context<'_>,
+        log: &Log,
         asked: &PendingRead,
-        seen: &Lookup,
+        newest: Sequence,
     ) -> Result<Option<Sequence>, StoreError> {
         let is_close = match asked.mode {
             ReadMode::Eventual => true,
             ReadMode::Bounded { versions, age } => {
-                let is_tail = self.place.is_tail && now < self.lease;
-                let is_fresh = is_tail || self.reads.shown.is_some_and(|shown| now - shown <= age);
-                is_fresh && self.pending_versions(&asked.query, seen, versions)? <= versions
+                let is_tail = cx.place().is_tail && self.is_leased(cx.now);
+                let is_fresh = is_tail || self.shown.is_some_and(|shown| cx.now - shown <= age);
+                is_fresh && pending_versions(log, &asked.query, newest, versions)? <= versions
             }
             _ => false,
         };
+        let watermark = log.watermark();
         Ok(match asked.floor {
             _ if !is_close => None,
             // Pages of a scan show one point of the history, so they show committed versions.
             None if matches!(asked.query, Query::Key(_)) => Some(Sequence::MAX),
-            None => Some(self.watermark),
-            Some(floor) => {
-                (self.watermark >= floor || allows!(self.settings.guards, IgnoreFloor)).then_some(self.watermark)
-            }
+            None => Some(watermark),
+            Some(floor) => (watermark >= floor || allows!(cx.guards(), IgnoreFloor)).then_some(watermark),
         })
     }
 
-    fn read_strongly(&mut self, now: Timestamp, asked: PendingRead, seen: &Lookup) -> Result<(), StoreError> {
-        let is_classic = self.config.as_ref().is_some_and(|config| config.mode == Mode::Classic);
-        if is_classic && !self.place.is_tail && asked.mode != ReadMode::ThroughChain {
-            self.reply(asked.token, Reply::Refused(Refusal::NotTail(self.place.tail)));
+    fn read_strongly(
+        &mut self,
+        cx: Context<'_>,
+        log: &mut Log,
+        asked: PendingRead,
+        newest: Sequence,
+        out: &mut Outbox,
+    ) -> Result<(), StoreError> {
+        let (place, guards, watermark) = (cx.place(), cx.guards(), log.watermark());
+        let is_classic = cx.config().is_some_and(|config| config.mode == Mode::Classic);
+        if is_classic && !place.is_tail && asked.mode != ReadMode::ThroughChain {
+            out.refuse(asked.token, Refusal::NotTail(place.tail));
             return Ok(());
         }
-        let clean = seen.newest <= self.watermark || allows!(self.settings.guards, DirtyAsCommitted);
-        let leased = now < self.lease;
-        let through_chain = asked.mode == ReadMode::ThroughChain || (self.place.is_tail && !leased);
+        let clean = newest <= watermark || allows!(guards, DirtyAsCommitted);
+        let leased = self.is_leased(cx.now);
+        let through_chain = asked.mode == ReadMode::ThroughChain || (place.is_tail && !leased);
         if !through_chain && clean && leased {
-            let at_most = if allows!(self.settings.guards, DirtyAsCommitted) { Sequence::MAX } else { self.watermark };
-            let reply = self.read_at(now, &asked.query, at_most, true, ReadPath::Local)?;
-            self.reply(asked.token, reply);
+            let at_most = if allows!(guards, DirtyAsCommitted) { Sequence::MAX } else { watermark };
+            out.reply(asked.token, self.snapshots.read_at(cx, log, &asked.query, (at_most, true, ReadPath::Local))?);
             return Ok(());
         }
-        if through_chain && self.place.is_head && self.place.is_tail && allows!(self.settings.guards, AnswerAlone) {
-            let reply = self.read_at(now, &asked.query, self.watermark, true, ReadPath::Chain)?;
-            self.reply(asked.token, reply);
+        if through_chain && place.is_alone() && allows!(guards, AnswerAlone) {
+            out.reply(asked.token, self.snapshots.read_at(cx, log, &asked.query, (watermark, true, ReadPath::Chain))?);
             return Ok(());
         }
         if !clean {
-            self.count_read_of_unreplicated(now, &asked.query)?;
+            log.count_waiting_read(cx.now, &asked.query)?;
         }
-        let apart = if allows!(self.settings.guards, ReadKeysApart) {
-            self.look_apart(&asked.query)?
-        } else {
-            Apart::default()
-        };
+        let apart = if allows!(guards, ReadKeysApart) { look_apart(log, &asked.query)? } else { Apart::default() };
         let mut parked = Parked { asked, through_chain, apart, round: None, watermark: None };
         if through_chain {
-            parked.round = Some(self.reads.barriers.for_new_read());
+            parked.round = Some(self.parked.barriers.for_new_read());
         } else {
             // The tail asks no member: it waits for its own watermark, which rises once the epoch is open here.
-            parked.round = (!self.place.is_tail).then(|| self.round_for_query());
+            parked.round = (!place.is_tail).then(|| self.round_for_query(cx));
             // Without a lease even a clean version needs the tail's answer.
-            parked.watermark = (!clean && leased).then_some(seen.newest);
+            parked.watermark = (!clean && leased).then_some(newest);
         }
-        self.reads.park(parked);
-        if self.reads.queries.wants_to_ask() && !self.reads.queries.on_its_way() {
-            self.due_for(self.place.tail);
-        }
-        if self.reads.barriers.wants_to_ask() && !self.reads.barriers.on_its_way() {
-            self.due_for(self.place.head);
-        }
+        self.parked.park(parked);
         Ok(())
     }
 
-    fn round_for_query(&self) -> u64 {
-        let queries = &self.reads.queries;
-        if allows!(self.settings.guards, JoinQueryInFlight) && queries.on_its_way() {
+    fn round_for_query(&self, cx: Context<'_>) -> u64 {
+        let queries = &self.parked.queries;
+        if allows!(cx.guards(), JoinQueryInFlight) && queries.is_in_flight() {
             queries.sent()
         } else {
             queries.for_new_read()
         }
     }
 
-    fn refuses_read(&self, asked: &PendingRead) -> Option<Refusal> {
-        if self.halted.is_some() || self.filling.is_some() || (self.config.is_none() && !self.is_expelled()) {
-            return Some(Refusal::NoChain);
-        }
-        if !self.place.serves() && asked.mode != ReadMode::Eventual {
-            return Some(Refusal::NoChain);
-        }
-        if self.is_expelled() && matches!(asked.query, Query::Changes(_)) {
-            return Some(Refusal::NoChain);
-        }
-        let longest = asked.query.bounds().map(Bytes::len).max().unwrap_or(0);
-        if longest > MAX_KEY {
-            return Some(Refusal::KeyTooLong { len: longest as u64, limit: MAX_KEY as u64 });
-        }
-        match &asked.query {
-            Query::Keys(keys) if keys.is_empty() || keys.len() > MAX_KEYS => {
-                Some(Refusal::BatchSize { len: keys.len() as u64, limit: MAX_KEYS as u64 })
-            }
-            _ => None,
-        }
-    }
-
-    fn read_failed(&mut self, token: Token, error: StoreError) {
-        self.halt(error.into());
-        self.reply(token, Reply::Refused(Refusal::StoreFailed));
-    }
-
     /// The tail answered a version query. The answer serves every read that waited before the query was sent.
-    pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
-        let sent_at = self.reads.queries.sent_at;
-        let Some(ids) = self.reads.queries.answer(answer.number) else { return };
-        self.reads.shown = self.reads.shown.max(Some(sent_at));
-        self.reads.counters.answered(ids.len());
+    pub(super) fn answered(
+        &mut self,
+        cx: Context<'_>,
+        log: &Log,
+        answer: VersionAnswer,
+        out: &mut Outbox,
+    ) -> Result<(), ReadFailed> {
+        let sent_at = self.parked.queries.sent_at();
+        let Some(ids) = self.parked.queries.answer(answer.number) else { return Ok(()) };
+        self.served_at(sent_at);
+        self.counts.answered(ids.len());
         // Versions below our own watermark may be pruned already. Where our watermark is above the answer, read by the
         // watermark (trap 12).
-        let at_most = if allows!(self.settings.guards, AnswerBelowOwnWatermark) {
+        let at_most = if allows!(cx.guards(), AnswerBelowOwnWatermark) {
             answer.sequence
         } else {
-            answer.sequence.max(self.watermark)
+            answer.sequence.max(log.watermark())
         };
-        for id in ids {
-            self.serve(now, id, at_most);
-        }
-        if self.reads.queries.wants_to_ask() {
-            self.due_for(self.place.tail);
-        }
+        ids.into_iter().try_for_each(|id| self.serve(cx, log, id, at_most, out))
     }
 
     /// The head ordered a barrier. The reads of that round now wait for the watermark to reach it.
-    pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
-        let Some(ids) = self.reads.barriers.answer(answer.number) else { return };
+    pub(super) fn barrier_ordered(
+        &mut self,
+        cx: Context<'_>,
+        log: &Log,
+        answer: VersionAnswer,
+        out: &mut Outbox,
+    ) -> Result<(), ReadFailed> {
+        let Some(ids) = self.parked.barriers.answer(answer.number) else { return Ok(()) };
         for id in ids {
-            if let Some(mut parked) = self.reads.take(id) {
+            if let Some(mut parked) = self.parked.take(id) {
                 parked.round = None;
                 parked.watermark = Some(answer.sequence);
-                self.reads.park(parked);
+                self.parked.park(parked);
             }
         }
-        if self.reads.barriers.wants_to_ask() {
-            self.due_for(self.place.head);
-        }
-        self.serve_committed_reads(now);
+        self.serve_committed(cx, log, out)
+    }
+
+    /// Whether this head has to order a barrier for its own reads. It orders one at a time: reads that arrive until its
+    /// commit share the next one.
+    pub(super) fn needs_own_barrier(&self, log: &Log) -> bool {
+        self.parked.barriers.wants_to_ask() && self.own_barrier <= log.watermark()
+    }
+
+    /// This head ordered a barrier for its own reads.
+    pub(super) fn own_barrier_ordered(
+        &mut self,
+        cx: Context<'_>,
+        log: &Log,
+        sequence: Sequence,
+        out: &mut Outbox,
+    ) -> Result<(), ReadFailed> {
+        self.own_barrier = sequence;
+        let number = self.barrier(cx.now);
+        self.barrier_ordered(cx, log, VersionAnswer { number, sequence }, out)
     }
 
     /// Serves the reads whose watermark has been reached.
-    pub(super) fn serve_committed_reads(&mut self, now: Timestamp) {
-        let upto = if allows!(self.settings.guards, WaitEndsEarly) { Sequence(u64::MAX - 1) } else { self.watermark };
-        let later = self.reads.by_watermark.split_off(&(upto.next(), 0));
-        let ready = std::mem::replace(&mut self.reads.by_watermark, later);
-        for (_, id) in ready {
-            self.serve(now, id, self.watermark);
-        }
+    pub(super) fn serve_committed(&mut self, cx: Context<'_>, log: &Log, out: &mut Outbox) -> Result<(), ReadFailed> {
+        let watermark = log.watermark();
+        let upto = if allows!(cx.guards(), WaitEndsEarly) { Sequence(u64::MAX - 1) } else { watermark };
+        self.parked.ready(upto).into_iter().try_for_each(|id| self.serve(cx, log, id, watermark, out))
     }
 
-    fn serve(&mut self, now: Timestamp, id: u64, at_most: Sequence) {
-        let Some(parked) = self.reads.take(id) else { return };
-        let way = match parked.asked.mode {
+    fn serve(
+        &mut self,
+        cx: Context<'_>,
+        log: &Log,
+        id: u64,
+        at_most: Sequence,
+        out: &mut Outbox,
+    ) -> Result<(), ReadFailed> {
+        let Some(Parked { asked, through_chain, apart, .. }) = self.parked.take(id) else { return Ok(()) };
+        let path = match asked.mode {
             // It waited for this member's own watermark; no query was sent for it.
             ReadMode::Eventual => ReadPath::Local,
-            _ if parked.through_chain => ReadPath::Chain,
+            _ if through_chain => ReadPath::Chain,
             _ => ReadPath::Query,
         };
-        match way {
-            ReadPath::Chain => self.reads.counters.through_chain += 1,
-            ReadPath::Query => self.reads.counters.dirty += 1,
+        match path {
+            ReadPath::Chain => self.counts.through_chain += 1,
+            ReadPath::Query => self.counts.dirty += 1,
             ReadPath::Local => {}
         }
-        match self.read_at(now, &parked.asked.query, at_most, true, way) {
-            Ok(reply) => self.reply(parked.asked.token, parked.apart.over(reply)),
-            Err(error) => self.read_failed(parked.asked.token, error),
-        }
+        let reply = self.snapshots.read_at(cx, log, &asked.query, (at_most, true, path));
+        out.reply(asked.token, apart.over(reply.map_err(|why| ReadFailed { token: asked.token, why })?));
+        Ok(())
     }
 
-    /// Starts all waiting reads anew on entering another epoch: answers of the old epoch don't count for them any more.
-    pub(super) fn restart_reads(&mut self, now: Timestamp) {
-        if allows!(self.settings.guards, KeepWaiting) {
-            return;
-        }
-        let parked = self.reads.take_all();
-        self.reads.own_barrier = Sequence::ZERO;
-        self.reads.queries.give_up();
-        self.reads.barriers.give_up();
-        for read in parked {
-            self.read(now, read.asked);
-        }
+    /// Shows the committed changes behind `before` to the watches.
+    pub(super) fn answer_watchers(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
+        self.watchers.answer(cx, log, before, out);
     }
 
-    pub(super) fn expire_reads(&mut self, now: Timestamp) {
-        let late: Vec<_> =
-            self.reads.parked.iter().filter(|(_, read)| read.asked.deadline <= now).map(|(&id, _)| id).collect();
-        for id in late {
-            if let Some(read) = self.reads.take(id) {
-                self.reply(read.asked.token, Reply::Expired);
-            }
-        }
+    /// Ends the snapshots during which too much was written.
+    pub(super) fn end_overtaken_snapshots(&mut self, cx: Context<'_>, log: &Log) {
+        self.snapshots.end_overtaken(log, cx.settings().snapshot_bytes);
     }
 
-    pub(super) fn reply_all_reads(&mut self, reply: &Reply) {
-        for read in self.reads.take_all() {
-            self.outputs.push_back(ReplicaOutput::Reply(read.asked.token, reply.clone()));
+    /// Another epoch, or a cut: answers to earlier questions don't serve the waiting reads, so each has to be read again.
+    pub(super) fn restart(&mut self, cx: Context<'_>) -> Vec<PendingRead> {
+        if allows!(cx.guards(), KeepWaiting) {
+            return Vec::new();
         }
+        let parked = self.parked.take_all();
+        self.own_barrier = Sequence::ZERO;
+        self.parked.queries.abandon();
+        self.parked.barriers.abandon();
+        parked
     }
 
-    /// Orders the barriers that other members and this head's own reads ask for.
-    pub(super) fn order_barriers(&mut self, now: Timestamp) {
-        if !self.place.is_head {
-            return;
+    /// Answers the reads whose deadline has passed.
+    pub(super) fn expire(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.parked.take_late(now).iter().for_each(|read| out.reply(read.token, Reply::Expired));
+    }
+
+    pub(super) fn expire_snapshots(&mut self, now: Timestamp, log: &Log) {
+        self.snapshots.expire(now, log);
+    }
+
+    pub(super) fn expire_watchers(&mut self, now: Timestamp, log: &Log, out: &mut Outbox) {
+        self.watchers.expire(now, log.watermark(), out);
+    }
+
+    /// Refuses every waiting read and watch.
+    pub(super) fn refuse_all(&mut self, out: &mut Outbox) {
+        self.parked.take_all().iter().for_each(|read| out.refuse(read.token, Refusal::NoChain));
+        self.watchers.refuse_all(out);
+    }
+
+    /// This member was removed from the chain.
+    pub(super) fn forget_shown(&mut self) {
+        self.shown = None;
+    }
+
+    pub(super) fn end_snapshots(&mut self, log: &Log) {
+        self.snapshots.end_all(log);
+    }
+}
+
+fn refusal_of(cx: Context<'_>, asked: &PendingRead) -> Option<Refusal> {
+    if cx.is_halted() || (cx.config().is_none() && !cx.is_expelled()) {
+        return Some(Refusal::NoChain);
+    }
+    if !cx.place().serves() && asked.mode != ReadMode::Eventual {
+        return Some(Refusal::NoChain);
+    }
+    if cx.is_expelled() && matches!(asked.query, Query::Changes(_)) {
+        return Some(Refusal::NoChain);
+    }
+    let longest = asked.query.bounds().map(Bytes::len).max().unwrap_or(0);
+    if longest > MAX_KEY {
+        return Some(Refusal::KeyTooLong { len: longest as u64, limit: MAX_KEY as u64 });
+    }
+    match &asked.query {
+        Query::Keys(keys) if keys.is_empty() || keys.len() > MAX_KEYS => {
+            Some(Refusal::BatchSize { len: keys.len() as u64, limit: MAX_KEYS as u64 })
         }
-        let asked: Vec<_> = self.peers.iter().filter(|(_, peer)| peer.wants_barrier()).map(|(&id, _)| id).collect();
-        for id in asked {
-            let Some(sequence) = self.order_barrier(now) else { return };
-            if let Some(peer) = self.peers.get_mut(&id) {
-                peer.barrier_ordered(sequence);
-            }
-        }
-        // One own barrier at a time. Reads that come meanwhile share the next one.
-        if self.reads.barriers.wants_to_ask() && self.reads.own_barrier <= self.watermark {
-            let Some(sequence) = self.order_barrier(now) else { return };
-            self.reads.own_barrier = sequence;
-            let number = self.reads.barriers.ask(now);
-            self.barrier_ordered(now, VersionAnswer { number, sequence });
-        }
+        _ => None,
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::Replica;
+use super::{Context, log::Log};
 use crate::{
     ChainId, Epoch, Sequence, Timestamp, Version,
     control::message::{PathDelay, Report, StoreHolding},
@@ -105,18 +105,18 @@ impl CommittedBytes {
 /// What a member reports of a chain, except for the ages: those are added when the report is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainProgress {
-    epoch: Epoch,
-    open: bool,
-    held: Sequence,
-    watermark: Sequence,
-    pace: ThroughputMonitor,
-    closed: bool,
-    member: bool,
+    pub(super) epoch: Epoch,
+    pub(super) open: bool,
+    pub(super) held: Sequence,
+    pub(super) watermark: Sequence,
+    pub(super) pace: ThroughputMonitor,
+    pub(super) closed: bool,
+    pub(super) member: bool,
     /// The joiner behind this tail isn't known to follow, and was heard last at this moment.
-    unheard_since: Option<Timestamp>,
-    halted: bool,
+    pub(super) unheard_since: Option<Timestamp>,
+    pub(super) halted: bool,
     /// The newest version of a copy that is whole.
-    whole: Option<Version>,
+    pub(super) whole: Option<Version>,
 }
 
 impl ChainProgress {
@@ -220,9 +220,24 @@ impl ThroughputMonitor {
         takes >= least && self.hop.usual.is_some_and(|usual| takes >= usual * UNUSUAL_FACTOR)
     }
 
-    pub(super) fn committed(&mut self, bytes: usize) {
-        self.committed.updates += 1;
-        self.committed.bytes += bytes as u64;
+    pub(super) fn committed(&mut self, updates: u64, bytes: u64) {
+        self.committed.updates += updates;
+        self.committed.bytes += bytes;
+    }
+
+    /// Measures after each input. `acknowledged`: up to where the successor holds our history, and for how long it may have
+    /// withheld that; `None`: its acknowledgements aren't accepted yet. `written`: up to where this member's disk does.
+    pub(super) fn measure(&mut self, cx: Context<'_>, log: &Log, acknowledged: Option<(Sequence, Duration)>) {
+        let (now, held, watermark) = (cx.now, log.last().sequence, log.watermark());
+        if let Some((acknowledged, delay)) = acknowledged {
+            self.hop.delay = delay;
+            self.hop.look(now, held, acknowledged);
+        }
+        self.commit.look(now, held, watermark);
+        if let Some(journal) = log.journal() {
+            self.disk.look(now, held, journal.written());
+        }
+        self.look(now, cx.place().is_head && held > watermark);
     }
 
     fn look(&mut self, now: Timestamp, busy: bool) {
@@ -260,40 +275,6 @@ impl ThroughputMonitor {
     }
 }
 
-impl Replica {
-    /// How the chain stands here.
-    pub fn progress(&self) -> ChainProgress {
-        ChainProgress {
-            epoch: self.config.as_ref().map_or(Epoch(0), |config| config.epoch),
-            open: self.is_open(),
-            held: self.history.last().sequence,
-            watermark: self.watermark,
-            pace: self.pace,
-            closed: self.is_closed() && self.history.last().sequence == self.watermark,
-            member: self.config.is_some(),
-            unheard_since: self.awaits_joiner().then_some(self.joiner_heard),
-            halted: self.halted.is_some(),
-            whole: (self.halted.is_none() && self.filling.is_none()).then(|| self.history.last()),
-        }
-    }
-
-    pub(super) fn look_at_pace(&mut self, now: Timestamp) {
-        let held = self.history.last().sequence;
-        let successor = self.place.successor.and_then(|id| self.peers.get(&id));
-        let acknowledged = successor.map_or(held, |peer| peer.acknowledged);
-        // Until then the successor's acknowledgements aren't taken.
-        if self.is_prefix {
-            self.pace.hop.delay = self.ack_delay();
-            self.pace.hop.look(now, held, acknowledged);
-        }
-        self.pace.commit.look(now, held, self.watermark);
-        if let Some(written) = self.written_here() {
-            self.pace.disk.look(now, held, written);
-        }
-        self.pace.look(now, self.place.is_head && held > self.watermark);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,7 +309,7 @@ mod tests {
     fn run(pace: &mut ThroughputMonitor, from: u64, to: u64, every: u64, busy: bool) {
         for millis in from..to {
             if millis % every == 0 {
-                pace.committed(100);
+                pace.committed(1, 100);
             }
             pace.look(at(millis), busy);
         }
@@ -358,7 +339,7 @@ mod tests {
     /// A span for each count of commits, with something under way all the time.
     fn spans(pace: &mut ThroughputMonitor, from: u64, counts: &[u64]) -> u64 {
         for (n, &count) in counts.iter().enumerate() {
-            (0..count).for_each(|_| pace.committed(100));
+            (0..count).for_each(|_| pace.committed(1, 100));
             pace.look(at(from + 250 * (n as u64 + 1)), true);
         }
         from + 250 * counts.len() as u64
@@ -408,7 +389,7 @@ mod tests {
         run(&mut pace, 0, 2000, 1, true);
         for millis in 2000..4000 {
             if millis % 100 == 0 {
-                pace.committed(100_000);
+                pace.committed(1, 100_000);
             }
             pace.look(at(millis), true);
         }

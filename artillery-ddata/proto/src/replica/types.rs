@@ -1,8 +1,11 @@
 //! Inputs, outputs, settings and status of a replica: plain data.
 
+mod rereplication;
+
 use std::{sync::Arc, time::Duration};
 
-use super::{Rereplication, ResyncProgress};
+pub use self::rereplication::{REREPLICATION_MILLIS, Rereplication, SettledRecords};
+
 use crate::{
     ChainConfig, Epoch, MemberId, Sequence, Timestamp, Version,
     api::{Query, ReadMode, Reply, Write},
@@ -11,6 +14,9 @@ use crate::{
     store::{Size, StoreError},
     types::update::RequestKey,
 };
+
+/// The most updates in one frame: their headers must stay far below the limit for headers.
+pub(super) const MAX_UPDATES: usize = 4096;
 
 /// Names a request of the driver. The reply carries the same token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -80,6 +86,11 @@ impl ReplicaSettings {
     /// The limit of all values of one update together, in bytes.
     pub(super) fn largest_update(&self) -> usize {
         self.max_value.max(self.window / 2)
+    }
+
+    /// The bytes of a piece.
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk.clamp(1, MAX_CHUNK)
     }
 
     /// A write is large from this many bytes on.
@@ -181,8 +192,7 @@ pub(crate) enum ReplicaInput {
 }
 
 /// What a replica asks of its driver.
-#[derive(Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "mutants", derive(Clone))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplicaOutput {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),
@@ -282,6 +292,15 @@ pub enum Halt {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// The progress of a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResyncProgress {
+    /// Records: sent by the source, or received by the joiner.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
 }
 
 /// A replica as an observer sees it.

@@ -1,17 +1,18 @@
 //! Rounds: numbered questions, each of which serves many reads.
+//!
+//! At most one is in flight. A round serves every read that was parked before it was sent, and no later one (trap 3).
 
 use std::collections::BTreeSet;
 
 use crate::Timestamp;
 
-/// Numbered questions, of which at most one is on its way.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Rounds {
+pub(super) struct Rounds {
     /// The highest number sent.
     sent: u64,
     /// When it was sent.
-    pub(super) sent_at: Timestamp,
-    /// The highest number answered, or given up because no read waited any more.
+    sent_at: Timestamp,
+    /// The highest number that was answered, or abandoned because no read waited for it.
     answered: u64,
     /// Pairs of a number and a read that waits for it.
     waiting: BTreeSet<(u64, u64)>,
@@ -31,17 +32,17 @@ impl Rounds {
         self.waiting.remove(&(round, read));
     }
 
-    /// Gives up the question on its way: its answer will be ignored.
-    pub(super) fn give_up(&mut self) {
+    /// Abandons the question in flight: its answer will be ignored.
+    pub(super) fn abandon(&mut self) {
         self.answered = self.sent;
     }
 
-    pub(super) fn on_its_way(&self) -> bool {
+    pub(super) fn is_in_flight(&self) -> bool {
         self.sent > self.answered
     }
 
     /// The number of the question for a frame that is built now; 0: no question.
-    pub(in super::super) fn ask(&mut self, now: Timestamp) -> u64 {
+    pub(super) fn ask(&mut self, now: Timestamp) -> u64 {
         let wanted = self.waiting.first().map(|&(round, _)| round);
         match wanted {
             None => {
@@ -50,7 +51,7 @@ impl Rounds {
             }
             Some(round) if round <= self.sent => self.sent,
             Some(_) => {
-                // The last round was answered, or its reads were served otherwise.
+                // The last round was answered, or its reads were served by another path.
                 self.answered = self.sent;
                 self.sent += 1;
                 self.sent_at = now;
@@ -60,20 +61,24 @@ impl Rounds {
     }
 
     /// Whether [`ask`](Self::ask) would start another round.
-    pub(in super::super) fn wants_to_ask(&self) -> bool {
+    pub(super) fn wants_to_ask(&self) -> bool {
         self.waiting.first().is_some_and(|&(round, _)| round > self.sent)
     }
 
-    /// How many questions were sent.
-    pub(in super::super) fn sent(&self) -> u64 {
+    pub(super) fn sent_at(&self) -> Timestamp {
+        self.sent_at
+    }
+
+    /// The number of questions that were sent.
+    pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    pub(in super::super) fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Takes in an answer. Returns the reads that waited for it; `None`: the answer is late or repeated.
+    /// Returns the reads that waited for this answer; `None`: the answer is late or repeated.
     pub(super) fn answer(&mut self, number: u64) -> Option<Vec<u64>> {
         if number <= self.answered || number > self.sent {
             return None;

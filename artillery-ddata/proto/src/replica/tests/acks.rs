@@ -21,7 +21,7 @@ fn controls_of(rig: &mut Rig, count: usize) -> usize {
 }
 
 fn acknowledged(rig: &Rig, by: u8, of: u8) -> u64 {
-    rig.replicas[&by].peers[&member(of)].acknowledged.0
+    rig.replicas[&by].peers.get(Some(member(of))).unwrap().stream().acknowledged().0
 }
 
 #[test]

@@ -121,14 +121,14 @@ fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
     rig.unwritten.insert(1);
     rig.replicas.get_mut(&1).unwrap().begin_checkpoint();
     let mut written = 0;
-    while rig.replicas[&1].journal.as_ref().unwrap().checkpoint.is_some() {
+    while rig.replicas[&1].log.journal().unwrap().checkpoint().is_some() {
         for _ in 0..2 {
             rig.write(1, Write::Put { key: "other".into(), value: vec![2; 60_000].into() });
         }
         let replica = rig.replicas.get_mut(&1).unwrap();
-        replica.journal.as_mut().unwrap().is_full = true;
+        replica.disk_is_full(true);
         written += replica.poll_journal(1 << 20).map_or(0, |batch| batch.bytes);
-        replica.journal.as_mut().unwrap().is_full = false;
+        replica.disk_is_full(false);
     }
     assert!(written < 8 << 20, "{written} bytes were written beside 400 parts");
 }

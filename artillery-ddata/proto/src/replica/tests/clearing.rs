@@ -45,7 +45,7 @@ fn returns(settings: &ReplicaSettings) -> Rig {
 /// Delivers frames, one of each link in turn, until the joiner clears its store.
 fn begin_clearing(rig: &mut Rig) {
     for _ in 0..100 {
-        if rig.replicas[&3].is_clearing() {
+        if rig.replicas[&3].joiner.is_clearing() {
             return;
         }
         rig.transmit();
@@ -60,7 +60,7 @@ fn begin_clearing(rig: &mut Rig) {
 /// The number of keys at the joiner after each step of clearing.
 fn clear(rig: &mut Rig) -> Vec<usize> {
     let mut held = vec![rig.contents(3).len()];
-    while rig.replicas[&3].is_clearing() {
+    while rig.replicas[&3].joiner.is_clearing() {
         rig.replicas.get_mut(&3).unwrap().settle(rig.now);
         held.push(rig.contents(3).len());
     }
@@ -91,7 +91,7 @@ fn a_source_waits_until_its_joiner_has_cleared_its_store() {
         assert_eq!(parts(&rig, 2, 3).len(), 0, "the joiner would take in no part");
         while rig.deliver(2, 3) {}
     }
-    assert!(rig.replicas[&3].is_clearing());
+    assert!(rig.replicas[&3].joiner.is_clearing());
     clear(&mut rig);
     rig.run(3, 2);
     rig.transmit();
@@ -111,7 +111,7 @@ fn early_parts_are_sent_again() {
     rig.transmit();
     assert!(!parts(&rig, 2, 3).is_empty());
     while rig.deliver(2, 3) {}
-    assert!(rig.replicas[&3].is_clearing());
+    assert!(rig.replicas[&3].joiner.is_clearing());
     assert!(rig.contents(3).iter().all(|record| record.held.value == Some("old".into())), "none was taken in");
     comes_in(&mut rig);
 }

@@ -309,8 +309,8 @@ fn counts_what_the_joiner_lacks(mutant: Option<Mutant>) -> bool {
     rig.put(4, "k", "2");
     rig.beat(5);
     assert_eq!((rig.last(2), rig.last(3)), (Version::new(2, 2), Version::new(2, 2)));
-    assert_eq!(rig.replicas[&3].held_here(), Some(Sequence(1)));
-    let counted = rig.replicas[&2].held_by(member(3)) >= Sequence(2);
+    assert_eq!(rig.replicas[&3].log.durable(), Some(Sequence(1)));
+    let counted = rig.replicas[&2].peers.held_by(&rig.replicas[&2].log, member(3)) >= Sequence(2);
     assert_eq!(counted, mutant.is_some());
     rig.watermark(2) == 2 && rig.promotions.iter().any(|&(tail, epoch, joiner)| (tail, epoch.0, joiner) == (2, 2, 3))
 }
@@ -352,7 +352,7 @@ fn a_joiner_gets_no_marks_beside_its_snapshot() {
             rig.put(1, "d", "value");
         }
         rig.transmit();
-        if rig.replicas[&2].outgoing.is_some() {
+        if rig.replicas[&2].source.is_sending() {
             updates += rig.updates(2, 3).len();
             marks += rig.on_link(2, 3, |message| matches!(message, ChainMessage::Durable(_)).then_some(())).len();
         }
@@ -394,7 +394,7 @@ fn clogged(mutant: Option<Mutant>) -> (Rig, usize) {
     rig.enter_all(&joining(2, &[1], 2));
     rig.beat(5);
     (0..1000).for_each(|_| put(&mut rig));
-    let bytes = rig.replicas[&2].journal.as_ref().unwrap().queued();
+    let bytes = rig.replicas[&2].log.journal().unwrap().queued();
     (rig, bytes)
 }
 

@@ -57,7 +57,7 @@ fn lose_updates(rig: &mut Rig) {
 }
 
 fn has_ended(rig: &Rig) -> bool {
-    rig.replicas[&3].filling.as_ref().is_some_and(|filling| filling.has_ended())
+    rig.replicas[&3].joiner.has_ended()
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_large_value_that_keeps_changing_is_transferred() {
     // The joiner has no room for updates, so none come in between.
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 100, ..small() });
     for replica in rig.replicas.values_mut() {
-        replica.settings.backlog = 1 << 20;
+        replica.membership.settings_mut().backlog = 1 << 20;
     }
     rig.enter_all(&joining(2, &[1, 2], 3));
     put(&mut rig, "key/10", large(0));

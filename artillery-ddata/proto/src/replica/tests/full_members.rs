@@ -24,7 +24,7 @@ fn fill(rig: &mut Rig, n: u8, is_full: bool) {
 /// A chain in memory, of which this member may hold [`MOST`] bytes.
 fn bounded(n: u8, mutant: Option<Mutant>) -> Rig {
     let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
-    rig.replicas.get_mut(&n).unwrap().settings.max_memory = Some(MOST);
+    rig.replicas.get_mut(&n).unwrap().membership.settings_mut().max_memory = Some(MOST);
     rig.commit(1, "k", "1");
     rig
 }
@@ -81,7 +81,8 @@ fn a_member_without_a_bound_says_nothing_of_its_memory() {
     let mut rig = Rig::open(&[1, 2, 3], &without(None));
     rig.commit(1, "more", "0123456789abcdef");
     for n in [2, 3] {
-        assert_eq!(rig.replicas.get_mut(&n).unwrap().poll_full(member(1)), None);
+        let Replica { membership, log, peers, .. } = rig.replicas.get_mut(&n).unwrap();
+        assert_eq!(peers.poll_full(membership.at(rig.now), log, member(1)), None);
     }
 }
 
@@ -156,18 +157,18 @@ fn a_joiner_begins_its_checkpoint_when_it_is_told_to() {
     rig.put(1, "k", "3");
     rig.settle();
     let mut replica = rig.replicas.remove(&3).unwrap();
-    assert!(replica.history.last().sequence > replica.watermark, "an update is pending");
-    let begun = |replica: &Replica| replica.journal.as_ref().unwrap().checkpoints;
+    assert!(replica.log.last().sequence > replica.log.watermark(), "an update is pending");
+    let begun = |replica: &Replica| replica.log.journal().unwrap().checkpoints();
     let before = begun(&replica);
-    replica.journal_not_whole();
-    replica.await_checkpoint();
+    replica.log.journal_mut().unwrap().not_whole();
+    replica.log.await_checkpoint();
     let batch = replica.poll_journal(1 << 20).unwrap();
     assert!(batch.awaits && batch.data > 0, "the journal learns what is needed");
-    assert_eq!(replica.journal.as_ref().unwrap().newest(), replica.history.last(), "the next update follows it");
+    assert_eq!(replica.log.journal().unwrap().newest(), replica.log.last(), "the next update follows it");
     assert_eq!(begun(&replica), before);
     replica.begin_checkpoint();
     let batches: Vec<_> = std::iter::from_fn(|| replica.poll_journal(1 << 20)).collect();
     assert!(begun(&replica) == before + 1 && batches.iter().all(|batch| !batch.awaits));
     replica.durable(Timestamp::ZERO, batches.last().unwrap().upto);
-    assert_eq!(replica.held_here(), Some(replica.history.last().sequence), "the pending update is durable too");
+    assert_eq!(replica.log.durable(), Some(replica.log.last().sequence), "the pending update is durable too");
 }

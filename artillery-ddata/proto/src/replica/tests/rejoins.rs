@@ -132,7 +132,7 @@ impl Company {
 /// The records after all updates up to `upto`, by the history of the first member.
 fn folded(rig: &Rig, upto: u64) -> BTreeMap<Bytes, (Version, Bytes)> {
     let mut records = BTreeMap::new();
-    let is_good = |version: Version| rig.replicas[&1].history.version_at(version.sequence) == Some(version);
+    let is_good = |version: Version| rig.replicas[&1].log.history().version_at(version.sequence) == Some(version);
     let updates: BTreeMap<_, _> =
         rig.updates.iter().filter(|(version, _)| is_good(**version)).map(|(v, update)| (v.sequence, update)).collect();
     for (_, update) in updates.into_iter().take_while(|(sequence, _)| sequence.0 <= upto) {
@@ -162,7 +162,7 @@ fn each_beginning_of_a_journal_with_resyncs_makes_a_state_that_was_committed() {
                 };
                 whole += 1;
                 pending += found.unreplicated;
-                let records = found.replica.store.scan(ChainId(0), b"", Sequence(found.watermark));
+                let records = found.replica.log.store().scan(b"", Sequence(found.watermark));
                 let records: Vec<_> = records.map(Result::unwrap).collect();
                 assert_eq!(values(&records), folded(&rig, found.watermark), "seed {seed}, n{n}, {end} entries");
             }

@@ -207,8 +207,9 @@ fn a_member_that_is_known_to_be_a_prefix_is_never_cut() {
     let mut rig = Rig::chain(&[1, 2]);
     rig.put(1, "k", "1");
     rig.run(1, 2);
-    let cut = message::Truncate { said: Version::new(1, 1), keep: Version::NONE };
-    let message = ChainMessage::Control(message::Control { cut: Some(cut), ..message::Control::default() });
+    let cut = crate::message::Truncate { said: Version::new(1, 1), keep: Version::NONE };
+    let message =
+        ChainMessage::Control(crate::message::Control { cut: Some(cut), ..crate::message::Control::default() });
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(1), index: 1, message };
     rig.input(2, ReplicaInput::Receive { from: member(1), frame });
     let halt = Halt::CutPrefix { said: cut.said, keep: cut.keep };

@@ -48,8 +48,8 @@ pub(super) fn restored_as(n: u8, entries: &[JournalEntry]) -> Result<Option<Foun
     let (last, watermark, unreplicated) = (chain.last(), chain.watermark().0, chain.unreplicated());
     let gate = Arc::new(Gate::new(ChainId(0)));
     let mut replica = Replica::new(member(n), ChainId(0), settings, store.clone(), gate);
-    replica.take_over(chain);
-    let sessions = format!("{:?}", replica.sessions);
+    replica.restore(chain);
+    let sessions = format!("{:?}", replica.log.sessions());
     let records = store.scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect();
     Ok(Some(Found { last, watermark, unreplicated, sessions, records, store, replica }))
 }
@@ -166,7 +166,7 @@ fn each_beginning_of_a_journal_makes_a_state_that_was_committed() {
         let rig = &unrest.rig;
         let journal = &rig.journals[&2];
         cuts += journal.iter().filter(|entry| matches!(entry, JournalEntry::Cut { .. })).count();
-        checkpoints += rig.replicas[&2].journal.as_ref().map_or(0, |journal| journal.checkpoints - 1);
+        checkpoints += rig.replicas[&2].log.journal().map_or(0, |journal| journal.checkpoints() - 1);
         for end in 0..=journal.len() {
             let Some(found) = restored(&journal[..end]).unwrap_or_else(|why| panic!("seed {seed}, {end}: {why}"))
             else {
@@ -174,7 +174,7 @@ fn each_beginning_of_a_journal_makes_a_state_that_was_committed() {
             };
             whole += 1;
             pending += found.unreplicated;
-            let records = found.replica.store.scan(ChainId(0), b"", Sequence(found.watermark));
+            let records = found.replica.log.store().scan(b"", Sequence(found.watermark));
             let records: Vec<_> = records.map(Result::unwrap).collect();
             assert_eq!(values(&records), folded(&rig.replicas[&2], found.watermark), "seed {seed}, {end} entries");
         }
@@ -203,7 +203,7 @@ fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
             // Updates that a part shows must no longer be cut.
             let shown = parts(&journal[..end]).map(|(_, part)| part.watermark.0).max();
             assert!(shown <= Some(found.watermark), "seed {seed}, {end} entries");
-            let Some(checkpoint) = &found.replica.journal.as_ref().unwrap().checkpoint else { continue };
+            let Some(checkpoint) = found.replica.log.journal().unwrap().checkpoint() else { continue };
             continued += 1;
             in_sessions += u64::from(checkpoint.has_sessions());
             in_a_value += u64::from(checkpoint.is_in_a_value());

@@ -147,7 +147,7 @@ fn a_full_buffer_holds_the_source_back() {
             rig.deliver(2, 3);
         }
     }
-    let filling = rig.replicas[&3].filling.as_ref().unwrap().progress(false);
+    let filling = rig.replicas[&3].joiner.progress(false).unwrap();
     assert!(filling.hold, "{filling:?}");
     comes_in(&mut rig);
 }
@@ -156,7 +156,7 @@ fn a_full_buffer_holds_the_source_back() {
 fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
     let mut rig = filled(&small());
     begin_parts(&mut rig, 16);
-    let at = rig.replicas[&2].watermark;
+    let at = rig.replicas[&2].log.watermark();
     for value in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         rig.put(1, "key/01", value);
         for _ in 0..6 {
@@ -167,11 +167,11 @@ fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
         }
     }
     let (now, source) = (rig.now, rig.replicas.get_mut(&2).unwrap());
-    let (id, last) = (source.snapshot_number, Version { epoch: Epoch(1), sequence: at });
-    assert!(source.outgoing.is_some() && at.next() < source.history.first());
+    let (id, last) = (source.source.number(), Version { epoch: Epoch(1), sequence: at });
+    assert!(source.source.is_sending() && at.next() < source.log.history().first());
     // The joiner reports that it has ended this snapshot, without the updates that it received alongside.
     source.follow(now, member(3), &crate::message::Position { last, epochs: vec![(Epoch(1), Sequence(1))] }, None);
-    assert_eq!(rig.replicas[&2].snapshot_number, id + 1);
+    assert_eq!(rig.replicas[&2].source.number(), id + 1);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_broken_link_resumes_at_the_last_part() {
     rig.run(3, 2);
     rig.transmit();
     let first = parts(&rig, 2, 3).first().map(|part| part.at.clone());
-    let mark = rig.replicas[&3].filling.as_ref().unwrap().progress(false).mark;
+    let mark = rig.replicas[&3].joiner.progress(false).unwrap().mark;
     assert_eq!(first, Some(mark), "nothing is sent twice");
     rig.beat(1);
     rig.assert_same(2, 3);

@@ -1,7 +1,7 @@
 //! A few replicas, and the frames between them.
 
 use std::{
-    collections::{BTreeMap, VecDeque, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -18,6 +18,10 @@ use crate::{
     message::{Control, SessionEntry, Updates},
     store::{Held, MemoryStore},
     types::update::RequestKey,
+};
+pub(super) use crate::{
+    api::Reply,
+    message::{ChainFrame, ChainMessage},
 };
 
 pub(super) use crate::fixtures::id as member;
@@ -316,7 +320,7 @@ impl Rig {
 
     /// The table of sessions, in words.
     pub(super) fn sessions(&self, n: u8) -> String {
-        format!("{:?}", self.replicas[&n].sessions)
+        format!("{:?}", self.replicas[&n].log.sessions())
     }
 
     pub(super) fn status(&self, n: u8) -> Status {
@@ -339,7 +343,7 @@ impl Rig {
             }
             session => session,
         };
-        self.replicas[&n].sessions.copy().into_iter().map(forgets).collect()
+        self.replicas[&n].log.sessions().copy().into_iter().map(forgets).collect()
     }
 
     /// Asserts that two members hold the same, to the byte.

@@ -1,0 +1,380 @@
+//! The copy of the chain that this member has: its history over its store, with the table of sessions, and its journal.
+//!
+//! The log decides nothing. It applies, commits and cuts as its callers order, and keeps its parts consistent with each
+//! other.
+
+mod checkpoint;
+mod history;
+mod journal;
+mod parts;
+mod restore;
+mod sessions;
+mod store;
+mod unreplicated;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+
+pub(crate) use self::{
+    history::UpdateHistory,
+    journal::{RECORD_BYTES, checkpoint_bytes},
+    parts::{entries_of, piece_at},
+    sessions::{KnownRequest, RequestRecord, Sessions},
+    store::{Ops, WriteBehindStore},
+};
+use self::{journal::Journal, unreplicated::UnreplicatedRecords};
+pub use self::{
+    journal::JournalBatch,
+    restore::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain},
+};
+use super::{Context, Gate, Halt, Membership, Outbox, ReplicaEvent};
+use crate::{
+    ChainId, Sequence, Timestamp, Version,
+    api::Query,
+    message::Fullness,
+    store::{Held, Store, StoreError, StoreOp},
+    types::update::{MAX_TAKEN, RequestOutcome, Update},
+};
+
+/// The history of a chain as far as this member has it, and everything that follows from the history.
+pub(super) struct Log {
+    store: WriteBehindStore,
+    history: UpdateHistory,
+    watermark: Sequence,
+    sessions: Sessions,
+    /// The newest stamp that this member has seen. A head never stamps an update with an older one.
+    chain_time: u64,
+    /// The cost of every update that was applied, in bytes.
+    applied_bytes: u64,
+    /// `None`: the member keeps no journal.
+    journal: Option<Box<Journal>>,
+    unreplicated: UnreplicatedRecords,
+}
+
+/// The updates that a new watermark covers.
+pub(super) struct Committed {
+    /// The watermark before.
+    pub(super) before: Sequence,
+    pub(super) updates: u64,
+    pub(super) bytes: u64,
+}
+
+impl Log {
+    pub(super) fn new(chain: ChainId, store: Arc<dyn Store>, gate: Arc<Gate>, is_durable: bool) -> Self {
+        Self {
+            store: WriteBehindStore::new(chain, store, gate),
+            history: UpdateHistory::default(),
+            watermark: Sequence::ZERO,
+            sessions: Sessions::default(),
+            chain_time: 0,
+            applied_bytes: 0,
+            journal: is_durable.then(Box::default),
+            unreplicated: UnreplicatedRecords::default(),
+        }
+    }
+
+    /// Test-only: the same log over a copy of the store, behind a copy of the gate.
+    #[cfg(feature = "mutants")]
+    pub(super) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        Self {
+            store: self.store.fork(store, gate),
+            history: self.history.clone(),
+            sessions: self.sessions.clone(),
+            journal: self.journal.clone(),
+            unreplicated: self.unreplicated.clone(),
+            ..*self
+        }
+    }
+
+    /// Test-only: everything that the log's behaviour depends on, except for the store. Only reports use the unreplicated
+    /// records.
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self) -> impl std::fmt::Debug {
+        let Self { store, history, watermark, sessions, chain_time, applied_bytes, journal, unreplicated: _ } = self;
+        (store.is_behind(), history, watermark, sessions, chain_time, applied_bytes, journal)
+    }
+
+    /// Replaces the empty log by the one that the journal held.
+    pub(super) fn restore(&mut self, restored: RestoredChain) {
+        let RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint } = restored;
+        self.unreplicated = unreplicated;
+        if let Some(journal) = &mut self.journal {
+            **journal = Journal::resumed(history.last(), watermark, checkpoint);
+        }
+        (self.sessions, self.history, self.watermark) = (sessions, history, watermark);
+        self.follow_chain_time(chain_time);
+        self.store.commit(watermark);
+    }
+
+    pub(super) fn store(&self) -> &WriteBehindStore {
+        &self.store
+    }
+
+    pub(super) fn history(&self) -> &UpdateHistory {
+        &self.history
+    }
+
+    pub(super) fn last(&self) -> Version {
+        self.history.last()
+    }
+
+    pub(super) fn watermark(&self) -> Sequence {
+        self.watermark
+    }
+
+    /// Whether every update here is committed.
+    pub(super) fn is_committed(&self) -> bool {
+        self.last().sequence == self.watermark
+    }
+
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(super) fn chain_time(&self) -> u64 {
+        self.chain_time
+    }
+
+    pub(super) fn follow_chain_time(&mut self, stamp: u64) {
+        self.chain_time = self.chain_time.max(stamp);
+    }
+
+    /// Follows the stamp of the newest update, which another head may have ordered.
+    pub(super) fn follow_newest_stamp(&mut self) {
+        self.follow_chain_time(self.history.updates().back().map_or(0, |update| update.chain_time));
+    }
+
+    pub(super) fn applied_bytes(&self) -> u64 {
+        self.applied_bytes
+    }
+
+    /// The sequence of the newest version of a key, committed or not.
+    pub(super) fn newest(&self, key: &[u8]) -> Result<Sequence, StoreError> {
+        let newest = self.store.read(key, Sequence::MAX)?;
+        Ok(newest.map_or(Sequence::ZERO, |held| held.version.sequence))
+    }
+
+    /// Whether the store has this version of the key, or a newer one.
+    pub(super) fn has_newer(&self, key: &[u8], version: Version) -> Result<bool, StoreError> {
+        let newest = self.store.read(key, Sequence::MAX)?;
+        Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
+    }
+
+    /// The record of the update with this sequence, if the update is still kept.
+    pub(super) fn record_at(&self, sequence: Sequence) -> Option<RequestRecord> {
+        let update = self.history.from(sequence).next()?;
+        Some(RequestRecord::of(update, self.sessions.taken(update)))
+    }
+
+    /// The value that an update deleted, if it is small enough to be kept. Valid only while the store still has the
+    /// value.
+    pub(super) fn taken_by(&self, update: &Update) -> Result<Option<Bytes>, StoreError> {
+        let (RequestOutcome::Took(version), [change]) = (update.outcome, &update.changes[..]) else { return Ok(None) };
+        let held = self.store.read(&change.key, version.sequence)?;
+        Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
+    }
+
+    /// Appends the next update to the history, and puts it into the store or defers that.
+    pub(super) fn apply(&mut self, cx: Context<'_>, update: Update) -> Result<(), Halt> {
+        if !update.kind.is_known() {
+            return Err(Halt::UnknownKind(update.kind.0));
+        }
+        // With the mutant `WholeTooSoon` the store may hold a newer version, and would refuse this update.
+        let too_soon = allows!(cx.guards(), WholeTooSoon);
+        let known = |key: &[u8]| too_soon && self.has_newer(key, update.version).unwrap_or(false);
+        let changes = update.changes.iter().filter(|change| !known(&change.key));
+        let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
+        let ops: Ops =
+            changes.map(|change| StoreOp::Put { key: change.key.clone(), held: held(&change.value) }).collect();
+        let taken = self.taken_by(&update)?;
+        if !ops.is_empty() {
+            if cx.place().is_alone() {
+                self.store.apply(self.watermark, ops)?;
+            } else {
+                let holds = !allows!(cx.guards(), ReadBehind);
+                self.store.put_later(update.version.sequence, self.watermark, ops, holds)?;
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.append(&update, taken.clone(), self.watermark);
+        }
+        self.sessions.note(&update, taken);
+        self.applied_bytes += update.cost() as u64;
+        self.history.push(update);
+        Ok(())
+    }
+
+    /// Commits every update up to `watermark`: shows them to local readers, and defers the pruning of the versions that
+    /// they supersede. Their history is kept until [`trim`](Self::trim).
+    pub(super) fn commit(&mut self, cx: Context<'_>, watermark: Sequence) -> Result<Committed, Halt> {
+        if cx.place().is_alone() {
+            // No other copy exists, so the only member stores before it answers.
+            self.store.settle()?;
+        }
+        self.store.commit(watermark);
+        let before = std::mem::replace(&mut self.watermark, watermark);
+        self.prune(before)?;
+        let mut committed = Committed { before, updates: 0, bytes: 0 };
+        for update in self.history.from(before.next()).take_while(|update| update.version.sequence <= watermark) {
+            self.sessions.commit(update);
+            committed.updates += 1;
+            committed.bytes += update.cost() as u64;
+        }
+        Ok(committed)
+    }
+
+    fn prune(&mut self, before: Sequence) -> Result<(), StoreError> {
+        let deferred = self.store.supersede(self.watermark);
+        let ops: Ops = self
+            .history
+            .from(before.next())
+            .take_while(|update| update.version.sequence <= self.watermark)
+            .flat_map(|update| {
+                let is_deferred = update.version.sequence >= deferred;
+                update.changes.iter().filter(move |change| !is_deferred || change.value.is_none())
+            })
+            .map(|change| StoreOp::Prune { key: change.key.clone() })
+            .collect();
+        if ops.is_empty() { Ok(()) } else { self.store.apply_later(self.watermark, ops) }
+    }
+
+    /// Shortens the committed part of the history to the backlog.
+    pub(super) fn trim(&mut self, backlog: usize) {
+        self.history.commit(self.watermark, backlog);
+    }
+
+    /// Drops every update above `keep`, which is at or above the watermark.
+    pub(super) fn cut(&mut self, cx: Context<'_>, keep: Version, out: &mut Outbox) -> Result<(), StoreError> {
+        let last = keep.sequence;
+        // The history has every update above the watermark, so it names all keys that the dropped updates changed.
+        let changes = self.history.from(last.next()).flat_map(|update| &update.changes);
+        let ops: Ops = changes.map(|change| StoreOp::DropAbove { key: change.key.clone(), last }).collect();
+        if !allows!(cx.guards(), KeepDirty) {
+            self.store.apply(self.watermark, ops)?;
+        }
+        self.history.cut(keep);
+        if let Some(journal) = &mut self.journal {
+            journal.cut(keep, cx.guards());
+        }
+        self.drop_unreplicated(cx.now, last, out);
+        self.sessions.forget_pending();
+        for update in self.history.from(self.watermark.next()) {
+            let taken = self.taken_by(update)?;
+            self.sessions.note(update, taken);
+        }
+        Ok(())
+    }
+
+    /// A resync begins: drops the history and the sessions. The store is cleared in steps. Returns the updates.
+    pub(super) fn begin_resync(&mut self) -> VecDeque<Update> {
+        if let Some(journal) = &mut self.journal {
+            journal.not_whole();
+        }
+        self.sessions = Sessions::default();
+        self.watermark = Sequence::ZERO;
+        self.store.commit(Sequence::ZERO);
+        std::mem::take(&mut self.history).into_updates()
+    }
+
+    /// A resync ends with this committed history.
+    pub(super) fn end_resync(&mut self, history: UpdateHistory, sessions: Sessions, chain_time: u64) {
+        self.watermark = history.last().sequence;
+        self.store.commit(self.watermark);
+        (self.history, self.sessions) = (history, sessions);
+        self.follow_chain_time(chain_time);
+        self.await_checkpoint();
+    }
+
+    pub(super) fn await_checkpoint(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.await_checkpoint(self.history.last(), self.watermark);
+        }
+    }
+
+    /// Whether the members of this chain keep journals.
+    pub(super) fn is_durable(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_deref()
+    }
+
+    pub(super) fn journal_mut(&mut self) -> Option<&mut Journal> {
+        self.journal.as_deref_mut()
+    }
+
+    /// Up to where this member is durable; `None`: it keeps no journal.
+    pub(super) fn durable(&self) -> Option<Sequence> {
+        Some(self.journal.as_ref()?.held().sequence)
+    }
+
+    /// No update has carried the present watermark to the journal.
+    pub(super) fn has_unwritten_watermark(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.watermark() < self.watermark)
+    }
+
+    pub(super) fn write_watermark(&mut self) {
+        if self.has_unwritten_watermark()
+            && let Some(journal) = &mut self.journal
+        {
+            journal.write_watermark(self.watermark);
+        }
+    }
+
+    /// Whether this member serves and is full.
+    pub(super) fn fullness(&self, member: &Membership) -> Fullness {
+        let has_full_disk = || self.journal.as_ref().is_some_and(|journal| journal.is_full());
+        let has_full_memory = || member.settings().max_memory.is_some_and(|most| self.store.bytes() >= most);
+        if !member.place().serves() {
+            Fullness::Nothing
+        } else if has_full_disk() {
+            Fullness::Disk
+        } else if has_full_memory() {
+            Fullness::Memory
+        } else {
+            Fullness::Nothing
+        }
+    }
+
+    pub(super) fn unreplicated(&self) -> &UnreplicatedRecords {
+        &self.unreplicated
+    }
+
+    pub(super) fn unreplicated_mut(&mut self) -> &mut UnreplicatedRecords {
+        &mut self.unreplicated
+    }
+
+    /// The watermark has risen.
+    pub(super) fn commit_unreplicated(&mut self, now: Timestamp, out: &mut Outbox) {
+        if let Some(settled) = self.unreplicated.commit(now, self.watermark) {
+            out.event(ReplicaEvent::Rereplicating(settled.into()));
+        }
+    }
+
+    /// The updates above `keep` were dropped.
+    pub(super) fn drop_unreplicated(&mut self, now: Timestamp, keep: Sequence, out: &mut Outbox) {
+        let kept = self.history.from(self.watermark.next());
+        if let Some(settled) = self.unreplicated.cut(now, keep, kept) {
+            out.event(ReplicaEvent::Rereplicating(settled.into()));
+        }
+    }
+
+    /// A strong read waits, since the newest version of one of its keys isn't known to be committed.
+    pub(super) fn count_waiting_read(&mut self, now: Timestamp, query: &Query) -> Result<(), StoreError> {
+        if self.unreplicated.is_empty() {
+            return Ok(());
+        }
+        let keys = match query {
+            Query::Key(key) => std::slice::from_ref(key),
+            Query::Keys(keys) => keys,
+            Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => &[],
+        };
+        for key in keys {
+            let newest = self.newest(key)?;
+            self.unreplicated.read(now, newest);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! A checkpoint: a snapshot that this member writes into its own journal (docs/adr/0042).
+//!
+//! The journal already has the updates above the watermark, but before the beginning of the checkpoint. They are written
+//! once more behind it.
+
+use super::{
+    Log,
+    journal::{JournalBatch, checkpoint_bytes},
+    parts::{entries_of, piece_at},
+};
+use crate::{
+    Version,
+    message::{SessionEntry, SnapshotContent, SnapshotCursor, SnapshotPart},
+    replica::Membership,
+    store::{ScanRecord, StoreError},
+};
+
+/// The progress of a checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpoint {
+    sessions: Vec<SessionEntry>,
+    at: SnapshotCursor,
+    /// The value that is written in pieces, all of one version.
+    large: Option<ScanRecord>,
+}
+
+impl Log {
+    /// Begins a checkpoint, unless one is in progress. Writes the beginning and every update above the watermark in one
+    /// step: no other update may come between them.
+    pub(in crate::replica) fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
+        if self.journal.as_ref().is_none_or(|journal| journal.has_checkpoint()) {
+            return Ok(());
+        }
+        let (beginning, sessions) = self.snapshot_header(Version::NONE);
+        let pending: Vec<_> = self.history.from(self.watermark.next()).cloned().collect();
+        let taken = pending.iter().map(|update| self.taken_by(update)).collect::<Result<Vec<_>, _>>()?;
+        let (version, watermark) = (beginning.version, self.watermark);
+        self.write_part(SnapshotCursor::default(), SnapshotContent::Begin(beginning));
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.begun(version);
+        pending.iter().zip(taken).for_each(|(update, taken)| journal.append_again(update, taken, watermark));
+        journal.set_checkpoint(Checkpoint { sessions, at: SnapshotCursor::default(), large: None });
+        Ok(())
+    }
+
+    /// Adds parts of the checkpoint in progress behind the records: one for each batch of them, so a checkpoint ends
+    /// however many updates are written.
+    pub(in crate::replica) fn add_parts(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
+        let wanted = self.journal.as_ref().map_or(0, |journal| journal.wanted_parts(room, member.settings().chunk()));
+        (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
+    }
+
+    /// The next batch for the journal, of about `room` bytes.
+    pub(in crate::replica) fn next_batch(&mut self, member: &Membership, room: usize) -> Option<JournalBatch> {
+        let late = allows!(member.guards(), StampLate).then_some(self.watermark);
+        let data = checkpoint_bytes(self.store.size(), self.sessions.bytes());
+        self.journal.as_mut()?.next_batch(member.chain(), room, data, late)
+    }
+
+    fn continue_checkpoint(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
+        let Some(checkpoint) = self.journal.as_mut().and_then(|journal| journal.take_checkpoint()) else {
+            return Ok(());
+        };
+        let chunk = member.settings().chunk();
+        let next = self.next_part(checkpoint, room.min(chunk), chunk)?;
+        if let Some(journal) = &mut self.journal {
+            match next {
+                Some(checkpoint) => journal.set_checkpoint(checkpoint),
+                None => journal.ended(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a part. `None`: that was the last one.
+    fn next_part(
+        &mut self,
+        mut checkpoint: Checkpoint,
+        most: usize,
+        chunk: usize,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        let at = checkpoint.at.clone();
+        let from = usize::try_from(at.sessions).unwrap_or(usize::MAX);
+        let content = if let Some(left) = checkpoint.sessions.get(from..).filter(|left| !left.is_empty()) {
+            SnapshotContent::Sessions(entries_of(left, most))
+        } else if let Some(large) = &checkpoint.large {
+            SnapshotContent::Piece(piece_at(&at, large, chunk))
+        } else {
+            let (records, large) = self.records_behind(at.behind.as_ref(), most, chunk)?;
+            match (records.is_empty(), large) {
+                (true, None) => SnapshotContent::End,
+                (true, Some(large)) => {
+                    let piece = SnapshotContent::Piece(piece_at(&at, &large, chunk));
+                    checkpoint.large = Some(large);
+                    piece
+                }
+                (false, _) => SnapshotContent::Records(records),
+            }
+        };
+        let is_last = content == SnapshotContent::End;
+        checkpoint.advance(&content);
+        self.write_part(at, content);
+        Ok((!is_last).then_some(checkpoint))
+    }
+
+    fn write_part(&mut self, at: SnapshotCursor, content: SnapshotContent) {
+        let watermark = self.watermark;
+        if let Some(journal) = &mut self.journal {
+            let id = journal.checkpoint_number(matches!(content, SnapshotContent::Begin(_)));
+            journal.append_part(SnapshotPart { id, at, watermark, content });
+        }
+    }
+}
+
+impl Checkpoint {
+    /// A checkpoint that an earlier start began. `sessions` is empty behind its table of sessions.
+    pub(crate) const fn begun(sessions: Vec<SessionEntry>, at: SnapshotCursor, large: Option<ScanRecord>) -> Self {
+        Self { sessions, at, large }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.at.sessions < self.sessions.len() as u64
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn is_in_a_value(&self) -> bool {
+        self.large.is_some()
+    }
+
+    fn advance(&mut self, content: &SnapshotContent) {
+        self.at.advance(content);
+        if self.at.bytes == 0 {
+            self.large = None;
+        }
+    }
+}

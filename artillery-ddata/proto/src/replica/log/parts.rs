@@ -1,0 +1,87 @@
+//! The parts of a snapshot, as a joiner and a checkpoint of this member's own receive them.
+//!
+//! A snapshot pins nothing in the store: each part has its keys as they are committed when the part is made
+//! (docs/adr/0020-a-snapshot-of-what-is-there.md). The store keeps the version of every key that a reader at the
+//! watermark needs, and no update is committed while a part is made.
+
+use bytes::Bytes;
+
+use super::Log;
+use crate::{
+    Version,
+    message::{RecordPiece, SessionEntry, SnapshotCursor, SnapshotHeader},
+    store::{ScanRecord, StoreError},
+};
+
+/// The bytes that a record, or an entry of the table of sessions, adds to a part besides its content.
+const ENTRY: usize = 96;
+
+impl Log {
+    /// The header of a snapshot of the committed state, and its sessions.
+    pub(in crate::replica) fn snapshot_header(&self, said: Version) -> (SnapshotHeader, Vec<SessionEntry>) {
+        let (at, sessions) = (self.watermark, self.sessions.copy());
+        let header = SnapshotHeader {
+            said,
+            version: self.history.version_at(at).unwrap_or_default(),
+            epochs: self.history.epochs_at(at),
+            chain_time: self.chain_time,
+            sessions: sessions.len() as u64,
+        };
+        (header, sessions)
+    }
+
+    /// The committed records behind a key, at most about `most` bytes of them, and the record with a value above `chunk`
+    /// bytes that ends them.
+    pub(in crate::replica) fn records_behind(
+        &self,
+        behind: Option<&Bytes>,
+        most: usize,
+        chunk: usize,
+    ) -> Result<(Vec<ScanRecord>, Option<ScanRecord>), StoreError> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        let from = behind.map_or_else(Vec::new, |behind| [behind, &[0][..]].concat());
+        for record in self.store.scan(&from, self.watermark) {
+            let record = record?;
+            let Some(value) = &record.held.value else { continue };
+            if value.len() > chunk {
+                return Ok((records, Some(record)));
+            }
+            let cost = ENTRY + record.key.len() + value.len();
+            if bytes + cost > most && !records.is_empty() {
+                break;
+            }
+            bytes += cost;
+            records.push(record);
+        }
+        Ok((records, None))
+    }
+}
+
+/// The piece of a large value at `mark`; the first one, if the mark is behind the end of the value. A joiner checks
+/// whether its pieces are of the same version.
+pub(crate) fn piece_at(mark: &SnapshotCursor, record: &ScanRecord, chunk: usize) -> RecordPiece {
+    let value = record.held.value.clone().unwrap_or_default();
+    let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();
+    let end = value.len().min(start.saturating_add(chunk));
+    RecordPiece {
+        key: record.key.clone(),
+        version: record.held.version,
+        len: u32::try_from(value.len()).unwrap_or(u32::MAX),
+        bytes: value.slice(start..end),
+    }
+}
+
+/// The first entries, up to `most` bytes together, but at least one.
+pub(crate) fn entries_of(left: &[SessionEntry], most: usize) -> Vec<SessionEntry> {
+    let taken = |entry: &SessionEntry| match entry {
+        SessionEntry::Record { taken: Some(taken), .. } => taken.len(),
+        _ => 0,
+    };
+    let mut bytes = 0;
+    let fits = left.iter().take_while(|entry| {
+        bytes += ENTRY + taken(entry);
+        bytes <= most
+    });
+    let count = fits.count().max(1);
+    left[..count].to_vec()
+}

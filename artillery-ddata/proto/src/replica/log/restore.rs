@@ -1,0 +1,484 @@
+//! A restart of a durable member: what its journal holds becomes its state again (docs/adr/0042).
+//!
+//! The journal is read twice. [`RestoreSurvey`] finds where the last whole checkpoint of each chain begins. [`ChainRestore`]
+//! takes in what stands from there on. Until the end of the checkpoint, and above the watermark, updates wait in a queue, and a
+//! cut takes the newest of them. So a record changes only by an update that was committed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{Sessions, UpdateHistory, checkpoint::Checkpoint, unreplicated::UnreplicatedRecords};
+use crate::{
+    ChainId, Sequence, Version,
+    journal::{EntryPlace, GroupNumber, JournalEntry},
+    message::{ChainMessage, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart},
+    replica::ends::Ends as _,
+    store::{Held, ScanRecord, Store, StoreBatch, StoreError, StoreOp},
+    types::update::Update,
+};
+
+/// A journal that can't be taken in, though each of its entries can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// A chain has entries, and no checkpoint that they follow.
+    #[error("chain {0:?} has no beginning in the journal")]
+    NoBeginning(ChainId),
+    /// An update doesn't follow the ones before it.
+    #[error("update {found} stands behind {after}")]
+    Gap {
+        /// The update before.
+        after: Version,
+        /// The update.
+        found: Version,
+    },
+    /// An update of a kind that this release doesn't know.
+    #[error("an update of the unknown kind {0}")]
+    UnknownKind(u8),
+    /// An entry that has no place here.
+    #[error("an entry that does not belong there")]
+    Misplaced,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a journal holds of each chain, as found in a first reading.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreSurvey {
+    chains: BTreeMap<ChainId, ChainSurvey>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct ChainSurvey {
+    /// A checkpoint that has no end yet.
+    begun: Option<BegunCheckpoint>,
+    /// The beginning of the last checkpoint that has an end.
+    whole: Option<EntryPlace>,
+    /// A resync has begun, and no checkpoint since then has an end.
+    lacks: bool,
+    /// How many updates the journal has.
+    updates: u64,
+}
+
+/// A checkpoint without an end. The next start continues it: its parts are of many moments anyway, and the updates behind its
+/// beginning are in the journal.
+#[derive(Debug, Clone)]
+struct BegunCheckpoint {
+    begin: EntryPlace,
+    /// The place behind its last part.
+    at: SnapshotCursor,
+    /// Its last part is a piece of this record.
+    piece: Option<(Bytes, Version)>,
+    /// The entries of its table of sessions.
+    sessions: u64,
+}
+
+impl BegunCheckpoint {
+    fn new(begin: EntryPlace, header: &SnapshotHeader) -> Self {
+        Self { begin, at: SnapshotCursor::default(), piece: None, sessions: header.sessions }
+    }
+
+    fn note(&mut self, part: &SnapshotPart) {
+        // Copies of keys: the originals are slices of the whole buffer that was read with them.
+        let copy = |key: &Bytes| Bytes::copy_from_slice(key);
+        self.at = part.at.clone();
+        self.at.advance(&part.content);
+        self.at.behind = self.at.behind.as_ref().map(copy);
+        self.piece = match &part.content {
+            SnapshotContent::Piece(piece) if self.at.bytes > 0 => Some((copy(&piece.key), piece.version)),
+            _ => None,
+        };
+    }
+}
+
+impl ChainSurvey {
+    /// The first group that the chain needs. A checkpoint that is under way counts if there is no whole one.
+    fn first(&self) -> Option<GroupNumber> {
+        self.whole.or(self.begun.as_ref().map(|begun| begun.begin)).map(|place| place.group)
+    }
+}
+
+impl RestoreSurvey {
+    /// Takes note of an entry. Show all of them, in order.
+    pub fn note(&mut self, place: EntryPlace, entry: &JournalEntry) {
+        let chain = self.chains.entry(entry.chain()).or_default();
+        match entry {
+            JournalEntry::NotWhole { .. } => {
+                *chain = ChainSurvey { lacks: true, updates: chain.updates, ..ChainSurvey::default() };
+            }
+            JournalEntry::Sent(frame) => match &frame.message {
+                ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(header), .. }) => {
+                    chain.begun = Some(BegunCheckpoint::new(place, header));
+                }
+                ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::End, .. }) => {
+                    let begun = chain.begun.take().map(|begun| begun.begin);
+                    (chain.whole, chain.lacks) = (begun.or(chain.whole), chain.lacks && begun.is_none());
+                }
+                ChainMessage::Snapshot(part) => {
+                    if let Some(begun) = &mut chain.begun {
+                        begun.note(part);
+                    }
+                }
+                ChainMessage::Updates(updates) => chain.updates += updates.updates.len() as u64,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// The chains of which the journal holds anything.
+    pub fn chains(&self) -> impl Iterator<Item = ChainId> + '_ {
+        self.chains.keys().copied()
+    }
+
+    /// The first group that a chain needs; `None`: no chain needs one.
+    pub fn floor(&self) -> Option<GroupNumber> {
+        self.chains.values().filter_map(ChainSurvey::first).min()
+    }
+
+    /// All chains, the one that needs the oldest group first, and chains that need none last.
+    pub fn by_age(&self) -> Vec<ChainId> {
+        let mut chains: Vec<_> = self.chains.iter().map(|(&chain, survey)| (survey.first(), chain)).collect();
+        chains.sort_unstable_by_key(|&(first, chain)| (first.is_none(), first, chain));
+        chains.into_iter().map(|(_, chain)| chain).collect()
+    }
+
+    /// Whether the store of this chain isn't whole: a resync has begun.
+    pub fn lacks(&self, chain: ChainId) -> bool {
+        self.chains.get(&chain).is_some_and(|chain| chain.lacks)
+    }
+
+    /// How many updates of this chain the journal has. One that was written again for a checkpoint counts twice.
+    pub fn updates(&self, chain: ChainId) -> u64 {
+        self.chains.get(&chain).map_or(0, |chain| chain.updates)
+    }
+
+    /// Begins to restore a chain over an empty part of `store`. `None`: its store isn't whole, so it begins empty.
+    ///
+    /// # Errors
+    /// [`RestoreError::NoBeginning`].
+    pub fn restore(
+        &self,
+        chain: ChainId,
+        store: Arc<dyn Store>,
+        backlog: usize,
+    ) -> Result<Option<ChainRestore>, RestoreError> {
+        match self.chains.get(&chain) {
+            Some(ChainSurvey { whole: Some(begin), begun, .. }) => {
+                Ok(Some(ChainRestore::new(chain, store, (*begin, begun.clone()), backlog)))
+            }
+            Some(ChainSurvey { lacks: false, begun: None, .. }) => Err(RestoreError::NoBeginning(chain)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A chain that is being restored.
+#[derive(Debug)]
+pub struct ChainRestore {
+    chain: ChainId,
+    store: Arc<dyn Store>,
+    begin: EntryPlace,
+    /// Bytes of committed updates that are kept for resends.
+    backlog: usize,
+    sessions: Sessions,
+    /// What is committed.
+    history: UpdateHistory,
+    /// What isn't, with the values that the updates took away.
+    queue: VecDeque<(Update, Option<Bytes>)>,
+    /// The newest update in the queue, or before it.
+    newest: Version,
+    taken: Option<(Version, Bytes)>,
+    /// The bytes that have come of a value in pieces.
+    value: Vec<u8>,
+    chain_time: u64,
+    /// The highest watermark that the journal names.
+    watermark: Sequence,
+    /// The highest watermark at which a part was made.
+    shown: Sequence,
+    /// The end of the checkpoint was read.
+    ended: bool,
+    /// A later checkpoint, which has no end.
+    begun: Option<BegunCheckpoint>,
+    /// The rest of the table of sessions that this checkpoint has; `None`: it can no longer be made.
+    table: Option<Vec<SessionEntry>>,
+}
+
+impl ChainRestore {
+    fn new(
+        chain: ChainId,
+        store: Arc<dyn Store>,
+        (begin, begun): (EntryPlace, Option<BegunCheckpoint>),
+        backlog: usize,
+    ) -> Self {
+        Self {
+            chain,
+            store,
+            begin,
+            backlog,
+            sessions: Sessions::default(),
+            history: UpdateHistory::default(),
+            queue: VecDeque::new(),
+            newest: Version::NONE,
+            taken: None,
+            value: Vec::new(),
+            chain_time: 0,
+            watermark: Sequence::ZERO,
+            shown: Sequence::ZERO,
+            ended: false,
+            begun,
+            table: None,
+        }
+    }
+
+    /// Takes in an entry. Those of other chains, and from before the checkpoint, are passed over.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn take(&mut self, place: EntryPlace, entry: JournalEntry) -> Result<(), RestoreError> {
+        if entry.chain() != self.chain || place < self.begin {
+            return Ok(());
+        }
+        match entry {
+            JournalEntry::Sent(frame) => match frame.message {
+                ChainMessage::Snapshot(part) => self.part(place, part),
+                ChainMessage::Updates(updates) => {
+                    updates.updates.into_iter().try_for_each(|update| self.update(update))?;
+                    self.commit(updates.watermark)
+                }
+                _ => Err(RestoreError::Misplaced),
+            },
+            JournalEntry::Cut { keep, .. } => self.cut(keep),
+            JournalEntry::Watermark { watermark, .. } => self.commit(watermark),
+            JournalEntry::Taken { version, value, .. } => {
+                self.taken = Some((version, value));
+                Ok(())
+            }
+            JournalEntry::NotWhole { .. } => Err(RestoreError::Misplaced),
+        }
+    }
+
+    fn part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
+        if self.ended {
+            return self.later_part(place, part);
+        }
+        self.shown = self.shown.max(part.watermark);
+        match part.content {
+            SnapshotContent::Begin(header) if place == self.begin => {
+                self.begun(header);
+                Ok(())
+            }
+            SnapshotContent::Begin(_) => Err(RestoreError::Misplaced),
+            SnapshotContent::Sessions(entries) => {
+                entries.into_iter().for_each(|entry| self.sessions.add(entry));
+                Ok(())
+            }
+            SnapshotContent::Records(records) => self.put(records),
+            SnapshotContent::Piece(piece) => {
+                if part.at.bytes == 0 {
+                    self.value.clear();
+                }
+                self.value.extend_from_slice(&piece.bytes);
+                if self.value.len() < piece.len as usize {
+                    return Ok(());
+                }
+                let value = Some(std::mem::take(&mut self.value).into());
+                self.put(vec![ScanRecord { key: piece.key, held: Held { version: piece.version, value } }])
+            }
+            SnapshotContent::End => self.end(),
+        }
+    }
+
+    /// A part of a later checkpoint without an end. The updates that it shows are committed, so that it may be continued.
+    fn later_part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
+        self.commit(part.watermark)?;
+        if self.begun.as_ref().is_some_and(|begun| begun.begin == place) {
+            self.table = Some(self.sessions.copy());
+        }
+        Ok(())
+    }
+
+    /// The later checkpoint, to be continued behind its last part.
+    fn continued(&mut self) -> Result<Option<Checkpoint>, StoreError> {
+        // Before its first part, updates that were pending at its beginning may not be behind it yet.
+        let begun = self.begun.take().filter(|begun| begun.at != SnapshotCursor::default());
+        let Some(BegunCheckpoint { mut at, piece, sessions, .. }) = begun else { return Ok(None) };
+        let Some(table) = self.table.take().filter(|table| table.len() as u64 == sessions) else { return Ok(None) };
+        let large = match piece {
+            Some((key, version)) => self.store.read(self.chain, &key, self.watermark)?.and_then(|held| {
+                let is_same = held.version == version && held.value.is_some();
+                is_same.then_some(ScanRecord { key, held })
+            }),
+            None => None,
+        };
+        if large.is_none() {
+            // The value has changed since: its first piece is next, or the record behind it.
+            at.bytes = 0;
+        }
+        Ok(Some(Checkpoint::begun(table, at, large)))
+    }
+
+    fn begun(&mut self, header: SnapshotHeader) {
+        self.newest = header.version;
+        self.watermark = header.version.sequence;
+        self.chain_time = header.chain_time;
+        self.history = UpdateHistory::behind(header.version, header.epochs);
+    }
+
+    fn put(&mut self, records: Vec<ScanRecord>) -> Result<(), RestoreError> {
+        let ops = records.into_iter().map(|ScanRecord { key, held }| StoreOp::Put { key, held }).collect();
+        self.apply(ops, Sequence::ZERO)
+    }
+
+    fn apply(&self, ops: SmallVec<[StoreOp; 2]>, keep_from: Sequence) -> Result<(), RestoreError> {
+        if !ops.is_empty() {
+            self.store.apply(&StoreBatch { chain: self.chain, keep_from, ops })?;
+        }
+        Ok(())
+    }
+
+    /// The end of the checkpoint: its records are of many moments, and what was committed by the last of them makes them one.
+    fn end(&mut self) -> Result<(), RestoreError> {
+        while self.history.last().sequence < self.shown {
+            let Some((update, taken)) = self.queue.pop_front() else {
+                return Err(RestoreError::Gap { after: self.history.last(), found: Version::NONE });
+            };
+            self.committed(update, taken)?;
+        }
+        self.ended = true;
+        self.commit(self.watermark)
+    }
+
+    fn update(&mut self, update: Update) -> Result<(), RestoreError> {
+        let taken = self.taken.take().filter(|(version, _)| *version == update.version).map(|(_, value)| value);
+        let (after, found) = (self.newest, update.version);
+        if found.sequence <= after.sequence {
+            // It was written once more, behind the beginning of a later checkpoint.
+            return Ok(());
+        }
+        if found.sequence != after.sequence.next() || found.epoch < after.epoch {
+            return Err(RestoreError::Gap { after, found });
+        }
+        if !update.kind.is_known() {
+            return Err(RestoreError::UnknownKind(update.kind.0));
+        }
+        self.newest = found;
+        self.queue.push_back((update, taken));
+        Ok(())
+    }
+
+    fn cut(&mut self, keep: Version) -> Result<(), RestoreError> {
+        while self.queue.take_back_if(|(update, _)| update.version.sequence > keep.sequence).is_some() {}
+        self.newest = self.queue.back().map_or(self.history.last(), |(update, _)| update.version);
+        if self.newest == keep { Ok(()) } else { Err(RestoreError::Gap { after: self.newest, found: keep }) }
+    }
+
+    /// All updates up to `watermark` are committed.
+    fn commit(&mut self, watermark: Sequence) -> Result<(), RestoreError> {
+        self.watermark = self.watermark.max(watermark);
+        let upto = self.watermark;
+        while self.ended
+            && let Some((update, taken)) = self.queue.take_front_if(|(update, _)| update.version.sequence <= upto)
+        {
+            self.committed(update, taken)?;
+        }
+        Ok(())
+    }
+
+    /// Applies an update that was committed. Up to the end of the checkpoint a record may be newer, and stays.
+    fn committed(&mut self, update: Update, taken: Option<Bytes>) -> Result<(), RestoreError> {
+        let sequence = update.version.sequence;
+        let mut ops = SmallVec::new();
+        for change in &update.changes {
+            if self.ended || !self.has_newer(&change.key, sequence)? {
+                let (key, held) = (&change.key, Held { version: update.version, value: change.value.clone() });
+                ops.push(StoreOp::Put { key: key.clone(), held });
+                // A value takes the place of what it supersedes at once, a tombstone stays.
+                if change.value.is_none() {
+                    ops.push(StoreOp::Prune { key: key.clone() });
+                }
+            }
+        }
+        self.apply(ops, sequence)?;
+        self.chain_time = self.chain_time.max(update.chain_time);
+        self.sessions.note(&update, taken);
+        self.sessions.commit(&update);
+        self.history.push(update);
+        self.history.commit(sequence, self.backlog);
+        Ok(())
+    }
+
+    fn has_newer(&self, key: &Bytes, sequence: Sequence) -> Result<bool, StoreError> {
+        let newest = self.store.read(self.chain, key, Sequence::MAX)?;
+        Ok(newest.is_some_and(|held| held.version.sequence >= sequence))
+    }
+
+    /// Ends the restore, behind the last entry.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn finish(mut self) -> Result<RestoredChain, RestoreError> {
+        if !self.ended {
+            return Err(RestoreError::NoBeginning(self.chain));
+        }
+        let watermark = self.history.last().sequence;
+        let unreplicated = UnreplicatedRecords::of(self.queue.iter().map(|(update, _)| update));
+        for (update, taken) in std::mem::take(&mut self.queue) {
+            let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
+            let puts = update.changes.iter();
+            let ops = puts.map(|change| StoreOp::Put { key: change.key.clone(), held: held(&change.value) }).collect();
+            self.apply(ops, watermark)?;
+            self.chain_time = self.chain_time.max(update.chain_time);
+            self.sessions.note(&update, taken);
+            self.history.push(update);
+        }
+        let checkpoint = self.continued()?;
+        let Self { sessions, history, chain_time, .. } = self;
+        Ok(RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint })
+    }
+}
+
+/// The state of a chain as its journal holds it. Its records are in the store.
+#[derive(Debug)]
+pub struct RestoredChain {
+    pub(super) sessions: Sessions,
+    pub(super) history: UpdateHistory,
+    pub(super) chain_time: u64,
+    pub(super) watermark: Sequence,
+    pub(super) unreplicated: UnreplicatedRecords,
+    /// A checkpoint of an earlier start, to be continued.
+    pub(super) checkpoint: Option<Checkpoint>,
+}
+
+impl RestoredChain {
+    /// About the bytes of the table of sessions.
+    pub(crate) fn session_bytes(&self) -> usize {
+        self.sessions.bytes()
+    }
+
+    /// Whether a checkpoint of an earlier start is continued.
+    pub(crate) const fn continues(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    /// The newest version.
+    pub fn last(&self) -> Version {
+        self.history.last()
+    }
+
+    /// The watermark that the journal names. The chain may have committed more.
+    pub const fn watermark(&self) -> Sequence {
+        self.watermark
+    }
+
+    /// Records whose last update is above the watermark.
+    pub const fn unreplicated(&self) -> u64 {
+        self.unreplicated.so_far().left
+    }
+}

@@ -1,0 +1,281 @@
+//! The table by which a retry is recognized (docs/DESIGN.md §9).
+//!
+//! Records of committed updates stay. Records of pending updates are kept apart, and are dropped with their updates
+//! (trap 31). Equal histories make equal tables, so any member can become head.
+
+mod by_use;
+mod copy;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use self::{by_use::ByUse, ring::Ring};
+use crate::{
+    Sequence, Version,
+    types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
+};
+
+/// The most records of one session.
+pub(crate) const MAX_RECORDS: usize = 1 << 16;
+
+const SESSION_BYTES: usize = 160;
+const RECORD_BYTES: usize = 96;
+
+/// The outcome of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RequestRecord {
+    pub(crate) version: Version,
+    pub(crate) outcome: RequestOutcome,
+    pub(crate) taken: Option<Bytes>,
+}
+
+impl RequestRecord {
+    pub(crate) fn of(update: &Update, taken: Option<Bytes>) -> Self {
+        Self { version: update.version, outcome: update.outcome, taken }
+    }
+
+    fn bytes(&self) -> usize {
+        record_bytes(self.taken.as_ref())
+    }
+}
+
+fn record_bytes(taken: Option<&Bytes>) -> usize {
+    RECORD_BYTES + taken.map_or(0, Bytes::len)
+}
+
+/// What is known of a request that arrives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum KnownRequest {
+    /// Nothing: it may be executed.
+    Nothing,
+    /// This update holds it, and isn't committed here yet.
+    Pending(Sequence),
+    /// A committed update holds it.
+    Done(RequestRecord),
+    /// Its session isn't in the table.
+    NoSession,
+    /// Its client has said that it knows the outcome.
+    Answered,
+    /// Its session has as many records as it may have.
+    Full,
+}
+
+#[derive(Clone, Debug, Default)]
+struct SessionRecords {
+    lowest: u64,
+    used: Sequence,
+    records: Ring<RequestRecord>,
+    /// Bytes of the session and its records.
+    bytes: usize,
+}
+
+impl SessionRecords {
+    /// The number of records of requests below `lowest`, and their bytes.
+    fn below(&self, lowest: u64) -> (usize, usize) {
+        let below = self.records.iter().take_while(|&(number, _)| number < lowest);
+        below.fold((0, 0), |(records, bytes), (_, record)| (records + 1, bytes + record.bytes()))
+    }
+}
+
+/// What pending updates add.
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    by_session: BTreeMap<Version, Ahead>,
+    opened: BTreeSet<Version>,
+    evicted: BTreeSet<Version>,
+    bytes: usize,
+}
+
+/// What pending updates add to one session.
+#[derive(Clone, Debug, Default)]
+struct Ahead {
+    lowest: u64,
+    records: Ring<PendingRecord>,
+    bytes: usize,
+}
+
+impl Pending {
+    fn noted(&self, id: &Version, number: u64) -> Option<&PendingRecord> {
+        self.by_session.get(id)?.records.get(number)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct PendingRecord {
+    sequence: Sequence,
+    taken: Option<Bytes>,
+}
+
+/// The sessions of one chain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sessions {
+    committed: BTreeMap<Version, SessionRecords>,
+    by_use: ByUse,
+    bytes: usize,
+    pending: Pending,
+}
+
+impl Sessions {
+    pub(crate) fn len(&self) -> usize {
+        self.committed.len()
+    }
+
+    /// Bytes of all that is kept, pending and committed.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.pending.bytes
+    }
+
+    /// Bytes of what pending updates add.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending.bytes
+    }
+
+    /// What is known of a request, if all sessions may have `limit` bytes. One session may have a quarter of that, so
+    /// that its client may have another one beside it. A request that [settles](crate::api::Write::Resolve) the outcome
+    /// of others may use twice as much.
+    pub(crate) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
+        let RequestKey { session: id, number, .. } = request;
+        let session = self.committed.get(&id);
+        if self.pending.evicted.contains(&id) || session.is_none() && !self.pending.opened.contains(&id) {
+            return KnownRequest::NoSession;
+        }
+        if let Some(noted) = self.pending.noted(&id, number) {
+            return KnownRequest::Pending(noted.sequence);
+        }
+        if let Some(record) = session.and_then(|session| session.records.get(number)) {
+            return KnownRequest::Done(record.clone());
+        }
+        let ahead = self.pending.by_session.get(&id);
+        let lowest = session.map_or(0, |session| session.lowest);
+        if number < ahead.map_or(lowest, |ahead| lowest.max(ahead.lowest)) {
+            return KnownRequest::Answered;
+        }
+        // Count pending records too: else requests that come before a commit would outgrow the session's part.
+        let (records_ahead, bytes_ahead) = ahead.map_or((0, 0), |ahead| (ahead.records.len(), ahead.bytes));
+        let records = session.map_or(0, |session| session.records.len()) + records_ahead;
+        let bytes = session.map_or(0, |session| session.bytes) + bytes_ahead;
+        let (most, limit) = if settles { (2 * MAX_RECORDS, limit / 2) } else { (MAX_RECORDS, limit / 4) };
+        let is_full = |records: usize, bytes: usize| records >= most || bytes > limit;
+        if !is_full(records, bytes) {
+            return KnownRequest::Nothing;
+        }
+        // A full session must still take in requests: only a request that is taken in can raise `lowest`, and so free
+        // records. So one at a time is taken in, if it frees enough, or if it is the lowest one unanswered: its client can
+        // raise `lowest` only once it knows the outcome of that request.
+        let makes_room = || {
+            let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
+            number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)
+        };
+        if records_ahead == 0 && makes_room() { KnownRequest::Nothing } else { KnownRequest::Full }
+    }
+
+    /// The session to evict next, if all sessions exceed `limit` bytes; never the only one.
+    pub(crate) fn to_evict(&self, limit: usize) -> Option<Version> {
+        let bytes = |id: &Version| {
+            let committed = self.committed.get(id).map_or(0, |session| session.bytes);
+            let opened = if self.pending.opened.contains(id) { SESSION_BYTES } else { 0 };
+            committed + opened + self.pending.by_session.get(id).map_or(0, |ahead| ahead.bytes)
+        };
+        let going: usize = self.pending.evicted.iter().map(bytes).sum();
+        if self.bytes() - going <= limit {
+            return None;
+        }
+        // Sessions that are being opened count too: many may be before the first of them is committed.
+        let all = self.by_use.iter().chain(self.pending.opened.iter().copied());
+        let mut kept = all.filter(|id| !self.pending.evicted.contains(id));
+        let first = kept.next()?;
+        kept.next().map(|_| first)
+    }
+
+    /// The value that the update's request took away.
+    pub(crate) fn taken(&self, update: &Update) -> Option<Bytes> {
+        // Nearly every update takes no value away, so the lookup can be skipped.
+        let RequestKey { session, number, .. } =
+            update.request.filter(|_| matches!(update.outcome, RequestOutcome::Took(_)))?;
+        let committed = || self.committed.get(&session)?.records.get(number)?.taken.clone();
+        self.pending.noted(&session, number).and_then(|noted| noted.taken.clone()).or_else(committed)
+    }
+
+    /// Records a new, pending update, and the value that it takes away, if that is to be kept.
+    pub(crate) fn note(&mut self, update: &Update, taken: Option<Bytes>) {
+        if update.kind == UpdateKind::SESSION_OPEN {
+            self.pending.opened.insert(update.version);
+            self.pending.bytes += SESSION_BYTES;
+        }
+        let Some(request) = update.request else { return };
+        if update.kind == UpdateKind::SESSION_EVICT {
+            self.pending.evicted.insert(request.session);
+            return;
+        }
+        let bytes = record_bytes(taken.as_ref());
+        let ahead = self.pending.by_session.entry(request.session).or_default();
+        ahead.lowest = ahead.lowest.max(request.lowest);
+        let noted = PendingRecord { sequence: update.version.sequence, taken };
+        let before = ahead.records.insert(request.number, noted);
+        let before = before.map_or(0, |noted| record_bytes(noted.taken.as_ref()));
+        ahead.bytes = ahead.bytes + bytes - before;
+        self.pending.bytes = self.pending.bytes + bytes - before;
+    }
+
+    /// Records the commit of an update. Updates come in order, and each was [noted](Self::note) before.
+    pub(crate) fn commit(&mut self, update: &Update) {
+        let used = update.version.sequence;
+        if update.kind == UpdateKind::SESSION_OPEN {
+            self.pending.opened.remove(&update.version);
+            self.pending.bytes -= SESSION_BYTES;
+            self.bytes += SESSION_BYTES;
+            self.committed
+                .insert(update.version, SessionRecords { used, bytes: SESSION_BYTES, ..SessionRecords::default() });
+            self.by_use.add(update.version, used);
+        }
+        let Some(request) = update.request else { return };
+        let id = request.session;
+        if update.kind == UpdateKind::SESSION_EVICT {
+            self.pending.evicted.remove(&id);
+            self.forget(id);
+            return;
+        }
+        let record = RequestRecord::of(update, self.no_longer_ahead(id, request.number));
+        // If the session was evicted meanwhile, nothing is recorded: a retry is refused as expired.
+        let Some(session) = self.committed.get_mut(&id) else { return };
+        self.by_use.used(id, std::mem::replace(&mut session.used, used), used);
+        self.bytes -= session.bytes;
+        session.bytes += record.bytes();
+        session.records.insert(request.number, record);
+        if request.lowest > session.lowest {
+            session.lowest = request.lowest;
+            while let Some(gone) = session.records.pop_below(request.lowest) {
+                session.bytes -= gone.bytes();
+            }
+        }
+        self.bytes += session.bytes;
+    }
+
+    /// Removes the pending record of a request that is committed now. Returns the value that it took away.
+    fn no_longer_ahead(&mut self, id: Version, number: u64) -> Option<Bytes> {
+        let ahead = self.pending.by_session.get_mut(&id)?;
+        let taken = ahead.records.remove(number)?.taken;
+        let bytes = record_bytes(taken.as_ref());
+        ahead.bytes -= bytes;
+        self.pending.bytes -= bytes;
+        if ahead.records.is_empty() {
+            self.pending.by_session.remove(&id);
+        }
+        taken
+    }
+
+    /// Drops all pending records. The updates that stay are to be [noted](Self::note) again.
+    pub(crate) fn forget_pending(&mut self) {
+        self.pending = Pending::default();
+    }
+
+    fn forget(&mut self, id: Version) {
+        let Some(session) = self.committed.remove(&id) else { return };
+        self.by_use.remove(id, session.used);
+        self.bytes -= session.bytes;
+    }
+}

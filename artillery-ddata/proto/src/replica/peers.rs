@@ -1,0 +1,226 @@
+//! The other members of the configuration, as this one knows them.
+
+mod link;
+mod stream;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) use self::{
+    link::PeerLink,
+    stream::{Cursor, SuccessorStream},
+};
+use super::{Context, Membership, log::Log};
+use crate::{
+    MemberId, Sequence, Timestamp, Version,
+    message::{ChainMessage, Fullness},
+};
+
+/// The number of heartbeats for which a member's report that it is full is valid. So no write is refused forever when the
+/// report that revokes it is lost.
+const FULLNESS_HEARTBEATS: u32 = 4;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peers {
+    /// Every node with a link, whether or not it is a member.
+    connected: BTreeSet<MemberId>,
+    links: BTreeMap<MemberId, PeerLink>,
+    /// No peer's report that it is full is valid from this time on.
+    full_until: Timestamp,
+}
+
+impl Peers {
+    /// Test-only: everything that the behaviour depends on. The reports of the peers say more than `full_until`. When a
+    /// stream last made progress matters to resends alone.
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self, resends: bool) -> impl std::fmt::Debug {
+        let mut peers = Self { full_until: Timestamp::ZERO, ..self.clone() };
+        if !resends {
+            peers.iter_mut().for_each(|link| link.stream_mut().forget_progress());
+        }
+        peers
+    }
+
+    /// Replaces the links by those of the configuration that was entered.
+    pub(super) fn enter(&mut self, cx: Context<'_>) {
+        let links = cx.others().map(|id| (id, PeerLink::new(self.connected.contains(&id))));
+        self.links = links.collect();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.links.clear();
+    }
+
+    pub(super) fn contains(&self, id: MemberId) -> bool {
+        self.links.contains_key(&id)
+    }
+
+    pub(super) fn get(&self, id: Option<MemberId>) -> Option<&PeerLink> {
+        self.links.get(&id?)
+    }
+
+    pub(super) fn get_mut(&mut self, id: Option<MemberId>) -> Option<&mut PeerLink> {
+        self.links.get_mut(&id?)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MemberId, &PeerLink)> {
+        self.links.iter().map(|(&id, link)| (id, link))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PeerLink> {
+        self.links.values_mut()
+    }
+
+    /// The peers in the order of sending. A write waits until the successor has the update and the head knows of its
+    /// commit, so these two are first.
+    pub(super) fn in_order(&self, member: &Membership) -> impl Iterator<Item = MemberId> + use<'_> {
+        let first = [member.place().successor, member.place().head];
+        let others = self.links.keys().filter(move |&&id| !first.contains(&Some(id)));
+        first.into_iter().flatten().filter(|&id| self.contains(id)).chain(others.copied())
+    }
+
+    /// A control frame to this peer is due.
+    pub(super) fn due(&mut self, id: Option<MemberId>) {
+        if let Some(link) = self.get_mut(id) {
+            link.due();
+        }
+    }
+
+    pub(super) fn connected(&mut self, id: MemberId) {
+        self.connected.insert(id);
+        if let Some(link) = self.get_mut(Some(id)) {
+            link.connected();
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, id: MemberId) {
+        self.connected.remove(&id);
+        if let Some(link) = self.get_mut(Some(id)) {
+            link.disconnected();
+        }
+    }
+
+    /// The highest watermark that any peer has announced.
+    pub(super) fn highest_watermark(&self) -> Option<Sequence> {
+        self.links.values().map(PeerLink::watermark).max()
+    }
+
+    /// The updates above `keep` were dropped, and with them what peers have reported about their disks.
+    pub(super) fn cut(&mut self, keep: Sequence) {
+        self.links.values_mut().for_each(|link| link.cut(keep));
+    }
+
+    /// The watermark has risen: a serving successor holds every update that it covers.
+    ///
+    /// A joiner may lack committed updates. If the watermark acknowledged for it, it would be promoted without them
+    /// (trap 5).
+    pub(super) fn acknowledge_by_watermark(&mut self, cx: Context<'_>, watermark: Sequence) {
+        let place = cx.place();
+        let serves = place.serves() && (!place.is_tail || allows!(cx.guards(), AcknowledgeForJoiner));
+        if let Some(link) = self.get_mut(place.successor.filter(|_| serves)) {
+            link.stream_mut().acknowledge(cx.now, watermark);
+        }
+    }
+
+    /// Up to where every member from the head to this one is durable; `None`: they keep no journals.
+    pub(super) fn durable_mark(&self, cx: Context<'_>, log: &Log) -> Option<Sequence> {
+        let held = log.durable()?;
+        let before = cx.place().predecessor.filter(|_| !allows!(cx.guards(), IgnoreMarks));
+        let mark = before.map(|id| self.get(Some(id)).map_or(Sequence::ZERO, PeerLink::mark));
+        Some(mark.map_or(held, |mark| mark.min(held)))
+    }
+
+    /// Up to where the joiner behind this tail holds everything.
+    pub(super) fn held_by(&self, log: &Log, joiner: MemberId) -> Sequence {
+        let held = |link: &PeerLink| if log.is_durable() { link.held() } else { link.stream().acknowledged() };
+        self.get(Some(joiner)).map_or(Sequence::ZERO, held)
+    }
+
+    /// The report to `to` of how far this member is durable, if it has changed.
+    pub(super) fn poll_mark(
+        &mut self,
+        cx: Context<'_>,
+        log: &Log,
+        to: MemberId,
+        is_sending_snapshot: bool,
+    ) -> Option<ChainMessage> {
+        let journal = log.journal()?;
+        let version = if cx.place().successor == Some(to) {
+            if is_sending_snapshot {
+                // A joiner in the middle of a snapshot has no history to which a mark could belong. On a narrow link, a
+                // mark with each update would leave the snapshot no capacity.
+                return None;
+            }
+            // At most what was sent: a mark that arrives before its updates is ignored.
+            let sent = self.get(Some(to))?.stream().cursor()?.next;
+            let mark = self.durable_mark(cx, log)?.min(Sequence(sent.0.saturating_sub(1)));
+            log.history().version_at(mark)?
+        } else if cx.place().predecessor == Some(to) && cx.place().is_syncing() {
+            journal.held()
+        } else {
+            return None;
+        };
+        let is_news = self.get_mut(Some(to))?.report_mark(version);
+        (is_news && version != Version::NONE).then_some(ChainMessage::Durable(version))
+    }
+
+    /// Another member reported how far it is durable. `version` is in this member's history.
+    pub(super) fn receive_mark(&mut self, cx: Context<'_>, from: MemberId, version: Version) {
+        let Some(link) = self.links.get_mut(&from) else { return };
+        if cx.place().predecessor == Some(from) {
+            link.raise_mark(version.sequence);
+        } else if cx.place().successor == Some(from) {
+            link.raise_held(version.sequence);
+        }
+    }
+
+    /// The report to the head whether this member is full, if it has changed.
+    pub(super) fn poll_full(&mut self, cx: Context<'_>, log: &Log, to: MemberId) -> Option<ChainMessage> {
+        if cx.place().head != Some(to) || !(log.is_durable() || cx.settings().max_memory.is_some()) {
+            return None;
+        }
+        let fullness = log.fullness(&cx);
+        self.get_mut(Some(to))?.report_fullness(fullness).then_some(ChainMessage::Full(fullness))
+    }
+
+    /// With each heartbeat a full member reports again.
+    pub(super) fn repeat_full(&mut self, cx: Context<'_>, log: &Log) {
+        if log.fullness(&cx) != Fullness::Nothing
+            && let Some(head) = self.get_mut(cx.place().head)
+        {
+            head.forget_reported_fullness();
+        }
+    }
+
+    pub(super) fn receive_full(&mut self, cx: Context<'_>, from: MemberId, fullness: Fullness) {
+        let until = cx.now + cx.settings().heartbeat * FULLNESS_HEARTBEATS;
+        if let Some(link) = self.links.get_mut(&from) {
+            link.set_fullness(fullness, until);
+            self.full_until = until;
+        }
+    }
+
+    /// A serving member that is full. While there is one, the head adds no value: on its disk or in its memory it would
+    /// find no space (docs/DESIGN.md §8). Deletes and reads continue.
+    pub(super) fn full_member(&self, cx: Context<'_>, log: &Log) -> Option<(MemberId, Fullness)> {
+        let mine = log.fullness(&cx);
+        if mine != Fullness::Nothing {
+            return Some((cx.me(), mine));
+        }
+        if cx.now >= self.full_until {
+            return None;
+        }
+        cx.serving().find_map(|id| Some((id, self.get(Some(id))?.fullness(cx.now)?)))
+    }
+
+    /// A barrier was ordered for this peer.
+    pub(super) fn barrier_ordered(&mut self, id: MemberId, sequence: Sequence) {
+        if let Some(link) = self.get_mut(Some(id)) {
+            link.barrier_ordered(sequence);
+        }
+    }
+
+    /// The peers that request a barrier of this head.
+    pub(super) fn wanting_barriers(&self) -> Vec<MemberId> {
+        self.iter().filter(|(_, link)| link.wants_barrier()).map(|(id, _)| id).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! The stream of updates to the successor: what it holds, and what to send next.
+
+use std::time::Duration;
+
+use crate::{
+    Sequence, Timestamp, Version,
+    message::{Control, Partial, Truncate},
+};
+
+/// The successor's position in this member's history.
+#[derive(Clone, Debug, Default)]
+pub(in crate::replica) struct SuccessorStream {
+    /// What to send next; `None` until the successor has reported a position that this member can follow.
+    cursor: Option<Cursor>,
+    /// Up to where the successor holds our history.
+    acknowledged: Sequence,
+    /// The received part of the update behind `acknowledged`, if that is sent in pieces.
+    partial: Option<Partial>,
+    /// When `acknowledged` last rose, or sending began again.
+    progress: Timestamp,
+    /// What the successor has to drop first.
+    cut: Option<Truncate>,
+    /// The last reported position, if it can't be followed yet.
+    deferred: Option<Box<Control>>,
+}
+
+/// The next update or piece to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::replica) struct Cursor {
+    pub(in crate::replica) next: Sequence,
+    /// The part of that update that was sent in pieces already.
+    pub(in crate::replica) begun: Option<Partial>,
+}
+
+impl Cursor {
+    pub(in crate::replica) fn at(next: Sequence) -> Self {
+        Self { next, begun: None }
+    }
+
+    /// Behind what the successor holds.
+    pub(in crate::replica) fn behind(held: Sequence, partial: Option<Partial>) -> Self {
+        let next = held.next();
+        Self { next, begun: partial.filter(|partial| partial.version.sequence == next) }
+    }
+}
+
+impl SuccessorStream {
+    pub(in crate::replica) fn cursor(&self) -> Option<Cursor> {
+        self.cursor
+    }
+
+    /// Whether the successor's position is known, so that updates are sent.
+    pub(in crate::replica) fn is_following(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    pub(in crate::replica) fn set_cursor(&mut self, cursor: Option<Cursor>) {
+        self.cursor = cursor;
+    }
+
+    pub(in crate::replica) fn acknowledged(&self) -> Sequence {
+        self.acknowledged
+    }
+
+    pub(in crate::replica) fn cut(&self) -> Option<Truncate> {
+        self.cut
+    }
+
+    /// The last frames on the old link may be lost.
+    pub(super) fn link_changed(&mut self) {
+        (self.cursor, self.deferred) = (None, None);
+    }
+
+    /// Keeps a position until it can be followed. Another request would cost another round trip.
+    pub(in crate::replica) fn defer(&mut self, position: Control) {
+        self.deferred = Some(Box::new(position));
+    }
+
+    pub(in crate::replica) fn take_deferred(&mut self) -> Option<Box<Control>> {
+        self.deferred.take()
+    }
+
+    /// The successor holds our history up to `sequence`.
+    pub(in crate::replica) fn acknowledge(&mut self, now: Timestamp, sequence: Sequence) {
+        if sequence > self.acknowledged {
+            (self.acknowledged, self.progress) = (sequence, now);
+        }
+    }
+
+    pub(in crate::replica) fn set_partial(&mut self, partial: Option<Partial>) {
+        self.partial = partial;
+    }
+
+    /// The successor's history is a prefix of ours: sending continues behind it.
+    pub(in crate::replica) fn follow(&mut self, now: Timestamp, held: Sequence, partial: Option<Partial>) {
+        (self.progress, self.cut) = (now, None);
+        self.cursor = Some(Cursor::behind(held, partial));
+        self.acknowledged = self.acknowledged.max(held);
+    }
+
+    /// The successor has to drop updates first.
+    pub(in crate::replica) fn order_cut(&mut self, now: Timestamp, cut: Truncate) {
+        (self.progress, self.cut, self.cursor) = (now, Some(cut), None);
+    }
+
+    /// A snapshot for the successor begins: it drops everything that it holds.
+    pub(in crate::replica) fn restart(&mut self) {
+        (self.cursor, self.cut, self.acknowledged) = (None, None, Sequence::ZERO);
+    }
+
+    /// A frame was sent from `from`; `next` is behind it.
+    pub(in crate::replica) fn sent(&mut self, now: Timestamp, from: Cursor, next: Cursor) {
+        if self.acknowledged.next() == from.next {
+            self.progress = now;
+        }
+        self.cursor = Some(next);
+    }
+
+    /// Whether something that was sent isn't acknowledged.
+    pub(in crate::replica) fn is_unacknowledged(&self) -> bool {
+        self.cursor.is_some_and(|cursor| {
+            cursor.next > self.acknowledged.next() || (cursor.begun.is_some() && cursor.begun != self.partial)
+        })
+    }
+
+    /// On a lossy link: sends again what wasn't acknowledged for `after`.
+    pub(in crate::replica) fn resend(&mut self, now: Timestamp, after: Duration) {
+        if now - self.progress < after {
+            return;
+        }
+        let behind = Cursor::behind(self.acknowledged, self.partial);
+        self.cursor = self.cursor.map(|cursor| if cursor.next < behind.next { cursor } else { behind });
+        self.progress = now;
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(super) fn forget_progress(&mut self) {
+        self.progress = Timestamp::ZERO;
+    }
+
+    /// Test-only: the mutant `LoseInFlight` takes the successor to hold everything.
+    pub(in crate::replica) fn skip_to(&mut self, held: Version) {
+        self.cursor = Some(Cursor::at(held.sequence.next()));
+    }
+}

@@ -1,0 +1,328 @@
+//! The order in which requests, commits, cuts and promotions act on the parts of a member.
+
+use super::{
+    Halt, JournalBatch, Replica,
+    head::{IsAppended, WriteFailed, WriteInput},
+    log::Committed,
+    reads::{PendingRead, ReadFailed},
+};
+use crate::{
+    MemberId, Sequence, Timestamp,
+    api::Refusal,
+    message::{Truncate, VersionAnswer},
+    types::update::{Update, UpdateKind},
+};
+
+impl Replica {
+    pub(super) fn write(&mut self, now: Timestamp, input: WriteInput) {
+        let cx = self.membership.at(now);
+        let ordered = self.head.write(cx, &mut self.log, &self.peers, input, &mut self.outputs);
+        self.ordered(now, ordered);
+    }
+
+    /// Does one more step of the write in assembly.
+    pub(super) fn continue_assembly(&mut self, now: Timestamp) {
+        let cx = self.membership.at(now);
+        let ordered = self.head.continue_assembly(cx, &mut self.log, &mut self.outputs);
+        self.ordered(now, ordered);
+    }
+
+    fn ordered(&mut self, now: Timestamp, ordered: Result<IsAppended, WriteFailed>) {
+        match ordered {
+            Ok(true) => self.appended(now),
+            Ok(false) => {}
+            Err(WriteFailed { token, why }) => {
+                self.halt(why);
+                self.outputs.refuse(token, Refusal::StoreFailed);
+            }
+        }
+    }
+
+    /// The head has appended an update.
+    fn appended(&mut self, now: Timestamp) {
+        self.reads.end_overtaken_snapshots(self.membership.at(now), &self.log);
+        self.commit_as_tail(now);
+    }
+
+    /// Keeps the table of sessions within its bytes.
+    pub(super) fn evict_sessions(&mut self, now: Timestamp) {
+        loop {
+            let evicted = self.head.evict_session(self.membership.at(now), &mut self.log);
+            match self.halt_if_failed(evicted) {
+                Some(true) => self.appended(now),
+                Some(false) | None => return,
+            }
+        }
+    }
+
+    /// Orders the barriers that other members and this head's own reads request.
+    pub(super) fn order_barriers(&mut self, now: Timestamp) {
+        if !self.membership.place().is_head {
+            return;
+        }
+        for id in self.peers.wanting_barriers() {
+            let Some(sequence) = self.order_barrier(now) else { return };
+            self.peers.barrier_ordered(id, sequence);
+        }
+        if self.reads.needs_own_barrier(&self.log) {
+            let Some(sequence) = self.order_barrier(now) else { return };
+            let cx = self.membership.at(now);
+            let served = self.reads.own_barrier_ordered(cx, &self.log, sequence, &mut self.outputs);
+            self.served(served);
+            self.request_for_reads();
+        }
+    }
+
+    /// Orders a barrier: an update that changes nothing. `None`: this member may not order now.
+    fn order_barrier(&mut self, now: Timestamp) -> Option<Sequence> {
+        let ordered = self.head.order_own(self.membership.at(now), &mut self.log, UpdateKind::BARRIER, None);
+        let sequence = self.halt_if_failed(ordered)??;
+        self.appended(now);
+        Some(sequence)
+    }
+
+    pub(super) fn read(&mut self, now: Timestamp, asked: PendingRead) {
+        if self.joiner.is_filling() {
+            return self.outputs.refuse(asked.token, Refusal::NoChain);
+        }
+        let served = self.reads.read(self.membership.at(now), &mut self.log, asked, &mut self.outputs);
+        self.served(served);
+        self.request_for_reads();
+    }
+
+    fn served(&mut self, served: Result<(), ReadFailed>) {
+        if let Err(ReadFailed { token, why }) = served {
+            self.halt(why.into());
+            self.outputs.refuse(token, Refusal::StoreFailed);
+        }
+    }
+
+    /// Queries the tail, and requests a barrier of the head, if a parked read needs that.
+    fn request_for_reads(&mut self) {
+        let place = *self.membership.place();
+        if self.reads.wants_query() {
+            self.peers.due(place.tail);
+        }
+        if self.reads.wants_barrier() {
+            self.peers.due(place.head);
+        }
+    }
+
+    /// The tail answered a version query.
+    pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
+        let served = self.reads.answered(self.membership.at(now), &self.log, answer, &mut self.outputs);
+        self.served(served);
+        self.request_for_reads();
+    }
+
+    /// The head ordered a barrier for this member.
+    pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
+        let served = self.reads.barrier_ordered(self.membership.at(now), &self.log, answer, &mut self.outputs);
+        self.served(served);
+        self.request_for_reads();
+    }
+
+    /// Reads again what waited in another epoch, or for an update that was dropped.
+    pub(super) fn restart_reads(&mut self, now: Timestamp) {
+        for asked in self.reads.restart(self.membership.at(now)) {
+            self.read(now, asked);
+        }
+    }
+
+    /// Appends the next update of the predecessor's history.
+    pub(super) fn append(&mut self, now: Timestamp, update: Update) -> Result<(), Halt> {
+        let cx = self.membership.at(now);
+        if let Some(update) = self.joiner.keep(cx, update) {
+            self.log.apply(cx, update)?;
+            self.reads.end_overtaken_snapshots(cx, &self.log);
+        }
+        self.upstream.appended();
+        Ok(())
+    }
+
+    pub(super) fn commit_as_tail(&mut self, now: Timestamp) {
+        let cx = self.membership.at(now);
+        if !cx.place().is_tail || !self.upstream.is_open() {
+            return;
+        }
+        let committable = self.promotion.committable(cx, &self.log, &self.peers);
+        if committable > self.log.watermark() {
+            self.commit(now, committable);
+            self.peers.iter_mut().for_each(|link| link.due());
+        }
+    }
+
+    /// Receives a watermark of this epoch. While our history isn't known to be a prefix of the head's, the watermark is
+    /// ignored: a returning member may hold other updates under the sequences that it covers.
+    pub(super) fn advance_commit(&mut self, now: Timestamp, watermark: Sequence) {
+        if !self.upstream.is_prefix() {
+            return;
+        }
+        let (serves, last) = (self.membership.place().serves(), self.log.last().sequence);
+        if watermark > last && serves {
+            // Every committed update has passed us, so this is a bug, here or at another member. Refuse rather than
+            // answer wrongly (docs/DESIGN.md §4).
+            self.halt(Halt::WatermarkAhead { watermark, last });
+        } else if serves && self.log.durable().is_some_and(|durable| watermark > durable) {
+            self.halt(Halt::NotDurable { watermark });
+        } else if watermark.min(last) > self.log.watermark() {
+            self.commit(now, watermark.min(last));
+        }
+    }
+
+    /// Commits every update up to `watermark`: answers the writes, the reads and the watches that wait for it.
+    fn commit(&mut self, now: Timestamp, watermark: Sequence) {
+        let committed = self.log.commit(self.membership.at(now), watermark);
+        let Some(Committed { before, updates, bytes }) = self.halt_if_failed(committed) else { return };
+        let cx = self.membership.at(now);
+        self.pace.committed(updates, bytes);
+        self.peers.acknowledge_by_watermark(cx, watermark);
+        self.head.answer_committed(cx, &self.log, &mut self.outputs);
+        let served = self.reads.serve_committed(cx, &self.log, &mut self.outputs);
+        self.served(served);
+        let cx = self.membership.at(now);
+        self.reads.answer_watchers(cx, &self.log, before, &mut self.outputs);
+        self.log.trim(cx.settings().backlog);
+        self.source.end_if_overtaken(&self.log);
+        self.log.commit_unreplicated(now, &mut self.outputs);
+    }
+
+    /// Drops what the predecessor never had, if our history still ends where the predecessor expects. A member is cut at
+    /// most once an epoch, before it has sent anything in it.
+    pub(super) fn cut(&mut self, now: Timestamp, cut: Truncate) {
+        let (guards, watermark) = (self.membership.guards(), self.log.watermark());
+        if self.log.last() != cut.said {
+            return;
+        }
+        if self.upstream.is_prefix() && !allows!(guards, FollowTooSoon) && !allows!(guards, RollBackFirst) {
+            return self.halt(Halt::CutPrefix { said: cut.said, keep: cut.keep });
+        }
+        let keep = cut.keep.sequence;
+        if keep < watermark {
+            return self.halt(Halt::DropCommitted { to: keep, watermark });
+        }
+        let dropped = self.log.cut(self.membership.at(now), cut.keep, &mut self.outputs);
+        if self.halt_if_failed(dropped).is_none() {
+            return;
+        }
+        if self.log.is_durable() && !allows!(guards, KeepHeardMarks) {
+            self.peers.cut(keep);
+        }
+        self.upstream.drop_incoming();
+        self.pace.cut(keep);
+        self.head.cut(keep, &mut self.outputs);
+        // Waiting reads may wait for a dropped update.
+        self.restart_reads(now);
+    }
+
+    /// Begins a checkpoint, unless one is in progress, or a resync, which has no state to write.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        if !self.joiner.is_filling() {
+            let begun = self.log.begin_checkpoint();
+            self.halt_if_failed(begun);
+        }
+    }
+
+    /// The next batch for the journal: records of about `room` bytes, and parts of the checkpoint in progress.
+    pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
+        let added = self.log.add_parts(&self.membership, room);
+        self.halt_if_failed(added);
+        self.log.next_batch(&self.membership, room)
+    }
+
+    /// All records of the journal up to number `upto` are durable.
+    pub(super) fn durable(&mut self, now: Timestamp, upto: u64) {
+        let most = self.membership.settings().joiner_buffer;
+        let Some(journal) = self.log.journal_mut() else { return };
+        journal.durable(upto);
+        if self.membership.is_halted() {
+            return;
+        }
+        // Updates that were refused while too many waited for the disk are requested again.
+        if journal.unclogs(most)
+            && let Some(predecessor) = self.membership.place().predecessor
+        {
+            self.request_missing(predecessor);
+        }
+        self.commit_as_tail(now);
+        self.consider_promotion(now);
+    }
+
+    /// Updates are missing: the predecessor has to compare histories. Requested now, and with each heartbeat.
+    pub(super) fn request_missing(&mut self, from: MemberId) {
+        if !self.upstream.set_gap() {
+            self.peers.due(Some(from));
+        }
+    }
+
+    /// Checks for promotion after the joiner or this member has made progress.
+    pub(super) fn consider_promotion(&mut self, now: Timestamp) {
+        if self.promotion.joiner().is_none() {
+            self.promotion.begin(self.close_behind());
+        }
+        if self.promotion.joiner().is_none() {
+            return;
+        }
+        self.commit_as_tail(now);
+        let cx = self.membership.at(now);
+        let awaits_marks = self.upstream.awaits_marks(cx, &self.log);
+        if self.promotion.request(cx, &self.log, &self.peers, awaits_marks) {
+            self.request_promotion(now);
+        }
+    }
+
+    pub(super) fn request_promotion(&mut self, now: Timestamp) {
+        if let Some(output) = self.promotion.output(self.membership.at(now)) {
+            self.outputs.push(output);
+        }
+    }
+
+    /// A joiner may become promotable as time passes, without any other input.
+    pub(super) fn may_promote(&self) -> bool {
+        let place = self.membership.place();
+        let has_joiner = place.is_tail && place.successor.is_some();
+        has_joiner && self.promotion.joiner().is_none() && self.upstream.is_open()
+    }
+
+    /// The joiner behind this tail isn't known to follow: it has not reported its position yet, or receives a snapshot.
+    pub(super) fn awaits_joiner(&self) -> bool {
+        let joiner = self.membership.place().successor.filter(|_| self.membership.place().is_tail);
+        let follows = || self.peers.get(joiner).is_some_and(|link| link.stream().is_following());
+        joiner.is_some() && (self.source.is_sending() || !follows())
+    }
+
+    /// The joiner, if it may be promoted: its history is known to be a prefix of ours, and not much is missing.
+    fn close_behind(&self) -> Option<MemberId> {
+        let (place, guards, settings) = (self.membership.place(), self.membership.guards(), self.membership.settings());
+        let joiner = place.successor.filter(|_| place.is_tail && !self.membership.is_halted())?;
+        let is_open = self.upstream.is_open();
+        if allows!(guards, PromoteTooEarly) {
+            return Some(joiner).filter(|_| is_open);
+        }
+        let may_request = is_open || allows!(guards, AskBeforeOpen);
+        self.peers.get(Some(joiner)).filter(|link| may_request && link.stream().is_following())?;
+        if self.may_promote() && self.pace.is_far(settings.heartbeat / 2) {
+            // The hop to the joiner takes far longer than usual. Each commit would have to wait for it.
+            return None;
+        }
+        // A joiner whose disk is still far behind would hold up each commit.
+        let held = self.peers.held_by(&self.log, joiner);
+        let is_close = !self.source.is_sending() && self.log.history().is_close(held, settings.close_behind);
+        is_close.then_some(joiner)
+    }
+
+    /// Applies the deferred batches to the store, and does one step of clearing it.
+    pub(super) fn catch_up_store(&mut self, now: Timestamp) {
+        let settled = self.log.store().settle();
+        if self.halt_if_failed(settled).is_some() {
+            self.clear_some(now);
+        }
+    }
+
+    pub(super) fn clear_some(&mut self, now: Timestamp) {
+        let cleared = self.joiner.clear_some(self.membership.at(now), &self.log);
+        if self.halt_if_failed(cleared) == Some(true) {
+            self.peers.due(self.membership.place().predecessor);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Promotion of the joiner (docs/DESIGN.md §5.6).
+//!
+//! An open tail whose joiner is close behind treats the joiner as the tail until the epoch ends: it commits nothing that
+//! the joiner doesn't hold. Once the joiner holds every committed update, the tail requests its promotion, with each
+//! heartbeat. Whether the request is granted or lost, every member that the log names as serving holds every committed
+//! update.
+
+use super::{Context, ReplicaOutput, log::Log, peers::Peers};
+use crate::{MemberId, Sequence, Timestamp};
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Promotion {
+    /// The joiner that is treated as the tail in the rest of this epoch.
+    joiner: Option<MemberId>,
+    is_requested: bool,
+    /// When a frame of the joiner behind this tail was last received in this epoch, or when the epoch was entered. Only
+    /// reports use it.
+    heard: Timestamp,
+}
+
+impl Promotion {
+    /// The epoch was entered, or the successor sent a frame.
+    pub(super) fn hear(&mut self, now: Timestamp) {
+        self.heard = now;
+    }
+
+    /// The epoch is over.
+    pub(super) fn end(&mut self) {
+        (self.joiner, self.is_requested) = (None, false);
+    }
+
+    pub(super) fn heard(&self) -> Timestamp {
+        self.heard
+    }
+
+    /// Test-only: everything that the behaviour depends on.
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self) -> impl std::fmt::Debug {
+        (self.joiner, self.is_requested)
+    }
+
+    pub(super) fn joiner(&self) -> Option<MemberId> {
+        self.joiner
+    }
+
+    pub(super) fn begin(&mut self, joiner: Option<MemberId>) {
+        self.joiner = joiner;
+    }
+
+    /// Up to where the tail may commit. This rule exists only here. Updates pass all members in order, so every member has
+    /// applied what the tail has. In a durable chain they also have to be on every member's disk.
+    pub(super) fn committable(&self, cx: Context<'_>, log: &Log, peers: &Peers) -> Sequence {
+        let last = log.last().sequence;
+        let held = match self.joiner {
+            Some(joiner) if !allows!(cx.guards(), PromoteTooEarly) => last.min(peers.held_by(log, joiner)),
+            _ => last,
+        };
+        let mark = peers.durable_mark(cx, log).filter(|_| !allows!(cx.guards(), CommitUndurable));
+        mark.map_or(held, |mark| held.min(mark))
+    }
+
+    /// Requests the promotion for the first time, if the joiner holds every committed update. Returns whether it did.
+    pub(super) fn request(&mut self, cx: Context<'_>, log: &Log, peers: &Peers, awaits_marks: bool) -> bool {
+        let Some(joiner) = self.joiner.filter(|_| !self.is_requested) else { return false };
+        let holds_committed = !awaits_marks && peers.held_by(log, joiner) >= log.watermark();
+        self.is_requested = holds_committed || allows!(cx.guards(), PromoteTooEarly);
+        self.is_requested
+    }
+
+    /// The request. It is repeated with each heartbeat, since only a new configuration answers it.
+    pub(super) fn output(&self, cx: Context<'_>) -> Option<ReplicaOutput> {
+        let member = self.joiner.filter(|_| self.is_requested)?;
+        Some(ReplicaOutput::Promote { epoch: cx.epoch()?, member })
+    }
+}
