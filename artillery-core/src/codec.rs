@@ -17,10 +17,10 @@ pub enum CodecError {
     #[error("{0} bytes left over")]
     Trailing(usize),
     /// More than [`MAX_HEADER`] bytes.
-    #[error("a header of {0} bytes, at most {MAX_HEADER} are allowed")]
+    #[error("a header of {0} bytes exceeds the limit of {MAX_HEADER}")]
     TooLarge(usize),
     /// The value can't be encoded.
-    #[error("can't be encoded: {0}")]
+    #[error("cannot be encoded: {0}")]
     Unencodable(String),
 }
 

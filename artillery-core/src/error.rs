@@ -16,7 +16,7 @@ pub use transport::{
 #[non_exhaustive]
 pub enum IdentityError {
     /// The cluster secret is short enough to be guessed.
-    #[error("the secret has {len} bytes, at least {min} are needed")]
+    #[error("the secret has {len} bytes; at least {min} are required")]
     SecretTooShort {
         /// The length of the given secret in bytes.
         len: usize,
@@ -89,7 +89,7 @@ pub enum BindError {
 #[non_exhaustive]
 pub enum PayloadError {
     /// The payload is too large.
-    #[error("a payload of {len} bytes, at most {limit} are allowed")]
+    #[error("a payload of {len} bytes exceeds the limit of {limit}")]
     TooLarge {
         /// The length of the payload in bytes.
         len: usize,

@@ -1,4 +1,4 @@
-//! Packets from outside: none of them may do harm.
+//! Packets from outside must do no harm.
 
 use bytes::Bytes;
 use foca::{Codec as _, Header, Message};
