@@ -45,7 +45,6 @@ pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
     encode(header, &mut left).is_ok() && left.0.is_empty()
 }
 
-/// A writer that accepts only these bytes.
 struct ExpectedBytes<'a>(&'a [u8]);
 
 impl io::Write for ExpectedBytes<'_> {

@@ -1,5 +1,3 @@
-//! Identifiers of nodes, incarnations and clusters.
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

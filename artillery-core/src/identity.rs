@@ -72,7 +72,6 @@ impl Identity {
     #[allow(clippy::disallowed_methods, reason = "the name only has to be unique")]
     pub fn client_from_secret(secret: &[u8]) -> Result<Self, IdentityError> {
         let mut name = String::from("client-");
-        // Writing to a string cannot fail.
         let _ = write!(name, "{:032x}", rand::rng().random::<u128>());
         Self::from_secret(secret, &name)
     }

@@ -23,7 +23,6 @@ const LOOK_PERIOD: Duration = Duration::from_millis(500);
 struct LocalAddr {
     ip: IpAddr,
     interface: String,
-    /// The system's index of the interface.
     index: u32,
 }
 
@@ -105,7 +104,6 @@ fn outward(outside: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Publishes each change of the advertised addresses to discovery and the membership.
 pub(super) async fn announce_changes(
     endpoint: Endpoint,
     discovery: Arc<Combined>,

@@ -1,5 +1,3 @@
-//! Describes and starts a node.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -425,7 +423,6 @@ fn new_incarnation() -> Incarnation {
 #[allow(clippy::disallowed_methods, reason = "names must be unique")]
 fn random_name() -> String {
     let mut name = String::from("node-");
-    // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
 }

@@ -29,7 +29,6 @@ use crate::{
 /// The first and shortest pause between two rounds of dialling. Jitter shortens it further.
 const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two rounds of dialling.
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest pause between two rounds of dialling a seed while this node belongs to no formation: such a node waits
@@ -46,7 +45,6 @@ pub(super) struct Dialer {
 struct DialerState {
     tasks: JoinSet<Option<RoundResult>>,
     targets: DialTargets,
-    /// The source and the task of each target.
     dialled: BTreeMap<DialTarget, (Source, AbortHandle)>,
     places: DialPlaces<AbortHandle>,
 }
@@ -129,7 +127,6 @@ impl Dialer {
         }
     }
 
-    /// Dials a target once, after `pause`.
     fn dial(self: &Arc<Self>, target: DialTarget, source: Source, pause: Duration, state: &mut DialerState) {
         let (dialer, found_by) = (Arc::clone(self), source.clone());
         let task = state.tasks.spawn(async move {
@@ -184,7 +181,6 @@ impl Dialer {
         }
     }
 
-    /// Records that the node of an announced target has answered or is no longer dialled.
     fn answered(&self, target: DialTarget) {
         if let Some(node) = target.node {
             self.record.set_answered(&Awaited::Node(node));
@@ -242,7 +238,6 @@ impl Dialer {
         }
     }
 
-    /// Polls until `node` is no longer an active member.
     async fn until_inactive(&self, node: NodeId) {
         loop {
             sleep(MAX_ROUND_PAUSE).await;
@@ -309,7 +304,6 @@ impl DialerState {
     }
 }
 
-/// The pause after this number of failed rounds.
 fn round_pause(rounds: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
     jitter(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))

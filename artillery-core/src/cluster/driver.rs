@@ -1,5 +1,3 @@
-//! The task that drives the membership state machine.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -26,7 +24,6 @@ use crate::{
     transport::PeerInfo,
 };
 
-/// Capacity of the input queue.
 pub(super) const MAX_INPUTS: usize = 4096;
 
 /// Inputs handled between two checks of outgoing packets and timers.
@@ -35,11 +32,9 @@ const MAX_INPUTS_PER_TURN: usize = 64;
 /// How often unused links are closed and greetings are repeated.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time limit for sending the farewell.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) enum MembershipInput {
-    /// A packet received over a connection of this member.
     Packet(MemberId, Bytes),
     /// A connection with this peer was established, in either direction.
     Met(Arc<PeerInfo>),
@@ -67,7 +62,6 @@ pub(super) type PendingGreetings = BTreeMap<NodeId, (SwimPeer, u32)>;
 /// How many times a pending node is greeted, once a second: greetings may get lost.
 const MAX_GREETINGS: u32 = 10;
 
-/// Maximum number of pending nodes.
 const MAX_GREETED_NODES: usize = 1024;
 
 impl MembershipDriver {

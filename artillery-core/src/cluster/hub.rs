@@ -16,7 +16,6 @@ use crate::{
     membership::{MemberState, SwimEvent},
 };
 
-/// Events kept for slow readers.
 const MAX_LOGGED_EVENTS: usize = 1024;
 
 type MembersByNode = BTreeMap<NodeId, Member>;
@@ -102,7 +101,6 @@ impl MemberHub {
         state.view.get(&node).is_some_and(|member| matches!(member.state, MemberState::Alive | MemberState::Suspect))
     }
 
-    /// Applies an event of the membership.
     pub(super) fn on_event(&self, event: SwimEvent) {
         let mut state = self.lock();
         let event = match event {
@@ -137,12 +135,10 @@ impl MemberHub {
         self.lock().push(event);
     }
 
-    /// Removes the members that SWIM has forgotten.
     pub(super) fn retain(&self, known: impl Fn(NodeId) -> bool) {
         self.lock().view.retain(|node, _| known(*node));
     }
 
-    /// Ends the stream of events.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;

@@ -1,5 +1,3 @@
-//! Links to other members, which carry membership packets.
-
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -15,7 +13,6 @@ use crate::{
 /// A link to a node that is not an active member is closed after this time without a packet.
 const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of packets in flight as streams.
 const MAX_PACKET_STREAMS: usize = 64;
 
 pub(super) struct MembershipLinks {

@@ -10,7 +10,6 @@ use crate::{
     membership::{self, MemberState},
 };
 
-/// Maximum number of addresses that a member states.
 pub(super) const MAX_ADDRS: usize = 8;
 
 /// Maximum size of the prefix: tag, cluster id, number of addresses, addresses.
@@ -90,7 +89,6 @@ pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
     if len > limit { Err(PayloadError::TooLarge { len, limit }) } else { Ok(()) }
 }
 
-/// The prefix of the payload that SWIM carries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MemberPrefix {
     pub(super) cluster_id: Option<ClusterId>,

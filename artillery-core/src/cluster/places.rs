@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::discovery::{Candidate, Seed, Source};
 
-/// Maximum number of seeds dialled at a time.
 const MAX_SEEDS: usize = 1024;
 
-/// Maximum number of places of any other source dialled at a time.
 const MAX_PLACES_PER_SOURCE: usize = 256;
 
 /// Quota of sources: an application is expected to have at most this many.
@@ -23,7 +21,6 @@ struct PlaceKey {
     addrs: Vec<std::net::SocketAddr>,
 }
 
-/// The dialled places, each with its task.
 #[derive(Debug)]
 pub(super) struct DialPlaces<T> {
     /// When each place was last mentioned, and its task.

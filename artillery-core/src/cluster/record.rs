@@ -75,7 +75,6 @@ pub(super) struct DiscoveryRecord {
 #[derive(Debug, Default)]
 struct NodeSources {
     by_node: BTreeMap<NodeId, Source>,
-    /// Addresses about which a warning was logged.
     warned: BTreeSet<SocketAddr>,
     met: bool,
     /// Announced addresses, and why the last dial of each failed.
@@ -90,7 +89,6 @@ struct NodeSources {
     no_multicast: Option<String>,
 }
 
-/// An announced node, or a listed place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Awaited {
     Node(NodeId),
@@ -106,7 +104,6 @@ impl Awaited {
     }
 }
 
-/// An announced address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) addr: SocketAddr,
@@ -120,7 +117,6 @@ const MAX_SOURCES: usize = 4096;
 /// Maximum number of announced addresses remembered until a member is met.
 const MAX_HEARD: usize = 64;
 
-/// Maximum number of addresses about which a warning is logged.
 const MAX_WARNED: usize = 1024;
 
 impl DiscoveryRecord {

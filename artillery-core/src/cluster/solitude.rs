@@ -7,13 +7,11 @@ use tokio::time::sleep;
 use super::record::{DiscoveryRecord, Heard, SeedState, SeedStatus};
 use crate::{discovery::Interfaces, transport::Endpoint};
 
-/// How long a node may be alone before it logs a report.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Maximum number of received addresses in a report.
 const MAX_NAMED: usize = 8;
 
-/// The announcements sent and received by a node that has met no other node.
 pub(super) struct Solitude {
     pub(super) local: SocketAddr,
     pub(super) announced: Vec<SocketAddr>,
@@ -74,7 +72,6 @@ fn list(all: impl Iterator<Item = impl fmt::Display>) -> String {
     all.map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Logs a report if no other node was met within [`PATIENCE`].
 pub(super) async fn report(endpoint: Endpoint, record: Arc<DiscoveryRecord>, interfaces: Option<Interfaces>) {
     sleep(PATIENCE).await;
     if !record.has_met() {

@@ -18,13 +18,11 @@ use crate::id::NodeId;
 /// Maximum number of dialled targets at which no node has answered yet.
 pub(super) const MAX_UNPROVEN_TARGETS: usize = 1024;
 
-/// Maximum number of nodes whose proven addresses are remembered.
 const MAX_PROVEN_NODES: usize = 1024;
 
 /// Maximum number of proven addresses per node: the stated ones, and those of its latest incarnations.
 const MAX_PROVEN_ADDRS_PER_NODE: usize = 8;
 
-/// Addresses used from one announcement.
 const MAX_ADDRS_PER_ANNOUNCEMENT: usize = 16;
 
 /// A target is abandoned after this number of failed rounds, until it is announced again.
@@ -37,12 +35,9 @@ pub(super) struct DialTarget {
     pub(super) addr: SocketAddr,
 }
 
-/// The effect of an announcement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TargetChanges {
-    /// Targets to start dialling.
     pub(super) begin: Vec<DialTarget>,
-    /// Targets to stop dialling.
     pub(super) end: Vec<DialTarget>,
 }
 
@@ -107,7 +102,6 @@ impl DialTargets {
         Some(rounds)
     }
 
-    /// Stops dialling a target.
     pub(super) fn remove(&mut self, target: DialTarget) {
         self.dialled.remove(&target);
     }

@@ -1,5 +1,3 @@
-//! Settings of the failure detector.
-
 use std::time::Duration;
 
 use crate::error::ConfigError;

@@ -1,5 +1,3 @@
-//! Settings of an endpoint.
-
 use std::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},

@@ -1,5 +1,3 @@
-//! A node's announcement of itself, and the hints that sources yield.
-
 use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use super::{Seed, lookup};

@@ -1,5 +1,3 @@
-//! Combines several sources into one.
-
 use std::{
     fmt,
     pin::Pin,

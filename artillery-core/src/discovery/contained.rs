@@ -19,7 +19,6 @@ use tokio::{
 
 use super::{Announcement, Candidate, Candidates, Discovery, Source, lookup};
 
-/// Capacity of the channel of candidates.
 const MAX_WAITING: usize = 64;
 
 /// Number of candidates between two pauses of [`BURST_PAUSE`].
@@ -27,10 +26,8 @@ const BURST: usize = 64;
 
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum number of addresses per candidate.
 const MAX_ADDRS: usize = 16;
 
-/// Pause between a panic of the source and its restart.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs a source on a thread and in a runtime of its own.
@@ -165,7 +162,6 @@ mod tests {
 
     use super::*;
 
-    /// Always ready with another candidate.
     struct Endless;
 
     impl Stream for Endless {

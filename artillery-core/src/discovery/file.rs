@@ -1,5 +1,3 @@
-//! A file of addresses that may change while the node runs.
-
 use std::{
     fs,
     io::{self, Read},
@@ -79,7 +77,6 @@ struct Readings {
     reported: String,
 }
 
-/// Maximum number of malformed lines in a report.
 const MAX_NAMED_LINES: usize = 8;
 
 /// Maximum length of one line's problem in a report: enough for any valid host name.
@@ -109,7 +106,6 @@ impl Readings {
         (list, report)
     }
 
-    /// Describes the malformed lines, given by number and problem.
     fn report(&mut self, bad: &[(usize, String)]) -> Option<String> {
         let named = bad.iter().take(MAX_NAMED_LINES);
         let mut parts: Vec<_> =

@@ -14,7 +14,6 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::{Candidate, Candidates, Discovery, Seed, Source, lookup};
 
-/// Maximum number of places per list.
 pub(super) const MAX_PLACES: usize = 256;
 
 /// A place is withdrawn once this number of successive lists lacks it: a file may be half written, and a name server
@@ -81,7 +80,6 @@ impl Listing {
     }
 }
 
-/// A list, or the reason why reading it failed.
 pub(super) type ListAnswer = Result<Vec<Seed>, String>;
 
 type AskedList = Pin<Box<dyn Future<Output = ListAnswer> + Send>>;

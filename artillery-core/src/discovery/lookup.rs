@@ -17,7 +17,6 @@ use tokio::{
 
 use super::ResolveError;
 
-/// Maximum wait for the resolver.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of pending look-ups. Each occupies a thread until the resolver answers.
@@ -28,7 +27,6 @@ const MAX_ADDRS: usize = 16;
 
 type Answer = Option<Result<Vec<SocketAddr>, (io::ErrorKind, String)>>;
 
-/// A call that may block for a long time.
 type Work = Box<dyn FnOnce() + Send>;
 
 static LOOKUPS: Lookups = Lookups::new(MAX_LOOKUPS, |work| start("artillery-lookup", work));

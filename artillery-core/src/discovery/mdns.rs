@@ -123,7 +123,6 @@ pub struct MdnsDiscovery {
     shared: Arc<MdnsShared>,
 }
 
-/// State shared by the streams and the discovery that created them.
 #[derive(Default)]
 struct MdnsShared {
     me: Mutex<Option<MdnsRegistration>>,
@@ -307,7 +306,6 @@ impl Drop for MdnsDaemon {
     }
 }
 
-/// The stream of a failed source.
 struct NoCandidates;
 
 impl Stream for NoCandidates {

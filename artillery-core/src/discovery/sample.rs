@@ -5,7 +5,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Maximum number of addresses used per instance.
 pub(super) const MAX_ADDRS: usize = 16;
 
 /// Slots reserved for addresses outside this machine's subnets, if there are any: a node may be behind a router.

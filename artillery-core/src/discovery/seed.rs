@@ -1,5 +1,3 @@
-//! Addresses given by the operator.
-
 use std::{
     collections::VecDeque,
     convert::Infallible,

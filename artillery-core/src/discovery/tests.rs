@@ -17,7 +17,6 @@ async fn next(candidates: &mut Candidates) -> Option<Candidate> {
     tokio::time::timeout(LIMIT, poll_fn(|context| candidates.as_mut().poll_next(context))).await.expect("no candidate")
 }
 
-/// The next candidate for `node` whose `gone` has this value.
 async fn find(candidates: &mut Candidates, node: NodeId, gone: bool) -> Candidate {
     loop {
         let candidate = next(candidates).await.expect("the stream ended");

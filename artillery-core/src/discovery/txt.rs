@@ -10,10 +10,8 @@ const VERSION: &str = "1";
 /// Maximum length of a property in bytes, including key and `=`.
 const MAX_PROPERTY_BYTES: usize = 255;
 
-/// Maximum length of an announced cluster name in bytes.
 const MAX_CLUSTER_BYTES: usize = 200;
 
-/// Maximum number of addresses read from one record.
 const MAX_ADDRS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +22,6 @@ pub(super) struct TxtRecord {
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// Why a record is not a node's record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TxtError {
     #[error("no `{0}`")]
@@ -56,7 +53,6 @@ impl TxtRecord {
         properties
     }
 
-    /// Decodes a record, given a lookup of its properties.
     pub(super) fn parse<'a>(property: impl Fn(&str) -> Option<&'a [u8]>) -> Result<Self, TxtError> {
         let text = |key| match property(key) {
             Some(value) => std::str::from_utf8(value).map_err(|_| TxtError::Malformed(key)).map(Some),

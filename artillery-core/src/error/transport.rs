@@ -1,5 +1,3 @@
-//! Errors between two endpoints.
-
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};

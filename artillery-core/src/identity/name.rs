@@ -12,7 +12,6 @@ const SUFFIX: &str = ".node.artillery.internal";
 /// A DNS label has at most 63 characters: one for the marker, the others for whole bytes in hexadecimal.
 const HEX_PER_LABEL: usize = 60;
 
-/// Checks that `name` is a valid node name.
 pub(super) fn check(name: &str) -> Result<(), IdentityError> {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'.' | b'-' | b'_');
     if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(allowed) {
@@ -25,7 +24,6 @@ pub(super) fn check(name: &str) -> Result<(), IdentityError> {
 /// Encodes `name` as a DNS name, in hexadecimal, since not every node name is a DNS name: `7`, `a..b`, `-x`.
 pub(super) fn to_dns(name: &str) -> String {
     let hex = name.bytes().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     });

@@ -1,5 +1,3 @@
-//! Certificates and keys as PEM text.
-
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
 
 use crate::error::IdentityError;
@@ -12,7 +10,6 @@ pub(super) fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<Certifi
     if certificates.is_empty() { Err(bad("it contains no certificate".into())) } else { Ok(certificates) }
 }
 
-/// The private key in `pem`, as PKCS#8.
 pub(super) fn private_key(pem: &[u8]) -> Result<Vec<u8>, IdentityError> {
     PrivatePkcs8KeyDer::from_pem_slice(pem)
         .map(|key| key.secret_pkcs8_der().to_vec())

@@ -25,7 +25,6 @@ pub(super) struct Authority {
     keys: Hkdf<Sha256>,
 }
 
-/// A node's certificate and key (PKCS#8).
 pub(super) struct Leaf {
     pub(super) cert: CertificateDer<'static>,
     pub(super) key: Vec<u8>,

@@ -1,5 +1,3 @@
-//! Outputs of the state machine.
-
 use std::net::SocketAddr;
 
 use bytes::Bytes;

@@ -25,14 +25,12 @@ pub(super) struct ProfileVersion {
     pub(super) version: u64,
 }
 
-/// What a member publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) member: MemberId,
     pub(super) started_at_ms: u64,
     /// Starts at 1 and grows with every change within one incarnation.
     pub(super) version: u64,
-    /// The member announced its departure.
     pub(super) left: bool,
     pub(super) name: String,
     pub(super) payload: Bytes,

@@ -1,5 +1,3 @@
-//! The settings in foca's terms.
-
 use std::num::{NonZeroU8, NonZeroUsize};
 
 use foca::{Config, PeriodicParams};

@@ -1,5 +1,3 @@
-//! The state machine: [`Swim`].
-
 mod healing;
 mod incarnations;
 mod profiles;
@@ -265,7 +263,6 @@ impl Swim {
     }
 }
 
-/// The interface to foca.
 impl Swim {
     /// Handles the SWIM part of a packet. `false` if the sender is an outdated incarnation.
     fn handle_swim(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<bool, PacketError> {
@@ -300,7 +297,6 @@ impl Swim {
         }
     }
 
-    /// Applies the effects of a step.
     fn apply_effects(&mut self, now: Timestamp) {
         self.apply_departures();
         for (after, timer) in std::mem::take(&mut self.effects.timers) {

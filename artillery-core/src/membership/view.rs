@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{MemberId, NodeId};
 
-/// A node in its latest known incarnation.
 #[derive(Debug, Clone)]
 pub(super) struct MemberView {
     pub(super) identity: SwimIdentity,
@@ -39,7 +38,6 @@ impl MemberViews {
         self.by_node.values()
     }
 
-    /// The reported members.
     pub(super) fn members(&self) -> impl Iterator<Item = &SwimMember> {
         self.by_node.values().filter_map(|view| view.told.as_ref())
     }

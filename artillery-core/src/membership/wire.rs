@@ -21,13 +21,11 @@ use crate::{Incarnation, MemberId, NodeId};
 
 const VERSION: u8 = 1;
 
-/// Maximum number of profile versions per packet.
 pub(super) const MAX_PROFILE_VERSIONS: usize = 16;
 
 /// Size of the part before the SWIM packet, with three profile versions and no profile.
 pub(super) const ENVELOPE_BYTES: usize = 3 + 3 * PROFILE_VERSION_BYTES;
 
-/// Size of an encoded [`ProfileVersion`].
 const PROFILE_VERSION_BYTES: usize = MEMBER_BYTES + 8;
 
 const MEMBER_BYTES: usize = 40;
@@ -69,7 +67,6 @@ impl From<bytes::TryGetError> for WireError {
     }
 }
 
-/// A decoded packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MembershipPacket<'a> {
     pub(super) entries: Vec<ProfileVersion>,
@@ -96,7 +93,6 @@ impl<'a> MembershipPacket<'a> {
     }
 }
 
-/// Encodes packets of at most `limit` bytes.
 #[derive(Debug)]
 pub(super) struct PacketWriter {
     limit: usize,
@@ -128,7 +124,6 @@ impl PacketWriter {
         }
     }
 
-    /// Adds a profile unless the packet is full.
     pub(super) fn profile(&mut self, profile: &Profile) {
         let mut bytes = Vec::new();
         put_profile(&mut bytes, profile);
@@ -264,13 +259,11 @@ fn get_message(bytes: &mut impl Buf) -> Result<Message<SwimIdentity>, WireError>
     })
 }
 
-/// Decodes the header of a SWIM packet.
 pub(super) fn get_header(bytes: &mut impl Buf) -> Result<Header<SwimIdentity>, WireError> {
     let (src, src_incarnation) = (get_identity(bytes)?, bytes.try_get_u16()?);
     Ok(Header { src, src_incarnation, dst: get_identity(bytes)?, message: get_message(bytes)? })
 }
 
-/// Encodes foca's packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SwimCodec;
 

@@ -19,7 +19,6 @@ use crate::{
     id::ClusterId,
 };
 
-/// Stop code for a stream whose kind is unknown.
 const UNKNOWN_KIND_CODE: u32 = 2;
 
 pub(super) async fn run(shared: Arc<EndpointShared>, quinn: quinn::Endpoint) {
@@ -57,7 +56,6 @@ async fn handle(
     }
 }
 
-/// Performs the handshake and answers the hello.
 async fn greet(
     shared: &Arc<EndpointShared>,
     incoming: Incoming,
@@ -107,7 +105,6 @@ async fn write_reply(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal
     Ok(())
 }
 
-/// Decides whether to accept the peer.
 async fn admit(
     shared: &Arc<EndpointShared>,
     quinn: &quinn::Connection,
@@ -209,7 +206,6 @@ fn receive_stream(
     });
 }
 
-/// Handles the formation that the peer has joined since its hello.
 async fn on_cluster_id(shared: &EndpointShared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
     let told = match reader.next().await {
         Ok(Some(frame)) => codec::decode::<ClusterId>(&frame.header).ok(),

@@ -5,13 +5,10 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use super::reach::without_zone;
 use crate::id::NodeId;
 
-/// Maximum number of nodes whose addresses are remembered.
 const MAX_NODES: usize = 1024;
 
-/// Maximum number of addresses remembered per node.
 const MAX_ADDRS_PER_NODE: usize = 4;
 
-/// The addresses at which nodes have answered. Pure.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     nodes: BTreeMap<NodeId, AnsweredNode>,

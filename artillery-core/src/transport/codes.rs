@@ -1,5 +1,3 @@
-//! Identifiers of stream kinds and close reasons.
-
 /// The purpose of a stream. Kinds below 16 belong to this crate, the others to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKind(pub u8);

@@ -1,5 +1,3 @@
-//! A connection that this node dialled, or on which it received an [`IncomingStream`](super::IncomingStream).
-
 use std::{
     net::SocketAddr,
     sync::{

@@ -1,5 +1,3 @@
-//! Counters of an endpoint since it was opened.
-
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::Refusal;
@@ -35,7 +33,6 @@ impl RefusalCounters {
         self.0[reason.index()].add(1);
     }
 
-    /// Each reason with its count.
     pub(crate) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::WORDS.iter().copied().zip(self.0.iter().map(|cell| cell.0.load(Relaxed)))
     }

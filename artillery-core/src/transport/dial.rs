@@ -110,7 +110,6 @@ impl DialFailure {
     }
 }
 
-/// The weight of a refusal.
 const MOST: u8 = 3;
 
 async fn dial_one(
@@ -236,7 +235,6 @@ async fn exchange_hellos(
     Ok((version, answer, hello::Formation::stated_in(&frame)))
 }
 
-/// Informs the acceptor of a connection about this node's formation.
 pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
     let mut header = Vec::new();
     let told = async {

@@ -1,5 +1,3 @@
-//! The endpoint: one UDP socket and all connections of a node.
-
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::timeout};
@@ -260,7 +258,6 @@ impl Endpoint {
         self.shared().refused.read()
     }
 
-    /// Counts a datagram that was dropped because no connection exists.
     pub(crate) fn count_dropped_datagram(&self) {
         self.shared().counters.datagrams_dropped.add(1);
     }

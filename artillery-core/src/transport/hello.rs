@@ -17,16 +17,13 @@ use crate::{
     id::{ClusterId, MAX_LINEAGE, MemberId},
 };
 
-/// Maximum size of a hello or reply in bytes.
 pub(super) const MAX_HELLO_BYTES: usize = 4096;
 
-/// Maximum length of a cluster name in bytes.
 pub(super) const MAX_CLUSTER_NAME_BYTES: usize = 255;
 
 const MAGIC: [u8; 8] = *b"ARTILLRY";
 const FIXED_BYTES: usize = 12;
 
-/// A side's statement about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) cluster: String,
@@ -38,7 +35,6 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    /// The description of the peer that sent this hello.
     pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
         let addr = match self.addr {
             addr if addr.ip().is_unspecified() => at_port(remote, addr.port()),
@@ -60,7 +56,6 @@ pub(super) enum HelloReply {
     Refused(Refusal),
 }
 
-/// Encodes a hello or reply.
 #[cfg(any(test, fuzzing))]
 pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
     encode_with(versions, message, &Formation::default())
@@ -89,7 +84,6 @@ const GAVE_WAY: ClusterId = ClusterId(u128::MAX - 2);
 /// Maximum number of formations that gave way in a statement. The newest are kept.
 const MAX_GAVE_WAY: usize = 4;
 
-/// Encodes a hello or reply, with a body.
 pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, formation: &Formation) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);

@@ -57,11 +57,9 @@ impl Drop for LinkReporter {
     }
 }
 
-/// The instructions for a link's task.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LinkOrders {
     pub(super) addresses: Vec<SocketAddr>,
-    /// The number of requests to dial at once.
     nudges: u64,
 }
 

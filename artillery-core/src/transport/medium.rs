@@ -48,7 +48,6 @@ impl Default for Weather {
     }
 }
 
-/// The medium shared by all connections of a simulated network.
 #[derive(Debug)]
 pub(super) struct Medium {
     state: Mutex<MediumState>,
@@ -62,7 +61,6 @@ pub(super) struct MediumState {
     pub(super) weather: Weather,
     /// Cut directions, from the first node to the second.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
-    /// Isolated nodes.
     pub(super) apart: BTreeSet<NodeId>,
     /// Killed nodes. They stay isolated when all other nodes are reconnected.
     pub(super) dead: BTreeSet<NodeId>,

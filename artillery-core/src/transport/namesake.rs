@@ -20,7 +20,6 @@ use crate::{error::Refusal, id::MemberId};
 /// A process that answers no probe for this long is treated as ended.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often the connections are checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(5);
 
 /// The interval between two probes without an acknowledgement.
@@ -34,7 +33,6 @@ const PROOF_ROUNDS: u32 = 2;
 /// one.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// The interval between two warnings about processes with this node's name.
 const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);
 
 /// Determines whether the process at the other end of a connection is running.
@@ -43,7 +41,6 @@ struct LifeProof {
     begun: Instant,
     limit: Duration,
     asked: Instant,
-    /// The number of acknowledgements received so far.
     seen: u64,
     rounds: u32,
 }

@@ -1,5 +1,3 @@
-//! Descriptions of the two sides of a connection.
-
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};

@@ -174,7 +174,6 @@ fn is_crypto(code: TransportErrorCode) -> bool {
     (0x100..0x200).contains(&u64::from(code))
 }
 
-/// Converts the reason why a connection was closed.
 pub(super) fn close_reason(error: ConnectionError) -> CloseReason {
     match error {
         ConnectionError::TransportError(error) if is_crypto(error.code) => CloseReason::Untrusted(error.reason),
@@ -234,12 +233,10 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
     }
 }
 
-/// Counters of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// Ack-eliciting frames sent.
     pub(super) sent: u64,
-    /// Acknowledgements received.
     pub(super) acknowledgements: u64,
 }
 
@@ -274,7 +271,6 @@ pub(super) async fn read_kind(stream: &mut RecvStream) -> Option<StreamKind> {
     Some(StreamKind(kind[0]))
 }
 
-/// Reads the frame of a hello or of its reply.
 pub(super) async fn read_hello_frame(stream: &mut RecvStream) -> Result<Frame, String> {
     let mut decoder = FrameDecoder::new(hello::MAX_HELLO_BYTES);
     loop {

@@ -25,9 +25,7 @@ struct RegistryState {
     cluster_id: Option<ClusterId>,
     succeeds: Vec<ClusterId>,
     gave_way: Vec<ClusterId>,
-    /// Whether this node's formation has ever held data.
     holds_data: bool,
-    /// Whether this node's formation has a confirmed leader.
     is_led: bool,
     next: u64,
     accepted: BTreeMap<u64, AcceptedConnection>,
@@ -61,10 +59,8 @@ impl From<Refusal> for NotAdded {
     }
 }
 
-/// The effects of a new formation.
 #[derive(Debug)]
 pub(super) struct Consequences {
-    /// Connections to close, and why.
     pub(super) foreign: Vec<(Connection, Refusal)>,
     /// Connections whose acceptor does not know the formation yet.
     pub(super) to_tell: Vec<Connection>,
@@ -84,7 +80,6 @@ impl Registry {
         self.lock().cluster_id
     }
 
-    /// The statement that hellos make on this node's formation.
     pub(super) fn formation(&self) -> hello::Formation {
         let state = self.lock();
         hello::Formation {
@@ -151,7 +146,6 @@ impl Registry {
         self.lock().accepted.remove(&ticket.0);
     }
 
-    /// Records the formation that a peer has joined since its hello.
     pub(super) fn peer_joined(&self, ticket: Ticket, id: ClusterId) -> Result<(), Refusal> {
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, Some(id))?;
@@ -190,7 +184,6 @@ impl Registry {
         self.lock().check_namesakes(peer)
     }
 
-    /// The age of the oldest open connection to a node.
     pub(super) fn oldest_with_node(&self) -> Option<Duration> {
         let state = self.lock();
         let living = state.all().filter(|connection| connection.peer().kind.is_node());

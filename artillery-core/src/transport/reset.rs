@@ -1,5 +1,3 @@
-//! The key of stateless resets.
-
 use std::sync::{PoisonError, RwLock};
 
 use hkdf::hmac::{Hmac, KeyInit, Mac};
@@ -74,7 +72,6 @@ mod tests {
         Identity::from_secret(secret, "a").unwrap()
     }
 
-    /// The token issued to the peer of a connection.
     fn token(key: &ResetKey) -> [u8; 32] {
         let mut token = [0; 32];
         key.sign(CONNECTION, &mut token);

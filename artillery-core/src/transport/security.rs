@@ -5,7 +5,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::reset::ResetKey;
 use crate::identity::Identity;
 
-/// The identity of an endpoint, and the settings with which it dials.
 pub(super) struct Security {
     now: RwLock<SecurityState>,
     /// The same object for the lifetime of the endpoint.
@@ -15,7 +14,6 @@ pub(super) struct Security {
 struct SecurityState {
     identity: Identity,
     dial: quinn::ClientConfig,
-    /// How many times the identity was replaced.
     changes: u64,
 }
 

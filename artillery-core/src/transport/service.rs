@@ -1,5 +1,3 @@
-//! The callbacks of an endpoint.
-
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;

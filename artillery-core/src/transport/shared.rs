@@ -30,7 +30,6 @@ use crate::{
     id::{ClusterId, MemberId},
 };
 
-/// The endpoints on a simulated network, by address.
 #[cfg(feature = "testing")]
 pub(super) type Listeners = Mutex<BTreeMap<SocketAddr, Weak<EndpointShared>>>;
 
@@ -56,7 +55,6 @@ pub(super) struct EndpointShared {
     unspecified: Option<SocketAddr>,
 }
 
-/// The network below an endpoint.
 pub(super) enum EndpointCarrier {
     /// QUIC on a socket, and the identity used to dial.
     Quic(quinn::Endpoint, Security),
@@ -66,7 +64,6 @@ pub(super) enum EndpointCarrier {
 }
 
 impl EndpointCarrier {
-    /// Closes all connections, and accepts no new ones.
     pub(super) fn close(&self, code: CloseCode) {
         match self {
             Self::Quic(quinn, _) => quinn.close(code.0.into(), b""),
@@ -121,7 +118,6 @@ impl EndpointShared {
         })
     }
 
-    /// This node's current hello.
     pub(super) fn hello(&self) -> Hello {
         Hello {
             cluster: self.local.cluster.clone(),

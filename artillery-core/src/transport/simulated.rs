@@ -30,7 +30,6 @@ use crate::{
 pub struct Network {
     medium: Arc<Medium>,
     listeners: Arc<Listeners>,
-    /// The address of each name.
     addresses: Arc<Mutex<BTreeMap<String, SocketAddr>>>,
 }
 

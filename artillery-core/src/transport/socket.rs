@@ -59,7 +59,6 @@ fn bind_opened(socket: Socket, addr: SocketAddr, buffer_bytes: usize) -> io::Res
     Ok(socket.into())
 }
 
-/// Registers `socket` with the runtime and wraps it for quinn.
 pub(super) fn wrap(
     socket: UdpSocket,
     counters: Arc<CounterCells>,

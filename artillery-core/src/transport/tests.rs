@@ -68,7 +68,6 @@ fn identity(name: &str) -> Identity {
     Identity::from_secret(SECRET, name).unwrap()
 }
 
-/// A node that follows the protocol.
 struct Honest {
     endpoint: Endpoint,
     events: mpsc::Receiver<Event>,
@@ -143,7 +142,6 @@ impl Raw {
     }
 }
 
-/// The bytes of a hello stream.
 fn words(hello: &[u8]) -> Vec<u8> {
     [&[StreamKind::HELLO.0], hello].concat()
 }

@@ -1,5 +1,3 @@
-//! Tasks that wait for a condition.
-
 use std::pin::pin;
 
 use tokio::sync::Notify;

@@ -5,7 +5,6 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6},
 };
 
-/// Maximum number of interfaces on which one address is dialled.
 const MAX_ZONES: usize = 8;
 
 /// Name prefixes of interfaces that lead to containers and virtual machines of this host.

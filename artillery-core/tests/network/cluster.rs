@@ -33,7 +33,6 @@ fn node(name: &str) -> ClusterBuilder {
     Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
 }
 
-/// Waits until `is_so` returns `true`.
 #[track_caller]
 fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
     within(async move {
@@ -43,7 +42,6 @@ fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
     })
 }
 
-/// An address that no socket uses.
 fn free_addr() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -333,7 +331,6 @@ async fn nodes_on_all_addresses_see_each_other() {
     see(&c, |members| members.iter().any(|member| member.id == b.id() && member.addrs == told)).await;
 }
 
-/// Addresses that a test has cut off.
 #[derive(Clone, Default)]
 struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
 
@@ -377,7 +374,6 @@ async fn one_dead_link_is_no_death() {
     }
 }
 
-/// Reports the streams that it receives.
 struct Counting(mpsc::Sender<(String, StreamKind)>);
 
 impl Service for Counting {

@@ -25,7 +25,6 @@ fn known() -> DialTargets {
     targets
 }
 
-/// Fills `targets` with untried targets of strangers.
 fn full(mut targets: DialTargets) -> DialTargets {
     for n in 0..MAX_UNPROVEN_TARGETS as u16 {
         assert_eq!(targets.on_announced(None, &[addr(1000 + n)]).end, []);
@@ -116,7 +115,6 @@ fn the_nodes_that_answered_longest_ago_are_forgotten_first() {
     assert_eq!(targets.on_announced(Some(id(0)), &[]).begin, []);
 }
 
-/// What strangers can send, and how a dial can end.
 #[derive(Clone, Debug)]
 enum Step {
     /// Announcements of this many strangers, from this port on.
@@ -138,7 +136,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An unproven target.
 fn stranger(targets: &DialTargets, n: usize) -> Option<DialTarget> {
     let all: Vec<_> = targets.dialled.keys().filter(|&&target| target != place_known()).copied().collect();
     (!all.is_empty()).then(|| all[n % all.len()])

@@ -17,7 +17,6 @@ const TXT: u16 = 16;
 const AAAA: u16 = 28;
 const SRV: u16 = 33;
 const IN: u16 = 1;
-/// Header flag of an answer.
 const RESPONSE: u8 = 0x80;
 /// Cache-flush bit, which multicast DNS keeps in the class field (RFC 6762, section 10.2).
 const CACHE_FLUSH: u16 = 0x8000;
@@ -34,7 +33,6 @@ const MAX_NAME_BYTES: usize = 255;
 /// Maximum number of labels and compression pointers per name.
 const MAX_STEPS: usize = 128;
 
-/// A service instance as described by one answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instance {
     pub(super) txt: TxtRecord,
@@ -69,9 +67,7 @@ pub(super) fn read(packet: &[u8], id: u16) -> Vec<Instance> {
 
 #[derive(Default)]
 struct Records {
-    /// The properties of each instance.
     properties: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
-    /// The host and port of each instance.
     hosts: BTreeMap<String, (String, u16)>,
     ips: BTreeMap<String, Vec<IpAddr>>,
 }

@@ -87,7 +87,6 @@ impl MdnsBrowse {
         None
     }
 
-    /// The next answer that was not confirmed in time.
     fn poll_withdrawal(&mut self, context: &mut Context<'_>) -> Poll<Candidate> {
         while let Some(next) = self.unconfirmed.next_withdrawal() {
             if let Some(candidate) = self.unconfirmed.withdraw(Instant::now()) {

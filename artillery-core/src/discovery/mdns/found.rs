@@ -1,5 +1,3 @@
-//! Converts found instances into candidates.
-
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use if_addrs::IfAddr;
@@ -27,7 +25,6 @@ pub(super) fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate
     candidate(txt, cluster, || service.addresses.iter().map(|ip| announced(ip, service.port)).collect())
 }
 
-/// The candidate of an instance that answered a query on this interface.
 pub(super) fn answered(instance: Instance, cluster: &str, interface: u32) -> Option<Candidate> {
     let Instance { txt, port, ips } = instance;
     candidate(txt, cluster, || ips.into_iter().map(|ip| announced_at(ip, port, interface)).collect())

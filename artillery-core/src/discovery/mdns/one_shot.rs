@@ -30,7 +30,6 @@ use crate::discovery::Candidate;
 /// When the query is sent. It is repeated because packets may be lost.
 const SENT_AFTER: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(200)];
 
-/// How long answers are awaited.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Maximum number of sockets, one per interface and family.
@@ -158,7 +157,6 @@ fn open(ip: IpAddr, interface: u32) -> io::Result<(UdpSocket, SocketAddr)> {
     Ok((socket.into(), group))
 }
 
-/// A query on one interface, in one address family.
 struct Question {
     socket: net::UdpSocket,
     group: SocketAddr,

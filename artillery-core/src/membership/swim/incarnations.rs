@@ -1,5 +1,3 @@
-//! Handles other incarnations of this node.
-
 use tracing::debug;
 
 use super::{MAX_CLAIMS, Swim};

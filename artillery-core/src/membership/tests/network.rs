@@ -40,7 +40,6 @@ pub(super) fn local(node: usize, incarnation: u64) -> LocalMember {
     }
 }
 
-/// When and at which node an event happened, and the event.
 pub(super) type Entry = (Timestamp, usize, SwimEvent);
 
 pub(super) struct Network {
@@ -100,7 +99,6 @@ impl Network {
         self.drain(node);
     }
 
-    /// Starts a new process for `node`, which knows no other member.
     pub(super) fn restart(&mut self, node: usize, local: LocalMember) {
         self.asleep.remove(&node);
         self.nodes[node] = Swim::new(local, self.settings.clone(), self.seed + 1000 + node as u64).unwrap();
@@ -147,7 +145,6 @@ impl Network {
         self.now = end;
     }
 
-    /// Runs until `done`, and returns the elapsed time.
     pub(super) fn run_until(&mut self, what: &str, limit: Duration, done: impl Fn(&Self) -> bool) -> Duration {
         let (start, end) = (self.now, self.now + limit);
         while !done(self) {
@@ -186,7 +183,6 @@ impl Network {
         self.drain(node);
     }
 
-    /// Processes all outputs of a node.
     pub(super) fn drain(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].poll_output() {
             match output {

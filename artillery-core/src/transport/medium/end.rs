@@ -36,7 +36,6 @@ struct Opened {
 }
 
 impl LineEnd {
-    /// Creates side 1 of a connection.
     pub(in crate::transport) fn accepting(line: Arc<SimulatedLine>) -> Arc<Self> {
         let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED_STREAMS);
         let opened = Arc::new(Opened { sender, receiver: tokio::sync::Mutex::new(receiver) });
@@ -95,7 +94,6 @@ impl LineEnd {
         Ok((PipeWriter::new(pipe, None), PipeReader::new(Pipe::ended(line), None)))
     }
 
-    /// The next stream opened by the side that was dialled.
     pub(in crate::transport) async fn accept(&self) -> Result<(StreamKind, PipeReader), CloseReason> {
         let mut opened = self.opened.receiver.lock().await;
         tokio::select! {

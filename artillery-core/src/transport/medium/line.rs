@@ -18,7 +18,6 @@ use crate::{
 pub(in crate::transport) struct SimulatedLine {
     medium: Arc<Medium>,
     nodes: [NodeId; 2],
-    /// The close reason known to each side.
     closed: Mutex<[Option<CloseReason>; 2]>,
     waiters: Waiters,
     idle_timeout: Duration,

@@ -17,7 +17,6 @@ const WINDOW_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pipe {
     line: Arc<SimulatedLine>,
-    /// The sending side.
     side: usize,
     state: Mutex<PipeState>,
     /// Notified when a piece, the end or a reset was queued.

@@ -1,5 +1,3 @@
-//! Pauses between dials.
-
 use std::time::Duration;
 
 /// Pauses that double between two bounds. Each is shortened at random, so that nodes do not dial in step.
@@ -22,7 +20,6 @@ impl Backoff {
         pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// Restarts with the shortest pause.
     pub(super) fn reset(&mut self) {
         self.next = self.min;
     }

@@ -19,7 +19,6 @@ const CHECK_DIVISOR: u32 = 12;
 /// The peer is probed after this fraction of the limit without an acknowledgement.
 const QUIET_DIVISOR: u32 = 6;
 
-/// How long acknowledgements have been missing.
 #[derive(Debug)]
 struct Silence {
     limit: Duration,

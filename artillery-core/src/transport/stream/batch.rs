@@ -1,5 +1,3 @@
-//! Frames gathered for one write.
-
 use bytes::{Bytes, BytesMut};
 
 use crate::frame::{PREFIX, prefix};
@@ -14,7 +12,6 @@ pub struct FrameBatch {
     gathered: BytesMut,
     frames: usize,
     bytes: usize,
-    /// Size of header and body of the largest frame.
     largest: usize,
 }
 

@@ -1,5 +1,3 @@
-//! The receiving end of a stream.
-
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +11,6 @@ use crate::{
     transport::{counters::CounterCells, quic},
 };
 
-/// Maximum number of chunks read from a stream at once.
 const MAX_CHUNKS_PER_READ: usize = 32;
 
 /// The receiving end of a stream. Dropping it before the end stops the stream, which notifies the sender.

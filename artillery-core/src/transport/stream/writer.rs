@@ -1,5 +1,3 @@
-//! The sending end of a stream.
-
 use std::sync::Arc;
 
 use bytes::Bytes;

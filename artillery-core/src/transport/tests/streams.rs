@@ -9,7 +9,6 @@ use crate::{
     frame::prefix,
 };
 
-/// How the next stream of kind 16 ends.
 async fn end(honest: &mut Honest) -> Result<(), ReadError> {
     loop {
         if let Event::End(StreamKind(16), end) = honest.event().await {

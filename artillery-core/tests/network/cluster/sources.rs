@@ -19,7 +19,6 @@ use futures_core::Stream;
 
 use super::*;
 
-/// A registry of services within this process.
 #[derive(Clone, Default)]
 struct Registry(Arc<Mutex<Vec<SocketAddr>>>);
 

@@ -22,7 +22,6 @@ use tokio::net::UdpSocket;
 
 use super::support::{Event, Node, SECRET, Spec, arrives, connected, within};
 
-/// Addresses that a test has cut off.
 #[derive(Clone, Default)]
 struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
 

@@ -20,7 +20,6 @@ const LONG: Duration = Duration::from_secs(600);
 const BEFORE: &str = "127.0.0.2";
 const AFTER: &str = "127.0.0.3";
 
-/// A filter that drops all packets to and from this address.
 fn without(addr: &Arc<Mutex<Option<SocketAddr>>>) -> LinkFilter {
     let addr = addr.clone();
     Arc::new(move |other| *addr.lock().unwrap() != Some(other))

@@ -29,7 +29,6 @@ pub(crate) const ECHO: StreamKind = StreamKind(17);
 pub(crate) enum Event {
     Admitted(Arc<PeerInfo>),
     Frame(Frame),
-    /// How a stream ended.
     End(Result<(), ReadError>),
     Datagram(Bytes),
     Refused(Refusal),
@@ -123,7 +122,6 @@ async fn echo(mut reader: FrameReader, mut writer: FrameWriter) {
     }
 }
 
-/// Settings of a node.
 pub(crate) struct Spec {
     pub(crate) identity: Identity,
     pub(crate) cluster: String,

@@ -239,7 +239,6 @@ async fn undialable_addresses_are_refused() {
     }
 }
 
-/// A certificate authority like an operator's.
 struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pem: String,

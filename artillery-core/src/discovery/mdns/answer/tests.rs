@@ -32,7 +32,6 @@ fn txt(of: &[(&str, &str)]) -> Vec<u8> {
     of.iter().flat_map(property).collect()
 }
 
-/// An answer with one instance and these properties.
 fn answer(of: &[(&str, &str)], srv: &[u8]) -> Vec<u8> {
     let mut packet = empty(3);
     push(&mut packet, INSTANCE, TXT, &txt(of));
