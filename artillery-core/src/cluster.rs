@@ -3,8 +3,7 @@
 //! The node dials every address that discovery finds. A peer that passes the handshake is announced to the membership.
 //! Membership packets travel as QUIC datagrams over links that this node dials itself.
 //!
-//! The membership is only a hint. A member that is `Down` here may be alive elsewhere, so `Down` alone must decide
-//! nothing.
+//! The membership is only a hint. A member that is `Down` here may be alive elsewhere, so it alone must decide nothing.
 
 mod addresses;
 mod builder;
@@ -123,8 +122,8 @@ impl Cluster {
         MemberHub::subscribe(&self.inner.hub)
     }
 
-    /// The source that named a node first. `None` if the node dialled this one, or other members reported it, before
-    /// any source named it.
+    /// The source that first named a node. `None` if the node dialled this one, or was reported by members, before
+    /// that.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
         self.inner.record.found_by(node)
     }
@@ -139,8 +138,8 @@ impl Cluster {
         self.inner.looks
     }
 
-    /// Whether a seed, an announced node or a listed place has not answered yet. A seed that also resolves to this node
-    /// is not waited for.
+    /// Whether a seed, announced node or listed place has not answered yet. Seeds that also resolve to this node are
+    /// excluded.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }

@@ -38,8 +38,8 @@ pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Re
         .map_err(|error| CodecError::Unencodable(error.to_string()))
 }
 
-/// Whether `bytes` are the encoding of `header`. The decoder also accepts other encodings, for instance a small number
-/// in more bytes than necessary.
+/// Whether `bytes` are the encoding of `header`. The decoder also accepts others, such as a small number in extra
+/// bytes.
 pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
     let mut left = ExpectedBytes(bytes);
     encode(header, &mut left).is_ok() && left.0.is_empty()

@@ -1,5 +1,5 @@
-//! Sources of addresses at which other nodes may be found. The addresses are hints and never trusted: certificates
-//! decide which peer is accepted.
+//! Sources of addresses at which other nodes may be found. These are untrusted hints: certificates decide who is
+//! accepted.
 //!
 //! Sources in this crate:
 //!
@@ -70,8 +70,7 @@ pub(crate) mod fuzzing {
         super::mdns::fuzz_answer(bytes);
     }
 
-    /// Parses four lines as the properties of a record. `*` is replaced by a valid value, an empty line by a missing
-    /// one.
+    /// Parses four lines as the properties of a record. `*` becomes a valid value, an empty line a missing one.
     pub fn txt_record(bytes: &[u8]) {
         const GOOD: [(&str, &[u8]); 4] = [
             ("v", b"1"),

@@ -34,8 +34,7 @@ impl Frame {
     }
 }
 
-/// The first [`PREFIX`] bytes of a frame. The caller keeps `header + body` below 4 GiB, far above the frame limit of
-/// any peer.
+/// The first [`PREFIX`] bytes of a frame. `header + body` must be below 4 GiB, far above the frame limit of any peer.
 pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
     debug_assert!(header + body + 4 <= u32::MAX as usize);
     let mut out = [0; PREFIX];

@@ -142,8 +142,7 @@ impl Identity {
         tls::anonymous(&self.inner)
     }
 
-    /// A secret of this node that outlives its process. It lets a restarted node tell peers at once that their old
-    /// connections are gone.
+    /// A secret of this node that outlives its process. It lets a restarted node reset its former connections at once.
     pub(crate) fn seed(&self) -> &[u8; 32] {
         &self.inner.seed
     }

@@ -1,5 +1,4 @@
-//! Items for the other crates of this project. They may change in any release: those crates pin this crate's exact
-//! version.
+//! Items for the other crates of this project, which pin this crate's exact version. They may change in any release.
 
 #[cfg(feature = "net")]
 pub mod clock {

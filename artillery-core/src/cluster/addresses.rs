@@ -95,8 +95,7 @@ pub(super) fn advertisable(local: SocketAddr, port: u16, interfaces: &Interfaces
 const OUTSIDE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// The local address from which packets to `outside` leave. No packet is sent: connecting a UDP socket only selects a
-/// route.
+/// The local address from which packets to `outside` leave. Connecting a UDP socket selects a route and sends nothing.
 fn outward(outside: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = if outside.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -147,8 +146,7 @@ struct NameLooks {
 }
 
 impl NameLooks {
-    /// The addresses to advertise after a lookup has returned `named`, or, if that is empty, `others`. `None`: no
-    /// change.
+    /// The addresses to advertise after a lookup has returned `named` (`others` if that is empty). `None`: no change.
     fn on_look(
         &mut self,
         advertised: &[SocketAddr],
@@ -247,7 +245,7 @@ mod tests {
         ("169.254.3.4", "eth1", 5),
     ];
 
-    /// With a VPN as the default route, or the same bridge on each host, a peer may reach only one of the other
+    /// With a VPN as the default route, or equal bridges on all hosts, a peer may reach only one of the other
     /// addresses.
     #[test]
     fn all_addresses_are_told() {

@@ -34,8 +34,7 @@ use crate::{
     transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
 
-/// Settings of a node. Only a secret or an identity is required; the default of each other setting is given in
-/// parentheses.
+/// Settings of a node. Only a secret or an identity is required. Other settings' defaults are in parentheses.
 #[derive(Clone)]
 #[must_use]
 pub struct ClusterBuilder {
@@ -109,8 +108,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the node publishes about itself to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD)
-    /// bytes (empty).
+    /// The node's statement to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes (empty).
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self
@@ -228,8 +226,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Checks all settings, binds the socket, and starts searching for other nodes. Must be called within a tokio
-    /// runtime.
+    /// Checks all settings, binds the socket, and starts the search for other nodes. Requires a tokio runtime.
     ///
     /// # Errors
     /// [`StartError`]. Unavailable multicast DNS is logged and is no error.
@@ -345,7 +342,7 @@ impl ClusterBuilder {
         Ok(endpoint)
     }
 
-    /// The prefix that this node advertises from the start. Several addresses need it, since SWIM itself carries only
+    /// The prefix that this node advertises from the start. It lists several addresses, since SWIM itself carries only
     /// one.
     fn prefix(&self, endpoint: &Endpoint) -> MemberPrefix {
         let addrs = Some(endpoint.advertised_addrs()).filter(|addrs| addrs.len() > 1);

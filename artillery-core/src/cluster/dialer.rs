@@ -247,8 +247,7 @@ impl Dialer {
         }
     }
 
-    /// The candidate's node, if it is an active member at one of the candidate's addresses. Also records the
-    /// candidate's source.
+    /// The candidate's node, if it is an active member at one of the candidate's addresses. Also records the source.
     fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
         let member = candidate.node.and_then(|node| self.hub.member(node))?;
         let node = member.id.node;
@@ -282,8 +281,7 @@ impl Dialer {
             self.record.set_own(candidate);
         }
         let connection = connected?;
-        // The connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own
-        // link.
+        // The connection may be dropped: the endpoint has reported the peer to the membership, which has its own link.
         let node = connection.peer().id.node;
         self.record.set_source(node, &candidate.source);
         Ok(node)

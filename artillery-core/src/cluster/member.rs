@@ -32,8 +32,8 @@ pub struct Member {
     pub name: String,
     /// The preferred address to dial: the first of `addrs`.
     pub addr: SocketAddr,
-    /// All addresses at which it may be dialled. Some may be reachable from certain hosts only, or also belong to other
-    /// hosts.
+    /// All addresses at which it may be dialled. Some may be reachable only from certain hosts, or belong to other
+    /// hosts too.
     pub addrs: Vec<SocketAddr>,
     /// The application's payload: see [`Cluster::set_payload`](super::Cluster::set_payload).
     pub payload: Bytes,
@@ -132,8 +132,7 @@ pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
     wrapped.freeze()
 }
 
-/// The inverse of [`wrap`]. Bytes that `wrap` cannot have written are treated as the payload of a member without a
-/// formation.
+/// The inverse of [`wrap`]. Any other bytes are treated as the payload of a member without a formation.
 fn unwrap(wrapped: &Bytes) -> (MemberPrefix, Bytes) {
     let mut rest = wrapped.clone();
     read_prefix(&mut rest).map_or_else(|| (MemberPrefix::default(), wrapped.clone()), |prefix| (prefix, rest))
@@ -164,8 +163,7 @@ fn read_addr(bytes: &mut Bytes) -> Option<SocketAddr> {
 }
 
 impl Member {
-    /// The largest payload of a member, in bytes: the limit of a membership packet minus the cluster id and the
-    /// addresses.
+    /// The largest payload in bytes: the limit of a membership packet minus the cluster id and the addresses.
     pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - MAX_PREFIX_BYTES;
 
     pub(super) fn from_swim(member: membership::SwimMember) -> Self {

@@ -52,8 +52,7 @@ pub enum SeedState {
 pub struct RefusedPeer {
     /// The address of the peer.
     pub addr: SocketAddr,
-    /// The reason: [`ConnectError::Rejected`] if this node refused the peer, any other variant if the peer refused this
-    /// node.
+    /// [`ConnectError::Rejected`] if this node refused the peer, any other variant if the peer refused this node.
     pub reason: ConnectError,
 }
 

@@ -61,8 +61,7 @@ impl fmt::Display for Heard {
     }
 }
 
-/// Escapes control characters. A reason may be another host's text, which must not end the line or change how a
-/// terminal displays it.
+/// Escapes control characters: text of another host must not end the line or change how a terminal displays it.
 fn escaped(text: &str) -> String {
     let plain = |c: char| matches!(c, '\'' | '"');
     text.chars().flat_map(|c| if plain(c) { vec![c] } else { c.escape_debug().collect() }).collect()

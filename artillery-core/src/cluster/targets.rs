@@ -106,8 +106,8 @@ impl DialTargets {
         self.dialled.remove(&target);
     }
 
-    /// Handles proof that `node` is at `addr`. Returns the other targets of this node and address, which need no
-    /// further dial.
+    /// Handles proof that `node` is at `addr`. Returns the other targets of this node and address, which are now
+    /// settled.
     pub(super) fn on_answered(&mut self, node: NodeId, addr: SocketAddr) -> Vec<DialTarget> {
         self.set_proven(node, addr);
         if let Some(proven) = self.proven.get_mut(&node) {

@@ -8,8 +8,7 @@ use crate::error::ConfigError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwimSettings {
-    /// One member is probed per period. It is suspected if neither it nor a helper has answered by the end of the
-    /// period.
+    /// One member is probed per period, and suspected if neither it nor a helper has answered by the end of the period.
     pub probe_period: Duration,
     /// After this time without an answer, other members are asked to probe too. At most half of `probe_period`.
     pub probe_rtt: Duration,

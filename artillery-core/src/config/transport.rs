@@ -23,8 +23,7 @@ pub enum Congestion {
     /// packets even when they are far from full. This is quinn's experimental implementation; it takes more than its
     /// fair share when it competes with other algorithms.
     Bbr,
-    /// NewReno (RFC 9002, section 7): slows down at each loss, and recovers slowly. The simplest algorithm, for
-    /// comparison.
+    /// NewReno (RFC 9002, section 7): slows down at each loss, and recovers slowly. The simplest, for comparison.
     NewReno,
 }
 
@@ -65,8 +64,7 @@ pub struct TransportConfig {
     pub stream_window_bytes: u32,
     /// Maximum bytes in flight on one connection.
     pub connection_window_bytes: u32,
-    /// Maximum size in bytes of a frame sent or accepted, header and body together. All nodes of a cluster must use the
-    /// same value.
+    /// Maximum size in bytes of a frame, header and body together. All nodes of a cluster must use the same value.
     pub max_frame_bytes: usize,
     /// Interval of keep-alive packets on an idle connection.
     pub keep_alive: Duration,

@@ -39,8 +39,7 @@ impl Listing {
         Self { source, places: Vec::new(), failed: false }
     }
 
-    /// Returns the changes. Places beyond [`MAX_PLACES`] are dropped, new ones first: the order of a list may differ
-    /// each time.
+    /// Returns the changes. Beyond [`MAX_PLACES`], new places are dropped first: the order of a list may vary.
     pub(super) fn on_list(&mut self, list: impl IntoIterator<Item = Seed>) -> Vec<Candidate> {
         self.failed = false;
         let known: BTreeMap<_, _> =
@@ -138,7 +137,7 @@ impl Stream for FollowedList {
 /// The addresses of a host name, resolved every 5 s. For a name that resolves to all nodes, like that of a headless
 /// service in Kubernetes. Each address becomes a candidate of its own, whereas a [`Seed`] leads to just one of them.
 ///
-/// An address is withdrawn once three successive answers lack it. While the name cannot be resolved, all addresses
+/// An address is withdrawn once three successive answers omit it. While the name cannot be resolved, all addresses
 /// stay.
 #[derive(Debug, Clone)]
 pub struct DnsDiscovery {

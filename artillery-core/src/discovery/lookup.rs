@@ -144,8 +144,7 @@ impl Drop for LookupEnd {
     }
 }
 
-/// Starts a thread for a call that may block for a long time. Neither the end of a runtime nor that of the process
-/// waits for it.
+/// Starts a thread for a call that may block for a long time. Neither the runtime nor the process waits for its end.
 pub(super) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }

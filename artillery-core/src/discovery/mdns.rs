@@ -36,8 +36,7 @@ pub(super) const SERVICE_TYPE: &str = "_artillery._udp.local.";
 /// The standard UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
 
-/// How often the daemon checks for new addresses of this machine. It sends nothing from an address that it doesn't
-/// know.
+/// How often the daemon checks this machine's addresses. It sends nothing from an address that it doesn't know.
 const ADDRESS_CHECK_SECONDS: u32 = 1;
 
 /// The network interfaces used by multicast DNS.
@@ -204,8 +203,7 @@ impl MdnsDiscovery {
         let host = format!("{}.local.", number(me));
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
             .map_err(unannounceable)?;
-        // The daemon follows interface changes only for such services. Others stay silent on an interface that gets its
-        // address later.
+        // Only such services follow interface changes. Others stay silent on an interface that gets its address later.
         let mut info = info.enable_addr_auto();
         info.set_requires_probe(false);
         if !ips.is_empty() {

@@ -12,8 +12,7 @@ use futures_core::Stream;
 
 use super::{Candidate, Candidates, Discovery, Source};
 
-/// An address or host name with a port, at which a node may be found. As text: `10.0.0.5:7400`, `[::1]:7400`,
-/// `db-1.example:7400`.
+/// The address or host name of a node, with a port: `10.0.0.5:7400`, `[::1]:7400`, `db-1.example:7400`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seed(SeedAddr);
 

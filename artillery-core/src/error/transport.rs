@@ -296,8 +296,7 @@ pub enum DatagramError {
     Lost(#[from] CloseReason),
 }
 
-/// Why a stream contains no further frames. Each of these errors ends the stream, since the boundaries of later frames
-/// are unknown.
+/// Why a stream contains no further frames. Each error ends the stream, since later frame boundaries are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {

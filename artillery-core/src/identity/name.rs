@@ -5,8 +5,7 @@ use std::fmt::Write;
 use super::MAX_NAME;
 use crate::error::IdentityError;
 
-/// Suffix of the DNS names in certificates derived from a secret. Names under `internal` never belong to an internet
-/// host.
+/// Suffix of DNS names in certificates derived from a secret. Names under `internal` belong to no internet host.
 const SUFFIX: &str = ".node.artillery.internal";
 
 /// A DNS label has at most 63 characters: one for the marker, the others for whole bytes in hexadecimal.

@@ -69,8 +69,7 @@ impl Authority {
     }
 }
 
-/// A certificate without an effective expiry: operators replace the secret instead, and the clocks of nodes need not
-/// agree.
+/// A certificate that never expires in practice: operators replace the secret, and the nodes' clocks may disagree.
 fn named(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(2000, 1, 1);

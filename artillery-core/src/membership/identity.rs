@@ -48,8 +48,7 @@ impl SwimIdentity {
     }
 }
 
-/// Removes flow label and scope, which have no meaning on other nodes and are not sent, and unmaps IPv4-mapped
-/// addresses.
+/// Removes flow label and scope, which mean nothing on other nodes and are not sent, and unmaps IPv4 addresses.
 pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(
         match addr.ip() {

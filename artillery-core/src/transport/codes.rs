@@ -22,8 +22,8 @@ impl CloseCode {
     pub const DONE: Self = Self(0);
     /// The endpoint is shut down.
     pub const SHUTDOWN: Self = Self(1);
-    /// The peer is refused. The reason is an encoded [`Refusal`](crate::error::Refusal), or its text on a simulated
-    /// network.
+    /// The peer is refused. The reason is an encoded [`Refusal`](crate::error::Refusal) (on a simulated network its
+    /// text).
     pub(super) const REFUSED: Self = Self(2);
     /// The peer violated the protocol.
     pub const VIOLATION: Self = Self(3);

@@ -233,7 +233,7 @@ impl Endpoint {
         dial::dial(self.shared(), addr, Some(peer)).await
     }
 
-    /// The link to `peer`. It dials `addresses`, and again whenever the connection breaks, while any handle of the link
+    /// The link to `peer`. It dials `addresses`, and redials whenever the connection breaks, while a handle of it
     /// exists.
     ///
     /// There is one link per peer. A further call returns the same link, and replaces its addresses unless the new ones

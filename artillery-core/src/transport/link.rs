@@ -77,8 +77,8 @@ impl Link {
         }
     }
 
-    /// Whether the link's last reported state is up. Cheaper than [`connection`](Self::connection), which also checks
-    /// the connection.
+    /// Whether the last reported state is up. Cheaper than [`connection`](Self::connection), which checks the
+    /// connection.
     pub fn is_up(&self) -> bool {
         matches!(&*self.inner.state.borrow(), LinkState::Up(_))
     }

@@ -29,8 +29,7 @@ const ASK_PERIOD: Duration = Duration::from_millis(50);
 /// probe sent after the first was received.
 const PROOF_ROUNDS: u32 = 2;
 
-/// A process that has been connected, or has belonged to a formation, for this long keeps its name against a second
-/// one.
+/// A process that has been connected, or in a formation, for this long keeps its name against a second process.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
 const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);

@@ -55,8 +55,7 @@ pub struct PeerInfo {
 pub struct ForeignPeer {
     /// The node's formation.
     pub cluster: ClusterId,
-    /// Whether the node states that its formation holds data or has held some. `false` if it does not know or states
-    /// nothing.
+    /// Whether the node states that its formation has ever held data. `false` if it does not know or states nothing.
     pub holds_data: bool,
     /// Whether the node states that its formation has a leader confirmed by a quorum.
     pub is_led: bool,

@@ -35,8 +35,7 @@ const MIN_INITIAL_WINDOW_BYTES: u64 = 14_720;
 /// A burst of this size is harmless to any queue on the path.
 const MAX_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Maximum number of open streams of the dialled side. They carry answers that are too large for the stream of their
-/// request.
+/// Maximum number of open streams of the dialled side. They carry answers too large for the stream of their request.
 const MAX_STREAMS_BACK: u32 = 64;
 
 /// Maximum number of buffered datagram bytes per direction. New datagrams displace old ones.
@@ -88,8 +87,7 @@ fn open(
     filter: Option<LinkFilter>,
 ) -> io::Result<quinn::Endpoint> {
     let mut endpoint = EndpointConfig::new(resets);
-    // A restarted node resets its former connections. To do so it must recognise their ids as its own, which quinn's
-    // generator prevents.
+    // A restarted node must recognise ids of its former connections to reset them, which quinn's generator prevents.
     endpoint.cid_generator(|| Box::new(RandomIds));
     endpoint.max_udp_payload_size(config.max_udp_payload).map_err(io::Error::other)?;
     let socket = socket::wrap(udp, counters, filter)?;

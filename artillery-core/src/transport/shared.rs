@@ -132,9 +132,9 @@ impl EndpointShared {
         self.advertised.borrow().first().copied().unwrap_or(self.local_addr)
     }
 
-    /// Notifies the service of a peer of another formation: with `gave_way` or `succeeded` if the peer states this
-    /// about this node's formation; otherwise with `met_foreign`, unless the peer's formation is a predecessor of this
-    /// node's or has given way to it.
+    /// Notifies the service of a peer of another formation: `gave_way` or `succeeded` if the peer states this about
+    /// this node's formation, otherwise `met_foreign`, unless that formation is a predecessor of this one or has given
+    /// way to it.
     pub(super) fn met_foreign(&self, name: &str, addr: SocketAddr, cluster: ClusterId, states: &Formation) {
         let Some(mine) = self.registry.cluster_id().filter(|mine| *mine != cluster) else { return };
         let formation = self.registry.formation();

@@ -1,8 +1,7 @@
 //! The UDP socket below QUIC. It counts packets, avoids superfluous system calls and, in tests, drops the packets that
 //! a filter rejects.
 //!
-//! All code that depends on quinn's `AsyncUdpSocket` is in this file, since that trait changes with quinn's next
-//! release.
+//! All code that depends on quinn's `AsyncUdpSocket` is here, since that trait changes with quinn's next release.
 
 use std::{
     fmt,
@@ -145,8 +144,8 @@ impl AsyncUdpSocket for FilteredSocket {
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
-            // Either there is no packet after all, or the system reports that a packet sent earlier was refused.
-            // Neither ends the socket.
+            // Either there was no packet, or the system reports that an earlier sent one was refused. Neither ends the
+            // socket.
             let Ok(received) = self.receive(bufs, meta) else { continue };
             self.counters.udp_receives.add(1);
             self.counters.udp_bytes_received.add(meta[..received].iter().map(|meta| meta.len as u64).sum());
@@ -253,8 +252,7 @@ mod tests {
         let (socket, peer) = socket();
         peer.send(&[7; 32]).unwrap();
         assert_eq!(receive(&socket).await, 1);
-        // The runtime does not know of this packet yet, since no task has waited for the system: only a system call
-        // would find it.
+        // The runtime does not know of this packet, since no task has waited for it: only a system call would find it.
         peer.send(&[7; 32]).unwrap();
         let mut memory = [0; 64];
         let mut meta = [RecvMeta::default()];

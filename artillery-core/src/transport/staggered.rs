@@ -7,9 +7,8 @@ use tokio::time::timeout;
 /// After this time without an answer, the next address is tried as well.
 pub(super) const NEXT_DELAY: Duration = Duration::from_millis(200);
 
-/// Attempts the places one after the other. The next attempt starts when one fails, or when none has succeeded within
-/// [`NEXT_DELAY`]. Returns the first success, or all failures in the order of their occurrence. Dropping the other
-/// attempts cancels them.
+/// Attempts the places one after the other: the next one when an attempt fails, or after `NEXT_DELAY` without success.
+/// Returns the first success, or all failures in order of occurrence. Remaining attempts are dropped.
 pub async fn first_of<P: Clone, T, E, F: Future<Output = Result<T, E>>>(
     places: impl IntoIterator<Item = P>,
     attempt: impl Fn(P) -> F,

@@ -1,5 +1,4 @@
-//! The stream of candidates: first the answers to a one-shot query, then the nodes that the continuous search finds and
-//! loses.
+//! The stream of candidates: first answers to a one-shot query, then nodes that the continuous search finds and loses.
 
 use std::{
     collections::BTreeMap,
@@ -66,8 +65,7 @@ impl MdnsBrowse {
         candidate.node.is_some_and(|node| self.shared.is_me(node))
     }
 
-    /// Filters an answer to the one-shot query. Addresses already found by the continuous search are not reported
-    /// again.
+    /// Filters an answer to the one-shot query, omitting addresses that the continuous search has already found.
     fn take_answer(&mut self, mut answer: Candidate) -> Option<Candidate> {
         for known in self.found.values().filter(|known| known.node == answer.node) {
             answer.addrs.retain(|addr| !known.addrs.contains(addr));
@@ -162,8 +160,8 @@ impl Stream for MdnsBrowse {
         if let Some(candidate) = this.poll_first(context) {
             return Poll::Ready(Some(candidate));
         }
-        // Polled before withdrawals: an answer that was confirmed in time must not be withdrawn because the stream was
-        // polled late.
+        // Before withdrawals: an answer that was confirmed in time must not be withdrawn only because the poll was
+        // late.
         if let Poll::Ready(next) = this.poll_events(context) {
             return Poll::Ready(next);
         }

@@ -47,8 +47,7 @@ const MAX_ANSWER_BYTES: usize = 9000;
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
 
-/// The answers to a query that is sent on the first poll: streams may be created outside a runtime, but are polled
-/// within one.
+/// The answers to a query, which is sent on the first poll: a stream may be created outside the runtime that polls it.
 pub(super) enum FirstAnswers {
     Unasked(MdnsSettings),
     Asked(mpsc::Receiver<Candidate>),
@@ -170,7 +169,7 @@ impl Question {
         let (question, began) = (answer::question(self.id), Instant::now());
         let ends = SENT_AFTER.into_iter().skip(1).chain([ANSWER_TIME]);
         for end in ends {
-            // An interface without a route to the group has no nodes. A full queue or a firewall may let the next query
+            // An interface without a route to the group has no nodes. Past a full queue or firewall, the next query may
             // pass.
             if let Err(error) = self.socket.send_to(&question, self.group).await {
                 debug!(%error, group = %self.group, interface = self.interface, "cannot send a query by multicast DNS");

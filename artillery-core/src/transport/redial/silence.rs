@@ -82,8 +82,7 @@ mod tests {
         *,
     };
 
-    /// The verdicts of checks at these times in milliseconds, each with the frames sent and acknowledgements received
-    /// so far.
+    /// The verdicts of checks at these milliseconds, each with the frames sent and acknowledgements received so far.
     fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [SilenceVerdict; N] {
         let start = Instant::now();
         let traffic = |sent, acknowledgements| Traffic { sent, acknowledgements };

@@ -71,8 +71,7 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends all frames of the batch in one write and empties it. Do not cancel this call, as for
-    /// [`FrameWriter::send`].
+    /// Sends all frames of the batch in one write and empties it. Like [`FrameWriter::send`], it must not be cancelled.
     ///
     /// # Errors
     /// [`WriteError`]. If a frame is too large, no part of the batch is written.
@@ -121,8 +120,7 @@ impl FrameWriter {
         }
     }
 
-    /// Waits until, after [`FrameWriter::finish`], the peer has received everything, or until it stops the stream or is
-    /// gone.
+    /// Waits until the peer has received everything after [`FrameWriter::finish`], has stopped the stream, or is gone.
     pub async fn stopped(&self) {
         match &self.stream {
             // The caller only waits for the end, so the outcome is irrelevant.

@@ -135,8 +135,7 @@ async fn a_peer_restarted_on_its_port_is_dialled_again() {
     works(&connection, &mut b).await;
 }
 
-/// The peer dies silently and is restarted. The new process answers the first packet with a reset, long before any
-/// timeout.
+/// The peer dies silently and is restarted. The new process resets the connection, long before any timeout.
 #[tokio::test]
 async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     let cuts = Cuts::default();

@@ -89,8 +89,8 @@ async fn another_formation_is_refused() {
     within(c.endpoint.connect(b.addr())).await.unwrap();
 }
 
-/// A node of a retired formation learns of the succeeding formation, on either side of the connection, and refuses it
-/// like any other.
+/// A node of a retired formation learns of its successor, on either side of a connection, and refuses it like any
+/// other.
 #[tokio::test]
 async fn a_succeeding_formation_is_reported_and_refused() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
@@ -113,8 +113,7 @@ fn met(event: Event) -> Option<ForeignPeer> {
     }
 }
 
-/// Two formations of one name and secret: each node reports the other formation and its statements, on either side of
-/// the connection.
+/// Of two formations of one name and secret, each node reports the other with its statements, whichever side dialled.
 #[tokio::test]
 async fn another_formation_is_reported_with_its_data() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
@@ -141,8 +140,7 @@ async fn a_successor_is_no_stranger() {
     assert!(matches!(new.event().await, Event::Refused(_)));
 }
 
-/// Two nodes meet before they belong to a formation, and then join different ones. The connection is closed, whichever
-/// joins second.
+/// Two nodes meet, then join different formations. The connection is closed, whichever joins second.
 #[tokio::test]
 async fn peers_that_join_different_formations_part() {
     for dialler_first in [true, false] {
