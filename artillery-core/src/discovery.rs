@@ -1,5 +1,5 @@
-//! Sources of addresses at which other nodes may be found. These are untrusted hints: certificates decide who is
-//! accepted.
+//! Sources of addresses at which other nodes may be found. The addresses are untrusted hints: certificates decide which
+//! peer is accepted.
 //!
 //! Sources in this crate:
 //!
@@ -40,7 +40,7 @@ pub use listing::{DnsDiscovery, PolledDiscovery};
 pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
 pub use seed::{Seed, SeedDiscovery, SeedError};
 
-/// A stream of hints. It ends when its source has no more of them.
+/// A stream of hints. It ends when its source is exhausted.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
 
 /// A source of hints about the addresses of cluster members.

@@ -29,12 +29,12 @@ pub enum IdentityError {
         /// The invalid name.
         name: String,
     },
-    /// A PEM file does not contain what is expected.
+    /// A PEM file is malformed or has unexpected content.
     #[error("{what}: {reason}")]
     BadPem {
         /// Which of the files is bad.
         what: &'static str,
-        /// What is wrong with the file.
+        /// The problem with the file.
         reason: String,
     },
     /// The certificate has no DNS name among its subject alternative names.
@@ -60,7 +60,7 @@ pub enum IdentityError {
 pub struct ConfigError {
     /// The name of the field.
     pub field: &'static str,
-    /// What is wrong with its value.
+    /// The problem with its value.
     pub problem: String,
 }
 

@@ -108,7 +108,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// The node's statement to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes (empty).
+    /// The payload that the node publishes, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes (empty).
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self

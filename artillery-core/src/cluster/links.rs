@@ -69,8 +69,8 @@ impl MembershipLinks {
         }
     }
 
-    /// Sends `packets` over streams, since a farewell is not repeated. Nodes without an established connection are
-    /// skipped.
+    /// Starts sending `packets` over streams, since a farewell is not repeated. Nodes without an established connection
+    /// are skipped.
     pub(super) fn send_reliably(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! Routes what the endpoint receives to the membership or to the application's service.
+//! Routes calls of the endpoint to the membership or to the application's service.
 
 use std::{
     net::SocketAddr,

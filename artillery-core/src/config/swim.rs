@@ -16,7 +16,7 @@ pub struct SwimSettings {
     pub suspect_to_down: Duration,
     /// How many members are asked to help with a probe. A change is also gossiped at once to this many members.
     pub indirect_probes: usize,
-    /// How often updates are gossiped in addition to those that probes carry.
+    /// How often updates are gossiped in separate packets. Probes carry updates too.
     pub gossip_period: Duration,
     /// How many members each gossip round reaches.
     pub gossip_fan_out: usize,

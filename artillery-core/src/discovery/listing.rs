@@ -16,7 +16,7 @@ use super::{Candidate, Candidates, Discovery, Seed, Source, lookup};
 
 pub(super) const MAX_PLACES: usize = 256;
 
-/// A place is withdrawn once this number of successive lists lacks it: a file may be half written, and a name server
+/// A place is withdrawn once it is missing from this number of successive lists: a file may be half written, and a name server
 /// may return only some of the addresses.
 pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 
@@ -39,7 +39,7 @@ impl Listing {
         Self { source, places: Vec::new(), failed: false }
     }
 
-    /// Returns the changes. Beyond [`MAX_PLACES`], new places are dropped first: the order of a list may vary.
+    /// Returns the changes. Known places have precedence over new ones beyond [`MAX_PLACES`]: the order may vary.
     pub(super) fn on_list(&mut self, list: impl IntoIterator<Item = Seed>) -> Vec<Candidate> {
         self.failed = false;
         let known: BTreeMap<_, _> =
@@ -175,7 +175,7 @@ impl Discovery for DnsDiscovery {
 /// The places returned by a function: the simplest custom source, for example for a service registry.
 ///
 /// The function is called periodically. When it fails, or takes longer than 10 s, all places stay. A place is withdrawn
-/// once three successive lists lack it. At most 256 places of a list are used.
+/// once it is missing from three successive lists. At most 256 places of a list are used.
 ///
 /// ```
 /// use std::time::Duration;

@@ -126,7 +126,7 @@ impl Lookups {
             let ends = LookupEnd(self, wanted);
             let (host, port) = &ends.1;
             let answer = resolver(host, *port).map_err(|error| (error.kind(), error.to_string()));
-            // Removed before the answer is published: the next look-up of this name must start anew.
+            // Removed before the answer is published: the next look-up of this name must ask the resolver again.
             drop(ends);
             sender.send_replace(Some(answer));
         }))?;

@@ -235,7 +235,7 @@ pub enum CloseReason {
     Protocol(String),
 }
 
-/// Why a stream yields no more frames. Frames read before are complete.
+/// Why a stream ended with an error. Frames read before are complete.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -268,8 +268,8 @@ pub enum WriteError {
     /// The stream was finished or reset on this side.
     #[error("the stream is finished")]
     Finished,
-    /// An earlier call was cancelled in the middle of a frame. The receiver sees a reset stream.
-    #[error("an earlier write was cancelled")]
+    /// An earlier call was cancelled or failed in the middle of a frame. The receiver sees a reset stream.
+    #[error("an earlier write was cancelled or failed")]
     Interrupted,
     /// The connection was closed.
     #[error("connection lost: {0}")]

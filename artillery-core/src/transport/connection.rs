@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// What the connection has sent so far, and how much of it was acknowledged. `None` if that is not counted.
+    /// Counters of sent frames and received acknowledgements. `None` on a simulated network.
     pub(super) fn traffic(&self) -> Option<Traffic> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => Some(quic::traffic(quinn)),

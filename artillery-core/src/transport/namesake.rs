@@ -59,7 +59,7 @@ impl LifeProof {
         Self { begun: now, limit, asked: now, seen, rounds: 0 }
     }
 
-    /// `acknowledgements` is the number received so far, or `None` if the connection is closed.
+    /// `acknowledgements` is the number received until now, or `None` if the connection is closed.
     fn check(&mut self, now: Instant, acknowledgements: Option<u64>) -> ProofVerdict {
         let Some(acknowledgements) = acknowledgements else { return ProofVerdict::Gone };
         if acknowledgements != self.seen {

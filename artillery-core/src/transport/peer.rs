@@ -65,7 +65,7 @@ pub struct ForeignPeer {
     pub addr: SocketAddr,
 }
 
-/// A statement of a node or client about itself. Name and node id come from its identity.
+/// A statement of a node or client about itself. Its identity determines name and node id.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LocalInfo {

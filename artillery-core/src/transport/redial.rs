@@ -114,8 +114,8 @@ async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<
     }
 }
 
-/// Dials all addresses of the peer. Starts over if the peer meanwhile connects to this node and states another address.
-/// Also returns the dialled addresses. `None` if the link was dropped.
+/// Dials all addresses of the peer, and starts over if a connection from the peer states another address in the
+/// meantime. Also returns the dialled addresses. `None` if the link was dropped.
 async fn dial_peer(
     shared: &Arc<EndpointShared>,
     peer: NodeId,

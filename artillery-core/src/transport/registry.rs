@@ -216,8 +216,8 @@ impl Registry {
         self.lock().answered.of(node)
     }
 
-    /// Whether `peer` has moved away from `addr`: a connection of its that came from this IP now comes from another
-    /// one.
+    /// Whether `peer` has moved away from `addr`: one of its connections to this node was established from that IP, and
+    /// now uses another.
     pub(super) fn has_moved(&self, peer: MemberId, addr: SocketAddr) -> bool {
         let state = self.lock();
         let mut of_peer = state.accepted.values().map(|one| &one.connection).filter(|one| one.peer().id == peer);

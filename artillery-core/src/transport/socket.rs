@@ -84,9 +84,9 @@ impl FilteredSocket {
 
     /// Receives the available packets.
     ///
-    /// If the call has emptied the socket, tokio is told that it would have blocked. The next call then waits until the
-    /// system reports more packets, where quinn would otherwise make a superfluous call. A packet that arrives in
-    /// between is not missed: tokio clears only the readiness that it knew before the call.
+    /// If the call has emptied the socket, it reports `WouldBlock` to tokio. The next call then waits until the system
+    /// reports more packets, where quinn would otherwise make a superfluous call. A packet that arrives in between is
+    /// not missed: tokio clears only the readiness that it knew before the call.
     fn receive(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         let most = bufs.len().min(udp::BATCH_SIZE);
         let mut short = None;

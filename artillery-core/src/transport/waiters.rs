@@ -2,8 +2,8 @@ use std::pin::pin;
 
 use tokio::sync::Notify;
 
-/// Wakes waiting tasks in the order of their waits. That of `watch` is random, but runs in virtual time must be
-/// repeatable.
+/// Wakes waiting tasks in the order in which they started to wait. `watch` wakes in random order, but a run in virtual
+/// time must be repeatable.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Notify);
 

@@ -169,7 +169,7 @@ impl Question {
         let (question, began) = (answer::question(self.id), Instant::now());
         let ends = SENT_AFTER.into_iter().skip(1).chain([ANSWER_TIME]);
         for end in ends {
-            // An interface without a route to the group has no nodes. Past a full queue or firewall, the next query may
+            // An interface without a route to the group has no nodes. A full queue or a firewall may let the next query
             // pass.
             if let Err(error) = self.socket.send_to(&question, self.group).await {
                 debug!(%error, group = %self.group, interface = self.interface, "cannot send a query by multicast DNS");

@@ -25,7 +25,7 @@ impl Swim {
         profile.left && known.is_some_and(|known| known != profile.started_at_ms)
     }
 
-    /// Sends the profiles of which the sender has an older version, and requests those of which it has a newer one.
+    /// Sends profiles that are newer here than at the sender, and requests those that are newer there.
     pub(super) fn on_versions(&mut self, from: MemberId, entries: &[ProfileVersion]) {
         let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
             return;

@@ -48,8 +48,8 @@ impl LineEnd {
         Arc::new(Self { line, side: 0, opened, acceptor: Some(acceptor) })
     }
 
-    /// Opens a stream, bidirectional if `both`, which only the side that dialled may request. On the other side it
-    /// never returns.
+    /// Opens a stream, bidirectional if `both`. Only the side that dialled may open bidirectional streams; on the other
+    /// side the call never returns.
     pub(in crate::transport) async fn open(
         self: &Arc<Self>,
         kind: StreamKind,

@@ -11,7 +11,7 @@ use crate::{
     transport::{counters::CounterCells, quic},
 };
 
-/// The sending end of a stream. Dropping it finishes the stream, or resets it if a write was cancelled.
+/// The sending end of a stream. Dropping it finishes the stream, or resets it if a write was cancelled or failed.
 #[derive(Debug)]
 pub struct FrameWriter {
     stream: StreamSink,

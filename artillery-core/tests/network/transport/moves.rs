@@ -38,8 +38,8 @@ fn at(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), port)
 }
 
-/// Relays packets between a dialler and a node. The node sees them come from the first address until the sender is set
-/// to `true`.
+/// Relays packets between a dialler and a node. Their source is the first address until `true` is sent on the channel,
+/// and then the second.
 async fn relay(node: SocketAddr) -> (SocketAddr, Sender<bool>) {
     let inside = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let outside =
