@@ -122,8 +122,8 @@ impl Cluster {
         MemberHub::subscribe(&self.inner.hub)
     }
 
-    /// The source that first named a node. `None` if the node dialled this one, or was reported by members, before
-    /// that.
+    /// The first source that named `node` at its address. `None` while no source has: `node` dialled this node, or
+    /// other members reported it.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
         self.inner.record.found_by(node)
     }

@@ -31,7 +31,7 @@ fn config() -> impl bincode::config::Config {
 /// Appends the encoding of a header or value to `out`.
 ///
 /// # Errors
-/// [`CodecError::Unencodable`] if the type's `Serialize` implementation fails.
+/// [`CodecError::Unencodable`] if the value cannot be serialized.
 pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(header, out, config())
         .map(|_| ())

@@ -1,6 +1,6 @@
 //! Length-delimited frames: a small encoded header, followed by raw bytes that are not copied again.
 //!
-//! On the wire: total length (`u32`, little endian, counted from the next byte), header length (`u32`), header, body.
+//! On the wire: number of following bytes (`u32`, little endian), header length (`u32`), header, body.
 
 use bytes::{Buf, Bytes, BytesMut};
 

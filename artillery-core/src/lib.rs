@@ -6,8 +6,8 @@
 //! that redial.
 //!
 //! It is not consistent. It reports which members *seem* to be up: two nodes may disagree temporarily, and a member
-//! that is [`Down`](MemberState::Down) here may be alive elsewhere. Make no decision by it that must be made only once.
-//! `artillery-ddata`, built on top of this crate, is for those.
+//! that is [`Down`](MemberState::Down) here may be alive elsewhere. Decisions that must be made only once need
+//! `artillery-ddata`, which is built on top of this crate.
 //!
 //! # Find the other nodes
 //!

@@ -30,9 +30,9 @@ struct LocalAddr {
 ///
 /// The node cannot know which of them a peer can reach: the host may have a VPN, or a bridge with the same address as
 /// every other host. So it advertises all of them, up to [`MAX_ADDRS`], and peers try them (docs/adr/0045). Addresses
-/// from which packets to the outside world leave (`outward`) come first, link-local ones last. Loopback is used only if
-/// there is nothing else. So are the IPv6 link-local addresses of container interfaces, which appear and disappear with
-/// each container.
+/// from which packets to the outside world leave (`outward`) come first, link-local ones last. Two kinds are used only
+/// if there is nothing else: loopback, and IPv6 link-local addresses of container interfaces, which appear and
+/// disappear with each container.
 fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
     let is_meant = |one: &&LocalAddr| match interfaces {
         Interfaces::All => true,

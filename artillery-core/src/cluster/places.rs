@@ -11,7 +11,7 @@ const MAX_SEEDS: usize = 1024;
 
 const MAX_PLACES_PER_SOURCE: usize = 256;
 
-/// Quota of sources: an application is expected to have at most this many.
+/// The expected maximum number of other sources. It bounds the total number of their places.
 const MAX_SOURCES: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

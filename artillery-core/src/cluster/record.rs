@@ -40,7 +40,7 @@ pub enum SeedState {
         /// The reason for the refusal.
         reason: ConnectError,
     },
-    /// The seed is this member.
+    /// This member answered at the seed.
     Met(NodeId),
     /// The seed leads to this node itself.
     Itself,

@@ -268,8 +268,8 @@ fn instance_name(me: &Announcement) -> String {
     if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
 }
 
-/// A digest of the node and cluster. It differs for nodes of the same name in two clusters: as one instance, a search
-/// that has seen one of them would list it as known in its queries, and the other one would not answer.
+/// A digest of the node and cluster. It separates nodes of one name in two clusters: if they were one instance, a
+/// search that has seen one would list it as known in its queries, and the other would not answer.
 fn number(me: &Announcement) -> String {
     let digest = Sha256::new().chain_update(me.node.as_bytes()).chain_update(me.cluster.as_bytes()).finalize();
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()

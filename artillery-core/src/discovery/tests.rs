@@ -182,7 +182,7 @@ async fn all_nodes_of_a_machine_answer_one_question() {
     assert_eq!(found, names.map(NodeId::from_name).into());
 }
 
-/// A missing interface, or one that cannot send, yields no answers. The stream works even outside a runtime.
+/// A missing interface, or one that cannot send, yields no answers. A stream can be created outside a runtime.
 #[test]
 fn a_question_that_can_not_be_sent_ends() {
     let nowhere = Interfaces::Named(vec!["no-such-interface".into()]);

@@ -68,8 +68,8 @@ pub enum Refusal {
     /// The certificate is foreign, expired, or derived from another secret.
     #[error("not trusted: {0}")]
     Untrusted(String),
-    /// The peer sent something else than a hello, too many bytes, or a malformed hello.
-    #[error("malformed hello: {0}")]
+    /// The peer sent no valid hello: something else, too many bytes, or nothing before the connection was lost.
+    #[error("no valid hello: {0}")]
     Malformed(String),
     /// The peer did not send its hello in time.
     #[error("no hello in time")]
@@ -92,7 +92,7 @@ pub enum Refusal {
     /// One node keeps its data on disk, the other in memory only.
     #[error("{}", if *.here { "keeps nothing on disk, but this node does" } else { "keeps its data on disk, this node doesn't" })]
     OtherDurability {
-        /// Whether this node keeps its data on disk.
+        /// Whether the refusing node keeps its data on disk.
         here: bool,
     },
     /// Another process with the peer's name is running: it is connected to this node and answers.
@@ -172,8 +172,8 @@ pub enum ConnectError {
         "no answer in time: no node is at that address, a firewall drops its packets, or the path takes smaller ones only"
     )]
     TimedOut,
-    /// The answer was malformed.
-    #[error("malformed hello: {0}")]
+    /// The peer sent no valid reply to the hello.
+    #[error("no valid hello: {0}")]
     Malformed(String),
     /// The connection was lost before it was established.
     #[error("lost: {0}")]
@@ -212,7 +212,7 @@ pub enum CloseReason {
         /// The peer's reason.
         reason: String,
     },
-    /// One side refuses the other because that has joined another formation since the hello.
+    /// One side refused the other, for instance because that joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
     /// The peer closed the connection before the handshake completed: it stopped, or its time limit passed.
