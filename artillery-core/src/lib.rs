@@ -26,7 +26,7 @@
 //! let mut events = cluster.events();
 //! while let Some(event) = events.next().await {
 //!     match event {
-//!         MemberEvent::Up(member) => println!("{} at {} has the payload {:?}", member.name, member.addr, member.payload),
+//!         MemberEvent::Up(member) => println!("{} at {}: {:?}", member.name, member.addr, member.payload),
 //!         MemberEvent::Down(member) | MemberEvent::Left(member) => println!("{} is gone", member.name),
 //!         _ => println!("{} members are known", events.members().count()),
 //!     }

@@ -52,8 +52,8 @@ impl FromStr for Congestion {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families. With port 0 the system
-    /// chooses a port.
+    /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families. With port 0
+    /// the system chooses a port.
     pub listen: SocketAddr,
     /// The address that other nodes dial, if it differs from the one listened on. Port 0 means the port listened on.
     pub advertise: Option<SocketAddr>,

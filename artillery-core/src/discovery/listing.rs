@@ -16,8 +16,8 @@ use super::{Candidate, Candidates, Discovery, Seed, Source, lookup};
 
 pub(super) const MAX_PLACES: usize = 256;
 
-/// A place is withdrawn once it is missing from this number of successive lists: a file may be half written, and a name server
-/// may return only some of the addresses.
+/// A place is withdrawn once it is missing from this number of successive lists: a file may be half written, and a name
+/// server may return only some of the addresses.
 pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 
 /// Time limit for one answer.

@@ -237,7 +237,7 @@ fn a_process_comes_back_after_a_copy_of_its_store_has_left() {
     }
 }
 
-/// Without a formation its proof requires this. A process with another store is a member of its own.
+/// Without a formation, its proof requires this ([`Swim::belong`]). A later process with another store is no copy.
 #[test]
 fn a_process_without_a_cluster_ends_although_the_later_one_has_left() {
     for (belongs, copy) in [(false, copy()), (true, local(2, 2))] {
