@@ -46,7 +46,7 @@ pub enum WireError {
         tag: u8,
     },
     /// A part exceeds its limit.
-    #[error("{what} exceed the limit: {len}")]
+    #[error("{what}: {len} exceeds the limit")]
     TooLong {
         /// The part.
         what: &'static str,
