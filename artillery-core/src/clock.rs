@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use crate::time::Timestamp;
 
-/// The time on this node's own clock, which includes suspended time where the system has such a clock.
+/// The node's monotonic clock. It includes suspended time where the system provides such a clock.
 pub fn now() -> Timestamp {
     #[cfg(feature = "testing")]
     if let Some(now) = followed::now() {
@@ -36,21 +36,21 @@ mod followed {
 
     use crate::time::Timestamp;
 
-    /// The wall clock when a followed clock begins: the first moment of 2026.
+    /// The wall clock when a followed clock starts: 2026-01-01 00:00 UTC.
     pub(super) const EPOCH_MS: u64 = 1_767_225_600_000;
 
     thread_local! {
-        /// When the clock began, and how many followers it has.
+        /// The start of the clock, and the number of its followers.
         static ORIGIN: Cell<Option<(Instant, usize)>> = const { Cell::new(None) };
     }
 
-    /// While it lives, the clocks of this thread follow tokio's: they pause where a runtime's clock is paused, and keep
-    /// step with its timers. They begin at one second, so that a run does not depend on when it is made.
+    /// While a value exists, this thread's clocks follow tokio's: they pause when the runtime's clock is paused, and
+    /// stay in step with its timers. They start at one second, so that a run does not depend on the date.
     #[derive(Debug)]
     pub struct Followed(());
 
     impl Followed {
-        /// Begins to follow the runtime in which it is called.
+        /// Starts following the runtime in which it is called.
         #[allow(clippy::new_without_default, reason = "it changes the thread's clock")]
         pub fn new() -> Self {
             ORIGIN.with(|origin| {
@@ -63,7 +63,7 @@ mod followed {
 
     impl Drop for Followed {
         fn drop(&mut self) {
-            // If the thread-local is gone, the thread has ended, and no follower is left.
+            // The thread-local is gone once the thread has ended. Then no follower is left.
             let _ = ORIGIN.try_with(|origin| {
                 let left = origin.get().filter(|(_, followers)| *followers > 1);
                 origin.set(left.map(|(since, followers)| (since, followers - 1)));

@@ -1,9 +1,9 @@
-//! Discovery, membership and transport put together: a node that finds others and is found by them.
+//! A node in a cluster: discovery, membership and transport combined.
 //!
-//! Addresses that discovery finds are dialled. A peer that passes the handshake is announced to the membership.
+//! The node dials every address that discovery finds. A peer that passes the handshake is announced to the membership.
 //! Membership packets travel as QUIC datagrams over links that this node dials itself.
 //!
-//! All of it only suggests. A member that is `Down` here may be alive, so nothing may be decided by that alone.
+//! The membership is only a hint. A member that is `Down` here may be alive elsewhere, so it alone must decide nothing.
 
 mod addresses;
 mod builder;
@@ -47,8 +47,8 @@ use hub::MemberHub;
 use record::DiscoveryRecord;
 use router::ServiceRouter;
 
-/// A node among others. Clones are the same node; when the last one is dropped it stops, as in a crash.
-/// See the [documentation of the crate](crate) for an example.
+/// A running node of a cluster. Clones share the node. Dropping the last clone stops it, as in a crash. See the
+/// [documentation of the crate](crate) for an example.
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<ClusterInner>,
@@ -60,7 +60,6 @@ struct ClusterInner {
     cluster: String,
     hub: Arc<MemberHub>,
     record: Arc<DiscoveryRecord>,
-    /// Whether this node has any source of addresses.
     looks: bool,
     router: Arc<ServiceRouter>,
     inputs: mpsc::Sender<MembershipInput>,
@@ -76,28 +75,28 @@ impl Drop for ClusterInner {
 }
 
 impl Cluster {
-    /// Describes a node that is to be started.
+    /// Describes a node, to be started by [`ClusterBuilder::start`].
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder::new()
     }
 
-    /// This node, in this incarnation.
+    /// The id of this node and of its current incarnation.
     pub fn id(&self) -> MemberId {
         self.inner.endpoint.id()
     }
 
-    /// This node's name.
+    /// This node's stable name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The name of the cluster.
+    /// The name of the cluster. Nodes of other clusters are refused.
     pub fn cluster_name(&self) -> &str {
         &self.inner.cluster
     }
 
-    /// Where others dial this node. It changes with the addresses of this machine if the node listens on all of them and
-    /// no address to advertise was given.
+    /// The address at which other nodes dial this node. It changes with this machine's addresses if the node listens on
+    /// all of them and no address to advertise was given.
     pub fn addr(&self) -> SocketAddr {
         self.inner.endpoint.advertised_addr()
     }
@@ -107,67 +106,68 @@ impl Cluster {
         &self.inner.endpoint
     }
 
-    /// The other members as they seem to be now, by node id. Members that are down or have left stay listed for a
-    /// while.
+    /// The other members as they seem to be now, by node id. Members that are down or have left stay listed until
+    /// [`SwimSettings::forget_after`](crate::config::SwimSettings::forget_after).
     pub fn members(&self) -> Vec<Member> {
         self.inner.hub.members()
     }
 
-    /// The other member that is `node`, if it is known.
+    /// The other member with this node id, if it is known.
     pub fn member(&self, node: NodeId) -> Option<Member> {
         self.inner.hub.member(node)
     }
 
-    /// All changes from now on. Changes are kept for slow readers, up to a bound: see [`MemberEvent::Lagged`].
+    /// Every change from this call on. Changes are kept for slow readers, up to a bound: see [`MemberEvent::Lagged`].
     pub fn events(&self) -> MemberEvents {
         MemberHub::subscribe(&self.inner.hub)
     }
 
-    /// Which source named a node first. `None` if the node was known before any source named it: it dialled this node,
-    /// or other members told of it.
+    /// The first source that named `node` at its address. `None` while no source has: `node` dialled this node, or
+    /// other members reported it.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
         self.inner.record.found_by(node)
     }
 
-    /// How each seed has answered so far.
+    /// The latest result of each seed.
     pub fn seeds(&self) -> Vec<SeedStatus> {
         self.inner.record.seeds()
     }
 
-    /// Whether this node looks for others: by multicast DNS, by seeds or by other sources.
+    /// Whether this node searches for others: by multicast DNS, seeds or other sources.
     pub fn looks_for_others(&self) -> bool {
         self.inner.looks
     }
 
-    /// Whether a seed, an announced node or a listed place hasn't answered yet. A seed with an address of this node isn't waited for.
+    /// Whether a seed, announced node or listed place has not answered yet. Seeds that also resolve to this node are
+    /// excluded.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }
 
-    /// The peers that this node refused, and the announced ones that refused it, with the newest reason for each address. The
-    /// list is bounded: with many peers some are missing.
+    /// The peers that this node refused, and the announced peers that refused it, with the newest reason for each
+    /// address. The list is bounded, so that with many peers some are missing.
     pub fn refused_peers(&self) -> Vec<RefusedPeer> {
         self.inner.record.refused()
     }
 
-    /// Why multicast DNS is not available; `None`: it is, or it is switched off.
+    /// Why multicast DNS is unavailable. `None` if it is available or switched off.
     pub fn no_multicast(&self) -> Option<String> {
         self.inner.record.no_multicast()
     }
 
-    /// Waits until every seed has refused this node while no member was ever met, and returns their answers. Never
-    /// returns otherwise, nor without seeds.
+    /// Waits until every seed has refused this node before it met any member, and returns their answers. It never
+    /// returns otherwise, and never without seeds.
     pub async fn refused_by_all_seeds(&self) -> Vec<SeedStatus> {
         self.inner.record.refused_by_all().await
     }
 
-    /// Waits until peers refuse this process because another living one has its name, and returns that. Never returns
-    /// otherwise. Stop this process then: it will not be let in.
+    /// Waits until peers refuse this process because another running process has its name, and returns that process. It
+    /// never returns otherwise. Stop this process then: peers will keep refusing it.
     pub async fn name_taken(&self) -> MemberId {
         self.inner.record.name_taken().await
     }
 
-    /// Changes what this node says of itself. All members see it after a while.
+    /// Replaces the payload that this node publishes to all members. Gossip carries it to them with a delay.
     ///
     /// # Errors
     /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
@@ -177,11 +177,10 @@ impl Cluster {
         self.ask(|done| MembershipInput::Payload(payload, done)).await.ok_or(PayloadError::Stopped)
     }
 
-    /// Sets the formation that this node belongs to. Peers of another formation are refused from now on. The other
-    /// members are told.
+    /// Sets the formation that this node belongs to, and publishes it to the other members. Peers of another formation
+    /// are refused from now on.
     pub async fn set_cluster_id(&self, id: ClusterId) {
         self.inner.endpoint.set_cluster_id(id);
-        // A node that has stopped has no member to tell.
         let _ = self.ask(|done| MembershipInput::ClusterId(id, done)).await;
     }
 
@@ -210,23 +209,23 @@ impl Cluster {
         self.inner.endpoint.cluster_id()
     }
 
-    /// From now on hands streams of kinds from [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on,
-    /// and all other calls, to `service`. Streams that arrive before this call are refused, and their senders try
-    /// again. Where no call may be missed, use [`ClusterBuilder::service`].
+    /// Passes streams of kinds from [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on, and all
+    /// other calls, to `service` from now on. Streams that arrive before this call are refused, and their senders try
+    /// again. Use [`ClusterBuilder::service`] where no call may be missed.
     ///
-    /// A service must not hold this handle: the node would then never stop by being dropped.
+    /// A service must not hold this handle: dropping the other handles would then never stop the node.
     pub fn serve(&self, service: Arc<dyn Service>) {
         self.inner.router.serve(service);
     }
 
-    /// Says farewell, so that no member suspects this node, and stops.
+    /// Announces the departure, so that no member suspects this node, and stops.
     pub async fn leave(&self) {
-        // A node that has stopped says no farewell.
+        // A node that has already stopped announces nothing.
         let _ = self.ask(MembershipInput::Leave).await;
         self.shutdown().await;
     }
 
-    /// Stops, and closes all connections. To the other members it looks like a crash. The node may come back.
+    /// Stops, and closes all connections. To the other members this looks like a crash. The node may be started again.
     pub async fn shutdown(&self) {
         let _ = self.ask(MembershipInput::Stop).await;
         self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The largest encoded header that is decoded, in bytes. Encoding has no such limit: senders bound what they encode.
 pub const MAX_HEADER: usize = 1 << 20;
 
-/// Why bytes could not be decoded, or a value not encoded.
+/// Why bytes could not be decoded, or a value could not be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The bytes are not an encoding of the expected type.
@@ -17,10 +17,10 @@ pub enum CodecError {
     #[error("{0} bytes left over")]
     Trailing(usize),
     /// More than [`MAX_HEADER`] bytes.
-    #[error("a header of {0} bytes, at most {MAX_HEADER} are allowed")]
+    #[error("a header of {0} bytes exceeds the limit of {MAX_HEADER}")]
     TooLarge(usize),
     /// The value can't be encoded.
-    #[error("can't be encoded: {0}")]
+    #[error("cannot be encoded: {0}")]
     Unencodable(String),
 }
 
@@ -28,24 +28,23 @@ fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<MAX_HEADER>()
 }
 
-/// Appends the encoding of `header`, or of a value, to `out`.
+/// Appends the encoding of a header or value to `out`.
 ///
 /// # Errors
-/// [`CodecError::Unencodable`] when its serializer refuses.
+/// [`CodecError::Unencodable`] if the value cannot be serialized.
 pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(header, out, config())
         .map(|_| ())
         .map_err(|error| CodecError::Unencodable(error.to_string()))
 }
 
-/// Whether `bytes` are the encoding of `header`. The decoder accepts others too, for instance a small number in more
-/// bytes than it needs.
+/// Whether `bytes` are the encoding of `header`. The decoder also accepts others, such as a small number in extra
+/// bytes.
 pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
     let mut left = ExpectedBytes(bytes);
     encode(header, &mut left).is_ok() && left.0.is_empty()
 }
 
-/// A writer that accepts only these bytes.
 struct ExpectedBytes<'a>(&'a [u8]);
 
 impl io::Write for ExpectedBytes<'_> {
@@ -62,10 +61,10 @@ impl io::Write for ExpectedBytes<'_> {
     }
 }
 
-/// Decodes a header that takes up all of `bytes`.
+/// Decodes a header. All of `bytes` must belong to it.
 ///
 /// # Errors
-/// [`CodecError`], which names the fault. No more memory is allocated than a small multiple of [`MAX_HEADER`].
+/// [`CodecError`] states the fault. Decoding allocates at most a small multiple of [`MAX_HEADER`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > MAX_HEADER {
         return Err(CodecError::TooLarge(bytes.len()));
@@ -73,17 +72,17 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     decode_all(bytes, config())
 }
 
-/// Bytes that the decoder may claim for one byte of a value: the widest number takes one byte while it is small.
+/// Memory that the decoder may claim per byte of a value: the widest number takes one byte while it is small.
 const MAX_CLAIM_PER_BYTE: usize = 16;
 
-/// Decodes an application's value that takes up all of `bytes`.
+/// Decodes an application's value. All of `bytes` must belong to it.
 ///
 /// The limits of headers do not apply. A claimed length without its bytes reserves at most 1 MiB for values of up to 64
-/// KiB, and 1 GiB of untouched memory for larger ones. Neither the time for a sequence of elements without bytes nor
-/// the depth of a type that contains itself is bounded.
+/// KiB, and 1 GiB of untouched memory for larger ones. The time for a sequence of zero-sized elements and the depth of
+/// a recursive type are unbounded.
 ///
 /// # Errors
-/// [`CodecError`], which names the fault.
+/// [`CodecError`] states the fault.
 pub fn decode_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() <= MAX_HEADER / MAX_CLAIM_PER_BYTE {
         decode_all(bytes, config())
@@ -121,7 +120,7 @@ mod tests {
         encode(&(7u64, "x"), &mut bytes).unwrap();
         assert!(is_encoding(&(7u64, "x"), &bytes));
         assert!(!is_encoding(&(8u64, "x"), &bytes) && !is_encoding(&(7u64, "xy"), &bytes));
-        // The same number, written in three bytes.
+        // The same number, encoded in three bytes.
         let longer = [&[251, 7, 0], &bytes[1..]].concat();
         assert_eq!(decode::<(u64, String)>(&longer), Ok((7, "x".to_owned())));
         assert!(!is_encoding(&(7u64, "x"), &longer));

@@ -1,17 +1,18 @@
-//! Where other nodes may be found. These are hints, never trusted: certificates decide which peer is let in.
+//! Sources of addresses at which other nodes may be found. The addresses are untrusted hints: certificates decide which
+//! peer is accepted.
 //!
 //! Sources in this crate:
 //!
 //! - [`MdnsDiscovery`]: the local network.
-//! - [`SeedDiscovery`]: addresses and host names that the operator gives, as [`Seed`]s.
-//! - [`DnsDiscovery`]: all addresses of one host name, looked up again and again.
-//! - [`FileDiscovery`]: a file with an address or host name a line, which may change.
-//! - [`PolledDiscovery`]: the list that a function of the application returns, which is called periodically.
+//! - [`SeedDiscovery`]: addresses and host names given by the operator, as [`Seed`]s.
+//! - [`DnsDiscovery`]: all addresses of one host name, resolved periodically.
+//! - [`FileDiscovery`]: a file with one address or host name per line, which may change.
+//! - [`PolledDiscovery`]: the list returned by a function of the application, which is called periodically.
 //!
-//! An application may implement [`Discovery`] itself. It gives sources to a node or to a client when it builds them
-//! (`discovery` of their builders). Each runs on a thread of its own there, so one that blocks, panics, ends or never stops costs
-//! nothing but its own hints: of each source 256 places are dialled at a time, and a source that has panicked is asked
-//! again after 5 s.
+//! An application may implement [`Discovery`] itself. It passes sources to a node or client with the `discovery` method
+//! of their builders. Each such source runs on a thread of its own, so that one that blocks, panics, ends or never
+//! stops affects only its own hints. At most 256 places are dialled per source, and a source that panicked is restarted
+//! after 5 s.
 
 mod candidate;
 mod combined;
@@ -39,37 +40,37 @@ pub use listing::{DnsDiscovery, PolledDiscovery};
 pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
 pub use seed::{Seed, SeedDiscovery, SeedError};
 
-/// A stream of hints. It ends when its source will never have another one.
+/// A stream of hints. It ends when its source is exhausted.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
 
-/// A source of hints where members of a cluster may be reached.
+/// A source of hints about the addresses of cluster members.
 ///
-/// Implementations log their own failures and continue: a source that fails only stays silent. A stream may use timers and
-/// sockets of tokio: it is polled within a runtime that has both.
+/// Implementations log their own failures and continue: a failing source only yields no hints. A stream may use tokio's
+/// timers and sockets: it is polled within a runtime that has both.
 pub trait Discovery: Send + Sync + 'static {
-    /// Announces this node, instead of what was announced before, and returns at once. Called again when an address
-    /// changes. Dropping the source withdraws the announcement. Clients announce nothing, and by default nodes don't either.
+    /// Announces this node, replacing the previous announcement, and returns at once. It is called again when an
+    /// address changes. Dropping the source withdraws the announcement. The default announces nothing, and clients
+    /// never announce themselves.
     fn announce(&self, me: &Announcement) {
         let _ = me;
     }
 
-    /// All candidates known already, and those found from now on. Each call returns a stream of its own. A candidate
-    /// may be reported several times, and is withdrawn by one that is `gone`.
+    /// All candidates that are already known, followed by new ones. Each call returns an independent stream. A
+    /// candidate may be reported several times. One with `gone` set withdraws it.
     fn candidates(&self) -> Candidates;
 }
 
-/// Entry points for the fuzz targets, which stand outside this crate.
+/// Entry points for the fuzz targets, which are outside this crate.
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub(crate) mod fuzzing {
     use super::txt::TxtRecord;
 
-    /// A packet of DNS.
     pub fn mdns_answer(bytes: &[u8]) {
         super::mdns::fuzz_answer(bytes);
     }
 
-    /// Four lines: the properties of a record. `*` stands for a valid one, an empty line for a missing one.
+    /// Parses four lines as the properties of a record. `*` becomes a valid value, an empty line a missing one.
     pub fn txt_record(bytes: &[u8]) {
         const GOOD: [(&str, &[u8]); 4] = [
             ("v", b"1"),
@@ -89,7 +90,7 @@ pub(crate) mod fuzzing {
         if let Ok(txt) = TxtRecord::parse(find) {
             let again = txt.to_properties();
             let find = |key: &str| again.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_bytes());
-            // Of many addresses a record holds as many as fit.
+            // A record holds only as many addresses as fit.
             let again = TxtRecord::parse(find).expect("its own record");
             assert_eq!((again.cluster, again.node), (txt.cluster, txt.node));
             assert!(txt.addrs.starts_with(&again.addrs));

@@ -1,4 +1,4 @@
-//! Errors: each says what went wrong and what state it leaves behind.
+//! Errors. Each states what failed and what state it leaves behind.
 
 mod transport;
 
@@ -11,56 +11,56 @@ pub use transport::{
     CloseReason, ConnectError, DatagramError, FrameError, ReadError, Refusal, VersionRange, WriteError,
 };
 
-/// Why no identity could be made. No socket was bound and nothing was sent.
+/// Why an identity could not be created. No socket was bound and nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// The cluster secret is so short that it could be guessed.
-    #[error("the secret has {len} bytes, at least {min} are needed")]
+    /// The cluster secret is short enough to be guessed.
+    #[error("the secret has {len} bytes; at least {min} are required")]
     SecretTooShort {
-        /// Its length in bytes.
+        /// The length of the given secret in bytes.
         len: usize,
-        /// Bytes needed.
+        /// The minimum length in bytes.
         min: usize,
     },
     /// The node name is not 1 to 63 characters of `a-z 0-9 . - _`.
-    #[error("{name:?} is no node name: 1 to 63 characters of a-z, 0-9, '.', '-', '_' are allowed")]
+    #[error("{name:?} is not a valid node name: use 1 to 63 characters of a-z, 0-9, '.', '-', '_'")]
     BadName {
-        /// The name that was given.
+        /// The invalid name.
         name: String,
     },
-    /// A PEM file does not hold what it should.
+    /// A PEM file is malformed or has unexpected content.
     #[error("{what}: {reason}")]
     BadPem {
-        /// Which of the files.
+        /// Which of the files is bad.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem with the file.
         reason: String,
     },
     /// The certificate has no DNS name among its subject alternative names.
     #[error("the certificate names no node: it needs a DNS name among its subject alternative names")]
     NoNodeName,
-    /// An identity that replaces another one has another name. A node never changes its name.
-    #[error("the identity is of {given:?}, not of {here:?}")]
+    /// The new identity has another name. A node never changes its name.
+    #[error("the identity belongs to {given:?}, not to {here:?}")]
     OtherName {
         /// The node's name.
         here: String,
-        /// The name in the identity that was given.
+        /// The name in the new identity.
         given: String,
     },
-    /// The TLS library refused key and certificate.
-    #[error("the certificate can't be used: {0}")]
+    /// The TLS library rejected the key or certificate.
+    #[error("the certificate is unusable: {0}")]
     Unusable(String),
 }
 
-/// A setting that makes no sense.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// Its field.
+    /// The name of the field.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The problem with its value.
     pub problem: String,
 }
 
@@ -68,18 +68,18 @@ pub struct ConfigError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Settings make no sense. All problems are listed.
-    #[error("bad settings: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// Some settings are invalid. All problems are listed.
+    #[error("invalid settings: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Config(Vec<ConfigError>),
-    /// The identity can't be used.
+    /// The identity is unusable.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The socket could not be bound.
     #[error("can't listen on {addr}: {source}")]
     Socket {
-        /// The address that was asked for.
+        /// The requested address.
         addr: SocketAddr,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -89,11 +89,11 @@ pub enum BindError {
 #[non_exhaustive]
 pub enum PayloadError {
     /// The payload is too large.
-    #[error("a payload of {len} bytes, at most {limit} are allowed")]
+    #[error("a payload of {len} bytes exceeds the limit of {limit}")]
     TooLarge {
-        /// Its length in bytes.
+        /// The length of the payload in bytes.
         len: usize,
-        /// Bytes allowed: [`Member::MAX_PAYLOAD`](crate::Member::MAX_PAYLOAD).
+        /// The limit in bytes: [`Member::MAX_PAYLOAD`](crate::Member::MAX_PAYLOAD).
         limit: usize,
     },
     /// The node has stopped.
@@ -101,7 +101,7 @@ pub enum PayloadError {
     Stopped,
 }
 
-/// Why a node did not start. Nothing is left behind.
+/// Why a node did not start. Nothing is left running.
 #[cfg(feature = "net")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -109,25 +109,25 @@ pub enum StartError {
     /// Neither a secret nor an identity was given.
     #[error("no identity: give a secret or an identity")]
     NoIdentity,
-    /// The secret or the name can't be used.
+    /// The secret or the name is invalid.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// A seed makes no sense.
+    /// A seed is invalid.
     #[error(transparent)]
     Seed(#[from] SeedError),
     /// The payload is too large.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// A membership setting makes no sense.
+    /// A membership setting is invalid.
     #[error("membership setting `{}` {}", .0.field, .0.problem)]
     Membership(ConfigError),
     /// The endpoint could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The node listens on all addresses and advertises those of these interfaces, which have none.
-    #[error("no address that other nodes can dial on {}: give another interface, or an address to advertise", interfaces.join(", "))]
+    /// The node listens on all addresses and advertises those of these interfaces, but they have none.
+    #[error("no address that other nodes can dial on {}: choose another interface, or set an address to advertise", interfaces.join(", "))]
     NoAdvertisableAddress {
-        /// The interfaces by name.
+        /// The names of the interfaces.
         interfaces: Vec<String>,
     },
 }

@@ -1,30 +1,30 @@
-//! Length-delimited frames: a small encoded header, then raw bytes that are not copied again.
+//! Length-delimited frames: a small encoded header, followed by raw bytes that are not copied again.
 //!
-//! On the wire: total length (`u32`, little endian, of what follows it), header length (`u32`), header, body.
+//! On the wire: number of following bytes (`u32`, little endian), header length (`u32`), header, body.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{codec::MAX_HEADER, error::FrameError};
 
-/// Bytes before the header.
+/// Size of the two length fields that precede the header.
 pub const PREFIX: usize = 8;
 
-/// A frame as it was received. Header and body share the memory that the frame was received into.
+/// A received frame. Header and body share the memory into which the frame was received.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// Says what the frame is about, at most 1 MiB. Artillery puts encoded values here.
+    /// Describes the content, at most 1 MiB. Artillery stores encoded values here.
     pub header: Bytes,
-    /// Raw bytes. The header says where each part of it ends.
+    /// Raw bytes. The header describes the boundaries of their parts.
     pub body: Bytes,
 }
 
 impl Frame {
-    /// Bytes of the frame on the wire.
+    /// Size of the frame on the wire, in bytes.
     pub fn wire_len(&self) -> usize {
         PREFIX + self.header.len() + self.body.len()
     }
 
-    /// The whole frame as one piece. It copies, so use it for tests and small frames.
+    /// The whole frame as one buffer. It copies, so use it for tests and small frames.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.wire_len());
         out.extend_from_slice(&prefix(self.header.len(), self.body.len()));
@@ -34,9 +34,7 @@ impl Frame {
     }
 }
 
-/// The first [`PREFIX`] bytes of a frame.
-///
-/// The caller keeps `header + body` below 4 GiB. The frame limit of peers is far below.
+/// The first [`PREFIX`] bytes of a frame. `header + body` must be below 4 GiB, far above the frame limit of any peer.
 pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
     debug_assert!(header + body + 4 <= u32::MAX as usize);
     let mut out = [0; PREFIX];
@@ -45,7 +43,7 @@ pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
     out
 }
 
-/// Turns received bytes into frames, however they were cut up on the way.
+/// Reassembles frames from received bytes, wherever those were split.
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: BytesMut,
@@ -53,19 +51,19 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// A decoder that refuses frames whose header and body together have more than `limit` bytes.
+    /// A decoder that rejects frames whose header and body together exceed `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { buffer: BytesMut::new(), limit }
     }
 
-    /// Appends received bytes. Memory grows with the bytes that came, never with a length that they claim.
+    /// Appends received bytes. Memory grows with the received bytes, never with a claimed length.
     pub fn push(&mut self, received: &[u8]) {
         self.make_room(received.len());
         self.buffer.extend_from_slice(received);
     }
 
-    /// Makes room for the rest of a large frame at once. A buffer that grows by itself would end up with up to twice
-    /// the length of the frame, and a value that is kept out of it would keep all of that memory.
+    /// Reserves capacity for the rest of a large frame at once. A buffer that grows by itself could end up at twice the
+    /// length of the frame, and a value that is retained from it would keep all of that memory.
     fn make_room(&mut self, more: usize) {
         let needed = self.buffer.len() + more;
         if needed > self.buffer.capacity()
@@ -78,10 +76,10 @@ impl FrameDecoder {
         }
     }
 
-    /// The next whole frame, `None` until more bytes come.
+    /// The next complete frame, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// [`FrameError`] if the lengths make no sense. The stream is then useless.
+    /// [`FrameError`] if the lengths are invalid. The stream is then unusable.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((len, header)) = self.lengths()? else { return Ok(None) };
         if self.buffer.len() < 4 + len {
@@ -93,15 +91,15 @@ impl FrameDecoder {
         Ok(Some(Frame { header, body: frame }))
     }
 
-    /// Bytes of header and body of the next frame, `None` until its lengths have come.
+    /// Size of header and body of the next frame, or `None` until its lengths have arrived.
     ///
     /// # Errors
-    /// As [`FrameDecoder::next_frame`].
+    /// Like [`FrameDecoder::next_frame`].
     pub fn next_len(&self) -> Result<Option<usize>, FrameError> {
         Ok(self.lengths()?.map(|(len, _)| len - 4))
     }
 
-    /// Checks that a stream that has ended did so between two frames.
+    /// Checks that a stream has ended on a frame boundary.
     ///
     /// # Errors
     /// [`FrameError::Truncated`].

@@ -1,16 +1,15 @@
-//! Names of nodes, of their incarnations, and of clusters.
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A node, independent of the process that acts for it now: derived from its stable name, and bound to its certificate.
+/// A node, independent of its current process. The id is derived from the node's stable name, and certificates prove
+/// the name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId([u8; 16]);
 
 impl NodeId {
-    /// The id of the node called `name`. The same name is always the same node.
+    /// The id of the node called `name`. The same name always yields the same id.
     pub fn from_name(name: &str) -> Self {
         let digest = Sha256::new().chain_update(b"artillery node\0").chain_update(name.as_bytes()).finalize();
         let mut id = [0; 16];
@@ -23,7 +22,7 @@ impl NodeId {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the id.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -47,15 +46,15 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// One incarnation of a node's process: the identity of its store, and how often that store was opened.
+/// An incarnation of a node: the identity of its store, and how often that store was opened.
 ///
-/// A restart in memory makes a new store, so it is another incarnation too. Promises of the former process do not bind
-/// the new one, which does not know them.
+/// A restart of an in-memory node creates a new store, so it is a new incarnation too. Promises of the former process
+/// do not bind the new one, which does not know them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// Random, drawn when the store was made.
+    /// Drawn at random when the store was created.
     pub store: u128,
-    /// Starts of this store so far, including this one.
+    /// Number of starts of this store, including this one.
     pub starts: u64,
 }
 
@@ -71,7 +70,7 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// A node in one of its incarnations: what configurations name, and what speaks in a chain.
+/// A node in one of its incarnations. Configurations and chain messages name members by this id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MemberId {
     /// The node.
@@ -81,7 +80,7 @@ pub struct MemberId {
 }
 
 impl MemberId {
-    /// Whether `other` is an incarnation of the same node with the same store: the same one, or one before or behind it.
+    /// Whether `other` is the same node with the same store, in this, an earlier or a later incarnation.
     pub fn shares_store(self, other: Self) -> bool {
         self.node == other.node && self.incarnation.store == other.incarnation.store
     }
@@ -99,10 +98,10 @@ impl fmt::Debug for MemberId {
     }
 }
 
-/// A cluster names at most so many of the formations that it succeeds: the newest.
+/// Maximum number of predecessor formations that a cluster names. The newest are kept.
 pub const MAX_LINEAGE: usize = 16;
 
-/// One formation of a cluster: random, drawn once. Members of different formations refuse each other for good.
+/// A formation of a cluster, drawn at random. Members of different formations permanently refuse each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub u128);
 

@@ -1,7 +1,7 @@
-//! Identities of nodes: a name, and a certificate that binds the name to connections.
+//! Identities of nodes: a name, and a certificate that binds connections to the name.
 //!
-//! Every connection is mutual TLS 1.3. The certificate of either side carries its node name, and the name determines
-//! the [`NodeId`]. A peer that claims another id in its hello is refused, so no member can speak as another.
+//! Every connection uses mutual TLS 1.3. The certificate of either side contains its node name, and the name determines
+//! the [`NodeId`]. A peer that claims another id in its hello is refused, so no member can impersonate another.
 
 mod name;
 mod pem;
@@ -18,13 +18,13 @@ use crate::{error::IdentityError, id::NodeId};
 
 pub(crate) use tls::{TlsConfigs, name_of};
 
-/// The shortest secret that is accepted, in bytes.
+/// Minimum length of a secret in bytes.
 pub const MIN_SECRET: usize = 16;
 
-/// The longest node name, in characters.
+/// Maximum length of a node name in characters.
 pub const MAX_NAME: usize = 63;
 
-/// A node's name, the certificate and key that prove it, and the authorities that it trusts.
+/// A node's name, the certificate and key that prove it, and the authorities that the node trusts.
 #[derive(Clone)]
 pub struct Identity {
     inner: Arc<IdentityInner>,
@@ -33,7 +33,7 @@ pub struct Identity {
 #[derive(Clone)]
 struct IdentityInner {
     name: String,
-    /// The own certificate, then those between it and a root.
+    /// The node's own certificate, followed by the intermediate ones.
     chain: Vec<CertificateDer<'static>>,
     /// PKCS#8.
     key: Vec<u8>,
@@ -44,8 +44,9 @@ struct IdentityInner {
 impl Identity {
     /// The identity of the node `name` in the cluster that shares `secret`.
     ///
-    /// A holder of the secret can make an identity of any name: the secret keeps outsiders out, but does not tell
-    /// members apart. Where that matters, use [`Identity::from_pem`]. The secret is not stretched, so use a random one.
+    /// A holder of the secret can create an identity with any name: the secret keeps outsiders out, but does not
+    /// distinguish members. Use [`Identity::from_pem`] where that matters. The secret is not stretched, so use a random
+    /// one.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`] below [`MIN_SECRET`] bytes, [`IdentityError::BadName`].
@@ -64,21 +65,20 @@ impl Identity {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// An identity of a client, with a random name.
+    /// The identity of a client, with a random name.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].
-    #[allow(clippy::disallowed_methods, reason = "the name only has to be unlike all others")]
+    #[allow(clippy::disallowed_methods, reason = "the name only has to be unique")]
     pub fn client_from_secret(secret: &[u8]) -> Result<Self, IdentityError> {
         let mut name = String::from("client-");
-        // Writing to a string cannot fail.
         let _ = write!(name, "{:032x}", rand::rng().random::<u128>());
         Self::from_secret(secret, &name)
     }
 
-    /// An identity from given certificates, all as PEM: `ca` signs the peers that are trusted; `cert` (a chain, leaf
-    /// first) and `key` (PKCS#8) are this node's own. Its name is the first DNS name among the leaf's subject
-    /// alternative names. Extended key usages, if there are any, must allow server and client.
+    /// An identity from PEM certificates: `ca` signs the trusted peers; `cert` (a chain, leaf first) and `key` (PKCS#8)
+    /// are this node's own. The node name is the first DNS name among the leaf's subject alternative names. Extended
+    /// key usages, if present, must allow both server and client.
     ///
     /// # Errors
     /// [`IdentityError::BadPem`], [`IdentityError::NoNodeName`], [`IdentityError::BadName`],
@@ -90,13 +90,13 @@ impl Identity {
         let name = name_of(&chain[0])?;
         let seed = Sha256::new().chain_update(b"artillery node seed\0").chain_update(&key).finalize().into();
         let identity = Self { inner: Arc::new(IdentityInner { name, chain, key, roots, seed }) };
-        // Reports a key that does not belong to the certificate now, rather than when the first peer connects.
+        // Detects a key that does not match the certificate now, instead of when the first peer connects.
         identity.tls()?;
         Ok(identity)
     }
 
-    /// The same identity, which also trusts holders of `secret`: for replacing a secret without a stop. First let all
-    /// nodes trust both, then give each node its identity from the new secret, then drop the old secret.
+    /// Additionally trusts holders of `secret`. This allows replacing a secret without downtime: first let all nodes
+    /// trust both secrets, then give each node its identity from the new secret, then drop the old one.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].
@@ -106,7 +106,7 @@ impl Identity {
         Ok(self)
     }
 
-    /// The same identity, which also trusts certificates signed by `ca` (PEM).
+    /// Additionally trusts certificates signed by `ca` (PEM).
     ///
     /// # Errors
     /// [`IdentityError::BadPem`], [`IdentityError::Unusable`].
@@ -122,12 +122,11 @@ impl Identity {
         &self.inner.name
     }
 
-    /// The node's id, which is derived from its name.
+    /// The node's id, derived from its name.
     pub fn node(&self) -> NodeId {
         NodeId::from_name(&self.inner.name)
     }
 
-    /// TLS settings of both sides of a connection.
     pub(crate) fn tls(&self) -> Result<TlsConfigs, IdentityError> {
         tls::configs(&self.inner)
     }
@@ -137,14 +136,13 @@ impl Identity {
         tls::trusts(&self.inner, chain)
     }
 
-    /// A client that trusts the cluster and shows no certificate.
+    /// A client that trusts the cluster and presents no certificate.
     #[cfg(test)]
     pub(crate) fn anonymous(&self) -> rustls::ClientConfig {
         tls::anonymous(&self.inner)
     }
 
-    /// A secret of this node that outlives its process. With it a restarted node can tell peers at once that their old
-    /// connections are gone.
+    /// A secret of this node that outlives its process. It lets a restarted node reset its former connections at once.
     pub(crate) fn seed(&self) -> &[u8; 32] {
         &self.inner.seed
     }

@@ -1,9 +1,8 @@
-//! What the other crates of this project need and applications don't. It may change in any release: they pin this crate's
-//! version exactly.
+//! Items for the other crates of this project, which pin this crate's exact version. They may change in any release.
 
 #[cfg(feature = "net")]
 pub mod clock {
-    //! The clocks of this node.
+    //! Clocks of this node.
 
     #[cfg(feature = "testing")]
     pub use crate::clock::Followed;
@@ -11,13 +10,13 @@ pub mod clock {
 }
 
 pub mod codec {
-    //! The encoding of headers (docs/adr/0002).
+    //! Encoding of headers (docs/adr/0002).
 
     pub use crate::codec::{CodecError, MAX_HEADER, decode, decode_value, encode, is_encoding};
 }
 
 pub mod frame {
-    //! The bytes of frames.
+    //! Encoding of frames.
 
     pub use crate::frame::{FrameDecoder, PREFIX, prefix};
 }
@@ -33,20 +32,20 @@ pub mod membership {
 
 #[cfg(feature = "testing")]
 pub mod simulated {
-    //! A network in this process.
+    //! A simulated network within this process.
 
     pub use crate::transport::simulated::{Network, Weather};
 }
 
 #[cfg(feature = "net")]
 pub mod discovery {
-    //! Sources that applications have made.
+    //! Sources of addresses implemented by applications.
 
     use std::sync::Arc;
 
     use crate::discovery::{Candidates, ContainedDiscovery, Discovery};
 
-    /// The candidates of a source, which runs on a thread of its own until the stream is dropped.
+    /// Runs a source on a thread of its own until the returned stream is dropped.
     pub fn contained(source: Arc<dyn Discovery>) -> Candidates {
         ContainedDiscovery::new(source).candidates()
     }
@@ -56,7 +55,7 @@ pub use crate::id::MAX_LINEAGE;
 #[cfg(feature = "net")]
 pub use crate::transport::{socket::LinkFilter, staggered::first_of};
 
-/// Doors for the fuzz targets, which stand outside this crate.
+/// Entry points for the fuzz targets, which are outside this crate.
 #[cfg(all(fuzzing, feature = "net"))]
 #[allow(missing_docs)]
 pub mod fuzzing {

@@ -1,17 +1,18 @@
-//! Nodes that find each other, prove their identity, watch each other, and carry bytes to each other: the *available*
-//! half of Artillery, useful without the data half.
+//! Nodes that find each other, prove their identity, monitor each other and exchange bytes: the *available* half of
+//! Artillery, usable without the data half.
 //!
-//! What it is: discovery (multicast DNS, seeds, names, files, and own sources of the application), mutual TLS from one shared secret or from given certificates,
-//! membership by SWIM, and one QUIC endpoint a node with framed streams, datagrams, and links that are dialled again.
+//! It provides discovery (multicast DNS, seeds, names, files, and custom sources), mutual TLS from a shared secret or
+//! from given certificates, SWIM membership, and one QUIC endpoint per node with framed streams, datagrams and links
+//! that redial.
 //!
-//! What it is not: consistent. It says which members *seem* to be there. Two nodes may disagree for a while, and a member
-//! that is [`Down`](MemberState::Down) here may be alive elsewhere. Decide nothing by it that must be decided once:
-//! `artillery-ddata` does that, on top of this crate.
+//! It is not consistent. It reports which members *seem* to be up: two nodes may disagree temporarily, and a member
+//! that is [`Down`](MemberState::Down) here may be alive elsewhere. Decisions that must be made only once need
+//! `artillery-ddata`, which is built on top of this crate.
 //!
 //! # Find the other nodes
 //!
-//! A [`Cluster`] is one node among others. A cluster name and a secret are enough on one network. Seeds are for
-//! networks without multicast.
+//! A [`Cluster`] is a running node. On one network, a cluster name and a secret are enough. Networks without multicast
+//! need seeds.
 //!
 //! ```no_run
 //! # #[cfg(feature = "net")]
@@ -25,7 +26,7 @@
 //! let mut events = cluster.events();
 //! while let Some(event) = events.next().await {
 //!     match event {
-//!         MemberEvent::Up(member) => println!("{} at {} says {:?}", member.name, member.addr, member.payload),
+//!         MemberEvent::Up(member) => println!("{} at {}: {:?}", member.name, member.addr, member.payload),
 //!         MemberEvent::Down(member) | MemberEvent::Left(member) => println!("{} is gone", member.name),
 //!         _ => println!("{} members are known", events.members().count()),
 //!     }
@@ -38,10 +39,10 @@
 //!
 //! Linux is tested, with Rust 1.88 and newer. macOS is expected to work. Windows isn't supported.
 //!
-//! # Carry bytes to them
+//! # Send bytes to other nodes
 //!
-//! [`Cluster::endpoint`] gives a [`Link`](transport::Link) to any member, which is dialled again when it breaks. Streams
-//! carry frames: a small header, and a body that is not copied. The receiving node hands them to its
+//! [`Cluster::endpoint`] provides a [`Link`](transport::Link) to any member, which is dialled again when it breaks.
+//! Streams carry frames: a small header, and a body that is not copied. The receiving node passes each stream to its
 //! [`Service`](transport::Service).
 //!
 //! ```no_run
@@ -81,13 +82,13 @@
 //! # }
 //! ```
 //!
-//! # The rest
+//! # Modules
 //!
-//! [`config`] holds settings, [`identity`] certificates, [`discovery`] the sources of addresses, to which an application
-//! may add its own, and [`error`] what each failure leaves behind.
+//! [`config`] contains settings, [`identity`] certificates, [`discovery`] the sources of addresses, which applications
+//! can extend, and [`error`] the errors and the state that each leaves behind.
 //!
-//! Without default features only the pure half remains, which reads no clock and opens no socket: identifiers, time,
-//! frames, settings, errors, and, for the other crates of this project, SWIM as a state machine.
+//! Without default features only the I/O-free half is compiled, which reads no clock and opens no socket: identifiers,
+//! time, frames, settings, errors and, for the other crates of this project, SWIM as a state machine.
 
 #[cfg(feature = "net")]
 mod clock;

@@ -1,4 +1,4 @@
-//! Time as an argument: a point on one node's own clock.
+//! Time as an argument: a point on a node's own clock.
 
 use std::{
     fmt,
@@ -8,17 +8,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds on one node's clock since an origin of its own. Never compare those of two nodes.
+/// Nanoseconds on one node's clock since that clock's origin. Never compare timestamps of two nodes.
 ///
-/// Drivers take it from a clock that counts suspended time (`CLOCK_BOOTTIME` on Linux), since leases are measured by
-/// it. The simulator makes it up.
+/// Drivers read a clock that includes suspended time (`CLOCK_BOOTTIME` on Linux), since leases are measured with it.
+/// The simulator generates timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
     /// The origin of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than every other point.
+    /// The latest representable point.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The point `nanos` nanoseconds after the origin.

@@ -1,9 +1,8 @@
-//! One QUIC endpoint for each node: admission of peers, long-lived streams of frames, datagrams, and links that are
-//! dialled again.
+//! The QUIC endpoint of a node: admission of peers, long-lived streams of frames, datagrams, and links that redial.
 //!
 //! A node dials for what it *sends*. The side that dialled opens streams and sends datagrams. The other side receives
 //! them through its [`Service`], and answers on bidirectional streams or on a few unidirectional streams of its own. So
-//! two nodes that send to each other have two connections, and never need to agree on which of two to keep.
+//! two nodes that send to each other have two connections, and never need to agree on which of them to keep.
 
 mod accept;
 mod answered;
@@ -46,7 +45,7 @@ pub use peer::{ForeignPeer, LocalInfo, PROTOCOL_VERSIONS, PeerInfo, PeerKind};
 pub use service::{IncomingStream, Service};
 pub use stream::{FrameBatch, FrameReader, FrameWriter};
 
-/// Entry points for the fuzz targets, which stand outside this crate.
+/// Entry points for the fuzz targets, which are outside this crate.
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub(crate) mod fuzzing {

@@ -1,4 +1,4 @@
-//! Which addresses of this machine a node advertises, and how other nodes learn of changes.
+//! Chooses the addresses that a node advertises, and publishes their changes.
 
 use std::{
     cmp::Reverse,
@@ -16,23 +16,23 @@ use crate::{
     transport::{Endpoint, zones::is_internal},
 };
 
-/// How often the addresses of this machine are looked at. A change counts once two looks have shown it.
+/// How often this machine's addresses are read. A change takes effect once two reads in succession have shown it.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// An address of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LocalAddr {
     ip: IpAddr,
     interface: String,
-    /// The system's number of the interface.
     index: u32,
 }
 
-/// The IPs advertised by a node that listens on all addresses. Which of them a peer reaches is not known here: a host may have a
-/// VPN, or a bridge with the same address as every other host. So all are advertised, up to [`MAX_ADDRS`], and peers try them.
-/// Those from which packets to the outside world leave (`outward`) are first, link-local ones last. Loopback is used only if
-/// there is nothing else, and so are the link-local addresses of IPv6 that lead to containers: these appear and disappear with
-/// each container.
+/// The IPs advertised by a node that listens on all addresses.
+///
+/// The node cannot know which of them a peer can reach: the host may have a VPN, or a bridge with the same address as
+/// every other host. So it advertises all of them, up to [`MAX_ADDRS`], and peers try them (docs/adr/0045). Addresses
+/// from which packets to the outside world leave (`outward`) come first, link-local ones last. Two kinds are used only
+/// if there is nothing else: loopback, and IPv6 link-local addresses of container interfaces, which appear and
+/// disappear with each container.
 fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
     let is_meant = |one: &&LocalAddr| match interfaces {
         Interfaces::All => true,
@@ -56,15 +56,15 @@ fn is_internal_link_local(one: &LocalAddr) -> bool {
     one.ip.is_ipv6() && is_link_local(one.ip) && is_internal(&one.interface)
 }
 
-/// The addresses to advertise after a look at the interfaces has shown `seen`, and the previous look has shown `before`. `None`:
-/// no change. Their order is irrelevant. A machine without any network, or with loopback alone, has lost it temporarily: peers
-/// keep its addresses until it is back.
+/// The addresses to advertise when this read of the interfaces has shown `seen` and the previous one `before`, or
+/// `None` if nothing changes. Order is irrelevant. A machine with loopback alone, or with no network, is treated as
+/// temporarily cut off: it keeps its advertised addresses.
 fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
     if is_cut_off { None } else { agree(advertised, before, seen) }
 }
 
-/// As [`settle`], but all addresses count.
+/// Like [`settle`], but loopback addresses are not treated specially.
 fn agree(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
     let changes = set(seen) == set(before) && set(seen) != set(advertised);
@@ -78,7 +78,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// The addresses that a node advertises which listens at `local`, an unspecified address. Their port is `port`.
+/// The addresses to advertise, with `port`, for a node that listens at the unspecified address `local`.
 pub(super) fn advertisable(local: SocketAddr, port: u16, interfaces: &Interfaces) -> Vec<SocketAddr> {
     let is_spoken = |ip: IpAddr| local.is_ipv6() || ip.is_ipv4();
     let here = if_addrs::get_if_addrs().unwrap_or_default();
@@ -91,12 +91,11 @@ pub(super) fn advertisable(local: SocketAddr, port: u16, interfaces: &Interfaces
     choose(&outward, &here, interfaces).into_iter().map(|ip| (ip, port).into()).collect()
 }
 
-/// Addresses reserved for documentation, routed like any address that is not on a local network.
+/// Documentation addresses. They are routed like any address outside the local network.
 const OUTSIDE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// The address that packets to the outside world leave from. No packet is sent: connecting a UDP socket only picks a
-/// route.
+/// The local address from which packets to `outside` leave. Connecting a UDP socket selects a route and sends nothing.
 fn outward(outside: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = if outside.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -104,7 +103,6 @@ fn outward(outside: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Tells discovery and the membership of each change of the advertised addresses.
 pub(super) async fn announce_changes(
     endpoint: Endpoint,
     discovery: Arc<Combined>,
@@ -112,11 +110,11 @@ pub(super) async fn announce_changes(
     inputs: mpsc::Sender<MembershipInput>,
 ) {
     let mut advertised = endpoint.watch_advertised_addrs();
-    // The endpoint must not live on for this task.
+    // This task must not keep the endpoint alive.
     drop(endpoint);
     while advertised.changed().await.is_ok() {
         let addrs = advertised.borrow_and_update().clone();
-        tracing::info!(?addrs, "this node has other addresses");
+        tracing::info!(?addrs, "the advertised addresses of this node have changed");
         discovery.announce(&Announcement { addrs: addrs.clone(), ..me.clone() });
         if inputs.send(MembershipInput::Moved(addrs)).await.is_err() {
             return;
@@ -124,7 +122,7 @@ pub(super) async fn announce_changes(
     }
 }
 
-/// Keeps the addresses that the endpoint advertises up to date with those of this machine. It never returns.
+/// Keeps the endpoint's advertised addresses in step with this machine's. It never returns.
 pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces) {
     let (local, port) = (endpoint.local_addr(), endpoint.advertised_addr().port());
     let mut before = endpoint.advertised_addrs();
@@ -138,17 +136,17 @@ pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces
     }
 }
 
-/// How often the host name of this node is looked up.
+/// How often this node's host name is resolved.
 const NAME_PERIOD: Duration = Duration::from_secs(2);
 
-/// What a node advertises that has a host name. A name may have other addresses in each answer, so a change counts once two answers
-/// in succession have shown the same ones.
+/// Chooses the advertised addresses of a node with a host name. A name may resolve to different addresses each time, so
+/// a change takes effect once two answers in succession agree.
 struct NameLooks {
     before: Vec<SocketAddr>,
 }
 
 impl NameLooks {
-    /// The addresses to advertise after a look has shown those of the name, or, if none is of use, `others`. `None`: no change.
+    /// The addresses to advertise after a lookup has returned `named` (`others` if that is empty). `None`: no change.
     fn on_look(
         &mut self,
         advertised: &[SocketAddr],
@@ -168,8 +166,8 @@ impl NameLooks {
     }
 }
 
-/// Keeps the endpoint advertising the addresses of its host name; while that has none of use, those at the start or, with
-/// `interfaces`, those of this machine. It never returns.
+/// Keeps the endpoint advertising the addresses of its host name. While the name has no usable address, the endpoint
+/// advertises this machine's addresses (`interfaces`), or those that it had at the start. It never returns.
 pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Option<Interfaces>) {
     let (local, port, first) = (endpoint.local_addr(), endpoint.advertised_addr().port(), endpoint.advertised_addrs());
     let mut looks = NameLooks { before: first.clone() };
@@ -181,15 +179,15 @@ pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Opti
                     endpoint.set_advertised_addrs(addrs);
                 }
             }
-            // A failure of the name server changes no address.
-            Err(error) => tracing::debug!(%name, %error, "the name of this node"),
+            // A failing name server changes no address.
+            Err(error) => tracing::debug!(%name, %error, "cannot resolve the name of this node"),
         }
         sleep(NAME_PERIOD).await;
     }
 }
 
-/// The addresses of this node's host name that others may dial. Many systems map the own name to a loopback address in
-/// `/etc/hosts`: it leads no other host here.
+/// The addresses of this node's host name that others can dial. Many systems map their own name to a loopback address
+/// in `/etc/hosts`, at which no other host reaches this node.
 fn of_name(found: &[SocketAddr], local: SocketAddr) -> Vec<SocketAddr> {
     let is_spoken = |addr: &SocketAddr| match local {
         SocketAddr::V4(_) => addr.is_ipv4(),
@@ -198,7 +196,7 @@ fn of_name(found: &[SocketAddr], local: SocketAddr) -> Vec<SocketAddr> {
     let leads_here = |addr: &SocketAddr| local.ip().is_loopback() || !addr.ip().is_loopback();
     let mut addrs: Vec<_> = found.iter().copied().filter(|addr| is_spoken(addr) && leads_here(addr)).collect();
     if addrs.len() > MAX_ADDRS {
-        // Many name servers change the order with each answer: the same addresses must count each time.
+        // Many name servers shuffle their answers. Sorting selects the same addresses each time.
         addrs.sort_unstable();
         addrs.truncate(MAX_ADDRS);
     }
@@ -247,7 +245,8 @@ mod tests {
         ("169.254.3.4", "eth1", 5),
     ];
 
-    /// With a VPN as the default route, or the same bridge on each host, only one of the other addresses is reached.
+    /// With a VPN as the default route, or equal bridges on all hosts, a peer may reach only one of the other
+    /// addresses.
     #[test]
     fn all_addresses_are_told() {
         assert_eq!(
@@ -276,7 +275,7 @@ mod tests {
         assert_eq!(chosen(&[], &all, &Interfaces::All), ["10.0.0.5", "172.17.0.1"]);
     }
 
-    /// Each start of a container would be a change, and no other host reaches them.
+    /// Each start of a container would be a change, and other hosts do not reach these addresses.
     #[test]
     fn link_local_addresses_of_containers_are_told_if_there_is_nothing_else() {
         let all =
@@ -315,7 +314,7 @@ mod tests {
         assert_eq!(looks.on_look(&first, all.clone(), no_others), None);
         assert_eq!(looks.on_look(&first, all.clone(), no_others), Some(all.clone()));
         assert_eq!(looks.on_look(&all, all.iter().rev().copied().collect(), no_others), None);
-        // A node that listens on loopback has a name that leads there.
+        // A node that listens on loopback may have a name that resolves to loopback.
         let loopback = at(&["127.0.0.1"]);
         assert_eq!(looks.on_look(&all, loopback.clone(), no_others), None);
         assert_eq!(looks.on_look(&all, loopback.clone(), no_others), Some(loopback));

@@ -1,5 +1,3 @@
-//! How a node is described and started.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -36,7 +34,7 @@ use crate::{
     transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
 
-/// Describes a node. Only a secret (or an identity) has to be given.
+/// Settings of a node. Only a secret or an identity is required. Other settings' defaults are in parentheses.
 #[derive(Clone)]
 #[must_use]
 pub struct ClusterBuilder {
@@ -92,13 +90,13 @@ impl ClusterBuilder {
         self
     }
 
-    /// The node's stable name, used with [`ClusterBuilder::secret`] (a random one).
+    /// The node's stable name, used with [`ClusterBuilder::secret`] (a random name).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The secret that all nodes of the cluster share: at least 16 bytes, random ones.
+    /// The secret shared by all nodes of the cluster: at least 16 random bytes.
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self
@@ -110,25 +108,25 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the node says of itself to all members, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes.
+    /// The payload that the node publishes, at most [`Member::MAX_PAYLOAD`](super::Member::MAX_PAYLOAD) bytes (empty).
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self
     }
 
-    /// Whether the node keeps its data on disk (no). All nodes of a cluster do, or none does: others are refused.
+    /// Whether the node keeps its data on disk (no). All nodes of a cluster must agree: others are refused.
     pub fn durable(mut self, durable: bool) -> Self {
         self.durable = durable;
         self
     }
 
-    /// Which incarnation of the node this is (a new one).
+    /// The incarnation of this process (a new random one).
     pub fn incarnation(mut self, incarnation: Incarnation) -> Self {
         self.incarnation = Some(incarnation);
         self
     }
 
-    /// The formation that the node belongs to already, if any.
+    /// The formation that the node already belongs to, if any.
     pub fn cluster_id(mut self, id: Option<ClusterId>) -> Self {
         self.cluster_id = id;
         self
@@ -140,22 +138,21 @@ impl ClusterBuilder {
         self
     }
 
-    /// The address that other nodes dial, if it differs from the one listened on. Port 0 stands for the port listened
-    /// on.
+    /// The address that other nodes dial, if it differs from the one listened on. Port 0 means the port listened on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.transport.advertise = Some(addr);
         self
     }
 
-    /// A host name of this node. The node looks it up every few seconds, and advertises the addresses that the name has. While it has
-    /// none, or loopback addresses alone though the node listens on others, the node advertises the addresses that it would without a name.
+    /// A host name of this node. The node resolves it every two seconds, and advertises its addresses. While the name
+    /// has no address, or only loopback addresses although the node listens on others, the node advertises the
+    /// addresses that it would advertise without a name.
     pub fn advertise_name(mut self, name: Seed) -> Self {
         self.advertise_name = Some(name);
         self
     }
 
-    /// Settings of the endpoint. They replace what [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`] have
-    /// set.
+    /// Settings of the endpoint. They replace those of [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`].
     pub fn transport(mut self, config: TransportConfig) -> Self {
         self.transport = config;
         self
@@ -167,56 +164,56 @@ impl ClusterBuilder {
         self
     }
 
-    /// An address where a member may be found, as `HOST:PORT`. Call it once for each seed. Equal ones count once.
+    /// Adds an address where a member may be found, as `HOST:PORT`. Duplicates are ignored.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
     }
 
-    /// Several seeds.
+    /// Adds several seeds: see [`ClusterBuilder::seed`].
     pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
         self.seeds.extend(seeds.into_iter().map(Into::into));
         self
     }
 
-    /// Whether multicast DNS announces this node and looks for others (yes).
+    /// Whether multicast DNS announces this node and searches for others (yes).
     pub fn mdns(mut self, on: bool) -> Self {
         self.mdns = on;
         self
     }
 
-    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). If the node listens on all addresses,
-    /// it advertises those of these interfaces.
+    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). A node that listens on all
+    /// addresses advertises those of these interfaces.
     pub fn mdns_interfaces(mut self, interfaces: Interfaces) -> Self {
         self.mdns_interfaces = Some(interfaces);
         self
     }
 
-    /// UDP port of multicast DNS (5353). Nodes find each other only on the same port.
+    /// UDP port of multicast DNS (5353). Only nodes that use the same port find each other.
     pub fn mdns_port(mut self, port: u16) -> Self {
         self.mdns_port = port;
         self
     }
 
-    /// One more source of addresses. Call it once for each source. It runs on a thread of its own, so that it may block or fail.
+    /// Adds a source of addresses. It runs on a thread of its own, so it may block or fail.
     pub fn discovery(self, source: impl Discovery) -> Self {
         self.shared_discovery(Arc::new(source))
     }
 
-    /// As [`ClusterBuilder::discovery`], for a source that others use as well.
+    /// Like [`ClusterBuilder::discovery`], for a source that is shared with others.
     pub fn shared_discovery(mut self, source: Arc<dyn Discovery>) -> Self {
         self.discovery.push(source);
         self
     }
 
-    /// What receives the streams and calls of peers: see [`Cluster::serve`].
+    /// The service that receives peers' streams and calls: see [`Cluster::serve`].
     pub fn service(mut self, service: Arc<dyn Service>) -> Self {
         self.service = Some(service);
         self
     }
 
-    /// Whether a node that meets no other node is intended (no: after 10 s alone it logs the announcements that it has sent and
-    /// received).
+    /// Whether a node that meets no other node is intended (no). Otherwise, after 10 s alone, the node logs the
+    /// announcements that it has sent and received.
     pub fn may_be_alone(mut self, may: bool) -> Self {
         self.may_be_alone = may;
         self
@@ -229,10 +226,10 @@ impl ClusterBuilder {
         self
     }
 
-    /// Checks all settings, binds the socket, and begins to look for other nodes. Call it within a tokio runtime.
+    /// Checks all settings, binds the socket, and starts the search for other nodes. Requires a tokio runtime.
     ///
     /// # Errors
-    /// [`StartError`]. Missing multicast DNS is no error: it is logged.
+    /// [`StartError`]. Unavailable multicast DNS is logged and is no error.
     pub async fn start(self) -> Result<Cluster, StartError> {
         member::check(&self.payload)?;
         let seeds = read_seeds(&self.seeds)?;
@@ -311,7 +308,7 @@ impl ClusterBuilder {
         }
     }
 
-    /// Whether no address to advertise was given, so that this machine's addresses decide.
+    /// Whether this machine's addresses are advertised because no address was given.
     fn follows_interfaces(&self) -> bool {
         self.transport.advertise.unwrap_or(self.transport.listen).ip().is_unspecified()
     }
@@ -345,7 +342,8 @@ impl ClusterBuilder {
         Ok(endpoint)
     }
 
-    /// The prefix that this node advertises from the start: SWIM carries one address.
+    /// The prefix that this node advertises from the start. It lists several addresses, since SWIM itself carries only
+    /// one.
     fn prefix(&self, endpoint: &Endpoint) -> MemberPrefix {
         let addrs = Some(endpoint.advertised_addrs()).filter(|addrs| addrs.len() > 1);
         MemberPrefix { cluster_id: self.cluster_id, addrs: addrs.unwrap_or_default() }
@@ -396,7 +394,8 @@ impl ClusterBuilder {
     }
 }
 
-/// The seeds, each once: `DB:1` is `db:1`. The state of a seed is recorded once, so a second one would never change its state.
+/// Parses the seeds and removes duplicates (`DB:1` equals `db:1`). State is recorded once per seed, so a duplicate
+/// would never leave its first state.
 fn read_seeds(texts: &[String]) -> Result<Vec<Seed>, SeedError> {
     let mut known = BTreeSet::new();
     let mut seeds = texts.iter().map(|text| text.parse()).collect::<Result<Vec<Seed>, _>>()?;
@@ -413,15 +412,14 @@ impl std::fmt::Debug for ClusterBuilder {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "an incarnation must be unlike all others")]
+#[allow(clippy::disallowed_methods, reason = "incarnations must be unique")]
 fn new_incarnation() -> Incarnation {
     Incarnation { store: rand::rng().random(), starts: 1 }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a name must be unlike all others")]
+#[allow(clippy::disallowed_methods, reason = "names must be unique")]
 fn random_name() -> String {
     let mut name = String::from("node-");
-    // Writing to a string cannot fail.
     let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
     name
 }

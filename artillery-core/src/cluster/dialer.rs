@@ -1,7 +1,7 @@
-//! Dials the nodes that discovery has found.
+//! Dials the nodes that discovery finds.
 //!
-//! An announced target is dialled until it is met, has refused permanently or has failed too often. A seed, and any other place
-//! that a source lists without the node there, is dialled until its source withdraws it.
+//! An announced target is dialled until it is met, refuses permanently, or fails too often. A seed, or any other place
+//! that a source lists without a node id, is dialled until its source withdraws it.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,37 +26,33 @@ use crate::{
     transport::{Endpoint, reach::without_zone, staggered::first_of},
 };
 
-/// The first and shortest pause between two rounds of dialling, before jitter shortens it.
+/// The first and shortest pause between two rounds of dialling. Jitter shortens it further.
 const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two rounds of dialling.
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest pause between two rounds of dialling a seed while this node belongs to no cluster: it waits for its seeds before it
-/// forms one.
+/// The longest pause between two rounds of dialling a seed while this node belongs to no formation: such a node waits
+/// for its seeds before it forms one.
 const MAX_FREE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Dials candidates.
 pub(super) struct Dialer {
     pub(super) endpoint: Endpoint,
     pub(super) hub: Arc<MemberHub>,
     pub(super) record: Arc<DiscoveryRecord>,
 }
 
-/// All that is being dialled.
 #[derive(Default)]
 struct DialerState {
     tasks: JoinSet<Option<RoundResult>>,
     targets: DialTargets,
-    /// The source and the task of each target that is dialled.
     dialled: BTreeMap<DialTarget, (Source, AbortHandle)>,
     places: DialPlaces<AbortHandle>,
 }
 
-/// What came of one round at a target that was announced.
+/// The outcome of one round at an announced target.
 struct RoundResult {
     target: DialTarget,
-    /// The task that dialled. If another task dials the target by now, this result is ignored.
+    /// The task that dialled. The result is ignored if another task has replaced it.
     task: Option<Id>,
     round: RoundOutcome,
 }
@@ -66,7 +62,7 @@ impl Dialer {
         Self { endpoint, hub, record }
     }
 
-    /// Dials all `candidates`, until they end and nothing is dialled any more.
+    /// Dials all `candidates`, until the stream ends and no dial is in progress.
     pub(super) async fn run(self, mut candidates: Candidates) {
         let dialer = Arc::new(self);
         let mut state = DialerState::default();
@@ -102,8 +98,8 @@ impl Dialer {
         if self.known_member(&candidate).is_some() {
             return;
         }
-        // Only members tell the addresses of members, and each has shown its certificate. So no stranger has made this
-        // address up, and it counts as proven.
+        // Members are the only source of a member's addresses, and each of them has shown its certificate. No stranger
+        // can have made this address up, so it is treated as proven.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
             member.addrs.iter().rev().for_each(|&addr| state.targets.set_proven(member.id.node, addr));
         }
@@ -131,7 +127,6 @@ impl Dialer {
         }
     }
 
-    /// Dials a target once, after a pause.
     fn dial(self: &Arc<Self>, target: DialTarget, source: Source, pause: Duration, state: &mut DialerState) {
         let (dialer, found_by) = (Arc::clone(self), source.clone());
         let task = state.tasks.spawn(async move {
@@ -166,13 +161,13 @@ impl Dialer {
                 self.record.failed(addr, reason.to_string());
                 self.record.set_refused(addr, reason.clone());
                 state.targets.remove(target);
-                // Two hosts may have the same address, on networks of their own.
+                // Two hosts on separate networks may have the same address.
                 if matches!(reason, ConnectError::WrongPeer { .. }) {
-                    tracing::debug!(%addr, %reason, "an announced address is another node's");
+                    tracing::debug!(%addr, %reason, "an announced address belongs to another node");
                 } else {
                     self.answered(target);
                     if self.record.should_warn(addr) {
-                        tracing::warn!(%addr, %reason, "a node that was found is skipped");
+                        tracing::warn!(%addr, %reason, "ignoring a discovered node");
                     }
                 }
             }
@@ -186,15 +181,14 @@ impl Dialer {
         }
     }
 
-    /// The node of an announced target has answered, or is no longer dialled.
     fn answered(&self, target: DialTarget) {
         if let Some(node) = target.node {
             self.record.set_answered(&Awaited::Node(node));
         }
     }
 
-    /// Operators want their seeds to be met. So a listed place is dialled without end, unless it is this node, and again when its
-    /// node is no longer an active member.
+    /// Dials a listed place until it turns out to be this node itself, and again whenever its node is no longer an
+    /// active member. Operators expect their seeds to be met, so there is no limit of attempts.
     async fn dial_place(self: Arc<Self>, candidate: Candidate) -> Option<RoundResult> {
         let mut pause = MIN_ROUND_PAUSE;
         loop {
@@ -233,18 +227,17 @@ impl Dialer {
                 if self.record.set_state(seed, state)
                     && let Some((addr, reason)) = refusal
                 {
-                    tracing::warn!(%seed, %addr, %reason, "a seed does not let this node in");
+                    tracing::warn!(%seed, %addr, %reason, "a seed refused this node");
                     self.hub.push(MemberEvent::SeedRefused { seed: seed.clone(), addr, reason: reason.clone() });
                 }
             }
             (source, Some((addr, reason))) if self.record.should_warn(addr) => {
-                tracing::warn!(%source, %addr, %reason, "a node that was found does not let this node in");
+                tracing::warn!(%source, %addr, %reason, "a discovered node refused this node");
             }
             _ => {}
         }
     }
 
-    /// Checks a node now and then, and returns when it is no longer an active member.
     async fn until_inactive(&self, node: NodeId) {
         loop {
             sleep(MAX_ROUND_PAUSE).await;
@@ -254,8 +247,7 @@ impl Dialer {
         }
     }
 
-    /// The node of a candidate if it is an active member at one of the candidate's addresses. Then the candidate's
-    /// source is recorded, too.
+    /// The candidate's node, if it is an active member at one of the candidate's addresses. Also records the source.
     fn known_member(&self, candidate: &Candidate) -> Option<NodeId> {
         let member = candidate.node.and_then(|node| self.hub.member(node))?;
         let node = member.id.node;
@@ -284,12 +276,12 @@ impl Dialer {
             Some(node) => self.endpoint.connect_to(node, addr).await,
             None => self.endpoint.connect(addr).await,
         };
-        // At once: the other addresses may be silent.
+        // Recorded immediately, since the other addresses may never answer.
         if connected.as_ref().is_err_and(|error| error.is_itself(self.endpoint.id())) {
             self.record.set_own(candidate);
         }
         let connection = connected?;
-        // This connection may be dropped: the endpoint has reported the peer to the membership, which keeps its own link.
+        // The connection may be dropped: the endpoint has reported the peer to the membership, which has its own link.
         let node = connection.peer().id.node;
         self.record.set_source(node, &candidate.source);
         Ok(node)
@@ -301,7 +293,6 @@ async fn next(candidates: &mut Candidates) -> Option<Candidate> {
 }
 
 impl DialerState {
-    /// Stops dialling these targets.
     fn give_up(&mut self, dialled: &[DialTarget]) {
         for target in dialled {
             if let Some((_, task)) = self.dialled.remove(target) {
@@ -311,14 +302,13 @@ impl DialerState {
     }
 }
 
-/// The pause after so many rounds in vain.
 fn round_pause(rounds: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(rounds.saturating_sub(1));
     jitter(MIN_ROUND_PAUSE.saturating_mul(doubled).min(MAX_ROUND_PAUSE))
 }
 
-/// The pause, shortened at random by up to a half.
-#[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
+/// Shortens the pause at random by up to a half.
+#[allow(clippy::disallowed_methods, reason = "nodes that dial in step would stay in step")]
 fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(1.0 - rand::rng().random::<f64>() / 2.0)
 }

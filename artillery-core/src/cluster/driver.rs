@@ -1,5 +1,3 @@
-//! The task that drives the membership's state machine.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -26,27 +24,23 @@ use crate::{
     transport::PeerInfo,
 };
 
-/// Inputs that may wait in the queue.
 pub(super) const MAX_INPUTS: usize = 4096;
 
-/// Inputs handled before packets go out and timers are checked.
+/// Inputs handled between two checks of outgoing packets and timers.
 const MAX_INPUTS_PER_TURN: usize = 64;
 
-/// How often unused links are given up and greetings are repeated.
+/// How often unused links are closed and greetings are repeated.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long a farewell may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What the task is told.
 pub(super) enum MembershipInput {
-    /// A packet that came over a connection of this member.
     Packet(MemberId, Bytes),
-    /// A connection with this peer has come up, in one direction or the other.
+    /// A connection with this peer was established, in either direction.
     Met(Arc<PeerInfo>),
     Payload(Bytes, oneshot::Sender<()>),
     ClusterId(ClusterId, oneshot::Sender<()>),
-    /// Other nodes can dial this one there now.
+    /// The addresses at which other nodes can now dial this one.
     Moved(Vec<SocketAddr>),
     Leave(oneshot::Sender<()>),
     Stop(oneshot::Sender<()>),
@@ -62,17 +56,16 @@ pub(super) struct MembershipDriver {
     pub(super) pending: PendingGreetings,
 }
 
-/// Nodes that were met and are no members yet, and how many greetings are left for each.
+/// Nodes that were met and are not yet members, with the number of greetings left for each.
 pub(super) type PendingGreetings = BTreeMap<NodeId, (SwimPeer, u32)>;
 
-/// How many times a node is pending, once a second: greetings may get lost.
+/// How many times a pending node is greeted, once a second: greetings may get lost.
 const MAX_GREETINGS: u32 = 10;
 
-/// Nodes pending at a time.
 const MAX_GREETED_NODES: usize = 1024;
 
 impl MembershipDriver {
-    /// Runs until it is told to stop, or all senders of inputs are gone.
+    /// Runs until [`MembershipInput::Stop`], or until all senders are gone.
     pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<MembershipInput>) {
         if self.prefix.cluster_id.is_some() {
             self.swim.belong();
@@ -107,7 +100,7 @@ impl MembershipDriver {
         }
     }
 
-    /// `Err` if the driver has to stop.
+    /// `Err` if the driver must stop.
     async fn handle(&mut self, input: MembershipInput) -> Result<(), ()> {
         match input {
             MembershipInput::Packet(from, packet) => {
@@ -119,14 +112,12 @@ impl MembershipDriver {
             MembershipInput::Payload(payload, done) => {
                 self.payload = payload;
                 self.publish();
-                // The caller may have gone away.
                 let _ = done.send(());
             }
             MembershipInput::ClusterId(id, done) => {
                 self.prefix.cluster_id = Some(id);
                 self.swim.belong();
                 self.publish();
-                // The caller may have gone away.
                 let _ = done.send(());
             }
             MembershipInput::Moved(addrs) => {
@@ -135,7 +126,6 @@ impl MembershipDriver {
             }
             MembershipInput::Leave(done) => {
                 self.leave().await;
-                // The caller may have gone away.
                 let _ = done.send(());
             }
             MembershipInput::Stop(done) => {
@@ -146,7 +136,7 @@ impl MembershipDriver {
         Ok(())
     }
 
-    /// Announces this node to a peer that can be reached, unless that peer is an active member already.
+    /// Announces this node to a reachable peer, unless the peer already is an active member.
     fn on_met(&mut self, peer: &PeerInfo) {
         self.record.set_met(peer.id.node);
         let known = self.hub.member(peer.id.node).is_some_and(|member| member.id == peer.id);
@@ -161,7 +151,7 @@ impl MembershipDriver {
 
     fn publish(&mut self) {
         if let Err(error) = self.swim.set_payload(wrap(&self.prefix, &self.payload)) {
-            // The size was checked before.
+            // The size was checked by the caller.
             tracing::debug!(%error, "the payload was not changed");
         }
     }
@@ -177,7 +167,7 @@ impl MembershipDriver {
             }
         }
         let sending = self.links.send_reliably(clock::now(), farewells);
-        // A member that has not received the farewell by then learns of it through other members.
+        // A member that misses the farewell learns of it from other members.
         let _ = timeout(FAREWELL_TIMEOUT, sending.join_all()).await;
     }
 
@@ -193,7 +183,7 @@ impl MembershipDriver {
         }
     }
 
-    /// The addresses where the peer can be dialled now: SWIM knows one with which its process was started.
+    /// The peer's current addresses. SWIM itself knows only the address with which its process started.
     fn present(&self, to: &SwimPeer) -> Vec<SocketAddr> {
         let member = self.hub.member(to.id.node).filter(|member| member.id == to.id);
         member.map_or_else(|| vec![to.addr], |member| member.addrs)

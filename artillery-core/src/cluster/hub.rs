@@ -1,4 +1,4 @@
-//! The members as known here, and the log of changes that readers follow.
+//! The members as known to this node, and the event log that readers follow.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,12 +16,10 @@ use crate::{
     membership::{MemberState, SwimEvent},
 };
 
-/// Events kept for slow readers.
 const MAX_LOGGED_EVENTS: usize = 1024;
 
 type MembersByNode = BTreeMap<NodeId, Member>;
 
-/// The members, and a log of the latest changes.
 #[derive(Debug, Default)]
 pub(super) struct MemberHub {
     state: Mutex<MemberHubState>,
@@ -48,7 +46,7 @@ impl MemberHubState {
             return;
         }
         apply(&mut self.view, &event);
-        // Readers begin at the end of the log, so nothing is kept while there is no reader.
+        // Readers start at the end of the log, so nothing is kept while there is no reader.
         if self.readers.is_empty() {
             self.first = self.end() + 1;
             self.log.clear();
@@ -103,7 +101,6 @@ impl MemberHub {
         state.view.get(&node).is_some_and(|member| matches!(member.state, MemberState::Alive | MemberState::Suspect))
     }
 
-    /// Applies an event of the membership.
     pub(super) fn on_event(&self, event: SwimEvent) {
         let mut state = self.lock();
         let event = match event {
@@ -138,12 +135,10 @@ impl MemberHub {
         self.lock().push(event);
     }
 
-    /// Forgets the members that the membership has forgotten.
     pub(super) fn retain(&self, known: impl Fn(NodeId) -> bool) {
         self.lock().view.retain(|node, _| known(*node));
     }
 
-    /// No event follows.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -159,22 +154,21 @@ impl MemberHub {
     }
 }
 
-/// A stream of changes. It ends when the node stops.
+/// A stream of membership changes. It ends when the node stops.
 pub struct MemberEvents {
     hub: Arc<MemberHub>,
     reader: u64,
-    /// Number of the event to be read next.
     next: u64,
     view: MembersByNode,
 }
 
 impl MemberEvents {
-    /// The members as they were just before the next event. No change lies between the two.
+    /// The members just before the next event, with every earlier event applied.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.view.values()
     }
 
-    /// The next change, `None` when the node has stopped. Cancelling it loses nothing.
+    /// The next change, or `None` once the node has stopped. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<MemberEvent> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

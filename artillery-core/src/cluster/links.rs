@@ -1,5 +1,3 @@
-//! Links to other members, for the membership's packets.
-
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,10 +10,9 @@ use crate::{
     transport::{Connection, Endpoint, Link, StreamKind},
 };
 
-/// A link to a node that is no active member is given up when it has carried no packet for this long.
+/// A link to a node that is not an active member is closed after this time without a packet.
 const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Packets that may be on their way as streams at a time.
 const MAX_PACKET_STREAMS: usize = 64;
 
 pub(super) struct MembershipLinks {
@@ -51,7 +48,7 @@ impl MembershipLinks {
         known.link.connection()
     }
 
-    /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path takes a stream.
+    /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path is sent on a stream.
     pub(super) fn send(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>, packet: &Bytes) {
         let Some(connection) = self.connection(now, to, addrs) else {
             self.endpoint.count_dropped_datagram();
@@ -65,15 +62,15 @@ impl MembershipLinks {
         {
             let packet = packet.clone();
             tokio::spawn(async move {
-                // A failure here is the loss of one packet, which membership tolerates.
+                // A failure loses one packet, which SWIM tolerates.
                 let _ = send_by_stream(&connection, &packet).await;
                 drop(permit);
             });
         }
     }
 
-    /// Begins to send `packets` over streams, since a farewell is not repeated. A receiver whose connection is still
-    /// being dialled gets none.
+    /// Starts sending `packets` over streams, since a farewell is not repeated. Nodes without an established connection
+    /// are skipped.
     pub(super) fn send_reliably(
         &mut self,
         now: Timestamp,
@@ -83,7 +80,7 @@ impl MembershipLinks {
         for (to, addrs, packet) in packets {
             if let Some(connection) = self.connection(now, to, addrs) {
                 sending.spawn(async move {
-                    // A receiver that is gone needs no farewell.
+                    // A failed farewell needs no retry: the receiver is gone.
                     let _ = send_by_stream(&connection, &packet).await;
                 });
             }
@@ -91,7 +88,7 @@ impl MembershipLinks {
         sending
     }
 
-    /// Gives up links to nodes that are not `active` and that were not used for a while.
+    /// Closes links to nodes that are not `active`, after [`UNUSED_LINK_TIMEOUT`].
     pub(super) fn sweep(&mut self, now: Timestamp, active: impl Fn(NodeId) -> bool) {
         self.links.retain(|node, known| active(*node) || now - known.used < UNUSED_LINK_TIMEOUT);
     }

@@ -10,37 +10,36 @@ use crate::{
     membership::{self, MemberState},
 };
 
-/// The most addresses that a member states.
 pub(super) const MAX_ADDRS: usize = 8;
 
-/// The largest number of bytes before the payload: a tag, a cluster id, and a number of addresses.
+/// Maximum size of the prefix: tag, cluster id, number of addresses, addresses.
 const MAX_PREFIX_BYTES: usize = 1 + 16 + 1 + MAX_ADDRS * MAX_ADDR_BYTES;
 
-/// The length of an IP address in bytes, the address, and a port.
+/// Length byte, IP address, port.
 const MAX_ADDR_BYTES: usize = 1 + 16 + 2;
 
-/// Bits of the tag.
 const HAS_CLUSTER_ID: u8 = 1;
 const HAS_ADDR: u8 = 2;
 const HAS_ADDRS: u8 = 4;
 
-/// Another member, as it seems to be.
+/// Another member, as this node currently sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
-    /// The node, in one of its incarnations.
+    /// The node and its incarnation.
     pub id: MemberId,
-    /// Its stable name.
+    /// The node's stable name.
     pub name: String,
-    /// Where it can be dialled: the first of `addrs`.
+    /// The preferred address to dial: the first of `addrs`.
     pub addr: SocketAddr,
-    /// All addresses where it may be dialled. Some of them may be reached from some hosts only, or be those of other hosts, too.
+    /// All addresses at which it may be dialled. Some may be reachable only from certain hosts, or belong to other
+    /// hosts too.
     pub addrs: Vec<SocketAddr>,
-    /// What it says of itself.
+    /// The application's payload: see [`Cluster::set_payload`](super::Cluster::set_payload).
     pub payload: Bytes,
-    /// How it seems to be.
+    /// The failure detector's current view.
     pub state: MemberState,
-    /// The formation that it belongs to, once that is known here.
+    /// The formation that it belongs to, if this node knows it.
     pub cluster_id: Option<ClusterId>,
 }
 
@@ -50,13 +49,13 @@ pub struct Member {
 pub enum MemberEvent {
     /// A member was seen for the first time in this incarnation. Its state follows as the next event.
     Joined(Member),
-    /// The member answers, for the first time or again.
+    /// The member answers, for the first time or again after a suspicion.
     Up(Member),
     /// The member did not answer in time. It may still refute the suspicion.
     Suspect(Member),
-    /// The member is taken for dead, or its node runs in a later incarnation.
+    /// The member is considered dead, or its node runs in a later incarnation.
     Down(Member),
-    /// The member said farewell.
+    /// The member announced its departure.
     Left(Member),
     /// The member changed its payload.
     Payload(Member),
@@ -66,21 +65,21 @@ pub enum MemberEvent {
     Moved(Member),
     /// A seed refused this node. Reported once for each reason.
     SeedRefused {
-        /// The seed as it was given.
+        /// The seed as it was configured.
         seed: String,
         /// The address that refused.
         addr: SocketAddr,
-        /// Its reason.
+        /// The reason for the refusal.
         reason: ConnectError,
     },
-    /// A later incarnation of this node is a member. This one has stopped taking part.
+    /// A later incarnation of this node is a member. This incarnation no longer takes part.
     Superseded {
         /// The later incarnation.
         by: MemberId,
     },
-    /// This reader was too slow. Events were lost, but its view of the members is right again.
+    /// This reader was too slow and missed events. Its view of the members is up to date again.
     Lagged {
-        /// How many events were lost.
+        /// The number of missed events.
         missed: u64,
     },
 }
@@ -90,17 +89,16 @@ pub(super) fn check(payload: &Bytes) -> Result<(), PayloadError> {
     if len > limit { Err(PayloadError::TooLarge { len, limit }) } else { Ok(()) }
 }
 
-/// What stands before the payload in what the membership carries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MemberPrefix {
     pub(super) cluster_id: Option<ClusterId>,
-    /// Where the member can be dialled, if there are several addresses or they have changed since it was started.
+    /// The addresses at which the member can be dialled, if there are several or if they have changed since its start.
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// The payload that the membership carries: one byte with a bit for a cluster id, one for an address and one for several; the
-/// cluster id of 16 bytes (big endian); of several addresses, their number; each address: the number of its bytes (4 or 16),
-/// these, and the port (big endian); then `payload`.
+/// Encodes the payload that SWIM carries: a tag byte with one bit each for a cluster id, a single address and several
+/// addresses; the cluster id (16 bytes, big endian); the number of addresses if there are several; for each address the
+/// length of the IP (4 or 16), the IP and the port (big endian); then `payload`.
 pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(MAX_PREFIX_BYTES + payload.len());
     let addrs = &prefix.addrs[..prefix.addrs.len().min(MAX_ADDRS)];
@@ -115,7 +113,6 @@ pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
         wrapped.put_u128(id.0);
     }
     if addrs.len() > 1 {
-        // At most `MAX_ADDRS`.
         wrapped.put_u8(addrs.len() as u8);
     }
     for addr in addrs {
@@ -135,7 +132,7 @@ pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
     wrapped.freeze()
 }
 
-/// The inverse of [`wrap`]. Anything else is the payload of a member without a formation.
+/// The inverse of [`wrap`]. Any other bytes are treated as the payload of a member without a formation.
 fn unwrap(wrapped: &Bytes) -> (MemberPrefix, Bytes) {
     let mut rest = wrapped.clone();
     read_prefix(&mut rest).map_or_else(|| (MemberPrefix::default(), wrapped.clone()), |prefix| (prefix, rest))
@@ -166,8 +163,7 @@ fn read_addr(bytes: &mut Bytes) -> Option<SocketAddr> {
 }
 
 impl Member {
-    /// The largest payload of a member, in bytes: what a membership packet takes, less the cluster id
-    /// and the addresses.
+    /// The largest payload in bytes: the limit of a membership packet minus the cluster id and the addresses.
     pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - MAX_PREFIX_BYTES;
 
     pub(super) fn from_swim(member: membership::SwimMember) -> Self {
@@ -194,7 +190,7 @@ mod tests {
         assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }
 
-    /// A vector never changes. The additions of a later release get vectors of their own.
+    /// A vector never changes. Additions of a later release get new vectors.
     #[test]
     fn the_bytes_before_the_payload_are_fixed() {
         let id = Some(ClusterId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10));

@@ -1,22 +1,19 @@
-//! Which listed places are dialled: seeds, and what other sources list without the node there. Pure.
+//! Tracks which listed places are dialled: seeds, and places that other sources list without a node id. Pure.
 //!
-//! Each source has a quota of its own. A source that lists more places than that, or never withdraws one, loses the place that it
-//! has mentioned longest ago. It takes no place of another source, and withdraws none.
+//! Each source has its own quota. A source that lists more places than that, or never withdraws any, loses the place
+//! that it mentioned least recently. It can neither displace nor withdraw places of another source.
 
 use std::collections::BTreeMap;
 
 use crate::discovery::{Candidate, Seed, Source};
 
-/// Seeds dialled at a time.
 const MAX_SEEDS: usize = 1024;
 
-/// Places of any other source dialled at a time.
 const MAX_PLACES_PER_SOURCE: usize = 256;
 
-/// The most sources that an application is expected to have, by their names.
+/// The expected maximum number of other sources. It bounds the total number of their places.
 const MAX_SOURCES: usize = 16;
 
-/// A place is another one if any of this differs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PlaceKey {
     source: Source,
@@ -24,10 +21,9 @@ struct PlaceKey {
     addrs: Vec<std::net::SocketAddr>,
 }
 
-/// The places that are dialled, each with its task.
 #[derive(Debug)]
 pub(super) struct DialPlaces<T> {
-    /// When each place was mentioned last, and its task.
+    /// When each place was last mentioned, and its task.
     dialled: BTreeMap<PlaceKey, (u64, T)>,
     mentions: u64,
 }
@@ -39,7 +35,7 @@ impl<T> Default for DialPlaces<T> {
 }
 
 impl<T> DialPlaces<T> {
-    /// Whether the dialling of a place that was mentioned has to begin: it isn't dialled yet, or that has ended.
+    /// Whether dialling of the mentioned place must start: it is not dialled yet, or its task has finished.
     pub(super) fn must_begin(&mut self, candidate: &Candidate, is_finished: impl Fn(&T) -> bool) -> bool {
         self.mentions += 1;
         match self.dialled.get_mut(&key(candidate)) {
@@ -51,7 +47,7 @@ impl<T> DialPlaces<T> {
         }
     }
 
-    /// `task` dials this place. Returns the tasks to end.
+    /// Records that `task` dials this place. Returns the tasks to abort.
     pub(super) fn insert(&mut self, candidate: Candidate, task: T) -> Vec<T> {
         let place = key(&candidate);
         let mut end = Vec::new();
@@ -64,16 +60,16 @@ impl<T> DialPlaces<T> {
         end
     }
 
-    /// A source has withdrawn a place. Returns the tasks to end.
+    /// Removes a place that its source has withdrawn. Returns the tasks to abort.
     pub(super) fn withdraw(&mut self, candidate: &Candidate) -> Vec<T> {
         self.dialled.remove(&key(candidate)).map(|(_, task)| task).into_iter().collect()
     }
 
-    /// The place that gives way, if the quota of this source is used up.
+    /// The place to displace if the source's quota is used up.
     fn has_no_room(&self, source: &Source) -> Option<PlaceKey> {
         let is_seed = |source: &Source| matches!(source, Source::Seed(_));
-        // Each seed is a source of its own by name; together they are the operator's list. Names of other sources could be new
-        // ones each time.
+        // Each seed is a source with its own name, but together they form the operator's list and share one quota.
+        // Other sources share a total quota too, since their names could be new each time.
         let is_same = |other: &Source| if is_seed(source) { is_seed(other) } else { other == source };
         let same = self.dialled.iter().filter(|(place, _)| is_same(&place.source));
         let others = self.dialled.iter().filter(|(place, _)| !is_seed(&place.source));

@@ -1,4 +1,4 @@
-//! How the search for other nodes has gone: what each seed answered, and which source found which node.
+//! Records the progress of the search for other nodes: the state of each seed, and the source of each node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeedStatus {
-    /// The seed as it was given.
+    /// The seed as it was configured.
     pub seed: String,
-    /// Its state.
+    /// The result of the latest attempt.
     pub state: SeedState,
 }
 
@@ -30,68 +30,64 @@ pub struct SeedStatus {
 pub enum SeedState {
     /// No member has answered yet.
     Trying {
-        /// Why the last try failed, if there was one.
+        /// Why the last attempt failed, if one has ended.
         last: Option<String>,
     },
-    /// The node there refused this node, or was refused by it.
+    /// The node at the seed refused this node, or this node refused it.
     Refused {
-        /// Its address.
+        /// The address of that node.
         addr: SocketAddr,
-        /// The reason.
+        /// The reason for the refusal.
         reason: ConnectError,
     },
-    /// A member answered.
+    /// This member answered at the seed.
     Met(NodeId),
-    /// The seed is this node itself.
+    /// The seed leads to this node itself.
     Itself,
 }
 
-/// A node at an address that this node refused, or that refused this node.
+/// A peer that this node refused, or that refused this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedPeer {
-    /// Its address.
+    /// The address of the peer.
     pub addr: SocketAddr,
-    /// The reason: [`ConnectError::Rejected`] if this node refused the peer, any other one if the peer refused this node.
+    /// [`ConnectError::Rejected`] if this node refused the peer, any other variant if the peer refused this node.
     pub reason: ConnectError,
 }
 
 impl RefusedPeer {
-    /// The peer at `addr`, and the reason.
+    /// Combines an address with a reason.
     pub fn new(addr: SocketAddr, reason: ConnectError) -> Self {
         Self { addr, reason }
     }
 }
 
-/// The states of the seeds, and the sources of nodes.
 #[derive(Debug)]
 pub(super) struct DiscoveryRecord {
     seeds: watch::Sender<Vec<SeedStatus>>,
     sources: Mutex<NodeSources>,
-    /// The process that has this node's name.
+    /// The process that owns this node's name.
     name_taken: watch::Sender<Option<MemberId>>,
 }
 
 #[derive(Debug, Default)]
 struct NodeSources {
     by_node: BTreeMap<NodeId, Source>,
-    /// Addresses that a warning was given for.
     warned: BTreeSet<SocketAddr>,
-    /// This node has met a member.
     met: bool,
-    /// Announced addresses, and why the last dial failed there.
+    /// Announced addresses, and why the last dial of each failed.
     heard: BTreeMap<SocketAddr, Option<String>>,
-    /// Known nodes and listed places that have not answered, not even with a refusal.
+    /// Announced nodes and listed places that have not answered, not even with a refusal.
     unanswered: BTreeSet<Awaited>,
-    /// Seeds of which one address is this node's: later starters find this node by the same seed.
+    /// Seeds that also resolve to this node: nodes that start later find this node by the same seed.
     own: BTreeSet<String>,
-    /// Peers that were refused, or that refused this node. The newest reason counts.
+    /// Peers that were refused, or that refused this node, with the newest reason.
     refused: BTreeMap<SocketAddr, ConnectError>,
-    /// Why there is no multicast DNS although it is wanted.
+    /// Why multicast DNS is unavailable although it is enabled.
     no_multicast: Option<String>,
 }
 
-/// A node that was announced, or a listed place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Awaited {
     Node(NodeId),
@@ -107,7 +103,6 @@ impl Awaited {
     }
 }
 
-/// An address that was announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) addr: SocketAddr,
@@ -115,13 +110,12 @@ pub(super) struct Heard {
     pub(super) failure: Option<String>,
 }
 
-/// Nodes whose source is remembered.
+/// Maximum number of nodes whose source is remembered.
 const MAX_SOURCES: usize = 4096;
 
-/// Announced addresses that are remembered until a member is met.
+/// Maximum number of announced addresses remembered until a member is met.
 const MAX_HEARD: usize = 64;
 
-/// Addresses that a warning may be given for.
 const MAX_WARNED: usize = 1024;
 
 impl DiscoveryRecord {
@@ -139,7 +133,7 @@ impl DiscoveryRecord {
         self.seeds.borrow().clone()
     }
 
-    /// Records the state of a seed. `true` if it has changed.
+    /// Records the state of a seed. Returns whether it has changed.
     pub(super) fn set_state(&self, seed: &str, state: &SeedState) -> bool {
         self.seeds.send_if_modified(|seeds| {
             let Some(known) = seeds.iter_mut().find(|known| known.seed == seed) else { return false };
@@ -160,13 +154,13 @@ impl DiscoveryRecord {
         self.sources().by_node.get(&node).cloned()
     }
 
-    /// Whether a warning about `addr` is due. One for each address is enough, whichever side dialled.
+    /// Whether to log a warning about `addr`: once for each address, whichever side dialled.
     pub(super) fn should_warn(&self, addr: SocketAddr) -> bool {
         let mut sources = self.sources();
         sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)
     }
 
-    /// Peers refuse this process since another one has its name. The first one named is kept.
+    /// Records the process that owns this node's name. The first report is kept.
     pub(super) fn set_name_taken(&self, by: MemberId) {
         self.name_taken.send_if_modified(|known| {
             let new = known.is_none();
@@ -182,14 +176,14 @@ impl DiscoveryRecord {
             if let Some(by) = by {
                 return by;
             }
-            // The sender lives as long as `self`.
+            // Unreachable, since `self` owns the sender.
             if taken.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// A peer was accepted, or has accepted this node.
+    /// Records that a peer was accepted, or has accepted this node.
     pub(super) fn set_met(&self, node: NodeId) {
         let mut sources = self.sources();
         sources.met = true;
@@ -201,7 +195,6 @@ impl DiscoveryRecord {
         self.sources().met
     }
 
-    /// These addresses were announced.
     pub(super) fn hear(&self, addrs: &[SocketAddr]) {
         let mut sources = self.sources();
         for addr in addrs {
@@ -211,14 +204,12 @@ impl DiscoveryRecord {
         }
     }
 
-    /// A dial to an announced address has failed.
     pub(super) fn failed(&self, addr: SocketAddr, why: String) {
         if let Some(failure) = self.sources().heard.get_mut(&addr) {
             *failure = Some(why);
         }
     }
 
-    /// A node or place is known, and is dialled.
     pub(super) fn set_awaited(&self, awaited: Awaited) {
         let mut sources = self.sources();
         if sources.unanswered.len() < MAX_HEARD {
@@ -226,12 +217,11 @@ impl DiscoveryRecord {
         }
     }
 
-    /// A node or place has answered, or is no longer dialled.
     pub(super) fn set_answered(&self, awaited: &Awaited) {
         self.sources().unanswered.remove(awaited);
     }
 
-    /// One address of a seed or listed place is this node's.
+    /// Records that one address of a seed or listed place belongs to this node.
     pub(super) fn set_own(&self, candidate: &Candidate) {
         match &candidate.source {
             Source::Seed(seed) => drop(self.sources().own.insert(seed.clone())),
@@ -239,7 +229,6 @@ impl DiscoveryRecord {
         }
     }
 
-    /// Whether a seed, an announced node or a listed place hasn't answered yet.
     pub(super) fn is_unanswered(&self) -> bool {
         let sources = self.sources();
         let is_trying = |status: &SeedStatus| {
@@ -248,7 +237,6 @@ impl DiscoveryRecord {
         self.seeds.borrow().iter().any(is_trying) || !sources.unanswered.is_empty()
     }
 
-    /// A peer was refused, or has refused this node.
     pub(super) fn set_refused(&self, addr: SocketAddr, reason: ConnectError) {
         let mut sources = self.sources();
         if sources.refused.len() < MAX_HEARD || sources.refused.contains_key(&addr) {
@@ -256,13 +244,11 @@ impl DiscoveryRecord {
         }
     }
 
-    /// The peers that were refused, or that refused this node.
     pub(super) fn refused(&self) -> Vec<RefusedPeer> {
         let refused = &self.sources().refused;
         refused.iter().map(|(&addr, reason)| RefusedPeer::new(addr, reason.clone())).collect()
     }
 
-    /// Multicast DNS is wanted, and not available.
     pub(super) fn set_no_multicast(&self, why: String) {
         self.sources().no_multicast = Some(why);
     }
@@ -271,7 +257,7 @@ impl DiscoveryRecord {
         self.sources().no_multicast.clone()
     }
 
-    /// The announced addresses, while no member was met.
+    /// The announced addresses. Empty once a member was met.
     pub(super) fn heard(&self) -> Vec<Heard> {
         let heard = &self.sources().heard;
         heard.iter().map(|(&addr, failure)| Heard { addr, failure: failure.clone() }).collect()
@@ -285,7 +271,7 @@ impl DiscoveryRecord {
             if !now.is_empty() && now.iter().all(refused) && !self.sources().met {
                 return now;
             }
-            // The sender lives as long as `self`.
+            // Unreachable, since `self` owns the sender.
             if seeds.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -318,7 +304,7 @@ mod tests {
     async fn all_seeds_have_to_refuse() {
         let record = record();
         assert!(record.set_state("x:1", &refused()));
-        assert!(!record.set_state("x:1", &refused()), "told once");
+        assert!(!record.set_state("x:1", &refused()), "reported once");
         assert!(!is_refused(&record).await);
         record.set_state("y:2", &refused());
         assert!(is_refused(&record).await);

@@ -1,4 +1,4 @@
-//! How a round of dialling ended. Pure.
+//! The outcome of a round of dialling. Pure.
 
 use std::net::SocketAddr;
 
@@ -7,23 +7,22 @@ use crate::{
     id::{MemberId, NodeId},
 };
 
-/// How a round of dialling ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RoundOutcome {
-    /// The node has accepted this one, or is an active member already.
+    /// The node has accepted this one, or already is an active member.
     Met(NodeId),
-    /// All addresses are this node's own.
+    /// Every address belongs to this node.
     Itself,
-    /// Refused for a reason that the next try will meet again.
+    /// Refused for a reason that a retry would meet again.
     Refused(SocketAddr, ConnectError),
-    /// Failed for a reason that may pass: no answer, a busy node, a name that isn't resolved.
+    /// Failed for a reason that may be temporary: no answer, a busy node, an unresolved name.
     Failed(String),
 }
 
 impl RoundOutcome {
-    /// The outcome after all addresses of a candidate have failed. An address where `me` answers proves nothing about the others:
-    /// a host name may have the addresses of all nodes, and two hosts may have the same address on networks of their own. The one
-    /// address of `given` needs no mention.
+    /// The outcome after all addresses of a candidate have failed. An address at which `me` answers proves nothing
+    /// about the others: a host name may resolve to the addresses of all nodes, and two hosts on separate networks may
+    /// have the same address. If `given` is a single address, the failure need not name it.
     pub(super) fn of_failures(me: MemberId, given: &[SocketAddr], failures: Vec<(SocketAddr, ConnectError)>) -> Self {
         let is_any = !failures.is_empty();
         let others = failures.into_iter().filter(|(_, error)| !error.is_itself(me));
@@ -42,14 +41,14 @@ impl RoundOutcome {
     }
 }
 
-/// Whether the next try would end in the same way.
+/// Whether a retry would fail in the same way.
 fn is_final(error: &ConnectError) -> bool {
     match error {
         ConnectError::Refused(refusal) | ConnectError::Rejected(refusal) => {
             !matches!(refusal, Refusal::Busy | Refusal::TimedOut)
         }
         ConnectError::Untrusted(_) | ConnectError::WrongPeer { .. } | ConnectError::Malformed(_) => true,
-        // An interface may get an address of that family later.
+        // `BadAddress`: an interface may get an address of that family later.
         ConnectError::BadAddress { .. }
         | ConnectError::TimedOut
         | ConnectError::Lost(_)
@@ -102,8 +101,9 @@ mod tests {
         assert_eq!(outcome(&[]), RoundOutcome::Failed("no address".into()));
     }
 
-    /// A seed whose node is down for a moment, at a host name with an address that the own socket can't reach; and a link-local
-    /// seed before the interface has its own address. A node whose seeds all are `Refused` ends for good.
+    /// Two cases of an unreachable address: a host name that also has an address outside the socket's family, while its
+    /// node is down; and a link-local seed before the interface has an address. Reporting `Refused` would end a node
+    /// whose seeds are all `Refused`.
     #[test]
     fn an_address_that_is_not_reached_is_no_refusal_by_the_node() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();

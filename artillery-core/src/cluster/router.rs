@@ -1,4 +1,4 @@
-//! Hands what the endpoint receives to the membership, or to the service of the application.
+//! Routes calls of the endpoint to the membership or to the application's service.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,6 @@ use crate::{
     transport::{ForeignPeer, IncomingStream, PeerInfo, Service, StreamKind},
 };
 
-/// The endpoint's service.
 pub(super) struct ServiceRouter {
     inputs: mpsc::Sender<MembershipInput>,
     service: RwLock<Option<Arc<dyn Service>>>,
@@ -35,7 +34,6 @@ impl ServiceRouter {
         *self.service.write().unwrap_or_else(PoisonError::into_inner) = Some(service);
     }
 
-    /// Drops the service.
     pub(super) fn retire(&self) {
         *self.service.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -44,12 +42,11 @@ impl ServiceRouter {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An input that finds the queue full is lost, as a packet on the way may be. Later packets of
-    /// SWIM say it again. A node that is no active member is dialled again: a seed soon, another one when it is next
-    /// announced.
+    /// Drops the input if the queue is full, like a packet lost in transit. Later SWIM packets repeat it. A node that
+    /// is not an active member is dialled again: a seed soon, any other one at its next announcement.
     fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
-            tracing::debug!("the membership is too busy, or has stopped");
+            tracing::debug!("dropping an input: the membership queue is full or closed");
         }
     }
 
@@ -137,7 +134,7 @@ impl Service for ServiceRouter {
         if !matches!(reason, Refusal::Itself(_)) {
             self.record.set_refused(addr, ConnectError::Rejected(reason.clone()));
         }
-        // A node that lists itself as a seed is harmless: no warning.
+        // A node that lists itself as a seed is harmless.
         if !matches!(reason, Refusal::Itself(_)) && self.record.should_warn(addr) {
             tracing::warn!(%addr, %reason, "refused a peer");
         }

@@ -1,4 +1,4 @@
-//! One line for operators whose node has met no other one.
+//! A report for operators whose node has met no other node.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -7,17 +7,15 @@ use tokio::time::sleep;
 use super::record::{DiscoveryRecord, Heard, SeedState, SeedStatus};
 use crate::{discovery::Interfaces, transport::Endpoint};
 
-/// A node that has met no other node for this long logs a report.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most received addresses that a report names.
+/// Maximum number of received addresses in a report.
 const MAX_NAMED: usize = 8;
 
-/// The announcements that were sent and received by a node that has met no other node.
 pub(super) struct Solitude {
     pub(super) local: SocketAddr,
     pub(super) announced: Vec<SocketAddr>,
-    /// `None`: there is no multicast DNS.
+    /// `None`: multicast DNS is off.
     pub(super) interfaces: Option<Interfaces>,
     pub(super) heard: Vec<Heard>,
     pub(super) seeds: Vec<SeedStatus>,
@@ -25,7 +23,7 @@ pub(super) struct Solitude {
 
 impl fmt::Display for Solitude {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no other node was met within {PATIENCE:?}; this one listens at {}", self.local)?;
+        write!(f, "met no other node within {PATIENCE:?}; this node listens at {}", self.local)?;
         let reach = if self.local.ip().is_loopback() { ", which only this machine reaches," } else { "" };
         write!(f, "{reach} and advertises {}", list(self.announced.iter()))?;
         match &self.interfaces {
@@ -63,7 +61,7 @@ impl fmt::Display for Heard {
     }
 }
 
-/// A reason may be another host's words. No character of it may end the line or change how a terminal shows it.
+/// Escapes control characters: text of another host must not end the line or change how a terminal displays it.
 fn escaped(text: &str) -> String {
     let plain = |c: char| matches!(c, '\'' | '"');
     text.chars().flat_map(|c| if plain(c) { vec![c] } else { c.escape_debug().collect() }).collect()
@@ -73,7 +71,6 @@ fn list(all: impl Iterator<Item = impl fmt::Display>) -> String {
     all.map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Logs one line if no other node was met within `PATIENCE`.
 pub(super) async fn report(endpoint: Endpoint, record: Arc<DiscoveryRecord>, interfaces: Option<Interfaces>) {
     sleep(PATIENCE).await;
     if !record.has_met() {

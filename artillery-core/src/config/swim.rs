@@ -1,35 +1,32 @@
-//! Settings of the failure detector.
-
 use std::time::Duration;
 
 use crate::error::ConfigError;
 
-/// How often members are probed, and how long they may stay silent. [`SwimSettings::validate`] checks it.
+/// How often members are probed, and how long they may be silent. [`SwimSettings::validate`] checks the values.
 ///
 /// All members of a cluster should use the same settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwimSettings {
-    /// One member is probed in each such period. If neither it nor a helper has answered by the end of the period, it
-    /// is suspected.
+    /// One member is probed per period, and suspected if neither it nor a helper has answered by the end of the period.
     pub probe_period: Duration,
     /// After this time without an answer, other members are asked to probe too. At most half of `probe_period`.
     pub probe_rtt: Duration,
-    /// A suspected member that has not refuted the suspicion within this time is down.
+    /// A suspected member that does not refute the suspicion within this time is down.
     pub suspect_to_down: Duration,
-    /// How many members are asked to help with a probe. As many are told of a change at once.
+    /// How many members are asked to help with a probe. A change is also gossiped at once to this many members.
     pub indirect_probes: usize,
-    /// How often news is gossiped even if no probe carries it.
+    /// How often updates are gossiped in separate packets. Probes carry updates too.
     pub gossip_period: Duration,
-    /// To how many members it is gossiped each time.
+    /// How many members each gossip round reaches.
     pub gossip_fan_out: usize,
-    /// How many times each member passes on each piece of news.
+    /// How many times each member forwards an update.
     pub max_transmissions: u8,
-    /// How often one member is asked for all members that it knows.
+    /// How often one member is asked for its full member list.
     pub refresh_period: Duration,
     /// How often members that are down are asked whether they are back. This heals partitions.
     pub heal_period: Duration,
-    /// How many of them are asked each time.
+    /// How many members that are down are asked each time.
     pub heal_fan_out: usize,
     /// A member that is down or has left is forgotten after this time.
     pub forget_after: Duration,
@@ -72,7 +69,7 @@ impl SwimSettings {
     }
 
     /// For members on one machine. Probes are timed as in [`SwimSettings::lan`], since a busy processor delays answers
-    /// there as well. Members find each other again more quickly.
+    /// there too. Members find each other again faster.
     pub fn loopback() -> Self {
         Self {
             gossip_period: Duration::from_millis(50),
@@ -82,16 +79,16 @@ impl SwimSettings {
         }
     }
 
-    /// These settings, with probes timed so that in a small cluster a member silent for `time` is suspected.
+    /// Adjusts the timing of probes such that a member of a small cluster is suspected after `time` of silence.
     pub fn suspecting_within(self, time: Duration) -> Self {
         let probe_period = time * 24 / 100;
         Self { probe_period, probe_rtt: probe_period * 5 / 12, ..self }
     }
 
-    /// Checks that the settings can work.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
-    /// The first setting that makes no sense, and why.
+    /// The first invalid setting, and why it is invalid.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let zero = [
             ("probe_period", self.probe_period.is_zero()),

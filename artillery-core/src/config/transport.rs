@@ -1,5 +1,3 @@
-//! Settings of an endpoint.
-
 use std::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 
-/// Congestion control (RFC 9002): how fast an endpoint sends where the network is the limit.
+/// Congestion control (RFC 9002): the sending rate when the network is the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -21,12 +19,11 @@ pub enum Congestion {
     /// only when they are full.
     #[default]
     Cubic,
-    /// BBR: measures bandwidth and delay, and does not take a single loss for congestion. For long links that lose some
-    /// packets even when they are far from full. It is quinn's experimental implementation, and takes more than its
-    /// share beside senders with other algorithms.
+    /// BBR: measures bandwidth and delay, and does not treat a single loss as congestion. For long links that lose some
+    /// packets even when they are far from full. This is quinn's experimental implementation; it takes more than its
+    /// fair share when it competes with other algorithms.
     Bbr,
-    /// NewReno (RFC 9002, section 7): slows down at each loss, and recovers slowly. The plainest algorithm, to compare
-    /// with.
+    /// NewReno (RFC 9002, section 7): slows down at each loss, and recovers slowly. The simplest, for comparison.
     NewReno,
 }
 
@@ -50,57 +47,56 @@ impl FromStr for Congestion {
     }
 }
 
-/// Settings of an endpoint. Defaults suit nodes within one datacenter and their clients.
+/// Settings of an endpoint. The defaults suit nodes within one datacenter and their clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families. With port 0 the system
-    /// chooses a port.
+    /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families. With port 0
+    /// the system chooses a port.
     pub listen: SocketAddr,
-    /// The address that other nodes dial, if it differs from the one listened on. Port 0 stands for the port listened
-    /// on.
+    /// The address that other nodes dial, if it differs from the one listened on. Port 0 means the port listened on.
     pub advertise: Option<SocketAddr>,
-    /// Bytes asked of the system for each of the socket's two buffers.
+    /// Size in bytes that is requested from the system for each of the socket's two buffers.
     pub socket_buffer_bytes: usize,
-    /// Bytes in flight on one stream: at least bandwidth × delay. Keep it a fraction of the connection's window, so
-    /// that a few streams full of large values leave room for urgent ones.
+    /// Maximum bytes in flight on one stream: at least bandwidth × delay. Keep it a fraction of the connection's
+    /// window, so that a few streams full of large values leave capacity for urgent ones.
     pub stream_window_bytes: u32,
-    /// Bytes in flight on one connection.
+    /// Maximum bytes in flight on one connection.
     pub connection_window_bytes: u32,
-    /// Largest frame that is sent or accepted, header and body together, in bytes. All nodes of a cluster must agree on
-    /// it.
+    /// Maximum size in bytes of a frame, header and body together. All nodes of a cluster must use the same value.
     pub max_frame_bytes: usize,
-    /// How often something is sent on an idle connection.
+    /// Interval of keep-alive packets on an idle connection.
     pub keep_alive: Duration,
-    /// A connection is given up when nothing was received for this long. A connection that a link dialled is also given
-    /// up when nothing that it sent was acknowledged for this long: longer round trips make a connection useless.
+    /// A connection is closed after this time without received packets. A connection dialled by a link is also closed
+    /// if nothing that it sent was acknowledged for this time: longer round trips make a connection useless.
     pub idle_timeout: Duration,
-    /// How fast it sends where the network is the limit. Each side of a connection uses its own setting.
+    /// Congestion control for sending. Each side of a connection uses its own setting.
     pub congestion: Congestion,
     /// Largest UDP payload that path MTU discovery tries, in bytes (1,200 to 65,527).
     pub max_udp_payload: u16,
-    /// Let the system cut large sends into packets (GSO).
+    /// Whether the system splits large sends into packets (GSO).
     pub segmentation_offload: bool,
-    /// A peer acknowledges so many packets at once (1 to 100), and fewer after [`Self::max_ack_delay`]. With QUIC's
-    /// default of 2, small messages to and fro cost as many acknowledgements as packets.
+    /// Number of packets that a peer acknowledges at once (1 to 100). It acknowledges fewer after
+    /// [`Self::max_ack_delay`]. With QUIC's default of 2, small messages back and forth cost as many acknowledgements
+    /// as packets.
     pub packets_per_ack: u32,
-    /// The longest delay of an acknowledgement (1 ms to 25 ms). A sender whose congestion window is small, on a new
+    /// Maximum delay of an acknowledgement (1 ms to 25 ms). A sender with a small congestion window, on a new
     /// connection or after losses, waits this long for it.
     pub max_ack_delay: Duration,
-    /// Time for the handshake and the hello together.
+    /// Time limit for the handshake and the hello together.
     pub hello_timeout: Duration,
     /// First pause before an address is dialled again. It doubles up to [`Self::redial_max`].
     pub redial_min: Duration,
     /// Longest pause before an address is dialled again.
     pub redial_max: Duration,
-    /// Connections accepted by QUIC that have not said hello yet.
+    /// Maximum number of connections that have not completed their hello.
     pub max_handshakes: u32,
-    /// Connections accepted at a time.
+    /// Maximum number of accepted connections.
     pub max_connections: u32,
-    /// Connections accepted from one peer at a time.
+    /// Maximum number of connections accepted from one peer.
     pub max_connections_per_peer: u32,
-    /// Streams of each direction that one connection may have open at a time.
+    /// Maximum number of open streams per direction on one connection.
     pub max_streams_per_connection: u32,
 }
 
@@ -132,7 +128,7 @@ impl Default for TransportConfig {
 }
 
 impl TransportConfig {
-    /// For a process that talks to others on this machine alone: it listens at `127.0.0.1`.
+    /// For a process that communicates only with others on this machine: it listens at `127.0.0.1`.
     pub fn loopback() -> Self {
         Self { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Self::default() }
     }
@@ -140,7 +136,7 @@ impl TransportConfig {
     /// Checks every setting.
     ///
     /// # Errors
-    /// All problems, each with the field's name.
+    /// All invalid settings, each with the field's name.
     pub fn validate(&self) -> Result<(), Vec<ConfigError>> {
         let mut problems = Vec::new();
         let mut check = |fine: bool, field: &'static str, problem: &str| {
@@ -182,7 +178,7 @@ impl TransportConfig {
 const MIN_WINDOW_BYTES: u32 = 64 << 10;
 const MIN_FRAME_LIMIT_BYTES: usize = 64 << 10;
 const MAX_FRAME_LIMIT_BYTES: usize = 1 << 30;
-/// At least what quinn's timers can tell apart, at most what quinn keeps to on paths of any length.
+/// From the resolution of quinn's timers to the delay that quinn respects on paths of any length.
 const ACK_DELAY_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -1,40 +1,38 @@
-//! What a node announces of itself, and the hints that sources give.
-
 use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use super::{Seed, lookup};
 use crate::NodeId;
 
-/// What a node announces of itself.
+/// A node's announcement of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announcement {
-    /// The cluster that it belongs to or wants to join. Not secret.
+    /// The cluster that the node belongs to or wants to join. It is not secret.
     pub cluster: String,
-    /// Its id.
+    /// The node's id.
     pub node: NodeId,
-    /// Its stable name.
+    /// The node's stable name.
     pub name: String,
-    /// Where it can be reached. All addresses have the same port.
+    /// The addresses at which the node can be reached. All have the same port.
     pub addrs: Vec<SocketAddr>,
-    /// The addresses are those of this machine's interfaces. Where that can be done, each is announced on its own interface:
-    /// elsewhere it may be that of another host.
+    /// The addresses are those of this machine's interfaces. Where possible, each is announced on its own interface
+    /// only: on another network it may belong to another host.
     pub by_interface: bool,
 }
 
-/// Where a hint comes from.
+/// The source of a hint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// Multicast DNS on the local network.
     Mdns,
-    /// Given by the operator, as `HOST:PORT`.
+    /// A seed given by the operator, as `HOST:PORT`.
     Seed(String),
-    /// A host name whose addresses are looked up again and again, as `HOST:PORT`.
+    /// A host name that is resolved periodically, as `HOST:PORT`.
     Dns(String),
-    /// A file, by its path.
+    /// A file, identified by its path.
     File(String),
-    /// Another source, by its name.
+    /// Any other source, identified by its name.
     Other(String),
 }
 
@@ -50,23 +48,22 @@ impl fmt::Display for Source {
     }
 }
 
-/// A hint where a member may be found.
+/// A hint about the address of a member.
 ///
-/// One that names a `node`, or is found by multicast DNS, is dialled until it has failed too often. Any other one is dialled until
-/// its source reports it as `gone`: use it for addresses that an operator or a registry gives.
+/// A candidate that names a `node`, or that multicast DNS found, is dialled until it has failed too often. Any other
+/// candidate is dialled until its source reports it as `gone`: use it for addresses from an operator or a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
     /// Addresses to try. Empty for a host name: use [`Candidate::resolve`].
     pub addrs: Vec<SocketAddr>,
-    /// A host name, and the port, which is looked up before every dial.
+    /// A host name with a port. It is resolved before every dial.
     pub host: Option<Seed>,
-    /// The node that is said to be there, if the source knows.
+    /// The node at these addresses, if the source knows it.
     pub node: Option<NodeId>,
     /// The source of the hint.
     pub source: Source,
-    /// The source says that the node is no longer there. This is a hint too, and often missing, so it detects no
-    /// failure.
+    /// The source withdraws the candidate. This is a hint too and often missing, so it cannot serve to detect failures.
     pub gone: bool,
 }
 
@@ -74,37 +71,37 @@ pub struct Candidate {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The host name could not be looked up.
+    /// The resolver reported an error.
     #[error("can't look up {host}: {error}")]
     Lookup {
-        /// The host name.
+        /// The host and port.
         host: String,
         /// The error of the resolver.
         error: io::Error,
     },
-    /// The look-up took too long.
-    #[error("no answer about {host} within {after:?}")]
+    /// The resolver did not answer in time.
+    #[error("could not resolve {host} within {after:?}")]
     Timeout {
-        /// The host name.
+        /// The host and port.
         host: String,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
     },
     /// The host name has no address.
     #[error("{host} has no address")]
     Nothing {
-        /// The host name.
+        /// The host and port.
         host: String,
     },
 }
 
 impl Candidate {
-    /// A hint from `source` that `node` is at one of these addresses.
+    /// Creates a hint from `source` that `node` is at one of these addresses.
     pub fn new(source: Source, node: Option<NodeId>, addrs: Vec<SocketAddr>) -> Self {
         Self { addrs, host: None, node, source, gone: false }
     }
 
-    /// A hint from `source` that a node is at `place`, an address or a host name.
+    /// Creates a hint from `source` that a node is at `place`, an address or a host name.
     pub fn at(source: Source, place: &Seed) -> Self {
         let addr = place.addr();
         let host = if addr.is_some() { None } else { Some(place.clone()) };
@@ -116,8 +113,8 @@ impl Candidate {
         Self { gone: true, ..self }
     }
 
-    /// The addresses to dial now: the given ones, then those of the host name in the resolver's order. The name is looked up at each
-    /// call, so call this before every dial. A look-up takes at most 5 s.
+    /// The addresses to dial now: the given ones, then those of the host name in the resolver's order. Call it before
+    /// every dial, since each call resolves the name again. Resolving takes at most 5 s.
     ///
     /// # Errors
     /// [`ResolveError`]: try again later.
@@ -136,7 +133,7 @@ impl Candidate {
 }
 
 impl Seed {
-    /// The addresses to dial now. A host name is looked up at each call, within 5 s.
+    /// The addresses to dial now. Each call resolves a host name again, within 5 s.
     ///
     /// # Errors
     /// [`ResolveError`]: try again later.

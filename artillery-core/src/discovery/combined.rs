@@ -1,5 +1,3 @@
-//! Several sources as one.
-
 use std::{
     fmt,
     pin::Pin,
@@ -11,19 +9,17 @@ use futures_core::Stream;
 
 use super::{Announcement, Candidate, Candidates, Discovery};
 
-/// Several sources as one: it announces on all and merges their candidates.
+/// Announces on all of its sources and merges their candidates.
 #[derive(Clone, Default)]
 pub(crate) struct Combined {
     sources: Vec<Arc<dyn Discovery>>,
 }
 
 impl Combined {
-    /// Without a source: it finds no candidate.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// The same with one more source.
     pub(crate) fn with(mut self, source: impl Discovery) -> Self {
         self.sources.push(Arc::new(source));
         self
@@ -46,8 +42,7 @@ impl Discovery for Combined {
     }
 }
 
-/// Takes from the streams in turn, so that a talkative one does not starve the others. It ends when all of them have
-/// ended.
+/// Polls the streams in turn, so that a busy one does not starve the others. It ends once all of them have ended.
 struct MergedCandidates {
     streams: Vec<Candidates>,
     next: usize,
@@ -65,7 +60,7 @@ impl Stream for MergedCandidates {
                     self.next = at + 1;
                     return Poll::Ready(Some(candidate));
                 }
-                // The stream that moves into the gap is polled next.
+                // The next stream has moved to this index.
                 Poll::Ready(None) => {
                     drop(self.streams.remove(at));
                     self.next = at;

@@ -1,4 +1,4 @@
-//! Keeps a source that an application has made from doing harm: it may block, panic, end, or never stop.
+//! Contains an application's source: it may block, panic, end, or never stop.
 
 use std::{
     any::Any,
@@ -19,21 +19,18 @@ use tokio::{
 
 use super::{Announcement, Candidate, Candidates, Discovery, Source, lookup};
 
-/// Candidates that wait to be used.
 const MAX_WAITING: usize = 64;
 
-/// Candidates between two pauses of [`BURST_PAUSE`].
+/// Number of candidates between two pauses of [`BURST_PAUSE`].
 const BURST: usize = 64;
 
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most addresses of one candidate.
 const MAX_ADDRS: usize = 16;
 
-/// The pause between a panic of the source and the next question.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
-/// A source that runs on a thread of its own, in a runtime of its own.
+/// Runs a source on a thread and in a runtime of its own.
 pub(crate) struct ContainedDiscovery {
     source: Arc<dyn Discovery>,
     announced: watch::Sender<Option<Announcement>>,
@@ -55,7 +52,7 @@ impl Discovery for ContainedDiscovery {
         let mut thread =
             ContainedThread { source: self.source.clone(), announced: self.announced.subscribe(), found: sender };
         if let Err(error) = lookup::start("artillery-discovery", move || thread.run()) {
-            tracing::warn!(%error, "no thread for a source of addresses: it finds no node");
+            tracing::warn!(%error, "no thread for a source of addresses: it is disabled");
         }
         Box::pin(FoundCandidates(found))
     }
@@ -78,21 +75,21 @@ struct ContainedThread {
 }
 
 impl ContainedThread {
-    /// Runs the source until its candidates are no longer wanted. A call of the source that blocks delays only this.
+    /// Runs the source until the receiver of its candidates is dropped. A call that blocks delays only this thread.
     fn run(&mut self) {
         let runtime = match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return tracing::warn!(%error, "no runtime for a source of addresses: it finds no node"),
+            Err(error) => return tracing::warn!(%error, "no runtime for a source of addresses: it is disabled"),
         };
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| runtime.block_on(self.follow()))) {
             let why = message(&*panic);
-            tracing::warn!(why, "a source of addresses has panicked; it is asked again in {PANIC_PAUSE:?}");
+            tracing::warn!(why, "a source of addresses has panicked; restarting it in {PANIC_PAUSE:?}");
             self.pause(&runtime);
             if self.found.is_closed() {
                 break;
             }
         }
-        // Tasks of the source that block don't keep the thread.
+        // Blocked tasks of the source must not keep the thread.
         runtime.shutdown_background();
     }
 
@@ -105,9 +102,9 @@ impl ContainedThread {
         });
     }
 
-    /// Passes candidates on, and announces. Returns when the candidates are no longer wanted.
+    /// Forwards candidates, and announces. Returns when the receiver of the candidates is dropped.
     async fn follow(&mut self) {
-        // Without this the present announcement would be skipped.
+        // Otherwise the current announcement would be skipped.
         self.announced.mark_changed();
         let mut candidates = self.source.candidates();
         let (mut is_open, mut is_announcing, mut passed) = (true, true, 0_usize);
@@ -143,7 +140,8 @@ impl ContainedThread {
     }
 }
 
-/// The part of an application's candidate that is used. Only the operator's list has seeds: nothing else withdraws or replaces them.
+/// Limits an application's candidate. Only the operator's list may report `Source::Seed`, so that no other source
+/// withdraws or replaces seeds.
 fn bounded(mut candidate: Candidate) -> Candidate {
     candidate.addrs.truncate(MAX_ADDRS);
     if let Source::Seed(name) = candidate.source {
@@ -157,14 +155,13 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-// The feature has tokio's paused clock.
+// Only this feature enables tokio's paused clock.
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use tokio::time::Instant;
 
     use super::*;
 
-    /// Always has a next candidate.
     struct Endless;
 
     impl Stream for Endless {

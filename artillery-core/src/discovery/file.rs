@@ -1,5 +1,3 @@
-//! A file with addresses, which may change while the node runs.
-
 use std::{
     fs,
     io::{self, Read},
@@ -17,23 +15,23 @@ use super::{
 /// How often the file is read. It is small, and its modification time may not change with its content.
 const READ_PERIOD: Duration = Duration::from_millis(500);
 
-/// The largest file that is read: enough for 256 long lines.
+/// The largest accepted file, in bytes: enough for 256 long lines.
 const MAX_FILE_BYTES: u64 = 128 << 10;
 
-/// A file with one `HOST:PORT` a line. Text behind a `#` is a comment, empty lines mean nothing.
+/// A file with one `HOST:PORT` per line. Text after a `#` is a comment; empty lines are ignored.
 ///
-/// The file is read every half a second. It may appear later, and may be written in place or replaced: while it is missing, has no
-/// address or can't be read, all places stay. A place is withdrawn once it is missing in three successive readings. A last line without
-/// its end of line counts once two readings have shown it. The others are used if some lines are malformed; one warning names up to
-/// eight of those, and is not repeated while they stay. Host names
-/// are looked up at each dial.
+/// The file is read every half second. It may appear later, and may be written in place or replaced: while it is
+/// missing, unreadable or has no address, all places stay. A place is withdrawn once three successive reads have not
+/// listed it. An unterminated last line is used once two reads have shown it. Malformed lines do not affect the others;
+/// one warning names up to eight of them, and is not repeated while they are the same. Host names are resolved at each
+/// dial.
 #[derive(Debug, Clone)]
 pub struct FileDiscovery {
     path: PathBuf,
 }
 
 impl FileDiscovery {
-    /// The addresses in the file at this path.
+    /// Reads the addresses from the file at this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -51,7 +49,7 @@ impl Discovery for FileDiscovery {
                 let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
                 let (list, report) = readings.on_read(bytes);
                 if let Some(problems) = report {
-                    tracing::warn!(file = %shown.display(), problems, "malformed lines are left out");
+                    tracing::warn!(file = %shown.display(), problems, "ignoring malformed lines");
                 }
                 list
             }
@@ -59,35 +57,33 @@ impl Discovery for FileDiscovery {
     }
 }
 
-/// Reading anything but a file might never end.
+/// Reads a regular file. Reading anything else might never end.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes")));
+        return Err(io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes")));
     }
     Ok(bytes)
 }
 
-/// The readings of one file. Pure.
+/// The state between successive reads of one file. Pure.
 #[derive(Default)]
 struct Readings {
     last: Vec<u8>,
-    /// The last report.
     reported: String,
 }
 
-/// The most malformed lines that a report names.
 const MAX_NAMED_LINES: usize = 8;
 
-/// Characters of a line's problem in a report: enough for a host name of any valid length.
+/// Maximum length of one line's problem in a report: enough for any valid host name.
 const MAX_PROBLEM_CHARS: usize = 300;
 
 impl Readings {
-    /// The list in these bytes, and a report of the malformed lines unless the last report was the same.
+    /// Parses the addresses. Also returns a report of the malformed lines, unless it equals the previous report.
     fn on_read(&mut self, bytes: Vec<u8>) -> (ListAnswer, Option<String>) {
         let is_new = self.last != bytes;
         let text = String::from_utf8_lossy(&bytes);
@@ -104,13 +100,12 @@ impl Readings {
         }
         drop(text);
         self.last = bytes;
-        // The next reading may have more lines to report.
+        // The next read may have more lines to report.
         let report = if is_unfinished { None } else { self.report(&bad) };
-        let list = if list.is_empty() { Err("it has no address".to_owned()) } else { Ok(list) };
+        let list = if list.is_empty() { Err("it contains no address".to_owned()) } else { Ok(list) };
         (list, report)
     }
 
-    /// One text for the malformed lines, given by number and problem.
     fn report(&mut self, bad: &[(usize, String)]) -> Option<String> {
         let named = bad.iter().take(MAX_NAMED_LINES);
         let mut parts: Vec<_> =
@@ -174,7 +169,7 @@ mod tests {
         assert!(readings.on_read(b"10.0.0.1:7400\n10.0.0.2".to_vec()).1.unwrap().starts_with("line 2: "));
     }
 
-    /// `10.0.0.2:74` would be another node's address.
+    /// The unfinished `10.0.0.2:74` would be another node's address.
     #[test]
     fn an_unfinished_line_counts_once_two_readings_have_shown_it() {
         let mut readings = Readings::default();

@@ -1,4 +1,4 @@
-//! A list that is read again and again, as candidates. What decides is pure.
+//! Turns a periodically read list into candidates. The decisions are pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,25 +14,23 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::{Candidate, Candidates, Discovery, Seed, Source, lookup};
 
-/// The most places of one list.
 pub(super) const MAX_PLACES: usize = 256;
 
-/// A place is withdrawn once it is missing in this number of successive lists: a file may be half written, a name server may answer with
-/// some of the addresses.
+/// A place is withdrawn once it is missing from this number of successive lists: a file may be half written, and a name
+/// server may return only some of the addresses.
 pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 
-/// How long one answer may take.
+/// Time limit for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The shortest time between two questions.
+/// Minimum interval between two reads.
 const MIN_PERIOD: Duration = Duration::from_millis(100);
 
-/// What follows from the lists of one source.
+/// Derives changes from the successive lists of one source.
 pub(super) struct Listing {
     source: Source,
-    /// The present places, in the order in which they were found, and how many lists in succession have lacked each.
+    /// The current places in the order of discovery, each with the number of successive lists that lacked it.
     places: Vec<(Seed, u32)>,
-    /// The last list failed.
     failed: bool,
 }
 
@@ -41,7 +39,7 @@ impl Listing {
         Self { source, places: Vec::new(), failed: false }
     }
 
-    /// The news in a list. Places beyond [`MAX_PLACES`] are left out, the known ones last: the order may differ each time.
+    /// Returns the changes. Known places have precedence over new ones beyond [`MAX_PLACES`]: the order may vary.
     pub(super) fn on_list(&mut self, list: impl IntoIterator<Item = Seed>) -> Vec<Candidate> {
         self.failed = false;
         let known: BTreeMap<_, _> =
@@ -70,23 +68,22 @@ impl Listing {
         news
     }
 
-    /// There is no list now: the places stay.
+    /// Handles a failed read. All places stay.
     pub(super) fn on_failure(&mut self, why: &str) {
         if self.failed {
-            tracing::debug!(source = %self.source, why, "a list of addresses can't be read");
+            tracing::debug!(source = %self.source, why, "cannot read a list of addresses");
         } else {
-            tracing::warn!(source = %self.source, why, known = self.places.len(), "a list of addresses can't be read");
+            tracing::warn!(source = %self.source, why, known = self.places.len(), "cannot read a list of addresses");
         }
         self.failed = true;
     }
 }
 
-/// A list, or why there is none.
 pub(super) type ListAnswer = Result<Vec<Seed>, String>;
 
 type AskedList = Pin<Box<dyn Future<Output = ListAnswer> + Send>>;
 
-/// A stream over the news in the lists that `ask` returns, one each period. It never ends.
+/// A stream of the changes between the lists that `ask` returns, called once per `period`. It never ends.
 pub(super) fn follow<F>(source: Source, period: Duration, mut ask: impl FnMut() -> F + Send + 'static) -> Candidates
 where
     F: Future<Output = ListAnswer> + Send + 'static,
@@ -137,10 +134,11 @@ impl Stream for FollowedList {
     }
 }
 
-/// The addresses of a host name, looked up every 5 s: for a name that has the addresses of all nodes, as a headless service of
-/// Kubernetes has. Each address is a candidate of its own, where a [`Seed`] leads to one of them.
+/// The addresses of a host name, resolved every 5 s. For a name that resolves to all nodes, like that of a headless
+/// service in Kubernetes. Each address becomes a candidate of its own, whereas a [`Seed`] leads to just one of them.
 ///
-/// An address is withdrawn once it is missing in three successive answers. While the name can't be looked up, all stay.
+/// An address is withdrawn once three successive answers omit it. While the name cannot be resolved, all addresses
+/// stay.
 #[derive(Debug, Clone)]
 pub struct DnsDiscovery {
     name: Seed,
@@ -148,12 +146,12 @@ pub struct DnsDiscovery {
 }
 
 impl DnsDiscovery {
-    /// The addresses of this name, with this port.
+    /// Yields the addresses of this name, with its port.
     pub fn new(name: Seed) -> Self {
         Self { name, period: Duration::from_secs(5) }
     }
 
-    /// Looks up so often (at least 100 ms apart).
+    /// Changes the interval between two look-ups (at least 100 ms).
     pub fn every(self, period: Duration) -> Self {
         Self { period, ..self }
     }
@@ -166,7 +164,7 @@ impl Discovery for DnsDiscovery {
             let name = name.clone();
             async move {
                 let Some((host, port)) = name.host() else { return Ok(vec![name]) };
-                // All addresses: one that is left out would be treated as missing.
+                // Not a random part of the addresses: a dropped one would be treated as missing.
                 let found = lookup::look_up_all(host, port).await.map_err(|error| error.to_string())?;
                 Ok(found.into_iter().map(Seed::from).collect())
             }
@@ -174,10 +172,10 @@ impl Discovery for DnsDiscovery {
     }
 }
 
-/// Places that a function returns: the shortest way to an own source, for example a registry of services.
+/// The places returned by a function: the simplest custom source, for example for a service registry.
 ///
-/// The function is called again and again. When it fails, or takes longer than 10 s, all places stay; a place is withdrawn once it is missing in three
-/// successive lists. Of one list, 256 places are used.
+/// The function is called periodically. When it fails, or takes longer than 10 s, all places stay. A place is withdrawn
+/// once it is missing from three successive lists. At most 256 places of a list are used.
 ///
 /// ```
 /// use std::time::Duration;
@@ -197,7 +195,7 @@ pub struct PolledDiscovery {
 }
 
 impl PolledDiscovery {
-    /// A source of this name, which calls `ask` at once and then each period (at least 100 ms).
+    /// Creates a source with this name, which calls `ask` at once and then every `period` (at least 100 ms).
     pub fn new<F, E>(name: impl Into<String>, period: Duration, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Vec<Seed>, E>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Looks host names up, with a bound on the time and on the threads.
+//! Resolves host names, with a bound on time and threads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,38 +17,34 @@ use tokio::{
 
 use super::ResolveError;
 
-/// The longest wait for the resolver.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most pending look-ups. One whose resolver doesn't answer has a thread until it does.
+/// Maximum number of pending look-ups. Each occupies a thread until the resolver answers.
 const MAX_LOOKUPS: usize = 32;
 
-/// The most addresses of a name that are dialled. Each is tried, and a name server may list any number.
+/// Maximum number of addresses of a name that are dialled. A name server may list any number, and each is tried.
 const MAX_ADDRS: usize = 16;
 
-/// The answer of the resolver, once it is known.
 type Answer = Option<Result<Vec<SocketAddr>, (io::ErrorKind, String)>>;
 
-/// A call that may block for long.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The look-ups of this process.
 static LOOKUPS: Lookups = Lookups::new(MAX_LOOKUPS, |work| start("artillery-lookup", work));
 
-/// Up to [`MAX_ADDRS`] addresses of a host, each once, in the resolver's order. Of more than fit, some at random: none is left out
-/// permanently.
+/// Resolves a host to at most [`MAX_ADDRS`] distinct addresses in the resolver's order. If there are more, a random
+/// selection is returned, so that no address is left out permanently.
 #[allow(clippy::disallowed_methods, reason = "randomness: handed to pure code")]
 pub(super) async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
     let all = look_up_all(host, port).await?;
     Ok(some_of(all, MAX_ADDRS, |below| rand::rng().random_range(0..below)))
 }
 
-/// All addresses of a host, each once, in the resolver's order.
+/// Resolves a host to all its distinct addresses, in the resolver's order.
 pub(super) async fn look_up_all(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
     LOOKUPS.look_up_by(host, port, LOOKUP_TIMEOUT, |host, port| Ok((host, port).to_socket_addrs()?.collect())).await
 }
 
-/// At most `most` of the addresses, in their order. `pick` returns a random number below its argument.
+/// Selects at most `most` addresses without changing their order. `pick` returns a random number below its argument.
 fn some_of(mut all: Vec<SocketAddr>, most: usize, mut pick: impl FnMut(usize) -> usize) -> Vec<SocketAddr> {
     while all.len() > most {
         all.remove(pick(all.len()));
@@ -56,14 +52,13 @@ fn some_of(mut all: Vec<SocketAddr>, most: usize, mut pick: impl FnMut(usize) ->
     all
 }
 
-/// Pending look-ups. A resolver may need far longer than [`LOOKUP_TIMEOUT`] for an answer, and a name is looked up again and again:
-/// there is one thread for each name, and a bound on all.
+/// The pending look-ups. A resolver may need far longer than [`LOOKUP_TIMEOUT`], and names are resolved periodically,
+/// so each name has at most one thread, and the number of threads is bounded.
 struct Lookups {
     /// By name and port.
     under_way: Mutex<BTreeMap<(String, u16), watch::Receiver<Answer>>>,
-    /// Each thread has a permit until it ends.
+    /// Each thread holds a permit until it ends.
     permits: Semaphore,
-    /// Starts a thread.
     start: fn(Work) -> io::Result<()>,
 }
 
@@ -84,7 +79,7 @@ impl Lookups {
         resolver: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + 'static,
     ) -> Result<Vec<SocketAddr>, ResolveError> {
         let name = format!("{host}:{port}");
-        // The wait for a permit counts, too.
+        // The time limit includes the wait for a permit.
         let answered = timeout(after, self.answer((host.to_owned(), port), resolver)).await;
         let found = answered.map_err(|_| ResolveError::Timeout { host: name.clone(), after })?;
         let mut known = BTreeSet::new();
@@ -93,7 +88,7 @@ impl Lookups {
         if addrs.is_empty() { Err(ResolveError::Nothing { host: name }) } else { Ok(addrs) }
     }
 
-    /// The resolver's answer: no addresses if its thread ends without an answer.
+    /// The resolver's answer: no addresses if its thread ended without one.
     async fn answer(
         &'static self,
         name: (String, u16),
@@ -111,7 +106,7 @@ impl Lookups {
         answered.unwrap_or_else(|| Ok(Vec::new())).map_err(|(kind, why)| io::Error::new(kind, why))
     }
 
-    /// Joins the pending look-up of this name, or begins one.
+    /// Joins the pending look-up of this name, or starts one.
     fn begin(
         &'static self,
         name: (String, u16),
@@ -126,11 +121,12 @@ impl Lookups {
         let wanted = name.clone();
         (self.start)(Box::new(move || {
             let _permit = permit;
-            // Made by the thread: a call that can't be started is dropped above, where the lock is held.
+            // Created by the thread: if the thread cannot start, the closure is dropped while the lock is held above,
+            // and `LookupEnd` would lock again.
             let ends = LookupEnd(self, wanted);
             let (host, port) = &ends.1;
             let answer = resolver(host, *port).map_err(|error| (error.kind(), error.to_string()));
-            // The next look-up of this name must be a new one once this answer is known.
+            // Removed before the answer is published: the next look-up of this name must ask the resolver again.
             drop(ends);
             sender.send_replace(Some(answer));
         }))?;
@@ -139,7 +135,7 @@ impl Lookups {
     }
 }
 
-/// Dropped: the look-up is over, also by a panic.
+/// Removes the pending look-up when dropped, also by a panic.
 struct LookupEnd(&'static Lookups, (String, u16));
 
 impl Drop for LookupEnd {
@@ -148,12 +144,12 @@ impl Drop for LookupEnd {
     }
 }
 
-/// Starts a thread for a call that may block for long. The end of a runtime, or of the process, doesn't wait for it.
+/// Starts a thread for a call that may block for a long time. Neither the runtime nor the process waits for its end.
 pub(super) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// The result of a call that may block for long.
+/// Runs a call that may block for a long time on a thread of its own.
 pub(super) async fn beside<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let (sender, done) = oneshot::channel();
     start("artillery-read", move || drop(sender.send(work())))?;
@@ -193,11 +189,11 @@ mod tests {
             assert!(matches!(error, ResolveError::Timeout { .. }), "{error}");
         }
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        // From here on, no look-up waits.
+        // From here on, no look-up blocks.
         drop(release);
         let found = look_up(LONG).await;
         assert_eq!(found.unwrap(), ["10.0.0.1:7400".parse().unwrap()], "each once");
-        // An answer is not kept.
+        // Answers are not cached.
         look_up(LONG).await.unwrap();
         assert!(asked.load(Ordering::SeqCst) >= 2);
     }
@@ -255,7 +251,7 @@ mod tests {
         drop(release);
         waiting.await.unwrap().unwrap();
         let _all_have_ended = THREE.permits.acquire_many(3).await.unwrap();
-        assert_eq!(asked.load(Ordering::SeqCst), 4, "no resolver is called for a caller without time");
+        assert_eq!(asked.load(Ordering::SeqCst), 4, "no resolver is called for an expired caller");
     }
 
     #[test]
@@ -265,7 +261,7 @@ mod tests {
         let mut taken = BTreeSet::new();
         for _ in 0..40 {
             let some = some_of(all.clone(), MAX_ADDRS, |below| random.random_range(0..below));
-            assert!(some.len() == MAX_ADDRS && some.is_sorted(), "their order stays: {some:?}");
+            assert!(some.len() == MAX_ADDRS && some.is_sorted(), "the order is kept: {some:?}");
             taken.extend(some);
         }
         assert_eq!(taken.len(), all.len());

@@ -1,7 +1,7 @@
-//! Nodes on the local network, by multicast DNS.
+//! Finds nodes on the local network by multicast DNS.
 //!
-//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). The names of instances and of their hosts
-//! contain a number of the cluster and node, so they are announced without a probe for conflicts.
+//! Every node is an instance of [`SERVICE_TYPE`], described by its TXT record (see `txt`). The names of instances and
+//! of their hosts contain a digest of the cluster and node, so they are announced without a probe for conflicts.
 
 mod answer;
 mod browse;
@@ -30,35 +30,35 @@ use self::browse::MdnsBrowse;
 use super::{Announcement, Candidate, Candidates, Discovery, txt::TxtRecord};
 use crate::NodeId;
 
-/// The DNS-SD service type of Artillery.
+/// The DNS-SD service type of Artillery nodes.
 pub(super) const SERVICE_TYPE: &str = "_artillery._udp.local.";
 
-/// The UDP port of multicast DNS.
+/// The standard UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
 
-/// How often the daemon looks for new addresses of this machine. It sends nothing from one that it doesn't know.
+/// How often the daemon checks this machine's addresses. It sends nothing from an address that it doesn't know.
 const ADDRESS_CHECK_SECONDS: u32 = 1;
 
-/// The network interfaces to use.
+/// The network interfaces used by multicast DNS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Interfaces {
     /// All interfaces.
     #[default]
     All,
-    /// Loopback only: nodes on this machine.
+    /// Loopback only, which reaches nodes on this machine.
     Loopback,
-    /// The interfaces of these names.
+    /// The interfaces with these names.
     Named(Vec<String>),
 }
 
 impl Interfaces {
-    /// The interfaces that suit a node listening on `ip`: loopback if `ip` is a loopback address, otherwise all.
+    /// The default for a node that listens on `ip`: loopback if `ip` is a loopback address, otherwise all.
     pub(crate) fn for_listener(ip: IpAddr) -> Self {
         if ip.is_loopback() { Self::Loopback } else { Self::All }
     }
 
-    /// `None` stands for the default of the daemon.
+    /// The daemon's selectors. `None`: its default.
     fn kinds(&self) -> Option<Vec<IfKind>> {
         match self {
             Self::All => None,
@@ -76,53 +76,52 @@ pub struct MdnsSettings {
     pub cluster: String,
     /// The interfaces to announce and listen on.
     pub interfaces: Interfaces,
-    /// The UDP port, [`MDNS_PORT`] except in tests.
+    /// The UDP port: [`MDNS_PORT`] except in tests.
     pub port: u16,
 }
 
 impl MdnsSettings {
-    /// For this cluster, on all interfaces.
+    /// Settings for this cluster, on all interfaces and the standard port.
     pub fn new(cluster: impl Into<String>) -> Self {
         Self { cluster: cluster.into(), interfaces: Interfaces::All, port: MDNS_PORT }
     }
 
-    /// With these interfaces.
+    /// Sets the interfaces.
     pub fn interfaces(self, interfaces: Interfaces) -> Self {
         Self { interfaces, ..self }
     }
 
-    /// On this UDP port. Nodes find each other only on the same port.
+    /// Sets the UDP port. Only nodes that use the same port find each other.
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 }
 
-/// Why multicast DNS can't be used. Other sources are not affected: go on with them.
+/// Why multicast DNS cannot be used. Other sources are not affected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MdnsError {
-    /// The daemon did not start, or refused its settings.
+    /// The daemon did not start, or it rejected its settings.
     #[error("multicast DNS is not available: {0}")]
     Unavailable(String),
-    /// This node can't be announced.
+    /// The daemon rejected the announcement.
     #[error("can't announce this node by multicast DNS: {0}")]
     Unannounceable(String),
-    /// There is no address to announce.
+    /// The announcement has no address.
     #[error("can't announce this node by multicast DNS: it has no address")]
     NoAddress,
 }
 
-/// Finds nodes on the local network and is found by them.
+/// Finds nodes on the local network, and announces this node to them.
 ///
-/// The other nodes cache a killed node for about two minutes, so this detects no failure. Soon after this is dropped,
-/// its threads end and the announcement is withdrawn.
+/// Other nodes cache a crashed node for about two minutes, so this does not detect failures. Dropping it ends its
+/// threads and withdraws the announcement, soon but asynchronously.
 pub struct MdnsDiscovery {
     settings: MdnsSettings,
     daemon: MdnsDaemon,
     shared: Arc<MdnsShared>,
 }
 
-/// What the streams share with the discovery that made them.
 #[derive(Default)]
 struct MdnsShared {
     me: Mutex<Option<MdnsRegistration>>,
@@ -135,12 +134,12 @@ struct MdnsRegistration {
 }
 
 impl MdnsShared {
-    /// Warns of the first failure. Later ones are logged as debug only, since a failure tends to repeat.
+    /// Logs the first failure as a warning and later ones at debug level, since a failure tends to repeat.
     fn complain(&self, error: &dyn std::fmt::Display) {
         if self.complained.swap(true, Ordering::Relaxed) {
             debug!(%error, "multicast DNS");
         } else {
-            warn!(%error, "multicast DNS has trouble; nodes may have to be found by seeds");
+            warn!(%error, "multicast DNS failed; seeds may be needed to find nodes");
         }
     }
 
@@ -159,16 +158,16 @@ impl MdnsDiscovery {
     /// Starts the daemon. Nothing is announced yet.
     ///
     /// # Errors
-    /// [`MdnsError::Unavailable`]. That no interface can do multicast shows only later, in the log.
+    /// [`MdnsError::Unavailable`]. If no interface supports multicast, that shows only later, in the log.
     pub fn new(settings: MdnsSettings) -> Result<Self, MdnsError> {
         let daemon = MdnsDaemon::start(&settings)?;
         Ok(Self { settings, daemon, shared: Arc::default() })
     }
 
-    /// As [`Discovery::announce`], but returns the error.
+    /// Like [`Discovery::announce`], but returns the error.
     ///
     /// # Errors
-    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]. The former announcement stays.
+    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]. The previous announcement stays.
     pub fn try_announce(&self, me: &Announcement) -> Result<(), MdnsError> {
         let info = self.describe(me)?;
         let full_name = info.get_fullname().to_owned();
@@ -183,8 +182,8 @@ impl MdnsDiscovery {
         }
     }
 
-    /// Withdraws the announcement and waits until that has been sent: for programs that end at once. Dropping does the
-    /// same without waiting.
+    /// Withdraws the announcement and waits until the withdrawal is sent, for programs that exit at once. Dropping does
+    /// the same without waiting.
     pub async fn close(self) {
         if let Ok(done) = self.daemon.0.shutdown() {
             let _ = done.recv_async().await;
@@ -197,14 +196,14 @@ impl MdnsDiscovery {
         let addrs: Vec<_> = me.addrs.iter().copied().filter(is_told).collect();
         let mut ips: Vec<IpAddr> = addrs.iter().map(|addr| addr.ip()).collect();
         if !ips.is_empty() && ips.iter().all(IpAddr::is_loopback) {
-            // Systems have no multicast of IPv6 on loopback. The TXT record has the address to dial.
+            // Systems do not multicast IPv6 on loopback. The TXT record contains the address to dial.
             ips.push(Ipv4Addr::LOCALHOST.into());
         }
         let txt = TxtRecord { cluster: me.cluster.clone(), node: me.node, addrs }.to_properties();
         let host = format!("{}.local.", number(me));
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
             .map_err(unannounceable)?;
-        // The daemon follows interfaces for such services alone: another one stays silent on an interface that gets its address later.
+        // Only such services follow interface changes. Others stay silent on an interface that gets its address later.
         let mut info = info.enable_addr_auto();
         info.set_requires_probe(false);
         if !ips.is_empty() {
@@ -225,7 +224,7 @@ impl Discovery for MdnsDiscovery {
     }
 
     fn candidates(&self) -> Candidates {
-        // A daemon reports to one listener per service, so each stream has a daemon of its own.
+        // A daemon reports to one listener per service, so each stream needs its own daemon.
         match MdnsDaemon::start(&self.settings)
             .and_then(|daemon| MdnsBrowse::start(daemon, &self.settings, &self.shared))
         {
@@ -238,8 +237,8 @@ impl Discovery for MdnsDiscovery {
     }
 }
 
-/// The interfaces and families whose addresses are announced. A node that advertises no address of IPv6 may have no socket for
-/// it. `None`: the default of the daemon.
+/// The interfaces and families on which this node is announced. A node that advertises no IPv6 address may have no IPv6
+/// socket. `None`: the daemon's default.
 pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -> Option<Vec<IfKind>> {
     let kinds = interfaces.kinds();
     if !me.by_interface || me.addrs.iter().any(SocketAddr::is_ipv6) {
@@ -256,7 +255,7 @@ pub(super) fn announced_interfaces(interfaces: &Interfaces, me: &Announcement) -
     })
 }
 
-/// As much of the node's name as fits, and the beginning of its number: at most 63 bytes, and unique.
+/// A unique instance name of at most 63 bytes: the node's name, cut to fit, and the beginning of its digest.
 fn instance_name(me: &Announcement) -> String {
     const MAX_INSTANCE_NAME_BYTES: usize = 63;
     let number = number(me);
@@ -269,8 +268,8 @@ fn instance_name(me: &Announcement) -> String {
     if name.is_empty() { short.to_owned() } else { format!("{name}-{short}") }
 }
 
-/// Differs for nodes of the same name in two clusters. If they were one instance, a search that has received one of them would
-/// list it as known in its questions, and the other one would not answer.
+/// A digest of the node and cluster. It separates nodes of one name in two clusters: if they were one instance, a
+/// search that has seen one would list it as known in its queries, and the other would not answer.
 fn number(me: &Announcement) -> String {
     let digest = Sha256::new().chain_update(me.node.as_bytes()).chain_update(me.cluster.as_bytes()).finalize();
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -284,7 +283,7 @@ fn unannounceable(error: mdns_sd::Error) -> MdnsError {
     MdnsError::Unannounceable(error.to_string())
 }
 
-/// A running daemon: a thread and its sockets. Dropping it withdraws its announcements and ends it.
+/// A running daemon: a thread and its sockets. Dropping it withdraws its announcements and stops it.
 struct MdnsDaemon(ServiceDaemon);
 
 impl MdnsDaemon {
@@ -305,7 +304,6 @@ impl Drop for MdnsDaemon {
     }
 }
 
-/// The stream of a source that does not work.
 struct NoCandidates;
 
 impl Stream for NoCandidates {

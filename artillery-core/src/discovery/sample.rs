@@ -1,25 +1,22 @@
-//! Which of many announced addresses are taken. Pure.
+//! Selects which of many announced addresses are used. Pure.
 //!
-//! Announcements prove nothing: any host of the network may add addresses to those of a node. So which ones are taken must not
-//! follow from the addresses, or forged ones would displace the true one permanently.
+//! Announcements prove nothing: any host on the network may add addresses to those of a node. So the selection must not
+//! depend on the addresses, or forged ones could displace the true one permanently.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The most addresses taken of one instance.
 pub(super) const MAX_ADDRS: usize = 16;
 
-/// Places for addresses of no subnet of this machine, if there are any: a node may be behind a router.
+/// Slots reserved for addresses outside this machine's subnets, if there are any: a node may be behind a router.
 const MIN_FAR: usize = 4;
 
-/// An address that was announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AnnouncedAddr {
     pub(super) addr: SocketAddr,
-    /// The numbers of the interfaces on which it was announced.
+    /// The indexes of the interfaces on which it was announced.
     pub(super) interfaces: Vec<u32>,
 }
 
-/// A subnet of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subnet {
     pub(super) ip: IpAddr,
@@ -44,14 +41,14 @@ impl Subnet {
 }
 
 impl AnnouncedAddr {
-    /// Whether the interface of an announcement leads to it without a router.
+    /// Whether the address is reachable without a router through an interface on which it was announced.
     fn is_near(&self, here: &[Subnet]) -> bool {
         here.iter().any(|subnet| self.interfaces.contains(&subnet.interface) && subnet.has(self.addr.ip()))
     }
 }
 
-/// Up to [`MAX_ADDRS`] of the addresses: those of subnets of this machine before others, and of more than fit, some at random.
-/// `pick` returns a random number below its argument.
+/// Selects up to [`MAX_ADDRS`] addresses: those of this machine's subnets first, and a random selection if there are
+/// too many. `pick` returns a random number below its argument.
 pub(super) fn sample(
     announced: Vec<AnnouncedAddr>,
     here: &[Subnet],
@@ -92,7 +89,7 @@ mod tests {
         move |below| random.random_range(0..below)
     }
 
-    /// Low addresses are what sorting would take.
+    /// Sorting would select the low addresses.
     #[test]
     fn forged_addresses_do_not_hide_the_one_of_the_own_subnet() {
         let mut all: Vec<_> = (1..200).map(|n| on_lan([1, 0, 0, n])).collect();
@@ -116,7 +113,7 @@ mod tests {
         assert_eq!(taken.len(), 201, "each is taken at some time");
     }
 
-    /// Every machine has the subnet of loopback, and many have those of the same bridge.
+    /// Every machine has the loopback subnet, and many have the subnet of the same bridge.
     #[test]
     fn a_subnet_counts_on_the_interface_of_the_announcement() {
         let loopback = Subnet { ip: [127, 0, 0, 1].into(), prefix_bits: 8, interface: 1 };

@@ -1,5 +1,3 @@
-//! Addresses given by the operator.
-
 use std::{
     collections::VecDeque,
     convert::Infallible,
@@ -14,14 +12,14 @@ use futures_core::Stream;
 
 use super::{Candidate, Candidates, Discovery, Source};
 
-/// Where a node may be: an address or a host name, with a port. As text: `10.0.0.5:7400`, `[::1]:7400`, `db-1.example:7400`.
+/// The address or host name of a node, with a port: `10.0.0.5:7400`, `[::1]:7400`, `db-1.example:7400`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seed(SeedAddr);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum SeedAddr {
     Addr(SocketAddr),
-    /// Lower case, and the port.
+    /// Host name in lower case, and port.
     Host(String, u16),
 }
 
@@ -32,11 +30,11 @@ pub enum SeedError {
     /// `:PORT` is missing at the end.
     #[error("seed `{0}` has no port: write HOST:PORT")]
     NoPort(String),
-    /// The text behind the colon is no port from 1 to 65535.
+    /// The text after the colon is not a port from 1 to 65535.
     #[error("seed `{0}`: the port must be a number from 1 to 65535")]
     BadPort(String),
-    /// The text before the colon is no address or host name.
-    #[error("seed `{0}`: neither an address nor a host name (IPv6 addresses stand in brackets: [::1]:7400)")]
+    /// The text before the colon is neither an address nor a host name.
+    #[error("seed `{0}`: neither an address nor a host name (IPv6 addresses need brackets: [::1]:7400)")]
     BadHost(String),
 }
 
@@ -101,7 +99,7 @@ impl TryFrom<&String> for Seed {
     }
 }
 
-/// An address is always a seed. This lets callers take both with one bound.
+/// An address is always a seed. This lets callers accept both with one bound.
 impl From<Infallible> for SeedError {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -109,12 +107,12 @@ impl From<Infallible> for SeedError {
 }
 
 impl Seed {
-    /// The candidate that stands for this seed.
+    /// The candidate with this seed as its source.
     pub fn candidate(&self) -> Candidate {
         Candidate::at(Source::Seed(self.to_string()), self)
     }
 
-    /// The address, if it isn't a host name.
+    /// The address, unless the seed is a host name.
     pub fn addr(&self) -> Option<SocketAddr> {
         match &self.0 {
             SeedAddr::Addr(addr) => Some(*addr),
@@ -122,7 +120,7 @@ impl Seed {
         }
     }
 
-    /// The host name in lower case and the port, if it isn't an address.
+    /// The host name in lower case and the port, unless the seed is an address.
     pub fn host(&self) -> Option<(&str, u16)> {
         match &self.0 {
             SeedAddr::Addr(_) => None,
@@ -131,7 +129,7 @@ impl Seed {
     }
 }
 
-/// Labels of letters, digits, `-` and `_`. A name of digits and dots alone is a mistyped address.
+/// Accepts labels of letters, digits, `-` and `_`. A name of only digits and dots is a mistyped address.
 fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -143,15 +141,15 @@ fn is_host_name(host: &str) -> bool {
         && !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// A list of seeds that never changes. Each is reported once and stays a candidate. The caller chooses how often to dial
-/// it again; a host name is looked up at every [`Candidate::resolve`].
+/// A fixed list of seeds. Each is reported once and stays a candidate. The caller decides how often to dial it again. A
+/// host name is resolved at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
 pub struct SeedDiscovery {
     seeds: Vec<Seed>,
 }
 
 impl SeedDiscovery {
-    /// With these seeds.
+    /// Yields these seeds.
     pub fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
         Self { seeds: seeds.into_iter().collect() }
     }
@@ -163,7 +161,6 @@ impl Discovery for SeedDiscovery {
     }
 }
 
-/// A stream over these candidates.
 struct ListedCandidates(VecDeque<Candidate>);
 
 impl Stream for ListedCandidates {

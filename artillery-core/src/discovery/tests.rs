@@ -1,4 +1,4 @@
-//! Sources on this machine: an mDNS port of their own, loopback only.
+//! Sources on this machine: loopback only, with an mDNS port for each test.
 
 use std::{collections::BTreeSet, future::poll_fn, net::UdpSocket, task::Poll, time::Duration};
 
@@ -10,14 +10,13 @@ use super::{
 };
 use crate::NodeId;
 
-/// Far longer than any step here takes. A test that reaches it fails.
+/// Far longer than any step takes. A test that reaches it fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn next(candidates: &mut Candidates) -> Option<Candidate> {
     tokio::time::timeout(LIMIT, poll_fn(|context| candidates.as_mut().poll_next(context))).await.expect("no candidate")
 }
 
-/// The next candidate of `node` that is `gone` or not.
 async fn find(candidates: &mut Candidates, node: NodeId, gone: bool) -> Candidate {
     loop {
         let candidate = next(candidates).await.expect("the stream ended");
@@ -31,7 +30,6 @@ fn seeds<const N: usize>(texts: [&str; N]) -> SeedDiscovery {
     SeedDiscovery::new(texts.map(|text| text.parse().unwrap()))
 }
 
-/// A UDP port that is free.
 fn free_port() -> u16 {
     UdpSocket::bind(("0.0.0.0", 0)).unwrap().local_addr().unwrap().port()
 }
@@ -61,7 +59,7 @@ async fn three_nodes_find_each_other_on_loopback() {
         source.announce(&announcement("shop", nodes[at], addrs[at]));
     }
     for (at, stream) in streams.iter_mut().enumerate() {
-        // In any order, since a candidate that was passed over may not be reported again.
+        // In any order, since a skipped candidate may not be reported again.
         let mut missing: Vec<_> = (0..3).filter(|other| *other != at).collect();
         while !missing.is_empty() {
             let candidate = next(stream).await.unwrap();
@@ -99,10 +97,10 @@ async fn other_clusters_and_strangers_are_passed_over() {
     let mut info = ServiceInfo::new(SERVICE_TYPE, "bad", "bad.local.", "127.0.0.1", 7409, &nonsense[..]).unwrap();
     info.set_requires_probe(false);
     malformed.register(info).unwrap();
-    // The other cluster can be found from where it is looked for ...
+    // The other cluster can be found by a search for it ...
     let watcher = mdns("other", port);
     find(&mut watcher.candidates(), NodeId::from_name("x"), false).await;
-    // ... but only the node that comes last is found here.
+    // ... but this search finds only the node that is announced last.
     mine.announce(&announcement("shop", "y", "127.0.0.1:7402"));
     let first = next(&mut candidates).await.unwrap();
     assert_eq!(first.node, Some(NodeId::from_name("y")));
@@ -144,7 +142,7 @@ fn settings(cluster: &str, port: u16) -> MdnsSettings {
 async fn answers(cluster: &str, port: u16) -> Vec<Candidate> {
     let mut answers = mdns::one_shot::ask(&settings(cluster, port));
     let mut all = Vec::new();
-    while let Some(candidate) = tokio::time::timeout(LIMIT, answers.recv()).await.expect("the question ends") {
+    while let Some(candidate) = tokio::time::timeout(LIMIT, answers.recv()).await.expect("the query ends") {
         if !all.contains(&candidate) {
             all.push(candidate);
         }
@@ -152,7 +150,7 @@ async fn answers(cluster: &str, port: u16) -> Vec<Candidate> {
     all
 }
 
-/// A responder sends its record to all once a second at most. Commands in a script search more often than that.
+/// A responder multicasts its record at most once a second. Commands in a script search more often than that.
 #[tokio::test]
 async fn a_search_right_after_another_one_is_answered() {
     let port = free_port();
@@ -162,13 +160,13 @@ async fn a_search_right_after_another_one_is_answered() {
     find(&mut here.candidates(), node, false).await;
     for _ in 0..3 {
         let mut found = mdns::one_shot::ask(&settings("shop", port));
-        let found = tokio::time::timeout(LIMIT, found.recv()).await.unwrap().expect("an answer to one question");
+        let found = tokio::time::timeout(LIMIT, found.recv()).await.unwrap().expect("an answer to one query");
         assert_eq!((found.node, found.addrs), (Some(node), vec!["127.0.0.1:7401".parse().unwrap()]));
     }
     assert_eq!(answers("other", port).await, []);
 }
 
-/// They share the port, and each has to get the question.
+/// They share the port, and each must receive the query.
 #[tokio::test]
 async fn all_nodes_of_a_machine_answer_one_question() {
     let port = free_port();
@@ -184,7 +182,7 @@ async fn all_nodes_of_a_machine_answer_one_question() {
     assert_eq!(found, names.map(NodeId::from_name).into());
 }
 
-/// Of an interface that is not there, or cannot send, there are no answers. The stream is still made, and made anywhere.
+/// A missing interface, or one that cannot send, yields no answers. A stream can be created outside a runtime.
 #[test]
 fn a_question_that_can_not_be_sent_ends() {
     let nowhere = Interfaces::Named(vec!["no-such-interface".into()]);
@@ -198,7 +196,7 @@ fn a_question_that_can_not_be_sent_ends() {
         assert_eq!(tokio::time::timeout(LIMIT, answers.recv()).await.unwrap(), None);
         let mut candidates = candidates;
         let waits = poll_fn(|context| Poll::Ready(candidates.as_mut().poll_next(context).is_pending())).await;
-        assert!(waits, "the lasting search continues");
+        assert!(waits, "the continuous search goes on");
     });
 }
 
@@ -223,7 +221,7 @@ async fn a_question_ends_with_its_search() {
     assert_eq!(alive(), before);
 }
 
-/// No multicast of IPv6 reaches other processes by loopback.
+/// IPv6 multicast does not reach other processes by loopback.
 #[tokio::test]
 async fn a_node_at_the_loopback_address_of_ipv6_is_found() {
     let port = free_port();
@@ -261,7 +259,7 @@ fn a_node_that_advertises_no_address_of_ipv6_announces_none() {
     }
 }
 
-/// Any host of the network may add addresses to those of a node.
+/// Any host on the network may add addresses to those of a node.
 #[tokio::test]
 async fn only_so_many_addresses_of_an_instance_are_taken() {
     let port = free_port();
@@ -281,7 +279,7 @@ async fn only_so_many_addresses_of_an_instance_are_taken() {
     daemon.shutdown().unwrap();
 }
 
-/// Nodes are often called `a`, `node-1` or `db-0`, and the id of a node follows from its name alone.
+/// Nodes are often called `a`, `node-1` or `db-0`, and a node's id follows from its name alone.
 #[test]
 fn nodes_of_one_name_in_two_clusters_are_two_instances_at_two_hosts() {
     let source = mdns("shop", free_port());
@@ -355,7 +353,7 @@ async fn several_sources_are_one() {
     let mut found = there.candidates();
     find(&mut found, NodeId::from_name("here"), false).await;
     there.announce(&announcement("shop", "there", "127.0.0.1:7402"));
-    // The order of the sources is not promised.
+    // The order of the sources is unspecified.
     let (mut seeds_seen, mut there_seen) = (0, false);
     while seeds_seen < 4 || !there_seen {
         let candidate = next(&mut candidates).await.unwrap();

@@ -1,4 +1,4 @@
-//! The TXT record of a node: how it is written, and how records of other hosts are read.
+//! A node's TXT record: encoding it, and decoding records of other hosts.
 
 use std::net::SocketAddr;
 
@@ -7,32 +7,28 @@ use crate::NodeId;
 /// The version of the record. Records of other versions are ignored.
 const VERSION: &str = "1";
 
-/// The longest property, key and `=` included, in bytes.
+/// Maximum length of a property in bytes, including key and `=`.
 const MAX_PROPERTY_BYTES: usize = 255;
 
-/// The longest name of a cluster that can be announced, in bytes.
 const MAX_CLUSTER_BYTES: usize = 200;
 
-/// The most addresses taken from one record.
 const MAX_ADDRS: usize = 16;
 
-/// The content of a node's TXT record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TxtRecord {
     pub(super) cluster: String,
     pub(super) node: NodeId,
-    /// As many as fit. Empty if the addresses of the host count.
+    /// As many as fit. If empty, the addresses of the host are used.
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// Why a record is not the record of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TxtError {
     #[error("no `{0}`")]
     Missing(&'static str),
     #[error("`{0}` is malformed")]
     Malformed(&'static str),
-    #[error("of another version")]
+    #[error("it has another version")]
     OtherVersion,
 }
 
@@ -57,7 +53,6 @@ impl TxtRecord {
         properties
     }
 
-    /// Reads a record by its properties.
     pub(super) fn parse<'a>(property: impl Fn(&str) -> Option<&'a [u8]>) -> Result<Self, TxtError> {
         let text = |key| match property(key) {
             Some(value) => std::str::from_utf8(value).map_err(|_| TxtError::Malformed(key)).map(Some),

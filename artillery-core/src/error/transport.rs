@@ -1,22 +1,20 @@
-//! Errors between two endpoints.
-
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ClusterId, MemberId, NodeId};
 
-/// Protocol versions that a node can talk, both ends included.
+/// Protocol versions that a node supports, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionRange {
-    /// The oldest.
+    /// The oldest version.
     pub min: u16,
-    /// The newest.
+    /// The newest version.
     pub max: u16,
 }
 
 impl VersionRange {
-    /// The newest version that both can talk.
+    /// The newest version that both sides support.
     pub fn meet(self, other: Self) -> Option<u16> {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
@@ -29,84 +27,84 @@ impl std::fmt::Display for VersionRange {
     }
 }
 
-/// Why a node refuses a peer. The peer is told. No byte of an application was exchanged.
+/// Why a node refuses a peer. The peer receives the refusal. No application data was exchanged.
 ///
-/// `here` is the side that refuses, `there` the side that is refused.
+/// `here` is the refusing side, `there` the refused one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Their clusters have different names.
-    #[error("of cluster {there:?}, this is cluster {here:?}")]
+    /// The clusters have different names.
+    #[error("cluster {there:?} instead of {here:?}")]
     DifferentClusterName {
         /// Name of the refusing side's cluster.
         here: String,
         /// Name of the refused side's cluster.
         there: String,
     },
-    /// The names are the same, but the formations differ. Such clusters never become one.
-    #[error("of cluster id {there}, this is cluster id {here}")]
+    /// The names are equal, but the formations differ. Such clusters never merge.
+    #[error("cluster id {there} instead of {here}")]
     DifferentCluster {
-        /// Id of the refusing side's cluster.
+        /// Id of the refusing side's formation.
         here: ClusterId,
-        /// Id that the refused side remembers.
+        /// Id of the refused side's formation.
         there: ClusterId,
     },
-    /// The two have no protocol version in common.
-    #[error("talks protocol versions {there}, this node {here}")]
+    /// The sides have no protocol version in common.
+    #[error("protocol versions {there} instead of {here}")]
     VersionMismatch {
         /// Versions of the refusing side.
         here: VersionRange,
         /// Versions of the refused side.
         there: VersionRange,
     },
-    /// The peer claims to be another node than the one in its certificate.
+    /// The peer claims another id than that of the node in its certificate.
     #[error("claims to be {claimed:?} with a certificate of {certificate:?}")]
     NotItsCertificate {
         /// Node name in the certificate.
         certificate: String,
-        /// The node that it claims to be.
+        /// The node id in the hello.
         claimed: NodeId,
     },
-    /// The certificate is foreign, expired, or made from another secret.
+    /// The certificate is foreign, expired, or derived from another secret.
     #[error("not trusted: {0}")]
     Untrusted(String),
-    /// The peer said something else than a hello, too much, or a malformed hello.
-    #[error("no hello: {0}")]
+    /// The peer sent no valid hello: something else, too many bytes, or nothing before the connection was lost.
+    #[error("no valid hello: {0}")]
     Malformed(String),
-    /// The peer did not say hello in time.
+    /// The peer did not send its hello in time.
     #[error("no hello in time")]
     TimedOut,
-    /// The peer is this node itself: a node dialled its own address, or two nodes have one name.
+    /// The peer is this node: a node dialled its own address, or two nodes share one name.
     #[error("{0:?} is this node itself")]
     Itself(MemberId),
-    /// A newer process of the same node is known already.
-    #[error("{newer:?} has taken its place")]
+    /// A newer incarnation of the peer's node is already known.
+    #[error("replaced by the newer incarnation {newer:?}")]
     Superseded {
-        /// The incarnation that is known.
+        /// The newer incarnation.
         newer: MemberId,
     },
-    /// Too many connections.
+    /// The limit of connections is reached.
     #[error("too many connections")]
     Busy,
-    /// A reason of the service, or of a newer version.
+    /// A reason given by the service, or by a newer version.
     #[error("{0}")]
     Other(String),
-    /// The one node keeps its data on disk, and the other one in memory alone.
-    #[error("{}", if *.here { "keeps nothing on disk, this node does" } else { "keeps its data on disk, this node doesn't" })]
+    /// One node keeps its data on disk, the other in memory only.
+    #[error("{}", if *.here { "keeps nothing on disk, but this node does" } else { "keeps its data on disk, this node doesn't" })]
     OtherDurability {
-        /// Whether this node keeps its data on disk.
+        /// Whether the refusing node keeps its data on disk.
         here: bool,
     },
-    /// Another process with the name of the peer is running: it is connected with this node and answers.
+    /// Another process with the peer's name is running: it is connected to this node and answers.
     #[error("another process with this name is running: {by:?}")]
     NameTaken {
-        /// The process that has the name.
+        /// The process that owns the name.
         by: MemberId,
     },
 }
 
 impl Refusal {
-    /// A word for each reason, for counters. It never changes.
+    /// The label of each reason, for counters. Labels never change.
     pub const WORDS: &[&str] = &[
         "different_cluster_name",
         "different_cluster",
@@ -123,7 +121,7 @@ impl Refusal {
         "name_taken",
     ];
 
-    /// The index of its word in [`WORDS`](Self::WORDS).
+    /// The index of the label in [`WORDS`](Self::WORDS).
     pub(crate) fn index(&self) -> usize {
         match self {
             Self::DifferentClusterName { .. } => 0,
@@ -142,17 +140,17 @@ impl Refusal {
         }
     }
 
-    /// Its word in [`WORDS`](Self::WORDS).
+    /// The label in [`WORDS`](Self::WORDS).
     pub fn word(&self) -> &'static str {
         Self::WORDS[self.index()]
     }
 }
 
-/// Why no connection was made. Nothing of an application was sent, so another try is safe.
+/// Why no connection was established. No application data was sent, so a retry is safe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// One side does not trust the other's certificate: it comes from another secret, is foreign or has expired.
+    /// One side does not trust the other's certificate: it is derived from another secret, foreign or expired.
     #[error("not trusted: {0}")]
     Untrusted(String),
     /// The peer refused this node.
@@ -161,42 +159,42 @@ pub enum ConnectError {
     /// This node refused the peer.
     #[error("refused here: {0}")]
     Rejected(Refusal),
-    /// Another node than the expected one answers there.
-    #[error("{found} answers there, not {expected}")]
+    /// A node other than the expected one answered at the address.
+    #[error("{found} answers at this address, not {expected}")]
     WrongPeer {
         /// The node that was dialled.
         expected: NodeId,
         /// The node that answered.
         found: NodeId,
     },
-    /// No answer came in time.
+    /// No answer was received in time.
     #[error(
         "no answer in time: no node is at that address, a firewall drops its packets, or the path takes smaller ones only"
     )]
     TimedOut,
-    /// The answer made no sense.
-    #[error("no hello: {0}")]
+    /// The peer sent no valid reply to the hello.
+    #[error("no valid hello: {0}")]
     Malformed(String),
-    /// The connection broke before it was ready.
+    /// The connection was lost before it was established.
     #[error("lost: {0}")]
     Lost(CloseReason),
     /// No address to dial is known.
     #[error("no address is known")]
     NoAddress,
-    /// The address can't be dialled from this endpoint (another address family, port 0).
-    #[error("{addr} can't be dialled: {reason}")]
+    /// The address cannot be dialled from this endpoint, for instance because of its address family or port 0.
+    #[error("{addr} cannot be dialled: {reason}")]
     BadAddress {
         /// The address.
         addr: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The endpoint was closed here.
+    /// The endpoint was closed on this side.
     #[error("this endpoint is closed")]
     EndpointClosed,
 }
 
-/// Why a connection is gone. What was in flight may or may not have arrived.
+/// Why a connection was closed. Data in flight may or may not have arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -206,104 +204,104 @@ pub enum CloseReason {
     /// The peer's endpoint was shut down.
     #[error("the peer shut down")]
     Shutdown,
-    /// The peer closed the connection and gave a reason.
+    /// The peer closed the connection with a reason.
     #[error("closed by the peer: {reason} (code {code})")]
     Peer {
-        /// A [`CloseCode`](crate::transport::CloseCode).
+        /// The peer's [`CloseCode`](crate::transport::CloseCode).
         code: u32,
-        /// Its reason.
+        /// The peer's reason.
         reason: String,
     },
-    /// One side refuses the other because it joined another formation after the hello.
+    /// One side refused the other, for instance because that joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// The peer closed the connection before the handshake ended: it stopped, or its time limit passed.
+    /// The peer closed the connection before the handshake completed: it stopped, or its time limit passed.
     #[error("the peer closed the connection during the handshake: it stopped, or it received too little in time")]
     Handshake,
-    /// Nothing was received for the idle timeout.
-    #[error("nothing heard for too long")]
+    /// Nothing was received during the idle timeout.
+    #[error("nothing received for too long")]
     TimedOut,
-    /// Nothing that was sent was acknowledged for the idle timeout.
+    /// Nothing that was sent was acknowledged during the idle timeout.
     #[error("nothing acknowledged for too long")]
     Unacknowledged,
     /// The peer does not know the connection: its process was restarted.
-    #[error("the peer was started anew")]
+    #[error("the peer was restarted")]
     Reset,
     /// A certificate was refused.
     #[error("not trusted: {0}")]
     Untrusted(String),
-    /// A violation of QUIC, found by either side.
+    /// A violation of the QUIC protocol, detected by either side.
     #[error("protocol error: {0}")]
     Protocol(String),
 }
 
-/// Why a stream brings no more frames. Frames that were read before are whole.
+/// Why a stream ended with an error. Frames read before are complete.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The bytes are no frame. The stream is useless.
+    /// The bytes are not a frame. The stream is unusable.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The sender gave the stream up.
-    #[error("given up by the sender (code {0})")]
+    /// The sender reset the stream.
+    #[error("reset by the sender (code {0})")]
     Reset(u64),
-    /// The connection is gone.
+    /// The connection was closed.
     #[error("connection lost: {0}")]
     Lost(#[from] CloseReason),
 }
 
-/// Why a frame was not sent. Frames written before may or may not have arrived.
+/// Why a frame was not sent. Earlier frames may or may not have arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The frame is larger than the limit. Nothing of it was sent.
-    #[error("a frame of {len} bytes, at most {limit} are allowed")]
+    /// The frame exceeds the limit. No part of it was sent.
+    #[error("a frame of {len} bytes exceeds the limit of {limit}")]
     TooLarge {
-        /// Bytes of header and body.
+        /// Size of header and body in bytes.
         len: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The receiver wants no more of this stream.
+    /// The receiver stopped the stream.
     #[error("stopped by the receiver (code {0})")]
     Stopped(u64),
-    /// The stream was finished or given up here.
+    /// The stream was finished or reset on this side.
     #[error("the stream is finished")]
     Finished,
-    /// An earlier call was cancelled in the middle of a frame. The receiver sees the stream as given up.
-    #[error("an earlier write was cancelled")]
+    /// An earlier call was cancelled or failed in the middle of a frame. The receiver sees a reset stream.
+    #[error("an earlier write was cancelled or failed")]
     Interrupted,
-    /// The connection is gone.
+    /// The connection was closed.
     #[error("connection lost: {0}")]
     Lost(#[from] CloseReason),
 }
 
-/// Why a datagram was not sent. Datagrams that were sent may be lost all the same.
+/// Why a datagram was not sent. Datagrams that were sent may still get lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramError {
-    /// The datagram does not fit into a packet on this path now. It was counted and dropped.
-    #[error("a datagram of {len} bytes, at most {limit} fit")]
+    /// The datagram exceeds what currently fits into a packet on this path. It was counted and dropped.
+    #[error("a datagram of {len} bytes does not fit: the limit is {limit}")]
     TooLarge {
-        /// Its bytes.
+        /// Size of the datagram in bytes.
         len: usize,
-        /// Bytes that fit.
+        /// The current limit in bytes.
         limit: usize,
     },
-    /// The peer takes no datagrams.
-    #[error("the peer takes no datagrams")]
+    /// The peer does not support datagrams.
+    #[error("the peer does not support datagrams")]
     Unsupported,
-    /// The connection is gone.
+    /// The connection was closed.
     #[error("connection lost: {0}")]
     Lost(#[from] CloseReason),
 }
 
-/// Why a stream holds no more frames. Each of these errors ends the stream: the boundaries of later frames are unknown.
+/// Why a stream contains no further frames. Each error ends the stream, since later frame boundaries are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The announced length is above the receiver's limit.
-    #[error("a frame of {len} bytes, at most {limit} are allowed")]
+    /// The announced length exceeds the receiver's limit.
+    #[error("a frame of {len} bytes exceeds the limit of {limit}")]
     TooLarge {
         /// Announced length in bytes.
         len: u64,
@@ -318,8 +316,8 @@ pub enum FrameError {
         /// Announced frame length in bytes.
         len: u64,
     },
-    /// The stream ended inside a frame.
-    #[error("the stream ended {missing} or more bytes before its frame did")]
+    /// The stream ended within a frame.
+    #[error("the stream ended within a frame: at least {missing} bytes are missing")]
     Truncated {
         /// Bytes known to be missing.
         missing: u64,

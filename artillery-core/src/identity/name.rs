@@ -1,17 +1,16 @@
-//! Node names, and how a certificate carries one.
+//! Node names, and their encoding in certificates.
 
 use std::fmt::Write;
 
 use super::MAX_NAME;
 use crate::error::IdentityError;
 
-/// Ends the DNS names of certificates made from a secret. Names under `internal` belong to no host on the internet.
+/// Suffix of DNS names in certificates derived from a secret. Names under `internal` belong to no internet host.
 const SUFFIX: &str = ".node.artillery.internal";
 
-/// A DNS label has at most 63 characters: one marks it, the rest are whole bytes in hexadecimal.
+/// A DNS label has at most 63 characters: one for the marker, the others for whole bytes in hexadecimal.
 const HEX_PER_LABEL: usize = 60;
 
-/// Checks that `name` may be a node's name.
 pub(super) fn check(name: &str) -> Result<(), IdentityError> {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'.' | b'-' | b'_');
     if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(allowed) {
@@ -21,10 +20,9 @@ pub(super) fn check(name: &str) -> Result<(), IdentityError> {
     }
 }
 
-/// The DNS name that carries `name`, in hexadecimal, since not every node name is a DNS name: `7`, `a..b`, `-x`.
+/// Encodes `name` as a DNS name, in hexadecimal, since not every node name is a DNS name: `7`, `a..b`, `-x`.
 pub(super) fn to_dns(name: &str) -> String {
     let hex = name.bytes().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     });
@@ -39,7 +37,7 @@ pub(super) fn to_dns(name: &str) -> String {
     dns + SUFFIX
 }
 
-/// The node name that a certificate's DNS name carries, either encoded by [`to_dns`] or plain.
+/// Decodes the node name from a certificate's DNS name, which is either encoded by [`to_dns`] or plain.
 pub(super) fn from_dns(dns: &str) -> Result<String, IdentityError> {
     let dns = dns.to_ascii_lowercase();
     let name = match dns.strip_suffix(SUFFIX) {
@@ -90,7 +88,7 @@ mod tests {
         for dns in ["n6.node.artillery.internal", "nzz.node.artillery.internal", "61.node.artillery.internal"] {
             assert!(from_dns(dns).is_err(), "{dns}");
         }
-        // "A" is no node name, in either form.
+        // "A" is not a valid node name in either form.
         assert!(from_dns("n41.node.artillery.internal").is_err());
     }
 

@@ -1,18 +1,15 @@
-//! Certificates and keys as PEM text.
-
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
 
 use crate::error::IdentityError;
 
-/// All certificates in `pem`, at least one.
+/// All certificates in `pem`. At least one is required.
 pub(super) fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     let bad = |reason: String| IdentityError::BadPem { what, reason };
     let certificates: Vec<_> =
         CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|error| bad(error.to_string()))?;
-    if certificates.is_empty() { Err(bad("no certificate in it".into())) } else { Ok(certificates) }
+    if certificates.is_empty() { Err(bad("it contains no certificate".into())) } else { Ok(certificates) }
 }
 
-/// The private key in `pem`, as PKCS#8.
 pub(super) fn private_key(pem: &[u8]) -> Result<Vec<u8>, IdentityError> {
     PrivatePkcs8KeyDer::from_pem_slice(pem)
         .map(|key| key.secret_pkcs8_der().to_vec())

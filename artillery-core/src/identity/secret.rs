@@ -1,4 +1,4 @@
-//! Certificates made from a secret that the whole cluster shares.
+//! Certificates derived from a secret that the whole cluster shares.
 
 use hkdf::Hkdf;
 use rcgen::{
@@ -14,18 +14,17 @@ use crate::error::IdentityError;
 /// Separates these keys from other keys derived from the same secret.
 const SALT: &[u8] = b"artillery cluster secret, version 1";
 
-/// An Ed25519 private key in PKCS#8, up to the 32 bytes of its seed (RFC 8410).
+/// DER prefix of an Ed25519 private key in PKCS#8. The 32 bytes of its seed follow (RFC 8410).
 const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
-/// The certificate authority that every holder of the secret can make, byte for byte the same everywhere.
+/// The certificate authority. Every holder of the secret derives the same one, byte for byte.
 pub(super) struct Authority {
     pub(super) cert: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     keys: Hkdf<Sha256>,
 }
 
-/// A node's own certificate with its key (PKCS#8).
 pub(super) struct Leaf {
     pub(super) cert: CertificateDer<'static>,
     pub(super) key: Vec<u8>,
@@ -51,7 +50,7 @@ impl Authority {
         Ok(Self { cert, issuer: Issuer::new(params, key), keys })
     }
 
-    /// A leaf certificate for the node `node`, with a fresh key that never leaves this process.
+    /// A certificate for `node`, with a fresh key that never leaves this process.
     pub(super) fn leaf(&self, node: &str) -> Result<Leaf, IdentityError> {
         let key = KeyPair::generate_for(&PKCS_ED25519).map_err(unusable)?;
         let mut params = named("artillery node");
@@ -64,14 +63,13 @@ impl Authority {
         Ok(Leaf { cert, key: key.serialize_der() })
     }
 
-    /// A seed that is the same in every incarnation of the node `node`.
+    /// A seed that is the same in every incarnation of `node`.
     pub(super) fn stable_seed(&self, node: &str) -> Result<[u8; 32], IdentityError> {
         derive(&self.keys, &[b"node ".as_slice(), node.as_bytes()].concat())
     }
 }
 
-/// A certificate that is valid at any time: the secret is what operators replace, and the clocks of nodes need not
-/// agree.
+/// A certificate that never expires in practice: operators replace the secret, and the nodes' clocks may disagree.
 fn named(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(2000, 1, 1);

@@ -18,10 +18,9 @@ use rustls::{
 use super::{IdentityInner, name};
 use crate::error::IdentityError;
 
-/// The protocol name in the TLS handshake. Versions are settled in the hello, whose refusal can name both.
+/// The protocol name in the TLS handshake. Versions are negotiated in the hello, whose refusal can name both.
 const ALPN: &[u8] = b"artillery";
 
-/// TLS settings of both sides of a connection.
 pub(crate) struct TlsConfigs {
     pub(crate) server: ServerConfig,
     pub(crate) client: ClientConfig,
@@ -40,7 +39,7 @@ pub(super) fn configs(identity: &IdentityInner) -> Result<TlsConfigs, IdentityEr
     })
 }
 
-/// Whether `chain`, leaf first, leads to one of the roots. The handshake has shown that the peer holds the key.
+/// Whether `chain`, leaf first, leads to one of the roots. The handshake has already shown that the peer holds the key.
 pub(super) fn trusts(identity: &IdentityInner, chain: &[CertificateDer<'_>]) -> bool {
     let Some((leaf, intermediates)) = chain.split_first() else { return false };
     let Ok(leaf) = ParsedCertificate::try_from(leaf) else { return false };
@@ -66,7 +65,7 @@ fn server(
         .with_single_cert(identity.chain.clone(), key(identity))
         .map_err(unusable)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // Without resumption every connection checks the certificate as it is now.
+    // Without resumption every connection verifies the current certificate.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
@@ -90,7 +89,6 @@ fn client(
     Ok(config)
 }
 
-/// A client that trusts the cluster and shows no certificate.
 #[cfg(test)]
 pub(super) fn anonymous(identity: &IdentityInner) -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
@@ -122,8 +120,8 @@ pub(crate) fn name_of(leaf: &CertificateDer<'_>) -> Result<String, IdentityError
     name::from_dns(dns)
 }
 
-/// Accepts servers whose certificate one of the roots has signed. It does not check the name: nodes are dialled by
-/// address, and the name in the certificate is read afterwards and compared with the expected node.
+/// Accepts servers whose certificate is signed by one of the roots. It does not check the name: nodes are dialled by
+/// address, and the name in the certificate is compared with the expected node afterwards.
 #[derive(Debug)]
 struct SignedByTheCluster {
     roots: Arc<RootCertStore>,
@@ -150,7 +148,7 @@ impl ServerCertVerifier for SignedByTheCluster {
         _cert: &CertificateDer<'_>,
         _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("only TLS 1.3 is spoken".into()))
+        Err(rustls::Error::General("only TLS 1.3 is supported".into()))
     }
 
     fn verify_tls13_signature(

@@ -1,4 +1,4 @@
-//! What foca wants done, kept until the state machine does it.
+//! Buffers foca's effects until the state machine performs them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,18 +7,17 @@ use foca::{Notification, Timer};
 use super::identity::SwimIdentity;
 use crate::Timestamp;
 
-/// Effects of one step.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) packets: Vec<(SwimIdentity, Vec<u8>)>,
     pub(super) timers: Vec<(Duration, Timer<SwimIdentity>)>,
-    /// This node had been declared down, and has come back under a renewed identity.
+    /// This node was declared down and has returned under a renewed identity.
     pub(super) rejoined: bool,
 }
 
 impl foca::Runtime<SwimIdentity> for Effects {
     fn notify(&mut self, notification: Notification<'_, SwimIdentity>) {
-        // Everything else is read from foca's state.
+        // All other state is read from foca.
         self.rejoined |= matches!(notification, Notification::Rejoin(_));
     }
 
@@ -31,7 +30,7 @@ impl foca::Runtime<SwimIdentity> for Effects {
     }
 }
 
-/// Timers by the time at which they are due. Timers due at the same time keep the order in which they were made.
+/// Timers by due time. Timers with the same due time keep the order of insertion.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     due: BTreeMap<(Timestamp, u64), Timer<SwimIdentity>>,
@@ -53,7 +52,6 @@ impl Timers {
         Some(first.remove())
     }
 
-    /// Delays all timers by `time`.
     pub(super) fn delay(&mut self, time: Duration) {
         self.due =
             std::mem::take(&mut self.due).into_iter().map(|((at, made), timer)| ((at + time, made), timer)).collect();

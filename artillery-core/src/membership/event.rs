@@ -1,5 +1,3 @@
-//! What comes out of the state machine.
-
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -7,108 +5,108 @@ use bytes::Bytes;
 use super::{identity::SwimPeer, wire::WireError};
 use crate::MemberId;
 
-/// The state of a member, as it seems from here.
+/// The state of a member as this node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberState {
-    /// It answers.
+    /// The member answers.
     Alive,
-    /// A member got no answer from it in time. It may still refute that.
+    /// The member did not answer a probe in time. It may still refute the suspicion.
     Suspect,
-    /// It has not refuted the suspicion in time, or a later incarnation of its node has taken its place.
+    /// The member did not refute the suspicion in time, or a later incarnation of its node replaced it.
     Down,
-    /// It said farewell.
+    /// The member announced its departure.
     Left,
 }
 
-/// What is known of a member.
+/// A member as this node knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwimMember {
-    /// Which member: a node in one of its incarnations.
+    /// The node and its incarnation.
     pub id: MemberId,
     /// The stable name of its node.
     pub name: String,
-    /// Where to reach it.
+    /// The address at which the member can be dialled.
     pub addr: SocketAddr,
-    /// What it says of itself.
+    /// The payload that the member publishes about itself.
     pub payload: Bytes,
-    /// Grows with every change of its payload in this incarnation. The first is 1.
+    /// Starts at 1 and grows with every change of the payload in this incarnation.
     pub payload_version: u64,
-    /// Its state.
+    /// The member's state.
     pub state: MemberState,
 }
 
 impl SwimMember {
-    /// Its id and address.
+    /// The member's id and address.
     pub fn peer(&self) -> SwimPeer {
         SwimPeer { id: self.id, addr: self.addr }
     }
 }
 
-/// A change in what is known of the members.
+/// A change in the known members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SwimEvent {
     /// A member was seen for the first time in this incarnation, and its name and payload are known. `Up` or `Suspect`
     /// follows at once.
     Joined(SwimMember),
-    /// It is alive: for the first time, or again after `Suspect` or `Down`.
+    /// The member is alive: for the first time, or again after `Suspect` or `Down`.
     Up(SwimMember),
-    /// It did not answer in time.
+    /// The member did not answer in time.
     Suspect(SwimMember),
-    /// It is taken for dead, or a later incarnation of its node was seen (whose `Joined` follows).
+    /// The member is considered dead, or a later incarnation of its node was seen (whose `Joined` follows).
     Down(SwimMember),
-    /// It said farewell. May follow `Down` if the news of the farewell came late.
+    /// The member announced its departure. May follow `Down` if the farewell arrived late.
     Left(SwimMember),
-    /// Its payload changed.
+    /// The member's payload changed.
     Payload(SwimMember),
-    /// A later incarnation of *this* node is a member. This state machine has stopped for good.
+    /// A later incarnation of *this* node is a member. This state machine has stopped permanently.
     Superseded {
         /// The later incarnation.
         by: MemberId,
     },
 }
 
-/// What the driver has to do next.
+/// An action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwimOutput {
-    /// Send `bytes` to `to` as one datagram, which may get lost. If there is no connection yet, the driver makes one.
+    /// Send `bytes` to `to` as one datagram, which may get lost. The driver establishes a connection if necessary.
     Packet {
         /// The receiver.
         to: SwimPeer,
         /// At most [`SwimSettings::max_packet`](crate::config::SwimSettings::max_packet) bytes.
         bytes: Bytes,
     },
-    /// Tell the application.
+    /// Report the event to the application.
     Event(SwimEvent),
 }
 
-/// Why a packet was refused. Nothing changed, except after [`PacketError::Protocol`]: the part of the packet before the
-/// fault may have been applied.
+/// Why a packet was rejected. Nothing changed, except after [`PacketError::Protocol`]: the part of the packet before
+/// the fault may have been applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// More bytes than any member sends.
-    #[error("a membership packet of {len} bytes, at most {max} are allowed")]
+    /// The packet is larger than any that members send.
+    #[error("a membership packet of {len} bytes exceeds the limit of {max}")]
     TooLarge {
-        /// Its bytes.
+        /// The size of the packet in bytes.
         len: usize,
-        /// The most that is allowed.
+        /// The limit in bytes.
         max: usize,
     },
-    /// The bytes are no packet.
+    /// The bytes are not a membership packet.
     #[error("malformed membership packet: {0}")]
     Malformed(#[from] WireError),
-    /// The packet claims to be from another member than the one whose connection brought it.
+    /// The packet names another sender than the member whose connection carried it.
     #[error("a membership packet from {from} claims to be from {claimed}")]
     Impostor {
-        /// The member that sent it.
+        /// The member whose connection carried it.
         from: MemberId,
-        /// The member that it names.
+        /// The sender named in the packet.
         claimed: MemberId,
     },
-    /// It came from this node itself.
-    #[error("a membership packet from ourselves ({0})")]
+    /// This node itself sent the packet.
+    #[error("a membership packet from this node itself ({0})")]
     FromOurselves(MemberId),
-    /// It is well-formed but makes no sense.
-    #[error("membership packet against the rules: {0}")]
+    /// The packet is well-formed but violates the protocol.
+    #[error("a membership packet violates the protocol: {0}")]
     Protocol(String),
 }

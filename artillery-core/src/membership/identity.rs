@@ -1,32 +1,32 @@
-//! What SWIM takes for an identity: a member, its address, and how often it had to come back.
+//! The identity that SWIM uses: a member, its address, and its number of renewals.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::{MemberId, NodeId};
 
-/// A member, and where to reach it.
+/// A member and its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwimPeer {
-    /// Which member: a node in one of its incarnations.
+    /// The node and its incarnation.
     pub id: MemberId,
-    /// The address that it told the others.
+    /// The address that it advertises.
     pub addr: SocketAddr,
 }
 
-/// A member as SWIM sees it.
+/// A member as SWIM identifies it.
 ///
-/// An identity that is declared down never comes back. So a member that was declared down wrongly needs another
-/// identity: `renewals` gives it one without another [`MemberId`].
+/// An identity that was declared down never returns. A member that was wrongly declared down therefore needs another
+/// identity: `renewals` provides one without changing the [`MemberId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SwimIdentity {
     pub(super) member: MemberId,
     pub(super) addr: SocketAddr,
-    /// Wall clock at the start of this incarnation, in milliseconds. 0 if it is not known.
+    /// Wall clock at the start of this incarnation, in milliseconds. 0 if unknown.
     pub(super) started_at_ms: u64,
     pub(super) renewals: u32,
 }
 
-/// Orders the incarnations of one node: the later is the greater.
+/// Orders the incarnations of one node. The later one is greater.
 pub(super) type IncarnationOrder = (u64, u128, u64);
 
 pub(super) fn incarnation_order(member: &MemberId, started_at_ms: u64) -> IncarnationOrder {
@@ -34,7 +34,7 @@ pub(super) fn incarnation_order(member: &MemberId, started_at_ms: u64) -> Incarn
 }
 
 impl SwimIdentity {
-    /// The identity of a peer of which only id and address are known. That is enough to send it an announcement.
+    /// The identity of a peer whose start time is unknown. It suffices for sending it an announcement.
     pub(super) fn of_peer(peer: SwimPeer) -> Self {
         Self { member: peer.id, addr: canonical(peer.addr), started_at_ms: 0, renewals: 0 }
     }
@@ -48,7 +48,7 @@ impl SwimIdentity {
     }
 }
 
-/// `addr` without flow label and scope: they mean nothing to other nodes and are not sent.
+/// Removes flow label and scope, which mean nothing on other nodes and are not sent, and unmaps IPv4 addresses.
 pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(
         match addr.ip() {

@@ -1,10 +1,10 @@
-//! Names and payloads of members, and how they spread.
+//! Names and payloads of members, and their dissemination.
 //!
-//! They are too large for SWIM's own packets. So every packet of SWIM carries versions instead, as far as there is
-//! room: the sender's own, the one that the sender has of the receiver, and that of one more member, each in turn. A
-//! receiver that has an older version asks for the profile by sending the version it has. A receiver that has a newer
-//! version sends the profile. So a change reaches every member that any packet reaches, in spite of losses, and around
-//! a dead link through other members. A node also sends a changed profile of its own to all at once.
+//! Profiles are too large for SWIM's own packets. Instead, every SWIM packet carries versions as space permits: that of
+//! the sender's profile, the one that the sender has of the receiver's, and that of one more member, each in turn. A
+//! receiver with an older version requests the profile by sending the version it has. A receiver with a newer version
+//! sends the profile. So a change reaches every member that any packet reaches, despite losses, and around a dead link
+//! through other members. A node also sends changes of its own profile to all members at once.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,24 @@ use bytes::Bytes;
 use super::identity::{IncarnationOrder, incarnation_order};
 use crate::{MemberId, NodeId};
 
-/// The longest name of a node, in bytes.
+/// Maximum length of a node name in bytes.
 pub const MAX_MEMBER_NAME_BYTES: usize = 128;
 
-/// The largest payload of a member, in bytes.
+/// Maximum size of a member's payload in bytes.
 pub const MAX_MEMBER_PAYLOAD_BYTES: usize = 512;
 
-/// The version that a node holds of a member's profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProfileVersion {
     pub(super) member: MemberId,
     pub(super) version: u64,
 }
 
-/// What a member says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) member: MemberId,
     pub(super) started_at_ms: u64,
-    /// Grows with every change within one incarnation, from 1.
+    /// Starts at 1 and grows with every change within one incarnation.
     pub(super) version: u64,
-    /// The member said farewell.
     pub(super) left: bool,
     pub(super) name: String,
     pub(super) payload: Bytes,
@@ -49,11 +46,9 @@ impl Profile {
     }
 }
 
-/// The profiles of the other members.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_node: BTreeMap<NodeId, Profile>,
-    /// The member whose version was sent last.
     told: Option<NodeId>,
 }
 
@@ -62,12 +57,12 @@ impl Profiles {
         self.by_node.get(&member.node).filter(|profile| profile.member == *member)
     }
 
-    /// The version held of `member`, 0 if none.
+    /// The known version of a member's profile, 0 if none.
     pub(super) fn version(&self, member: &MemberId) -> u64 {
         self.of(member).map_or(0, |profile| profile.version)
     }
 
-    /// Keeps `profile` if it is newer than the one held. `true` if it was.
+    /// Stores `profile` if it is newer than the known one. Returns whether it was.
     pub(super) fn insert_newer(&mut self, profile: Profile) -> bool {
         let newer = profile.version > self.version(&profile.member);
         if newer {
@@ -76,7 +71,6 @@ impl Profiles {
         newer
     }
 
-    /// Forgets the profiles for which `keep` is false.
     pub(super) fn retain(&mut self, keep: impl Fn(&MemberId) -> bool) {
         self.by_node.retain(|_, profile| keep(&profile.member));
     }

@@ -1,5 +1,3 @@
-//! The settings in foca's terms.
-
 use std::num::{NonZeroU8, NonZeroUsize};
 
 use foca::{Config, PeriodicParams};
@@ -7,8 +5,8 @@ use foca::{Config, PeriodicParams};
 use super::wire::ENVELOPE_BYTES;
 use crate::config::SwimSettings;
 
-/// foca's part of the settings. [`Swim`](super::Swim) does the rest around it, among it announcing this node to members
-/// that are down: foca stops that once every member is down.
+/// foca's part of the settings. [`Swim`](super::Swim) implements the rest, including announcements to members that are
+/// down: foca stops those once every member is down.
 pub(super) fn foca_config(settings: &SwimSettings) -> Config {
     let at_least_one = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
     let every = |frequency, members| PeriodicParams { frequency, num_members: at_least_one(members) };

@@ -1,5 +1,3 @@
-//! The state machine.
-
 mod healing;
 mod incarnations;
 mod profiles;
@@ -26,72 +24,72 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp, config::SwimSettings, error::ConfigError};
 
-/// How many times an incarnation that no member has accepted yet claims to be later than the one that others know.
+/// How many times an incarnation that no member has accepted may claim a later start than the known one.
 const MAX_CLAIMS: u8 = 3;
 
-/// Peers remembered as announced to, while no member has accepted this node.
+/// Maximum number of remembered peers to which this node announced itself before any member accepted it.
 const MAX_REMEMBERED_PEERS: usize = 64;
 
-/// This node.
+/// The local node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalMember {
-    /// Its id in this incarnation.
+    /// The node's id in this incarnation.
     pub id: MemberId,
-    /// Its stable name: at most [`MAX_MEMBER_NAME_BYTES`] bytes.
+    /// The node's stable name: at most [`MAX_MEMBER_NAME_BYTES`] bytes.
     pub name: String,
-    /// Where other members reach it.
+    /// The address at which other members dial this node.
     pub addr: SocketAddr,
-    /// What it says of itself: at most [`MAX_MEMBER_PAYLOAD_BYTES`] bytes.
+    /// The payload that this node publishes about itself: at most [`MAX_MEMBER_PAYLOAD_BYTES`] bytes.
     pub payload: Bytes,
-    /// Wall clock at the start of this incarnation, in milliseconds since 1970. It tells the later of two incarnations
-    /// of one node. If the clock was set back between them, the two resolve it.
+    /// Wall clock at the start of this incarnation, in milliseconds since 1970. It orders the incarnations of one node.
+    /// If the clock was set back between two of them, the new one claims a later start.
     pub started_at_ms: u64,
 }
 
-/// A name, a payload or a setting that the membership can't use.
+/// An invalid name, payload or setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwimError {
-    /// The name of the node is too long.
-    #[error("a node name of {len} bytes, at most {limit} are allowed")]
+    /// The node's name is too long.
+    #[error("a node name of {len} bytes exceeds the limit of {limit}")]
     NameTooLong {
-        /// Its bytes.
+        /// The length of the name in bytes.
         len: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The payload is too large.
-    #[error("a payload of {len} bytes, at most {limit} are allowed")]
+    #[error("a payload of {len} bytes exceeds the limit of {limit}")]
     PayloadTooLarge {
-        /// Its bytes.
+        /// The size of the payload in bytes.
         len: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("membership setting {0}")]
     Settings(#[from] ConfigError),
 }
 
-/// SWIM as a state machine.
+/// SWIM as a state machine. See the module's documentation for how to drive it.
 pub struct Swim {
     settings: SwimSettings,
     foca: Foca<SwimIdentity, SwimCodec, ChaCha8Rng, NoCustomBroadcast>,
     effects: Effects,
     timers: Timers,
-    /// When members that are down are asked next. Set only while there are any.
+    /// When to announce this node to members that are down. Set only while there are such members.
     heal_at: Option<Timestamp>,
-    /// The member that was asked last.
+    /// The last member that such an announcement was sent to.
     healed: Option<NodeId>,
     me: Profile,
     profiles: Profiles,
     views: MemberViews,
-    /// A member has spoken to this node as to a member.
+    /// A member has addressed a packet to this incarnation.
     accepted: bool,
-    /// Peers that this node announced itself to before that.
+    /// The peers to which this node announced itself before `accepted`.
     greeted: BTreeMap<NodeId, SwimPeer>,
     claims: u8,
-    /// It belongs to a cluster that is formed.
+    /// This node belongs to a formed cluster.
     belongs: bool,
     stopped: bool,
     outputs: VecDeque<SwimOutput>,
@@ -104,10 +102,10 @@ impl fmt::Debug for Swim {
 }
 
 impl Swim {
-    /// A member that knows no other. `seed` decides all its random choices.
+    /// Creates a member that knows no others. `seed` determines all its random choices.
     ///
     /// # Errors
-    /// [`SwimError`]: the name is too long, the payload too large, or a setting makes no sense.
+    /// [`SwimError`]: the name is too long, the payload too large, or a setting invalid.
     pub fn new(local: LocalMember, settings: SwimSettings, seed: u64) -> Result<Self, SwimError> {
         settings.validate()?;
         if local.name.len() > MAX_MEMBER_NAME_BYTES {
@@ -135,7 +133,7 @@ impl Swim {
         })
     }
 
-    /// This node as other members see it.
+    /// This node, as other members see it.
     pub fn local(&self) -> SwimMember {
         SwimMember {
             id: self.me.member,
@@ -147,30 +145,30 @@ impl Swim {
         }
     }
 
-    /// All other members known, by node. Members that are down or have left are listed until they are forgotten.
+    /// All known other members, by node. Members that are down or have left stay listed until they are forgotten.
     pub fn members(&self) -> Vec<SwimMember> {
         self.views.members().cloned().collect()
     }
 
-    /// Whether it has left or was superseded. It then does nothing any more.
+    /// Whether this node has left or was superseded. It then no longer does anything.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// What to do next. Call it after each other call until it returns `None`.
+    /// The next action. After each call of another method, call this until it returns `None`.
     pub fn poll_output(&mut self) -> Option<SwimOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`Swim::tick`] has something to do next. It may change with each other call.
+    /// When [`Swim::tick`] is due. Every other call may change it.
     pub fn next_timer(&self) -> Option<Timestamp> {
         self.timers.next().into_iter().chain(self.heal_at).min()
     }
 
-    /// Advances the time. Call it at [`Swim::next_timer`], or at any other time.
+    /// Advances the time. Call it at [`Swim::next_timer`]; additional calls are harmless.
     ///
-    /// A call that comes much too late means that this process was held up, so the silence of other members proves
-    /// nothing. Then all timers are delayed, and answers that wait outside can be handled first.
+    /// A call that is late by more than a probe period shows that this process was stalled, so the silence of other
+    /// members proves nothing. All timers are then delayed, which lets queued answers be handled first.
     pub fn tick(&mut self, now: Timestamp) {
         if self.stopped {
             return;
@@ -181,7 +179,7 @@ impl Swim {
         }
         while let Some(timer) = self.timers.pop(now) {
             if let Err(error) = self.foca.handle_timer(timer, &mut self.effects) {
-                debug!(%error, "SWIM refused a timer");
+                debug!(%error, "foca rejected a timer");
             }
             self.apply_effects(now);
         }
@@ -190,8 +188,8 @@ impl Swim {
         }
     }
 
-    /// Announces this node to `peer` and asks for the members that `peer` knows. It may be repeated at any time, for
-    /// instance when discovery found the peer again or a connection to it came up.
+    /// Announces this node to `peer` and requests the members that `peer` knows. It may be repeated at any time, for
+    /// instance when discovery finds the peer again or a connection to it is established.
     pub fn announce_to(&mut self, now: Timestamp, peer: SwimPeer) {
         if self.stopped || peer.id.node == self.me.member.node {
             return;
@@ -203,10 +201,10 @@ impl Swim {
         self.apply_effects(now);
     }
 
-    /// Handles a packet. `from` is its sender, which the transport has authenticated.
+    /// Handles a packet. `from` is its sender, as authenticated by the transport.
     ///
     /// # Errors
-    /// [`PacketError`]: drop the packet. Nothing else needs to be done.
+    /// [`PacketError`]: drop the packet. No other action is needed.
     pub fn handle_packet(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<(), PacketError> {
         if self.stopped {
             return Ok(());
@@ -230,10 +228,10 @@ impl Swim {
         Ok(())
     }
 
-    /// Changes the payload of this node. All members see it after a while.
+    /// Changes the payload of this node. Other members learn of it with a delay.
     ///
     /// # Errors
-    /// [`SwimError::PayloadTooLarge`]: the former payload stays.
+    /// [`SwimError::PayloadTooLarge`]: the previous payload stays.
     pub fn set_payload(&mut self, payload: Bytes) -> Result<(), SwimError> {
         check_payload(&payload)?;
         if !self.stopped && self.me.payload != payload {
@@ -244,13 +242,13 @@ impl Swim {
         Ok(())
     }
 
-    /// Says farewell. Send what comes out. After that it does nothing any more.
+    /// Announces the departure of this node. Send the resulting packets. Afterwards the state machine does nothing.
     pub fn leave(&mut self) {
         if self.stopped {
             return;
         }
-        // The profile is enough: its receivers declare this node down to foca and to other members, and know why.
-        // foca's own farewell might arrive before it.
+        // The profile suffices: its receivers declare this node down, to foca and to other members, with the reason. A
+        // farewell of foca's own might arrive before it.
         self.me.left = true;
         self.me.version += 1;
         self.push_profile();
@@ -265,9 +263,8 @@ impl Swim {
     }
 }
 
-/// What goes in and out of foca.
 impl Swim {
-    /// Handles the SWIM part of a packet. `false` if its sender is an incarnation that is over.
+    /// Handles the SWIM part of a packet. `false` if the sender is an outdated incarnation.
     fn handle_swim(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<bool, PacketError> {
         let header = get_header(&mut &*packet)?;
         if header.src.member != from {
@@ -277,7 +274,7 @@ impl Swim {
         if let Some(later) =
             later.filter(|known| known.member != from && known.incarnation_order() > header.src.incarnation_order())
         {
-            // The sender is an older incarnation. Send it the profile of the later one, and ignore its packet.
+            // The sender is an outdated incarnation: send it the profile of the later one, and ignore its packet.
             if let Some(profile) = self.profiles.of(&later.member) {
                 let mut writer = PacketWriter::new(self.settings.max_packet);
                 writer.profile(profile);
@@ -296,11 +293,10 @@ impl Swim {
 
     fn announce(&mut self, to: SwimIdentity) {
         if let Err(error) = self.foca.announce(to, &mut self.effects) {
-            debug!(%error, "SWIM refused an announcement");
+            debug!(%error, "foca rejected an announcement");
         }
     }
 
-    /// Applies the consequences of a step.
     fn apply_effects(&mut self, now: Timestamp) {
         self.apply_departures();
         for (after, timer) in std::mem::take(&mut self.effects.timers) {
@@ -318,7 +314,7 @@ impl Swim {
         self.plan_healing(now);
     }
 
-    /// Declares members that said farewell down to foca.
+    /// Declares members that announced their departure down to foca.
     fn apply_departures(&mut self) {
         let departed: Vec<_> = self
             .foca
@@ -327,11 +323,11 @@ impl Swim {
             .map(|known| foca::Member::new(*known.id(), known.incarnation(), State::Down))
             .collect();
         if let Err(error) = self.foca.apply_many(departed.into_iter(), true, &mut self.effects) {
-            debug!(%error, "SWIM refused an update");
+            debug!(%error, "foca rejected an update");
         }
     }
 
-    /// Sends a packet of foca's together with versions of profiles.
+    /// Sends one of foca's packets together with profile versions.
     fn send(&mut self, to: SwimIdentity, packet: &[u8]) {
         let mut writer = PacketWriter::new(self.settings.max_packet - packet.len());
         writer.entry(self.me.entry());

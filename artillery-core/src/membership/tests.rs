@@ -1,4 +1,4 @@
-//! Members on a made-up network, in virtual time.
+//! Tests with members on a simulated network in virtual time.
 
 mod network;
 mod packets;

@@ -1,4 +1,4 @@
-//! What the application was told of the members. SWIM's knowledge and the profiles are compared with that.
+//! The members as reported to the application. Events are derived by comparing SWIM's state and the profiles with it.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,14 @@ use super::{
 };
 use crate::{MemberId, NodeId};
 
-/// One node, in the latest of its incarnations.
 #[derive(Debug, Clone)]
 pub(super) struct MemberView {
     pub(super) identity: SwimIdentity,
     pub(super) state: MemberState,
-    /// What was reported last. `None`: the profile isn't known yet, or the member was never active.
+    /// The last report. `None`: the profile is not known yet, or the member was never active.
     told: Option<SwimMember>,
 }
 
-/// The view of all other nodes.
 #[derive(Debug, Default)]
 pub(super) struct MemberViews {
     by_node: BTreeMap<NodeId, MemberView>,
@@ -31,7 +29,7 @@ impl MemberViews {
         self.by_node.get(node)
     }
 
-    /// Whether SWIM knows this incarnation of the node, and no later one.
+    /// Whether SWIM knows this incarnation of the node as its latest.
     pub(super) fn knows(&self, member: &MemberId) -> bool {
         self.by_node.get(&member.node).is_some_and(|view| view.identity.member == *member)
     }
@@ -40,12 +38,11 @@ impl MemberViews {
         self.by_node.values()
     }
 
-    /// The members that were reported.
     pub(super) fn members(&self) -> impl Iterator<Item = &SwimMember> {
         self.by_node.values().filter_map(|view| view.told.as_ref())
     }
 
-    /// Takes over SWIM's knowledge. `tell` gets the events that follow from it.
+    /// Updates the views from SWIM's state. `tell` receives the resulting events.
     pub(super) fn update<'a>(
         &mut self,
         swim: impl Iterator<Item = &'a foca::Member<SwimIdentity>>,
@@ -68,8 +65,8 @@ impl MemberViews {
     }
 }
 
-/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now. Then `told` is over, and
-/// is reported as down if it was active.
+/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and `told` is reported
+/// as down if it was active.
 fn same_member(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
     if told.id == identity.member {
         return Some(told);
@@ -93,9 +90,9 @@ impl MemberView {
     fn tell(&mut self, profile: &Profile, tell: &mut impl FnMut(SwimEvent)) {
         let active = matches!(self.state, MemberState::Alive | MemberState::Suspect);
         match &self.told {
-            // By far the most frequent case.
+            // The most frequent case by far.
             Some(told) if told.state == self.state && told.payload_version == profile.version => return,
-            // The member was never reported, so its end is not reported either.
+            // Joining was never reported, so the end is not reported either.
             None if !active => return,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! The bytes of packets, version 1. Numbers are fixed in width and big-endian.
+//! The encoding of packets, version 1. Numbers have a fixed width and are big-endian.
 //!
 //! ```text
 //! packet   version=1 · count · entry… · count · profile… · SWIM packet (perhaps none)
@@ -21,45 +21,43 @@ use crate::{Incarnation, MemberId, NodeId};
 
 const VERSION: u8 = 1;
 
-/// The most versions of profiles that one packet carries.
 pub(super) const MAX_PROFILE_VERSIONS: usize = 16;
 
-/// Bytes before the SWIM packet if there are three versions and no profile.
+/// Size of the part before the SWIM packet, with three profile versions and no profile.
 pub(super) const ENVELOPE_BYTES: usize = 3 + 3 * PROFILE_VERSION_BYTES;
 
-/// Bytes of a version of a profile.
 const PROFILE_VERSION_BYTES: usize = MEMBER_BYTES + 8;
 
 const MEMBER_BYTES: usize = 40;
 
-/// Why bytes are no packet.
+/// Why bytes could not be decoded as a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The bytes end too early.
-    #[error("it ends too early")]
+    /// The bytes end before the packet does.
+    #[error("truncated")]
     Truncated,
-    /// A tag or version that means nothing here.
+    /// A tag or version is unknown.
     #[error("unknown {what} {tag}")]
     Unknown {
-        /// What it is a tag or version of.
+        /// The kind of tag or version.
         what: &'static str,
-        /// The value.
+        /// Its value.
         tag: u8,
     },
-    /// A part is longer than allowed.
-    #[error("too many or too long {what}: {len}")]
+    /// A part exceeds its limit.
+    #[error("{what}: {len} exceeds the limit")]
     TooLong {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// Its length in bytes, or their number.
+        /// Its length in bytes, or the number of its items.
         len: usize,
     },
     /// A name is not UTF-8.
     #[error("a name is not UTF-8")]
     NotUtf8,
-    /// There is not enough room to write it.
-    #[error("no room to write it")]
+    /// The output buffer is too small.
+    #[error("the output buffer is too small")]
     NoRoom,
 }
 
@@ -69,7 +67,6 @@ impl From<bytes::TryGetError> for WireError {
     }
 }
 
-/// A packet that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MembershipPacket<'a> {
     pub(super) entries: Vec<ProfileVersion>,
@@ -96,7 +93,6 @@ impl<'a> MembershipPacket<'a> {
     }
 }
 
-/// Writes packets that stay within `limit` bytes.
 #[derive(Debug)]
 pub(super) struct PacketWriter {
     limit: usize,
@@ -119,7 +115,7 @@ impl PacketWriter {
         self.limit - 3 - self.entries.len() - self.profiles.len()
     }
 
-    /// Adds a version unless the packet is full. A version that is left out is sent another time.
+    /// Adds a version unless the packet is full. A version that does not fit is sent another time.
     pub(super) fn entry(&mut self, entry: ProfileVersion) {
         if self.room() >= PROFILE_VERSION_BYTES && usize::from(self.entry_count) < MAX_PROFILE_VERSIONS {
             put_member(&mut self.entries, &entry.member);
@@ -128,7 +124,6 @@ impl PacketWriter {
         }
     }
 
-    /// Adds a profile unless the packet is full.
     pub(super) fn profile(&mut self, profile: &Profile) {
         let mut bytes = Vec::new();
         put_profile(&mut bytes, profile);
@@ -167,7 +162,7 @@ fn put_profile(out: &mut Vec<u8>, profile: &Profile) {
     out.put_u64(profile.started_at_ms);
     out.put_u64(profile.version);
     out.put_u8(u8::from(profile.left));
-    // Both lengths were checked when the profile was made.
+    // Both lengths were checked when the profile was created.
     out.put_u8(profile.name.len() as u8);
     out.put_slice(profile.name.as_bytes());
     out.put_u16(profile.payload.len() as u16);
@@ -259,22 +254,20 @@ fn get_message(bytes: &mut impl Buf) -> Result<Message<SwimIdentity>, WireError>
         8 => Message::Feed,
         9 => Message::Gossip,
         11 => Message::TurnUndead,
-        // 10 would carry broadcasts, which are not used.
+        // 10 would be `Broadcast`, which is not used.
         tag => return Err(WireError::Unknown { what: "message", tag }),
     })
 }
 
-/// The header of a SWIM packet.
 pub(super) fn get_header(bytes: &mut impl Buf) -> Result<Header<SwimIdentity>, WireError> {
     let (src, src_incarnation) = (get_identity(bytes)?, bytes.try_get_u16()?);
     Ok(Header { src, src_incarnation, dst: get_identity(bytes)?, message: get_message(bytes)? })
 }
 
-/// The encoding of foca's packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SwimCodec;
 
-/// Writes all or nothing.
+/// Writes all bytes, or none if they do not fit.
 fn put_all(mut out: impl BufMut, bytes: &[u8]) -> Result<(), WireError> {
     if out.remaining_mut() < bytes.len() {
         return Err(WireError::NoRoom);

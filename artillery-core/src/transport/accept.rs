@@ -1,4 +1,4 @@
-//! The accepting side: admits peers that dial, and hands on their streams and datagrams.
+//! The accepting side: admits peers that dial, and passes their streams and datagrams to the service.
 
 use std::sync::Arc;
 
@@ -19,10 +19,8 @@ use crate::{
     id::ClusterId,
 };
 
-/// Code that tells the opener of a stream that its kind is unknown here.
 const UNKNOWN_KIND_CODE: u32 = 2;
 
-/// Accepts connections until the endpoint is closed.
 pub(super) async fn run(shared: Arc<EndpointShared>, quinn: quinn::Endpoint) {
     while let Some(incoming) = quinn.accept().await {
         let handshake = Arc::clone(&shared.handshakes).try_acquire_owned();
@@ -58,7 +56,6 @@ async fn handle(
     }
 }
 
-/// The handshake, the hello and the reply.
 async fn greet(
     shared: &Arc<EndpointShared>,
     incoming: Incoming,
@@ -86,7 +83,7 @@ async fn greet(
             }
         },
         Err(refusal) => {
-            // The peer closes the connection when it has read the reason.
+            // The peer closes the connection after reading the reason.
             quinn.closed().await;
             Err(refusal)
         }
@@ -94,9 +91,9 @@ async fn greet(
 }
 
 async fn read_hello(receive: &mut RecvStream) -> Result<Frame, Refusal> {
-    let kind = quic::read_kind(receive).await.ok_or_else(|| Refusal::Malformed("a stream without a kind".into()))?;
+    let kind = quic::read_kind(receive).await.ok_or_else(|| Refusal::Malformed("no kind in the stream".into()))?;
     if kind != StreamKind::HELLO {
-        return Err(Refusal::Malformed(format!("a stream of kind {} came first", kind.0)));
+        return Err(Refusal::Malformed(format!("the first stream has kind {}", kind.0)));
     }
     quic::read_hello_frame(receive).await.map_err(Refusal::Malformed)
 }
@@ -108,7 +105,6 @@ async fn write_reply(send: &mut SendStream, answer: &[u8]) -> Result<(), Refusal
     Ok(())
 }
 
-/// Decides whether the peer may stay.
 async fn admit(
     shared: &Arc<EndpointShared>,
     quinn: &quinn::Connection,
@@ -136,7 +132,7 @@ async fn admit(
     let admitted = if shared.trusts(&connection, changes) {
         shared.service.admit(&peer)
     } else {
-        Err(Refusal::Untrusted("the certificate isn't trusted any more".into()))
+        Err(Refusal::Untrusted("the certificate is no longer trusted".into()))
     };
     if let Err(refusal) = admitted {
         shared.registry.remove(ticket);
@@ -148,11 +144,11 @@ async fn admit(
     Ok((connection, ticket))
 }
 
-/// Hands on the streams and datagrams of an accepted connection until it is gone.
+/// Passes streams and datagrams of an accepted connection to the service until the connection is closed.
 async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connection: &Connection, ticket: Ticket) {
     let peer = connection.peer();
     let error = loop {
-        // Cancelling any of these loses nothing.
+        // All branches are cancel-safe.
         tokio::select! {
             stream = quinn.accept_uni() => match stream {
                 Ok(receive) => receive_stream(shared, connection, ticket, receive, None),
@@ -163,7 +159,7 @@ async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connecti
                 Err(error) => break error,
             },
             datagram = quinn.read_datagram() => match datagram {
-                // An empty datagram is a probe. QUIC acknowledges it, so there is nothing to hand on.
+                // An empty datagram is a probe, which QUIC has already acknowledged.
                 Ok(payload) if payload.is_empty() => {}
                 Ok(payload) => {
                     shared.counters.datagrams_received.add(1);
@@ -181,7 +177,7 @@ async fn serve(shared: &Arc<EndpointShared>, quinn: &quinn::Connection, connecti
     shared.service.disconnected(peer, &reason);
 }
 
-/// Reads a new stream's kind in a task of its own. A peer that is slow to send it then blocks none of its other
+/// Reads a new stream's kind in a task of its own, so that a peer that is slow to send it blocks none of its other
 /// streams. The connection's limit of streams bounds the number of tasks.
 fn receive_stream(
     shared: &Arc<EndpointShared>,
@@ -210,14 +206,13 @@ fn receive_stream(
     });
 }
 
-/// The peer tells which formation it has joined since its hello.
 async fn on_cluster_id(shared: &EndpointShared, connection: &Connection, ticket: Ticket, mut reader: FrameReader) {
     let told = match reader.next().await {
         Ok(Some(frame)) => codec::decode::<ClusterId>(&frame.header).ok(),
         _ => None,
     };
     let Some(id) = told else {
-        connection.close(CloseCode::VIOLATION, "no cluster id");
+        connection.close(CloseCode::VIOLATION, "malformed cluster id");
         return;
     };
     match shared.registry.peer_joined(ticket, id) {

@@ -1,17 +1,14 @@
-//! Where nodes have answered: those addresses are known to be reached from here.
+//! Addresses at which nodes have answered, and which are therefore reachable from here.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use super::reach::without_zone;
 use crate::id::NodeId;
 
-/// Nodes whose addresses are remembered.
 const MAX_NODES: usize = 1024;
 
-/// Addresses remembered of one node.
 const MAX_ADDRS_PER_NODE: usize = 4;
 
-/// Where nodes have answered. Pure.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     nodes: BTreeMap<NodeId, AnsweredNode>,
@@ -26,7 +23,6 @@ struct AnsweredNode {
 }
 
 impl Answered {
-    /// `node` has answered at `addr`.
     pub(super) fn note(&mut self, node: NodeId, addr: SocketAddr) {
         if !self.nodes.contains_key(&node) && self.nodes.len() >= MAX_NODES {
             let oldest = self.nodes.iter().min_by_key(|(_, known)| known.last).map(|(&node, _)| node);
@@ -45,8 +41,9 @@ impl Answered {
     }
 }
 
-/// The order in which a peer's addresses are dialled: those from which it has connected (`stated`), the advertised ones (`told`)
-/// where it has answered, the other advertised ones, and last those in `answered` that are no longer advertised.
+/// The order in which to dial a peer's addresses: those stated on its connections to this node (`stated`), the
+/// advertised ones (`told`) at which it has answered, the other advertised ones, and last those in `answered` that are
+/// no longer advertised.
 pub(super) fn in_order(stated: Vec<SocketAddr>, answered: &[SocketAddr], told: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_told = |addr: &&SocketAddr| told.iter().any(|told| without_zone(*told) == without_zone(**addr));
     let mut places = stated;

@@ -1,5 +1,3 @@
-//! A connection that this node dialled, or that brought an [`IncomingStream`](super::IncomingStream).
-
 use std::{
     net::SocketAddr,
     sync::{
@@ -26,14 +24,13 @@ use crate::{
     identity::Identity,
 };
 
-/// A connection whose two sides have accepted each other. Clones are the same connection. It is closed once all clones and
-/// all of its streams are dropped.
+/// A connection whose sides have accepted each other. Clones share the connection. It is closed once all clones and all
+/// of its streams are dropped.
 #[derive(Debug, Clone)]
 pub struct Connection {
     inner: Arc<ConnectionInner>,
 }
 
-/// What carries a connection.
 #[derive(Debug)]
 pub(super) enum ConnectionCarrier {
     Quic(quinn::Connection),
@@ -64,7 +61,6 @@ struct ConnectionInner {
     counters: Arc<CounterCells>,
 }
 
-/// A connection that may be gone.
 #[derive(Debug)]
 pub(super) struct WeakConnection(Weak<ConnectionInner>);
 
@@ -107,7 +103,6 @@ impl Connection {
         }
     }
 
-    /// Whether `identity` trusts the certificate of the peer.
     pub(super) fn is_trusted_by(&self, identity: &Identity) -> bool {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quic::is_trusted(quinn, identity),
@@ -116,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// The frames sent and acknowledged so far, if they are counted.
+    /// Counters of sent frames and received acknowledgements. `None` on a simulated network.
     pub(super) fn traffic(&self) -> Option<Traffic> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => Some(quic::traffic(quinn)),
@@ -125,17 +120,17 @@ impl Connection {
         }
     }
 
-    /// Sends a datagram without content: the peer acknowledges it, and does nothing else about it.
+    /// Sends an empty datagram, which the peer's endpoint acknowledges and otherwise ignores.
     pub(super) fn ask_for_acknowledgement(&self) {
         match &self.inner.carrier {
-            // Fails only if the connection is gone, which the caller notices anyway.
+            // Fails only if the connection is closed, which the caller detects anyway.
             ConnectionCarrier::Quic(quinn) => drop(quinn.send_datagram(Bytes::new())),
             #[cfg(feature = "testing")]
             ConnectionCarrier::Simulated(_) => {}
         }
     }
 
-    /// Whether something sent on a simulated connection arrives, and an answer to it. It waits while the way is cut.
+    /// Whether a message on a simulated connection arrives and is answered. It waits while the path is cut.
     #[cfg(feature = "testing")]
     pub(super) async fn is_answered(&self) -> bool {
         match &self.inner.carrier {
@@ -144,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// The address from which the peer's packets come now.
+    /// The current source address of the peer's packets.
     pub(super) fn remote(&self) -> SocketAddr {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => reach::canonical(quinn.remote_address()),
@@ -153,20 +148,20 @@ impl Connection {
         }
     }
 
-    /// How long both sides have accepted each other.
+    /// Time since both sides accepted each other.
     pub(super) fn age(&self) -> Duration {
         self.inner.since.elapsed()
     }
 
-    /// The peer.
+    /// The peer, as its hello described it.
     pub fn peer(&self) -> &Arc<PeerInfo> {
         &self.inner.peer
     }
 
-    /// Opens a stream to the peer. Of several streams with data to send, streams of higher `priority` go first.
+    /// Opens a stream to the peer. Among streams with data to send, those with a higher `priority` go first.
     ///
-    /// The side that was dialled may open streams too, but only few may be open at a time. If that many are open, the call waits
-    /// until the side that dialled has [accepted](Self::accept_uni) one.
+    /// The side that was dialled may open streams too, but only a few at a time. At that limit, the call waits until
+    /// the side that dialled has [accepted](Self::accept_uni) one.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -181,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Opens a stream with a way back. Only the side that dialled may do so. On the other side the call waits for ever.
+    /// Opens a bidirectional stream. Only the side that dialled may do so. On the other side the call never returns.
     ///
     /// # Errors
     /// [`WriteError::Lost`].
@@ -199,18 +194,18 @@ impl Connection {
         }
     }
 
-    /// Waits for the next stream that the peer opens. Only the side that dialled may call it, and only one caller at a time. On
-    /// the other side the [`Service`](super::Service) gets all streams.
+    /// Waits for the next stream that the peer opens. Only the side that dialled may call this, and only one caller at
+    /// a time. On the other side the [`Service`](super::Service) receives all streams.
     ///
-    /// A peer that opens a stream without sending its kind blocks the streams behind it.
+    /// A peer that opens a stream without sending its kind blocks the streams after it.
     ///
     /// # Errors
-    /// [`CloseReason`]: the connection is gone.
+    /// [`CloseReason`]: the connection is closed.
     pub async fn accept_uni(&self) -> Result<(StreamKind, FrameReader), CloseReason> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => loop {
                 let mut stream = quinn.accept_uni().await.map_err(quic::close_reason)?;
-                // The stream was given up before it said its kind: skip it.
+                // Skip a stream that was reset before it sent its kind.
                 if let Some(kind) = quic::read_kind(&mut stream).await {
                     return Ok((kind, self.reader(stream.into())));
                 }
@@ -222,7 +217,7 @@ impl Connection {
         }
     }
 
-    /// Unique among all connections of this process.
+    /// An id that is unique among all connections of this process.
     pub fn id(&self) -> u64 {
         self.inner.id
     }
@@ -233,14 +228,14 @@ impl Connection {
         kind: StreamKind,
         priority: i32,
     ) -> Result<FrameWriter, WriteError> {
-        // Fails only if the stream has ended, which the write then reports.
+        // Fails only if the stream has ended, which the write below reports.
         let _ = stream.set_priority(priority);
         stream.write_all(&[kind.0]).await.map_err(quic::write_error)?;
         Ok(self.writer(stream.into()))
     }
 
-    /// Sends a datagram, which may be lost. It never waits: older unsent datagrams are dropped to make room. A datagram
-    /// without content is acknowledged by the peer's endpoint and not handed on.
+    /// Sends a datagram, which may get lost. It never waits: older unsent datagrams are dropped to free buffer space.
+    /// The peer's endpoint acknowledges an empty datagram and does not pass it on.
     ///
     /// # Errors
     /// [`DatagramError`]. A datagram that is not sent is counted.
@@ -263,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that fit into a datagram now, `None` if the peer takes no datagrams.
+    /// Maximum size of a datagram in bytes at present. `None` if the peer does not support datagrams.
     pub fn max_datagram(&self) -> Option<usize> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.max_datagram_size(),
@@ -272,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the connection is gone.
+    /// Waits until the connection is closed.
     pub async fn closed(&self) -> CloseReason {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quic::close_reason(quinn.closed().await),
@@ -281,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// Why the connection is gone, `None` while it lives.
+    /// Why the connection was closed. `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.close_reason().map(quic::close_reason),
@@ -290,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection at once. What was not sent yet is lost.
+    /// Closes the connection at once. Unsent data is lost.
     pub fn close(&self, code: CloseCode, reason: &str) {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.close(code.0.into(), reason.as_bytes()),

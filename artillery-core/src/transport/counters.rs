@@ -1,19 +1,17 @@
-//! What an endpoint has sent and received since it was opened.
-
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::Refusal;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A reading of an endpoint's counters.
+        /// Values of an endpoint's counters.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The counters. They are read one by one, so a reading is no consistent snapshot.
+        /// The counters. They are read one by one, so a reading is not a consistent snapshot.
         #[derive(Debug, Default)]
         pub(crate) struct CounterCells {
             $(pub(crate) $name: CounterCell,)*
@@ -27,7 +25,6 @@ macro_rules! counters {
     };
 }
 
-/// Refused peers by reason.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCounters([CounterCell; Refusal::WORDS.len()]);
 
@@ -36,13 +33,11 @@ impl RefusalCounters {
         self.0[reason.index()].add(1);
     }
 
-    /// Every reason with its count.
     pub(crate) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::WORDS.iter().copied().zip(self.0.iter().map(|cell| cell.0.load(Relaxed)))
     }
 }
 
-/// One counter.
 #[derive(Debug, Default)]
 pub(crate) struct CounterCell(AtomicU64);
 
@@ -53,19 +48,19 @@ impl CounterCell {
 }
 
 counters! {
-    /// Frames handed to QUIC.
+    /// Frames passed to QUIC.
     frames_sent,
-    /// Bytes of these frames.
+    /// Bytes of the frames passed to QUIC.
     frame_bytes_sent,
-    /// Writes by which these frames were handed over.
+    /// Writes by which frames were passed to QUIC.
     writes,
     /// Frames read from streams.
     frames_received,
-    /// Bytes of these frames.
+    /// Bytes of the frames read.
     frame_bytes_received,
-    /// Datagrams handed to QUIC.
+    /// Datagrams passed to QUIC.
     datagrams_sent,
-    /// Datagrams that did not fit or had no connection, and were dropped.
+    /// Datagrams dropped because they did not fit or had no connection.
     datagrams_dropped,
     /// Datagrams received.
     datagrams_received,
@@ -73,16 +68,16 @@ counters! {
     accepted,
     /// Connections that peers dialled and that were refused, for any reason.
     refused,
-    /// Connections dialled with success.
+    /// Dialled connections that were established.
     dialled,
     /// Dials that failed.
     dial_failures,
     /// System calls that sent UDP packets.
     udp_sends,
-    /// Bytes in these packets.
+    /// Bytes in the UDP packets sent.
     udp_bytes_sent,
     /// System calls that received UDP packets.
     udp_receives,
-    /// Bytes in these packets.
+    /// Bytes in the UDP packets received.
     udp_bytes_received,
 }

@@ -20,10 +20,10 @@ use crate::{
     id::{ClusterId, MemberId, NodeId},
 };
 
-/// The server name that TLS requires. No side checks it: nodes are dialled by address.
+/// The server name that TLS requires. Neither side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr` and sends a hello. A link-local address without a zone is dialled on several interfaces at once.
+/// Dials `addr` and exchanges hellos. A link-local address without a zone is dialled on several interfaces at once.
 pub(super) async fn dial(
     shared: &Arc<EndpointShared>,
     addr: SocketAddr,
@@ -67,20 +67,19 @@ async fn dial_zones(
 }
 
 impl ConnectError {
-    /// Whether `me` has answered its own dial.
+    /// Whether `me` answered its own dial.
     pub(crate) fn is_itself(&self, me: MemberId) -> bool {
         matches!(self, Self::Refused(Refusal::Itself(other)) if *other == me)
     }
 }
 
-/// Why no address of a peer has answered: the most informative reason.
+/// The most informative reason why no address of a peer was connected.
 pub(super) struct DialFailure {
     me: MemberId,
     known: Option<ConnectError>,
 }
 
 impl DialFailure {
-    /// For a peer of `me`.
     pub(super) fn new(me: MemberId) -> Self {
         Self { me, known: None }
     }
@@ -88,7 +87,7 @@ impl DialFailure {
     pub(super) fn note(&mut self, error: ConnectError) {
         let known = self.known.as_ref().map_or(0, |known| self.weight(known));
         let new = self.weight(&error);
-        // Of several reasons of the weight `MOST`, the first stays.
+        // Among errors of the highest weight, the first is kept. Otherwise the last.
         if new > known || (known < MOST && new == known) {
             self.known = Some(error);
         }
@@ -98,8 +97,8 @@ impl DialFailure {
         self.known.unwrap_or(ConnectError::NoAddress)
     }
 
-    /// How informative an error is about the intended peer. An answer by another node, or by this one itself, proves nothing
-    /// about it: two hosts may have the same address on networks of their own.
+    /// How much an error reveals about the intended peer. An answer by another node, or by this one itself, reveals
+    /// nothing: two hosts on separate networks may have the same address.
     fn weight(&self, error: &ConnectError) -> u8 {
         match error {
             error if error.is_itself(self.me) => 1,
@@ -110,7 +109,6 @@ impl DialFailure {
     }
 }
 
-/// The weight of a refusal.
 const MOST: u8 = 3;
 
 async fn dial_one(
@@ -184,10 +182,10 @@ async fn greet(
     match added {
         Ok(_) if !shared.trusts(&connection, changes) => {
             connection.close(CloseCode::REPLACED, "");
-            Err(ConnectError::Untrusted("its certificate isn't trusted any more".into()))
+            Err(ConnectError::Untrusted("its certificate is no longer trusted".into()))
         }
         Ok(now) => {
-            // This node joined a formation while its hello was on its way.
+            // This node joined a formation while its hello was in transit.
             if let Some(id) = now.filter(|_| now != mine.cluster_id) {
                 tokio::spawn(tell_cluster_id(connection.clone(), id));
             }
@@ -200,7 +198,7 @@ async fn greet(
     }
 }
 
-/// Says hello. Returns the version, the reply, and the peer's statement on its formation.
+/// Sends the hello. Returns the common version, the reply, and the peer's statement on its formation.
 async fn exchange_hellos(
     shared: &EndpointShared,
     quinn: &quinn::Connection,
@@ -217,9 +215,8 @@ async fn exchange_hellos(
     };
     let frame = match exchanged.await {
         Ok(frame) => frame,
-        // If the connection broke, its reason says more than the error of the stream. It may be that the acceptor
-        // doesn't trust this node's certificate: it sees the certificate only after the handshake has ended on this
-        // side.
+        // If the connection was closed, its reason is more informative than the stream's error. The acceptor may
+        // distrust this node's certificate, which it sees only after this side has completed the handshake.
         Err(reason) => {
             return Err(quinn.close_reason().map_or(ConnectError::Malformed(reason), quic::connect_error));
         }
@@ -227,8 +224,8 @@ async fn exchange_hellos(
     let decoded = hello::decode(shared.local.versions, &frame);
     let (version, answer) = decoded.map_err(|refusal| match refusal {
         Refusal::Malformed(reason) => ConnectError::Malformed(reason),
-        // For the same reason the peer can't read this node's hello, and refuses it. The error is that refusal, so its
-        // *here* is the peer's range.
+        // The peer cannot decode this node's hello for the same reason, and refuses it. The error represents that
+        // refusal, so its `here` is the peer's range.
         Refusal::VersionMismatch { here, there } => {
             ConnectError::Refused(Refusal::VersionMismatch { here: there, there: here })
         }
@@ -237,20 +234,19 @@ async fn exchange_hellos(
     Ok((version, answer, hello::Formation::stated_in(&frame)))
 }
 
-/// Tells the acceptor of a connection which formation this node belongs to.
 pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
     let mut header = Vec::new();
     let told = async {
         let mut writer = connection.open_uni(StreamKind::CLUSTER_ID, i32::MAX).await?;
-        // A plain number: bincode cannot refuse it.
+        // A plain number, which bincode always encodes.
         let _ = codec::encode(&id, &mut header);
         writer.send(&header, &[]).await?;
         writer.finish();
         Ok::<_, crate::error::WriteError>(())
     };
     if let Err(error) = told.await {
-        // The hello of the next connection will tell it.
-        tracing::debug!(peer = %connection.peer().name, %error, "could not tell the cluster id");
+        // The hello of the next connection carries it.
+        tracing::debug!(peer = %connection.peer().name, %error, "could not send the cluster id");
     }
 }
 
@@ -284,7 +280,7 @@ mod tests {
         assert_eq!(kept(vec![wrong(), refused(), ConnectError::TimedOut]), refused());
     }
 
-    /// One interface of several may lead back to this node.
+    /// One of several interfaces may lead back to this node.
     #[test]
     fn this_node_itself_says_nothing_of_the_one_that_was_meant() {
         let refused = || ConnectError::Refused(Refusal::Busy);

@@ -1,5 +1,3 @@
-//! The endpoint: one UDP socket and all connections of a node.
-
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::timeout};
@@ -20,17 +18,16 @@ use crate::{
     identity::Identity,
 };
 
-/// How long [`Endpoint::shutdown`] waits for peers to acknowledge it.
+/// How long [`Endpoint::shutdown`] waits for acknowledgements.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node's place in the network. Clones are the same endpoint. When the last clone is dropped the endpoint stops, as
-/// in a crash.
+/// A node's endpoint on the network. Clones share the endpoint. Dropping the last clone stops it, as in a crash.
 #[derive(Clone)]
 pub struct Endpoint {
     handle: Arc<EndpointHandle>,
 }
 
-/// Closes the endpoint when its last clone is dropped. Tasks hold `shared` only, so they do not keep the endpoint.
+/// Closes the endpoint when the last clone is dropped. Tasks hold only `shared`, so they do not keep the endpoint open.
 struct EndpointHandle {
     shared: Arc<EndpointShared>,
 }
@@ -42,7 +39,7 @@ impl Drop for EndpointHandle {
 }
 
 impl Endpoint {
-    /// Binds the socket and begins to accept peers. Call it within a tokio runtime.
+    /// Binds the socket and starts accepting peers. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`BindError`].
@@ -55,7 +52,7 @@ impl Endpoint {
         Self::open(config, &identity, local, service, None)
     }
 
-    /// As [`Endpoint::bind`], with a filter for every packet.
+    /// Like [`Endpoint::bind`], with a filter for every packet.
     ///
     /// # Errors
     /// [`BindError`].
@@ -90,7 +87,7 @@ impl Endpoint {
         Ok(Self { handle: Arc::new(EndpointHandle { shared }) })
     }
 
-    /// An endpoint on a network in this process. Others can dial it there already.
+    /// An endpoint on a simulated network, where others can already dial it.
     #[cfg(feature = "testing")]
     pub(super) fn simulated(shared: Arc<EndpointShared>) -> Self {
         Self { handle: Arc::new(EndpointHandle { shared }) }
@@ -100,17 +97,17 @@ impl Endpoint {
         &self.handle.shared
     }
 
-    /// This node, in this incarnation.
+    /// The id of this node and of its current incarnation.
     pub fn id(&self) -> MemberId {
         self.shared().id
     }
 
-    /// The settings it was bound with.
+    /// The settings with which the endpoint was bound.
     pub fn config(&self) -> &TransportConfig {
         &self.shared().config
     }
 
-    /// The address of the socket.
+    /// The local address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared().local_addr
     }
@@ -125,9 +122,9 @@ impl Endpoint {
         self.shared().advertised.borrow().clone()
     }
 
-    /// Sets the addresses that this endpoint advertises to peers from now on. An empty list changes nothing. A hello states the
-    /// first, unless this endpoint was bound to advertise an unspecified IP (`0.0.0.0`, `::`): then peers use the source IP of
-    /// its packets.
+    /// Sets the addresses that this endpoint advertises to peers from now on. An empty list changes nothing. A hello
+    /// states the first address, unless this endpoint was bound to advertise an unspecified IP (`0.0.0.0`, `::`): peers
+    /// then use the source IP of its packets.
     pub fn set_advertised_addrs(&self, addrs: Vec<SocketAddr>) {
         self.shared().advertised.send_if_modified(|advertised| {
             let changes = !addrs.is_empty() && *advertised != addrs;
@@ -143,32 +140,32 @@ impl Endpoint {
         self.shared().advertised.subscribe()
     }
 
-    /// Sets the formations that this node's formation succeeds, each given up by an operator. A peer that belongs to
-    /// one of them is told so when it is refused ([`Service::succeeded`]). Call it before
+    /// Sets the formations that this node's formation succeeds, each retired by an operator. A peer of one of them
+    /// learns of this when it is refused ([`Service::succeeded`]). Call it before
     /// [`set_cluster_id`](Self::set_cluster_id).
     pub fn set_predecessors(&self, line: Vec<ClusterId>) {
         self.shared().registry.set_predecessors(line);
     }
 
-    /// Sets the formations that have given way to this node's. A node of one of them is notified when it is met
+    /// Sets the formations that have given way to this node's. A node of one of them is notified when they meet
     /// ([`Service::gave_way`]). At most the newest four are stated.
     pub fn set_gave_way(&self, line: Vec<ClusterId>) {
         self.shared().registry.set_gave_way(line);
     }
 
-    /// From now on hellos state whether this node's formation has a leader that a quorum has confirmed (no).
+    /// Sets whether hellos state that this node's formation has a leader confirmed by a quorum. Initially they don't.
     pub fn set_led(&self, is_led: bool) {
         self.shared().registry.set_led(is_led);
     }
 
-    /// From now on hellos state that this node's formation holds data, or held some earlier. A node of another formation is notified when
-    /// it is met ([`Service::met_foreign`]). There is no way back.
+    /// From now on, hellos state that this node's formation holds data or has held some. A node of another formation is
+    /// notified when they meet ([`Service::met_foreign`]). This cannot be undone.
     pub fn set_holds_data(&self) {
         self.shared().registry.set_holds_data();
     }
 
     /// Sets the formation that this node belongs to. Peers of another formation are refused from now on, and existing
-    /// connections with them are closed.
+    /// connections to them are closed.
     pub fn set_cluster_id(&self, id: ClusterId) {
         let consequences = self.shared().registry.set_cluster_id(id);
         for (connection, refusal) in consequences.foreign {
@@ -180,14 +177,15 @@ impl Endpoint {
         }
     }
 
-    /// Replaces the identity: which node this one claims to be, and which certificates it trusts. Connections whose
-    /// peers it does not trust are closed, and links dial them again. All other connections stay. On a simulated
-    /// network nothing changes.
+    /// Replaces the identity: the certificate that this node presents, and the certificates that it trusts. Connections
+    /// to peers that are no longer trusted are closed, and links redial them. All other connections stay. On a
+    /// simulated network nothing changes.
     ///
-    /// To replace a secret without a stop, let every node trust both secrets ([`Identity::also_trust_secret`]); then
-    /// let every node appear by the new one while it trusts both; then drop the old one. Begin each step when all nodes
-    /// have finished the step before. The key of stateless resets, by which a peer believes that this node has
-    /// forgotten a connection, comes from the secret by which the node appears. So it is replaced in the second step.
+    /// To replace a secret without downtime, first let every node trust both secrets ([`Identity::also_trust_secret`]),
+    /// then let every node present a certificate of the new secret while trusting both, then drop the old secret. Start
+    /// each step after all nodes have completed the previous one. The key of stateless resets, which convince a peer
+    /// that this node has forgotten a connection, is derived from the secret of the presented certificate. So it
+    /// changes in the second step.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -207,8 +205,8 @@ impl Endpoint {
         security.set(identity.clone(), dial);
         for connection in shared.registry.all() {
             if !connection.is_trusted_by(&identity) {
-                tracing::info!(peer = %connection.peer().name, "a connection is closed: its certificate isn't trusted any more");
-                connection.close(CloseCode::REPLACED, "the certificate shown isn't trusted any more");
+                tracing::info!(peer = %connection.peer().name, "closing a connection: the peer's certificate is no longer trusted");
+                connection.close(CloseCode::REPLACED, "the certificate is no longer trusted");
             }
         }
         Ok(())
@@ -219,7 +217,7 @@ impl Endpoint {
         self.shared().registry.cluster_id()
     }
 
-    /// Dials `addr` and accepts any node of the cluster there.
+    /// Dials `addr` and accepts any node of the cluster.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -227,7 +225,7 @@ impl Endpoint {
         dial::dial(self.shared(), addr, None).await
     }
 
-    /// Dials `addr`, where `peer` is expected.
+    /// Dials `addr` and expects `peer` there.
     ///
     /// # Errors
     /// [`ConnectError`]; [`ConnectError::WrongPeer`] if another node answers.
@@ -235,42 +233,41 @@ impl Endpoint {
         dial::dial(self.shared(), addr, Some(peer)).await
     }
 
-    /// The link to `peer`, which is dialled at `addresses`, and again whenever the connection breaks, for as long as a
-    /// handle of the link exists.
+    /// The link to `peer`. It dials `addresses`, and redials whenever the connection breaks, while a handle of it
+    /// exists.
     ///
-    /// There is one link for each peer. Asking again returns the same link and replaces its addresses unless the new
-    /// ones are empty. Call it within a tokio runtime.
+    /// There is one link per peer. A further call returns the same link, and replaces its addresses unless the new ones
+    /// are empty. Must be called within a tokio runtime.
     pub fn link(&self, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
         redial::link(self.shared(), peer, addresses)
     }
 
-    /// The connections that a peer has dialled and that are up, as their hellos described them.
+    /// The open connections dialled by `peer`, as their hellos described them.
     pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
         self.shared().registry.accepted_from(peer)
     }
 
-    /// What was sent and received so far.
+    /// The counters of traffic and connections.
     pub fn counters(&self) -> Counters {
         self.shared().counters.read()
     }
 
-    /// Connections that peers dialled and that were refused so far: the count for each reason of
+    /// The number of connections that peers dialled and that this endpoint refused, for each reason of
     /// [`Refusal::WORDS`](crate::error::Refusal::WORDS).
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared().refused.read()
     }
 
-    /// Counts a datagram that was dropped for want of a connection.
     pub(crate) fn count_dropped_datagram(&self) {
         self.shared().counters.datagrams_dropped.add(1);
     }
 
-    /// Closes all connections and tells the peers. Returns when they have acknowledged it, or a short time has passed.
+    /// Closes all connections and notifies the peers. Returns once they have acknowledged it, after at most a second.
     pub async fn shutdown(&self) {
         let carrier = &self.shared().carrier;
         carrier.close(CloseCode::SHUTDOWN);
         match carrier {
-            // A peer that does not answer is not waited for.
+            // Peers that do not answer in time are not waited for.
             EndpointCarrier::Quic(quinn, _) => drop(timeout(SHUTDOWN_TIMEOUT, quinn.wait_idle()).await),
             #[cfg(feature = "testing")]
             EndpointCarrier::Simulated(..) => {}
@@ -290,7 +287,7 @@ fn check(config: &TransportConfig, local: &LocalInfo) -> Result<(), Vec<ConfigEr
         problems.push(ConfigError { field: "cluster", problem: "must have 1 to 255 bytes".into() });
     }
     if local.versions.min > local.versions.max {
-        problems.push(ConfigError { field: "versions", problem: format!("{} is no range", local.versions) });
+        problems.push(ConfigError { field: "versions", problem: format!("{} is an empty range", local.versions) });
     }
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

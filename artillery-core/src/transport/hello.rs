@@ -1,8 +1,8 @@
-//! The first frames of a connection, by which both sides state node, cluster and protocol versions.
+//! The first frames of a connection, in which both sides state node, cluster and protocol versions.
 //!
-//! Both sides send one frame. Its header begins with twelve bytes that no version may ever change: a magic number, and
-//! the range of versions that the sender can talk. The rest is read only if the ranges meet. The frame's body holds
-//! what was added after version 1; a peer that does not know it ignores it.
+//! Each side sends one frame. Its header starts with twelve bytes that never change in any version: a magic number, and
+//! the range of versions that the sender supports. The rest is decoded only if the ranges overlap. The frame's body
+//! contains additions made after version 1, which older peers ignore.
 
 use std::net::SocketAddr;
 
@@ -17,28 +17,24 @@ use crate::{
     id::{ClusterId, MAX_LINEAGE, MemberId},
 };
 
-/// The largest hello or reply, in bytes.
 pub(super) const MAX_HELLO_BYTES: usize = 4096;
 
-/// The longest name of a cluster, in bytes.
 pub(super) const MAX_CLUSTER_NAME_BYTES: usize = 255;
 
 const MAGIC: [u8; 8] = *b"ARTILLRY";
 const FIXED_BYTES: usize = 12;
 
-/// What a side states about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) cluster: String,
     pub(super) cluster_id: Option<ClusterId>,
     pub(super) member: MemberId,
     pub(super) kind: PeerKind,
-    /// Where it can be dialled. An unspecified address stands for the one that its packets come from.
+    /// The address at which it can be dialled. An unspecified IP means the source IP of its packets.
     pub(super) addr: SocketAddr,
 }
 
 impl Hello {
-    /// What is known of the peer that sent this hello.
     pub(super) fn into_peer(self, name: String, remote: SocketAddr, version: u16) -> PeerInfo {
         let addr = match self.addr {
             addr if addr.ip().is_unspecified() => at_port(remote, addr.port()),
@@ -48,55 +44,52 @@ impl Hello {
     }
 }
 
-/// The same address, with its zone, at another port.
+/// The same address, including its zone, with another port.
 pub(super) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
     addr.set_port(port);
     addr
 }
 
-/// The reply to a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HelloReply {
     Accepted(Hello),
     Refused(Refusal),
 }
 
-/// A hello or a reply as bytes.
 #[cfg(any(test, fuzzing))]
 pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes {
     encode_with(versions, message, &Formation::default())
 }
 
-/// The statement on the sender's formation, in the body of a hello or a reply.
+/// The statement on the sender's formation, in the body of a hello or reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Formation {
     /// The formations that it succeeds, oldest first.
     pub(super) succeeds: Vec<ClusterId>,
-    /// The formations that have given way to it, or to one of its predecessors.
+    /// The formations that have given way to it or to one of its predecessors.
     pub(super) gave_way: Vec<ClusterId>,
-    /// Whether it has ever held data; `false` also if the sender doesn't know, or knows no such statement.
+    /// Whether it has ever held data. `false` also if the sender does not know, or predates this statement.
     pub(super) holds_data: bool,
-    /// Whether it has a leader now that a quorum has confirmed.
+    /// Whether it currently has a leader confirmed by a quorum.
     pub(super) is_led: bool,
 }
 
-/// Stand in the list of formations for statements. No formation has such an id. A peer that knows the list only takes them for
-/// further formations that it doesn't belong to.
+/// Ids that no formation has. In the list of formations they encode statements. A peer that knows only the list takes
+/// them for further formations that it does not belong to.
 const HOLDS_DATA: ClusterId = ClusterId(u128::MAX);
 const IS_LED: ClusterId = ClusterId(u128::MAX - 1);
-/// The formations behind it gave way.
+/// Precedes the formations that gave way.
 const GAVE_WAY: ClusterId = ClusterId(u128::MAX - 2);
 
-/// The most formations that gave way in a statement: the newest ones.
+/// Maximum number of formations that gave way in a statement. The newest are kept.
 const MAX_GAVE_WAY: usize = 4;
 
-/// A hello or a reply as bytes, with a body.
 pub(super) fn encode_with<T: Serialize>(versions: VersionRange, message: &T, formation: &Formation) -> Bytes {
     let mut header = Vec::with_capacity(128);
     header.extend_from_slice(&MAGIC);
     header.extend_from_slice(&versions.min.to_le_bytes());
     header.extend_from_slice(&versions.max.to_le_bytes());
-    // Plain structs and strings: bincode cannot refuse them.
+    // Plain structs and strings, which bincode always encodes.
     let _ = codec::encode(message, &mut header);
     Frame { header: header.into(), body: formation.to_body().into() }.to_bytes()
 }
@@ -115,13 +108,13 @@ impl Formation {
         let stated = [&self.succeeds[newest..], &statements].concat();
         let mut body = Vec::new();
         if !stated.is_empty() {
-            // A list of plain numbers: bincode cannot refuse it.
+            // A list of plain numbers, which bincode always encodes.
             let _ = codec::encode(&stated, &mut body);
         }
         body
     }
 
-    /// The statement in a frame's body; an empty one if the body can't be read.
+    /// The statement in a frame's body. Empty if the body cannot be decoded or lists more than [`MAX_LINEAGE`] ids.
     pub(super) fn stated_in(frame: &Frame) -> Self {
         let stated: Vec<ClusterId> = codec::decode(&frame.body).unwrap_or_default();
         let mut formation = Self::default();
@@ -142,20 +135,20 @@ impl Formation {
     }
 }
 
-/// The sender's versions, and the bytes of its message.
+/// Splits a frame's header into the sender's versions and its message.
 pub(super) fn split(frame: &Frame) -> Result<(VersionRange, &[u8]), Refusal> {
     let Some((fixed, message)) = frame.header.split_at_checked(FIXED_BYTES) else {
-        return Err(Refusal::Malformed(format!("{} bytes are too few", frame.header.len())));
+        return Err(Refusal::Malformed(format!("{} bytes are too short", frame.header.len())));
     };
     if fixed[..8] != MAGIC {
-        return Err(Refusal::Malformed("another protocol".into()));
+        return Err(Refusal::Malformed("it belongs to another protocol".into()));
     }
     let min = u16::from_le_bytes([fixed[8], fixed[9]]);
     let max = u16::from_le_bytes([fixed[10], fixed[11]]);
     Ok((VersionRange { min, max }, message))
 }
 
-/// Reads a frame if its sender's versions and `here` meet. Returns the common version and the message.
+/// Decodes a frame if its sender's versions and `here` overlap. Returns the common version and the message.
 pub(super) fn decode<T: serde::de::DeserializeOwned>(here: VersionRange, frame: &Frame) -> Result<(u16, T), Refusal> {
     let (there, message) = split(frame)?;
     let version = here.meet(there).ok_or(Refusal::VersionMismatch { here, there })?;
@@ -163,12 +156,12 @@ pub(super) fn decode<T: serde::de::DeserializeOwned>(here: VersionRange, frame: 
     Ok((version, message))
 }
 
-/// A refusal that came as the reason of a closed connection.
+/// Decodes a refusal from the reason of a closed connection.
 pub(super) fn refusal_from(reason: &[u8]) -> Refusal {
-    codec::decode(reason).unwrap_or_else(|_| Refusal::Other("no reason that can be read was given".into()))
+    codec::decode(reason).unwrap_or_else(|_| Refusal::Other("the reason is malformed".into()))
 }
 
-/// What both sides check of the other's hello before anything else happens.
+/// Each side's checks of the other's hello.
 pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(), Refusal> {
     if theirs.member.node != crate::NodeId::from_name(certificate) {
         return Err(Refusal::NotItsCertificate { certificate: certificate.into(), claimed: theirs.member.node });
@@ -186,7 +179,7 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
     check_cluster_id(mine.cluster_id, theirs.cluster_id)
 }
 
-/// Two formations never mix. A node that belongs to none yet may talk to any.
+/// Formations never mix. A node without a formation may connect to any.
 pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>) -> Result<(), Refusal> {
     match (here, there) {
         (Some(here), Some(there)) if here != there => Err(Refusal::DifferentCluster { here, there }),
@@ -194,7 +187,7 @@ pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>
     }
 }
 
-/// Reads bytes in every way in which bytes are read before their sender is known.
+/// Runs every decoder of hellos that accepts unauthenticated bytes.
 #[cfg(fuzzing)]
 pub(super) fn fuzz(bytes: &[u8]) {
     use super::PROTOCOL_VERSIONS as HERE;
@@ -245,7 +238,7 @@ mod tests {
         let there = VersionRange { min: 2, max: 9 };
         let mut bytes = encode(there, &hello("a")).to_vec();
         bytes.truncate(FIXED_BYTES + crate::frame::PREFIX);
-        bytes.extend_from_slice(b"whatever version 9 says");
+        bytes.extend_from_slice(b"bytes of version 9");
         let header = Bytes::from(bytes).slice(crate::frame::PREFIX..);
         let decoded = decode::<Hello>(ONE, &Frame { header, body: Bytes::new() });
         assert_eq!(decoded, Err(Refusal::VersionMismatch { here: ONE, there }));
@@ -265,7 +258,7 @@ mod tests {
         let line = [ClusterId(3), ClusterId(4)];
         let said = frame(&encode_with(ONE, &hello("a"), &of(&line)));
         assert_eq!(succeeds(&said), line);
-        assert_eq!(decode::<Hello>(ONE, &said).unwrap().1, hello("a"), "who doesn't know of it reads the rest");
+        assert_eq!(decode::<Hello>(ONE, &said).unwrap().1, hello("a"), "older releases decode the rest");
         let long: Vec<_> = (0..40).map(ClusterId).collect();
         assert_eq!(succeeds(&frame(&encode_with(ONE, &hello("a"), &of(&long)))), long[24..]);
         for body in [&b""[..], b"\xff\xff\xff\xff\xff", &[1]] {
@@ -273,7 +266,7 @@ mod tests {
         }
     }
 
-    /// A peer that knows the list of formations only must still read it.
+    /// A peer that knows only the list of formations must still decode it.
     #[test]
     fn statements_follow_the_formations_that_one_succeeds() {
         for line in [vec![], vec![ClusterId(3)], (0..40).map(ClusterId).collect()] {
@@ -284,7 +277,7 @@ mod tests {
             let gave_way = formation.gave_way[2..].to_vec();
             assert_eq!(Formation::stated_in(&said), Formation { succeeds: known.clone(), gave_way, ..formation });
             let list: Vec<ClusterId> = codec::decode(&said.body).unwrap();
-            assert!(list.len() <= MAX_LINEAGE && list.starts_with(&known), "an earlier release reads this");
+            assert!(list.len() <= MAX_LINEAGE && list.starts_with(&known), "an earlier release decodes this");
         }
     }
 
@@ -306,7 +299,7 @@ mod tests {
         assert_eq!(check(&mine, &other, "a"), Ok(()));
     }
 
-    /// Bytes that a release has sent must be understood, and sent, by every later release that talks version 1.
+    /// Every later release that supports version 1 must accept, and send, the bytes that a release has sent.
     #[test]
     fn hello_bytes_of_version_1_are_unchanged() {
         let refused = Refusal::DifferentCluster { here: ClusterId(1), there: ClusterId(2) };

@@ -11,16 +11,16 @@ use tokio::sync::watch;
 use super::{CloseCode, Connection, PeerInfo, waiters::Waiters};
 use crate::{error::ConnectError, id::NodeId};
 
-/// Whether there is a connection now.
+/// The state of a link.
 #[derive(Debug, Clone)]
 pub enum LinkState {
-    /// There is a connection.
+    /// The link is connected.
     Up(Connection),
-    /// There is none. Holds the error of the last try, `None` before the first try.
+    /// The link is not connected. Contains the error of the last attempt, or `None` before the first one.
     Down(Option<Arc<ConnectError>>),
 }
 
-/// A link to one peer. Clones are the same link, which is given up when the last one is dropped.
+/// A link to one peer. Clones share the link. Dropping the last clone ends it and its task.
 #[derive(Debug, Clone)]
 pub struct Link {
     inner: Arc<LinkInner>,
@@ -29,13 +29,12 @@ pub struct Link {
 #[derive(Debug)]
 struct LinkInner {
     peer: NodeId,
-    /// Dropping the sender ends the task.
     orders: watch::Sender<LinkOrders>,
     state: watch::Receiver<LinkState>,
     waiters: Arc<Waiters>,
 }
 
-/// Reports the state of a link from its task.
+/// Publishes the state of a link from its task.
 pub(super) struct LinkReporter {
     /// `None` once the task has ended.
     state: Option<watch::Sender<LinkState>>,
@@ -58,21 +57,19 @@ impl Drop for LinkReporter {
     }
 }
 
-/// What a link's task is told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LinkOrders {
     pub(super) addresses: Vec<SocketAddr>,
-    /// How many times it was told to dial at once.
     nudges: u64,
 }
 
 impl Link {
-    /// The peer.
+    /// The node that the link leads to.
     pub fn peer(&self) -> NodeId {
         self.inner.peer
     }
 
-    /// The connection, if there is one now.
+    /// The current connection, if there is one.
     pub fn connection(&self) -> Option<Connection> {
         match &*self.inner.state.borrow() {
             LinkState::Up(connection) if connection.close_reason().is_none() => Some(connection.clone()),
@@ -80,8 +77,8 @@ impl Link {
         }
     }
 
-    /// Whether the connection was up when it was last checked: cheaper than [`connection`](Self::connection), which
-    /// checks.
+    /// Whether the last reported state is up. Cheaper than [`connection`](Self::connection), which checks the
+    /// connection.
     pub fn is_up(&self) -> bool {
         matches!(&*self.inner.state.borrow(), LinkState::Up(_))
     }
@@ -98,15 +95,15 @@ impl Link {
         self.inner.waiters.until(found).await
     }
 
-    /// Follows the state of the link. A watch does not keep the link: hold a [`Link`] too.
+    /// Watches the state of the link. A watch does not keep the link alive: hold a [`Link`] too.
     pub fn watch(&self) -> LinkWatch {
         let mut state = self.inner.state.clone();
         state.mark_changed();
         LinkWatch { state }
     }
 
-    /// Sets the addresses at which the peer may be dialled. They are dialled at once. If the peer has a connection to
-    /// this node, the address that it stated there is tried first.
+    /// Sets the addresses of the peer, and dials them at once. If the peer has a connection to this node, the address
+    /// that it stated there is tried first.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         self.inner.orders.send_if_modified(|orders| {
             let new = orders.addresses != addresses;
@@ -121,26 +118,25 @@ impl Link {
     }
 }
 
-/// Follows a link's state. It may skip short-lived states, but never the last one.
+/// Watches a link's state. It may skip short-lived states, but never the latest one.
 #[derive(Debug, Clone)]
 pub struct LinkWatch {
     state: watch::Receiver<LinkState>,
 }
 
 impl LinkWatch {
-    /// The state now.
+    /// The current state.
     pub fn current(&self) -> LinkState {
         self.state.borrow().clone()
     }
 
-    /// Waits for a state that was not returned yet, beginning with the present one. `None` when the link is given up.
+    /// Waits for a state that was not returned yet, starting with the current one. `None` once the link has ended.
     pub async fn changed(&mut self) -> Option<LinkState> {
         self.state.changed().await.ok()?;
         Some(self.state.borrow_and_update().clone())
     }
 }
 
-/// All links of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     by_peer: Mutex<BTreeMap<NodeId, Weak<LinkInner>>>,
@@ -152,7 +148,7 @@ impl Links {
         self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The link to `peer`. If it is new, `spawn` starts the task that keeps it.
+    /// Returns the link to `peer`. For a new link, `spawn` starts its task.
     pub(super) fn get(
         &self,
         peer: NodeId,
@@ -177,14 +173,14 @@ impl Links {
         Link { inner }
     }
 
-    /// A peer has dialled this node, so it can be reached again: dial now. If it was restarted, a connection to its
-    /// former process is useless: close it.
+    /// Handles a connection dialled by a peer. The peer is reachable, so dial it now. If its process was restarted,
+    /// close the connection to the former process.
     pub(super) fn heard_from(&self, peer: &PeerInfo) {
         let Some(inner) = self.lock().get(&peer.id.node).and_then(Weak::upgrade) else { return };
         let link = Link { inner };
         match link.connection() {
             Some(connection) if connection.peer().id != peer.id => {
-                connection.close(CloseCode::REPLACED, "another process of this node has called");
+                connection.close(CloseCode::REPLACED, "another process of this node has connected");
             }
             Some(_) => {}
             None => link.nudge(),

@@ -1,4 +1,4 @@
-//! A simulated network below its endpoints: what carries streams, how long a piece is on its way, and what breaks.
+//! The medium of a simulated network: delays, losses, cuts and broken connections.
 
 mod end;
 mod line;
@@ -21,18 +21,18 @@ pub(super) use port::SimulatedPort;
 use super::waiters::Waiters;
 use crate::id::NodeId;
 
-/// How a network treats what it carries.
+/// How a network treats the pieces that it carries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weather {
-    /// The shortest time that a piece is on its way.
+    /// Minimum delay of a piece.
     pub shortest: Duration,
-    /// The longest time, where nothing is lost.
+    /// Maximum delay of a piece that is not lost.
     pub longest: Duration,
-    /// The chance, from 0 to 1, that a piece is lost and sent again, which takes [`resent`](Self::resent) longer.
+    /// The probability, from 0 to 1, that a piece is lost and sent again, which delays it by [`resent`](Self::resent).
     pub lost: f64,
-    /// By how much a loss delays a piece.
+    /// The additional delay of a lost piece.
     pub resent: Duration,
-    /// The chance, from 0 to 1, that a connection breaks when a piece is sent over it.
+    /// The probability, from 0 to 1, that a connection breaks when a piece is sent over it.
     pub broken: f64,
 }
 
@@ -48,11 +48,10 @@ impl Default for Weather {
     }
 }
 
-/// What all connections of a simulated network run over.
 #[derive(Debug)]
 pub(super) struct Medium {
     state: Mutex<MediumState>,
-    /// Tasks that wait until something may pass.
+    /// Tasks that wait for a path to open.
     waiters: Waiters,
 }
 
@@ -60,11 +59,10 @@ pub(super) struct Medium {
 pub(super) struct MediumState {
     random: ChaCha8Rng,
     pub(super) weather: Weather,
-    /// Directions in which nothing passes: from the first node to the second.
+    /// Cut directions, from the first node to the second.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
-    /// Nodes from and to which nothing passes.
     pub(super) apart: BTreeSet<NodeId>,
-    /// Nodes from and to which nothing passes, also after all others were brought back.
+    /// Killed nodes. They stay isolated when all other nodes are reconnected.
     pub(super) dead: BTreeSet<NodeId>,
 }
 
@@ -85,7 +83,7 @@ impl Medium {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes the waiting tasks if `change` says that anything has changed for them.
+    /// Changes the state, and wakes waiting tasks if `change` returns `true`.
     pub(super) fn change(&self, change: impl FnOnce(&mut MediumState) -> bool) {
         if change(&mut self.lock()) {
             self.waiters.wake();
@@ -98,17 +96,16 @@ impl Medium {
         !state.cut.contains(&(from, to)) && !is_gone(&from) && !is_gone(&to)
     }
 
-    /// Waits until `wanted` holds.
     pub(super) async fn until(&self, wanted: impl Fn(&Self) -> bool) {
         self.waiters.until(|| wanted(self).then_some(())).await;
     }
 
-    /// A random number from 0 up to 1, from the network's seed.
+    /// A random number in `[0, 1)`, derived from the network's seed.
     pub(super) fn chance(&self) -> f64 {
         self.lock().random.random()
     }
 
-    /// How long the next piece is on its way, and whether its connection breaks now.
+    /// Draws the delay of the next piece, and whether its connection breaks now.
     pub(super) fn draw_delay(&self) -> (Duration, bool) {
         let state = &mut *self.lock();
         let Weather { shortest, longest, lost, resent, broken } = state.weather;

@@ -1,10 +1,10 @@
 //! Two processes with one name: the connected process keeps it while it is running.
 //!
-//! A peer may send a hello in one incarnation while this endpoint is connected with another incarnation of the same
-//! node. Either the connected process has ended and the peer is its successor, or an operator has given one name to two
-//! processes. The order of the incarnations doesn't distinguish the two cases. So this endpoint probes the connected
-//! process. If the process answers, the endpoint refuses the peer. Otherwise it closes the process's connections and
-//! admits the peer.
+//! A peer may send a hello in one incarnation while this endpoint is connected to another incarnation of the same node.
+//! Either the connected process has ended and the peer is its successor, or an operator has given one name to two
+//! processes. The order of the incarnations does not distinguish these cases. So this endpoint probes the connected
+//! process. If the process answers, the endpoint refuses the peer. Otherwise it closes the connections to that process
+//! and admits the peer.
 
 use std::{
     net::SocketAddr,
@@ -20,29 +20,26 @@ use crate::{error::Refusal, id::MemberId};
 /// A process that answers no probe for this long is treated as ended.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often the connections are checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(5);
 
 /// The interval between two probes without an acknowledgement.
 const ASK_PERIOD: Duration = Duration::from_millis(50);
 
-/// The first acknowledgement may have been in transit when the hello arrived. The second one answers a probe sent after
-/// the first was received.
+/// Number of acknowledgements required. The first may have been in transit when the hello arrived. The second answers a
+/// probe sent after the first was received.
 const PROOF_ROUNDS: u32 = 2;
 
-/// A process that has been connected, or has belonged to a formation, for this long is not the second one of its name.
+/// A process that has been connected, or in a formation, for this long keeps its name against a second process.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// The interval between two warnings about processes with this node's name.
 const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);
 
-/// Decides whether the process at the other end of a connection is running.
+/// Determines whether the process at the other end of a connection is running.
 #[derive(Debug)]
 struct LifeProof {
     begun: Instant,
     limit: Duration,
     asked: Instant,
-    /// The acknowledgements received until now.
     seen: u64,
     rounds: u32,
 }
@@ -52,7 +49,7 @@ enum ProofVerdict {
     Ask,
     Wait,
     Lives,
-    /// The process has ended, or doesn't answer.
+    /// The process has ended or does not answer.
     Gone,
 }
 
@@ -62,7 +59,7 @@ impl LifeProof {
         Self { begun: now, limit, asked: now, seen, rounds: 0 }
     }
 
-    /// `acknowledgements`: the number received until now, `None` if the connection is closed.
+    /// `acknowledgements` is the number received until now, or `None` if the connection is closed.
     fn check(&mut self, now: Instant, acknowledgements: Option<u64>) -> ProofVerdict {
         let Some(acknowledgements) = acknowledgements else { return ProofVerdict::Gone };
         if acknowledgements != self.seen {
@@ -81,7 +78,7 @@ impl LifeProof {
     }
 }
 
-/// Repeats `add` until no connection with another process of the peer's name is in its way.
+/// Repeats `add` until it does not conflict with a connection to another process of the peer's name.
 ///
 /// # Errors
 /// The refusal of `add`, or [`Refusal::NameTaken`] if such a process is running.
@@ -102,7 +99,7 @@ async fn give_way(shared: &EndpointShared, namesakes: Vec<Connection>) -> Result
         return Err(Refusal::NameTaken { by });
     }
     for connection in namesakes {
-        connection.close(CloseCode::REPLACED, "another process of this node has called");
+        connection.close(CloseCode::REPLACED, "another process of this node has connected");
     }
     Ok(())
 }
@@ -143,31 +140,31 @@ async fn living(namesakes: &[Connection], limit: Duration) -> Option<MemberId> {
 /// The state of this process when a peer reports that its name is taken.
 #[derive(Debug, Clone, Copy)]
 struct NameClaim {
-    /// How long it has run.
+    /// Time since the endpoint was opened.
     up: Duration,
     is_formed: bool,
-    /// The age of its oldest living connection with another node.
+    /// The age of its oldest open connection to another node.
     oldest: Option<Duration>,
 }
 
 impl NameClaim {
-    /// Whether this process has to end because a third node is connected with the other process of this name. A process
-    /// that has been connected with other nodes for long continues: the third node met the two in the wrong order.
+    /// Whether this process must stop because a third node is connected to the other process of this name. A process
+    /// that has been connected to other nodes for a long time continues: the third node met the two in the wrong order.
     fn yields_to_peer(self) -> bool {
         self.oldest.is_none_or(|age| age < SETTLED_AFTER)
     }
 
-    /// Whether this process has to end because it has dialled the other process of this name itself.
+    /// Whether this process must stop because it has itself dialled the other process of this name.
     fn yields_to_twin(self) -> bool {
         !self.is_formed || self.up < SETTLED_AFTER
     }
 }
 
-/// Processes with this node's name that this endpoint has refused.
+/// The processes with this node's name that this endpoint has refused.
 #[derive(Debug)]
 pub(super) struct Twins {
     begun: Instant,
-    /// The process that was refused last. It ends after that, so one is enough.
+    /// The process refused last. A refused process stops, so remembering one suffices.
     refused: Mutex<Option<MemberId>>,
     warned: Mutex<Option<Instant>>,
 }
@@ -177,12 +174,11 @@ impl Twins {
         Self { begun: Instant::now(), refused: Mutex::default(), warned: Mutex::default() }
     }
 
-    /// A process with this node's name has dialled this one, and is refused.
     fn on_refused(&self, twin: MemberId) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(twin);
     }
 
-    /// Whether a warning is due: one that restarts again and again must not fill the log.
+    /// Whether to log a warning. A process that restarts repeatedly must not fill the log.
     fn should_warn(&self, now: Instant) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = warned.is_none_or(|last| now - last >= TWIN_WARNING_PERIOD);
@@ -206,17 +202,17 @@ impl EndpointShared {
         }
     }
 
-    /// This endpoint refuses a peer that may have its name.
+    /// Records and reports that this endpoint refused a peer, if the peer has this node's name.
     pub(super) fn on_twin(&self, refusal: &Refusal, peer: MemberId, addr: SocketAddr) {
         if matches!(refusal, Refusal::Itself(_)) && peer != self.id {
             self.twins.on_refused(peer);
             if self.twins.should_warn(Instant::now()) {
-                tracing::warn!(%addr, other = %peer, "another node of this name is at that address: give each node its own name");
+                tracing::warn!(%addr, other = %peer, "another process uses this node's name: give each node its own name");
             }
         }
     }
 
-    /// A peer has refused this endpoint: tells the service if that proves the name taken.
+    /// Handles a peer's refusal of this endpoint. Notifies the service if the refusal proves that the name is taken.
     pub(super) fn on_refusal(&self, refusal: &Refusal) {
         let (by, yields) = match refusal {
             Refusal::NameTaken { by } => (*by, self.name_claim().yields_to_peer()),
@@ -228,7 +224,7 @@ impl EndpointShared {
         if yields {
             self.service.name_taken(by);
         } else {
-            tracing::warn!(other = ?by, "another process has this node's name: end it");
+            tracing::warn!(other = ?by, "another process uses this node's name: stop that process");
         }
     }
 }

@@ -1,5 +1,3 @@
-//! What the two sides of a connection know of each other.
-
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -9,10 +7,10 @@ use crate::{
     id::{ClusterId, Incarnation, MemberId},
 };
 
-/// Protocol versions that this library can talk.
+/// Protocol versions that this library supports.
 pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
-/// What a peer is.
+/// The role of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerKind {
     /// A node of the cluster, which can be dialled too.
@@ -24,72 +22,72 @@ pub enum PeerKind {
 }
 
 impl PeerKind {
-    /// Whether it is a node.
+    /// Whether the peer is a node, durable or not.
     pub const fn is_node(self) -> bool {
         matches!(self, Self::Node | Self::DurableNode)
     }
 }
 
-/// A peer, as its certificate and its hello describe it. The certificate has proved name and node id. `remote` and
-/// `version` belong to the connection. The rest is the peer's own statement.
+/// A peer, as described by its certificate and hello. The certificate proves name and node id. `remote` and `version`
+/// describe the connection. Everything else is the peer's own statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// Its name, from its certificate.
+    /// The peer's name, from its certificate.
     pub name: String,
-    /// Its node id, which belongs to the name, and its incarnation.
+    /// The node id, which is derived from the name, and the incarnation.
     pub id: MemberId,
     /// Node or client.
     pub kind: PeerKind,
-    /// The address that it states, with the IP of its packets if it states none. A node can be dialled there.
+    /// The address that the peer states, with the IP of its packets if it states none. A node can be dialled there.
     pub addr: SocketAddr,
-    /// The address from which its packets come.
+    /// The source address of the peer's packets.
     pub remote: SocketAddr,
-    /// The formation that it belonged to when it said hello.
+    /// The formation in the peer's hello.
     pub cluster_id: Option<ClusterId>,
     /// The protocol version of this connection.
     pub version: u16,
 }
 
-/// A node of another formation of this cluster's name.
+/// A node of another formation of the cluster with this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignPeer {
-    /// Its formation.
+    /// The node's formation.
     pub cluster: ClusterId,
-    /// Whether it states that its formation holds data, or has held some. `false` if it doesn't know, or states nothing.
+    /// Whether the node states that its formation has ever held data. `false` if it does not know or states nothing.
     pub holds_data: bool,
-    /// Whether it states that its formation has a leader that a quorum has confirmed.
+    /// Whether the node states that its formation has a leader confirmed by a quorum.
     pub is_led: bool,
-    /// Its name, from its certificate.
+    /// The node's name, from its certificate.
     pub name: String,
-    /// Where it can be dialled.
+    /// The address at which the node can be dialled.
     pub addr: SocketAddr,
 }
 
-/// What a node or client states about itself. Name and node id come from its identity.
+/// A statement of a node or client about itself. Its identity determines name and node id.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LocalInfo {
-    /// Name of the cluster, 1 to 255 bytes. Peers of other clusters are refused.
+    /// The cluster's name, 1 to 255 bytes. Peers of other clusters are refused.
     pub cluster: String,
-    /// The formation that it belongs to already, if any.
+    /// The formation that the node already belongs to, if any.
     pub cluster_id: Option<ClusterId>,
     /// The incarnation of the node.
     pub incarnation: Incarnation,
     /// Node or client.
     pub kind: PeerKind,
-    /// Protocol versions that it can talk: [`PROTOCOL_VERSIONS`].
+    /// Supported protocol versions: [`PROTOCOL_VERSIONS`].
     pub versions: VersionRange,
 }
 
 impl LocalInfo {
-    /// A node or client of the cluster of this name that belongs to no formation yet.
+    /// Describes a node or client of the cluster with this name, without a formation.
     pub fn new(cluster: impl Into<String>, incarnation: Incarnation, kind: PeerKind) -> Self {
         Self { cluster: cluster.into(), cluster_id: None, incarnation, kind, versions: PROTOCOL_VERSIONS }
     }
 
-    /// The same, belonging to this formation.
+    /// Sets the formation.
     #[must_use]
     pub fn with_cluster_id(self, cluster_id: Option<ClusterId>) -> Self {
         Self { cluster_id, ..self }

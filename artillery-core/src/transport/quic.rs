@@ -1,4 +1,4 @@
-//! Settings in quinn's terms, and quinn's errors in the terms of this crate.
+//! Translates settings to quinn's types, and quinn's errors to this crate's.
 
 use std::{io, net::UdpSocket, sync::Arc, time::Duration};
 
@@ -26,23 +26,22 @@ use crate::{
     identity::{Identity, name_of},
 };
 
-/// With quinn's guess of 333 ms the first lost packet of every handshake would cost a second.
+/// With quinn's estimate of 333 ms, the first lost packet of every handshake would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// What QUIC recommends (RFC 9002, section 7.2).
+/// The recommendation for QUIC (RFC 9002, section 7.2).
 const MIN_INITIAL_WINDOW_BYTES: u64 = 14_720;
 
-/// A window that no queue on the path has trouble with at once.
+/// A burst of this size is harmless to any queue on the path.
 const MAX_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Streams that the side that was dialled may have open at a time, for answers that are too large for the stream of
-/// their request.
+/// Maximum number of open streams of the dialled side. They carry answers too large for the stream of their request.
 const MAX_STREAMS_BACK: u32 = 64;
 
-/// Bytes of datagrams that wait to be sent or read. Older ones are dropped for newer ones.
+/// Maximum number of buffered datagram bytes per direction. New datagrams displace old ones.
 const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 
-/// How an endpoint accepts connections, and how it dials.
+/// The settings for accepting connections, and those for dialling.
 pub(super) fn sides(
     config: &TransportConfig,
     identity: &Identity,
@@ -62,7 +61,7 @@ pub(super) fn sides(
     Ok((accept, dial))
 }
 
-/// An endpoint on a socket of its own, and how it dials.
+/// Opens an endpoint on a new socket. Also returns the settings for dialling.
 pub(super) fn endpoint(
     config: &TransportConfig,
     identity: &Identity,
@@ -88,8 +87,7 @@ fn open(
     filter: Option<LinkFilter>,
 ) -> io::Result<quinn::Endpoint> {
     let mut endpoint = EndpointConfig::new(resets);
-    // A restarted node resets its former connections. For that it must recognise their ids as its own, which quinn's
-    // generator prevents.
+    // A restarted node must recognise ids of its former connections to reset them, which quinn's generator prevents.
     endpoint.cid_generator(|| Box::new(RandomIds));
     endpoint.max_udp_payload_size(config.max_udp_payload).map_err(io::Error::other)?;
     let socket = socket::wrap(udp, counters, filter)?;
@@ -101,7 +99,7 @@ fn transport(config: &TransportConfig, bidirectional: u32, unidirectional: u32) 
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(config.max_udp_payload);
     let mut acks = AckFrequencyConfig::default();
-    // QUIC counts the packets that may wait, without the one that triggers the acknowledgement.
+    // QUIC's threshold excludes the packet that triggers the acknowledgement.
     acks.ack_eliciting_threshold(config.packets_per_ack.saturating_sub(1).into())
         .max_ack_delay(Some(config.max_ack_delay));
     transport
@@ -144,15 +142,15 @@ fn congestion(config: &TransportConfig) -> Arc<dyn ControllerFactory + Send + Sy
     }
 }
 
-/// Bytes that may be in flight on a new connection: twice what is acknowledged at once. With fewer, a sender with a
-/// full window would wait for an acknowledgement of fewer packets than `packets_per_ack`, which comes only after
-/// `max_ack_delay`.
+/// Initial congestion window in bytes: twice the amount acknowledged at once. With a smaller window, a sender with a
+/// full window would have fewer packets in flight than `packets_per_ack`, and wait `max_ack_delay` for their
+/// acknowledgement.
 fn initial_window(config: &TransportConfig) -> u64 {
     let acknowledged = u64::from(config.packets_per_ack) * u64::from(config.max_udp_payload);
     (acknowledged * 2).clamp(MIN_INITIAL_WINDOW_BYTES, MAX_INITIAL_WINDOW_BYTES)
 }
 
-/// Makes connection ids of eight random bytes.
+/// Generates connection ids of eight random bytes.
 struct RandomIds;
 
 impl ConnectionIdGenerator for RandomIds {
@@ -174,12 +172,11 @@ fn is_crypto(code: TransportErrorCode) -> bool {
     (0x100..0x200).contains(&u64::from(code))
 }
 
-/// Why a connection ended.
 pub(super) fn close_reason(error: ConnectionError) -> CloseReason {
     match error {
         ConnectionError::TransportError(error) if is_crypto(error.code) => CloseReason::Untrusted(error.reason),
         ConnectionError::ConnectionClosed(close) if is_crypto(close.error_code) => {
-            CloseReason::Untrusted(format!("the peer says: {}", String::from_utf8_lossy(&close.reason)))
+            CloseReason::Untrusted(format!("reported by the peer: {}", String::from_utf8_lossy(&close.reason)))
         }
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
             CloseReason::Refused(Refusal::Busy)
@@ -208,12 +205,12 @@ fn closed_by_peer(code: VarInt, reason: &[u8]) -> CloseReason {
 /// Closes a connection with a reason that the peer can decode.
 pub(super) fn close_refused(connection: &quinn::Connection, refusal: &Refusal) {
     let mut reason = Vec::new();
-    // If encoding fails, the reason is empty. The close code still says that the peer is refused.
+    // If encoding fails, the reason is empty. The close code still states that the peer is refused.
     let _ = codec::encode(refusal, &mut reason);
     connection.close(CloseCode::REFUSED.0.into(), &reason);
 }
 
-/// The error of a connection that broke before it was ready, on the dialling side.
+/// Converts the error of a failed handshake on the dialling side.
 pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
     match close_reason(error) {
         CloseReason::Untrusted(reason) => ConnectError::Untrusted(reason),
@@ -224,7 +221,7 @@ pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
     }
 }
 
-/// The error of a connection that broke before it was ready, on the accepting side.
+/// Converts the error of a failed handshake on the accepting side.
 pub(super) fn refusal(error: ConnectionError) -> Refusal {
     match close_reason(error) {
         CloseReason::Untrusted(reason) => Refusal::Untrusted(reason),
@@ -234,12 +231,10 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
     }
 }
 
-/// Frames sent and acknowledged on a connection so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Traffic {
-    /// Frames sent that the peer must acknowledge.
+    /// Ack-eliciting frames sent.
     pub(super) sent: u64,
-    /// Acknowledgements received.
     pub(super) acknowledgements: u64,
 }
 
@@ -252,14 +247,13 @@ pub(super) fn traffic(connection: &quinn::Connection) -> Traffic {
     }
 }
 
-/// The node name in the peer's certificate, or why there is none.
+/// The node name in the peer's certificate, or why none was found.
 pub(super) fn peer_name(connection: &quinn::Connection) -> Result<String, String> {
     let chain = peer_chain(connection);
-    let leaf = chain.as_ref().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
+    let leaf = chain.as_ref().and_then(|chain| chain.first()).ok_or("no certificate was presented")?;
     name_of(leaf).map_err(|error| error.to_string())
 }
 
-/// Whether `identity` trusts the peer's certificate.
 pub(super) fn is_trusted(connection: &quinn::Connection, identity: &Identity) -> bool {
     peer_chain(connection).is_some_and(|chain| identity.trusts(&chain))
 }
@@ -268,14 +262,13 @@ fn peer_chain(connection: &quinn::Connection) -> Option<Vec<CertificateDer<'stat
     connection.peer_identity().and_then(|chain| chain.downcast().ok()).map(|chain| *chain)
 }
 
-/// The kind of a stream, which is its first byte. `None` if the stream ended before.
+/// The kind of a stream, which is its first byte. `None` if the stream ended before it.
 pub(super) async fn read_kind(stream: &mut RecvStream) -> Option<StreamKind> {
     let mut kind = [0];
     stream.read_exact(&mut kind).await.ok()?;
     Some(StreamKind(kind[0]))
 }
 
-/// Reads the one frame of a hello or of its reply.
 pub(super) async fn read_hello_frame(stream: &mut RecvStream) -> Result<Frame, String> {
     let mut decoder = FrameDecoder::new(hello::MAX_HELLO_BYTES);
     loop {
@@ -284,7 +277,7 @@ pub(super) async fn read_hello_frame(stream: &mut RecvStream) -> Result<Frame, S
         }
         match stream.read_chunk(hello::MAX_HELLO_BYTES, true).await {
             Ok(Some(chunk)) => decoder.push(&chunk.bytes),
-            Ok(None) => return Err("the stream ended too early".into()),
+            Ok(None) => return Err("the stream ended within the frame".into()),
             Err(error) => return Err(error.to_string()),
         }
     }
@@ -294,7 +287,7 @@ pub(super) fn read_error(error: quinn::ReadError) -> ReadError {
     match error {
         quinn::ReadError::Reset(code) => ReadError::Reset(code.into_inner()),
         quinn::ReadError::ConnectionLost(error) => ReadError::Lost(close_reason(error)),
-        // Stopped here, or an error of a read mode that is not used.
+        // Stopped on this side, or an error of a read mode that is not used.
         _ => ReadError::Lost(CloseReason::Here),
     }
 }

@@ -1,11 +1,11 @@
-//! Which addresses a socket reaches, and the forms in which an address is met.
+//! Which addresses a socket can reach, and the canonical forms of addresses.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use crate::error::ConnectError;
 
-/// The address in the form in which it is compared and passed on: a socket for both families reports IPv4 addresses as
-/// IPv6 ones. The zone of a link-local address stays.
+/// The form in which addresses are compared and passed on. A socket for both families reports IPv4 addresses as IPv6
+/// ones; they are unmapped. The zone of a link-local address is kept.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -16,13 +16,13 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The address as another host may use it: a zone is a number of this host.
+/// The address as another host can use it: a zone is an interface index of this host.
 pub(crate) fn without_zone(addr: SocketAddr) -> SocketAddr {
     let addr = canonical(addr);
     SocketAddr::new(addr.ip(), addr.port())
 }
 
-/// Refuses an address that a socket at `local` can't reach. The error names the setting.
+/// Rejects an address that a socket bound to `local` cannot reach. The error names the setting.
 pub(super) fn check(
     local: SocketAddr,
     to: SocketAddr,
@@ -30,20 +30,19 @@ pub(super) fn check(
 ) -> Result<(), ConnectError> {
     let (here, there) = (canonical(local).ip(), canonical(to).ip());
     let problem = if local.is_ipv4() && there.is_ipv6() {
-        "speaks IPv4 only"
+        "supports only IPv4"
     } else if here.is_loopback() && !there.is_loopback() && !is_own(there) {
-        "reaches this machine only"
+        "reaches only this machine"
     } else if local.is_ipv6() && !here.is_unspecified() && there.is_ipv4() {
-        "speaks IPv6 only"
+        "supports only IPv6"
     } else {
         return Ok(());
     };
     let reason =
-        format!("the socket is bound to {local}, which {problem} (the setting `listen`; `[::]:0` reaches all)");
+        format!("the socket is bound to {local}, which {problem} (set `listen` to `[::]:0` to reach all addresses)");
     Err(ConnectError::BadAddress { addr: to, reason })
 }
 
-/// Whether this machine has the address.
 pub(super) fn is_own(ip: IpAddr) -> bool {
     if_addrs::get_if_addrs().is_ok_and(|all| all.iter().any(|one| one.ip() == ip))
 }

@@ -25,20 +25,20 @@ use crate::{
 };
 use backoff::Backoff;
 
-/// How often a link looks whether its peer has moved. QUIC tells nobody when a connection migrates.
+/// How often a link checks whether its peer has moved. QUIC does not report that a connection has migrated.
 const MOVE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
-/// A connection to an address that the peer has left is given up after so long without an acknowledgement.
+/// A connection to an address that the peer has left is closed after this time without an acknowledgement.
 const MOVED_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// The link to `peer`, with a task behind it if the link is new.
+/// The link to `peer`. Starts the link's task if the link is new.
 pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
     shared.links.get(peer, addresses, |orders, reporter| {
         shared.runtime.spawn(run(Arc::clone(shared), peer, orders, reporter));
     })
 }
 
-/// Dials, waits until the connection is gone, and dials again, until the link or the endpoint is given up.
+/// Dials, waits until the connection is closed, and dials again, until the link or the endpoint is dropped.
 async fn run(
     shared: Arc<EndpointShared>,
     peer: NodeId,
@@ -54,8 +54,8 @@ async fn run(
                 reporter.report(LinkState::Up(connection.clone()));
                 let gone = until_gone(&shared, &connection);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
-                // Only a connection that lasted resets the pause. One that breaks at once, again and again, must not be
-                // dialled without a pause.
+                // Only a connection that lasted resets the pause. Otherwise a connection that always breaks at once
+                // would be dialled without any pause.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
                 }
@@ -82,7 +82,7 @@ async fn run(
     }
 }
 
-/// Waits until the connection is gone. Closes it if nothing is acknowledged any more.
+/// Waits until the connection is closed. Closes it if acknowledgements cease.
 async fn until_gone(shared: &EndpointShared, connection: &Connection) -> CloseReason {
     let idle_timeout = shared.config.idle_timeout;
     let moved_and_silent = async {
@@ -97,11 +97,11 @@ async fn until_gone(shared: &EndpointShared, connection: &Connection) -> CloseRe
         () = silence::until_too_long(connection, idle_timeout) => {}
         () = moved_and_silent => {}
     }
-    connection.close(CloseCode::REPLACED, "nothing is acknowledged");
+    connection.close(CloseCode::REPLACED, "no acknowledgement was received");
     CloseReason::Unacknowledged
 }
 
-/// Waits for the time of the next dial, or new orders. `false` if the link is given up.
+/// Waits for the time of the next dial, or for new orders. `false` if the link was dropped.
 async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<LinkOrders>, dialable: bool) -> bool {
     let pause = backoff.pause(chance);
     tokio::select! {
@@ -114,8 +114,8 @@ async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<
     }
 }
 
-/// Dials the peer at all its addresses. If it connects to this node from another address meanwhile, starts over with
-/// that one. Returns the addresses, too. `None` if the link is given up.
+/// Dials all addresses of the peer, and starts over if a connection from the peer states another address in the
+/// meantime. Also returns the dialled addresses. `None` if the link was dropped.
 async fn dial_peer(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
@@ -131,14 +131,15 @@ async fn dial_peer(
     }
 }
 
-/// Addresses of `peer`. Its own connections to this node come first: users of the link may know different incarnations
-/// of it, but the one that is connected is alive there. Of the others, some may be reached from other hosts only.
+/// The addresses of `peer`. Those stated on its own connections to this node come first: users of the link may know
+/// different incarnations of the peer, but the connected one is alive. Some of the other addresses may be reachable
+/// only from other hosts.
 fn addresses_of(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
     in_order(shared.registry.stated_addrs(peer), &shared.registry.answered_addrs(peer), told)
 }
 
-/// Waits until `peer` may be dialled at an address that is not among `places`, by its own connections. `None` if the link
-/// is given up.
+/// Waits until the connections of `peer` to this node state an address that is not among `places`. `None` if the link
+/// was dropped.
 async fn stated_elsewhere(
     shared: &EndpointShared,
     peer: NodeId,
@@ -146,7 +147,7 @@ async fn stated_elsewhere(
     mut orders: watch::Receiver<LinkOrders>,
 ) -> Option<()> {
     while shared.registry.stated_addrs(peer).iter().all(|addr| places.contains(addr)) {
-        // A timeout means that it is time to look again.
+        // A timeout only means that it is time to check again.
         if let Ok(changed) = timeout(MOVE_CHECK_PERIOD, orders.changed()).await {
             changed.ok()?;
         }
@@ -154,8 +155,8 @@ async fn stated_elsewhere(
     Some(())
 }
 
-/// Dials one address after the other: the next one when the one before has failed, or has not answered in time. Returns the first
-/// connection, or the most informative error.
+/// Dials the addresses one after the other. The next one is dialled when a dial fails, or after [`NEXT_DELAY`] without
+/// an answer. Returns the first connection, or the most informative error.
 async fn dial_each(
     shared: &Arc<EndpointShared>,
     peer: NodeId,
@@ -180,7 +181,7 @@ async fn dial_each(
             Ok(Some(Ok(Err(ConnectError::EndpointClosed)))) => return Err(ConnectError::EndpointClosed),
             Ok(Some(Ok(Err(error)))) => failure.note(error),
             Ok(Some(Ok(Ok(connection)))) => return Ok(connection),
-            // Nothing is dialled, a dial goes on, or one has panicked.
+            // No dial is left, one is still in progress, or one has panicked.
             Ok(None | Some(Err(_))) | Err(_) => {}
         }
     }
@@ -194,7 +195,7 @@ fn lost(reason: CloseReason) -> ConnectError {
     }
 }
 
-/// The result of `task`, or `None` if the link is given up first. Orders that come meanwhile stay unread.
+/// The result of `task`, or `None` if the link is dropped first. New orders stay unread.
 async fn unless_given_up<T>(orders: &watch::Receiver<LinkOrders>, task: impl Future<Output = T>) -> Option<T> {
     let mut watched = orders.clone();
     let given_up = async { while watched.changed().await.is_ok() {} };

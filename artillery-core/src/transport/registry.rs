@@ -1,4 +1,4 @@
-//! The connections of an endpoint, and the formation that their peers have to agree on.
+//! The connections of an endpoint, and the formation on which their peers must agree.
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +13,8 @@ use crate::{
     id::{ClusterId, MemberId, NodeId},
 };
 
-/// One lock guards both. A formation that becomes known during a hello is then seen by the check of either the hello or
-/// `set_cluster_id`.
+/// One lock guards connections and formation, so that a formation that becomes known during a hello is checked either
+/// by the hello or by `set_cluster_id`.
 #[derive(Debug)]
 pub(super) struct Registry {
     state: Mutex<RegistryState>,
@@ -23,13 +23,9 @@ pub(super) struct Registry {
 #[derive(Debug, Default)]
 struct RegistryState {
     cluster_id: Option<ClusterId>,
-    /// The formations that this one succeeds.
     succeeds: Vec<ClusterId>,
-    /// The formations that have given way to this one.
     gave_way: Vec<ClusterId>,
-    /// Whether this one has ever held data.
     holds_data: bool,
-    /// Whether this one has a confirmed leader.
     is_led: bool,
     next: u64,
     accepted: BTreeMap<u64, AcceptedConnection>,
@@ -43,19 +39,17 @@ struct RegistryState {
 #[derive(Debug)]
 struct AcceptedConnection {
     connection: Connection,
-    /// The peer's formation, from its hello or told later.
+    /// The peer's formation, from its hello or a later message.
     cluster_id: Option<ClusterId>,
 }
 
-/// Identifies an accepted connection in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-/// Why a connection was not added.
 #[derive(Debug)]
 pub(super) enum NotAdded {
     Refused(Refusal),
-    /// There are connections with the same node in other incarnations. Find out whether those live, and try again.
+    /// Connections to other incarnations of the peer's node. Probe whether these are running, then try again.
     Namesakes(Vec<Connection>),
 }
 
@@ -65,10 +59,8 @@ impl From<Refusal> for NotAdded {
     }
 }
 
-/// What follows from a new formation.
 #[derive(Debug)]
 pub(super) struct Consequences {
-    /// Connections to close, and why.
     pub(super) foreign: Vec<(Connection, Refusal)>,
     /// Connections whose acceptor does not know the formation yet.
     pub(super) to_tell: Vec<Connection>,
@@ -88,7 +80,6 @@ impl Registry {
         self.lock().cluster_id
     }
 
-    /// What hellos state of this node's formation.
     pub(super) fn formation(&self) -> hello::Formation {
         let state = self.lock();
         hello::Formation {
@@ -133,7 +124,7 @@ impl Registry {
         consequences
     }
 
-    /// Adds a connection that a peer dialled, unless that peer has too many.
+    /// Adds a connection dialled by a peer, unless that peer has too many.
     pub(super) fn add_accepted(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, NotAdded> {
         let peer = connection.peer();
         let mut state = self.lock();
@@ -151,12 +142,10 @@ impl Registry {
         Ok(Ticket(ticket))
     }
 
-    /// Forgets an accepted connection.
     pub(super) fn remove(&self, ticket: Ticket) {
         self.lock().accepted.remove(&ticket.0);
     }
 
-    /// A peer has told which formation it has joined.
     pub(super) fn peer_joined(&self, ticket: Ticket, id: ClusterId) -> Result<(), Refusal> {
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, Some(id))?;
@@ -166,7 +155,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds a connection that was dialled. Returns this node's formation as it is now.
+    /// Adds a connection dialled by this node. Returns this node's current formation.
     pub(super) fn add_dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, NotAdded> {
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, connection.peer().cluster_id)?;
@@ -177,12 +166,11 @@ impl Registry {
         Ok(state.cluster_id)
     }
 
-    /// All connections that are up, dialled by either side.
+    /// All open connections, dialled by either side.
     pub(super) fn all(&self) -> Vec<Connection> {
         self.lock().all().collect()
     }
 
-    /// Adds a connection on a simulated network.
     #[cfg(feature = "testing")]
     pub(super) fn add_simulated(&self, connection: &Connection) {
         let mut state = self.lock();
@@ -190,27 +178,26 @@ impl Registry {
         state.simulated.push(connection.downgrade());
     }
 
-    /// Whether there is no connection with another incarnation of this peer.
+    /// `Err` if there are connections to another incarnation of this peer.
     #[cfg(feature = "testing")]
     pub(super) fn check_namesakes(&self, peer: &PeerInfo) -> Result<(), NotAdded> {
         self.lock().check_namesakes(peer)
     }
 
-    /// The age of the oldest living connection with a node.
     pub(super) fn oldest_with_node(&self) -> Option<Duration> {
         let state = self.lock();
         let living = state.all().filter(|connection| connection.peer().kind.is_node());
         living.filter(|connection| connection.close_reason().is_none()).map(|connection| connection.age()).max()
     }
 
-    /// The connections of a node that has dialled this one, as their hellos described them.
+    /// The connections dialled by `node`, as their hellos described them.
     pub(super) fn accepted_from(&self, node: NodeId) -> Vec<std::sync::Arc<PeerInfo>> {
         let state = self.lock();
         let peers = state.accepted.values().map(|accepted| accepted.connection.peer());
         peers.filter(|peer| peer.id.node == node).cloned().collect()
     }
 
-    /// Where `node` may be dialled, by its connections to this node, the latest first.
+    /// The addresses at which `node` can be dialled according to its connections to this node, latest first.
     pub(super) fn stated_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
         let state = self.lock();
         let accepted = state.accepted.values().rev().map(|accepted| &accepted.connection);
@@ -224,13 +211,13 @@ impl Registry {
         addrs
     }
 
-    /// Where `node` has answered this one, the latest first.
+    /// The addresses at which `node` has answered this one, latest first.
     pub(super) fn answered_addrs(&self, node: NodeId) -> Vec<SocketAddr> {
         self.lock().answered.of(node)
     }
 
-    /// Whether `peer` has moved away from `addr`: it has a connection to this node that began there, or states it, and
-    /// has moved to another IP.
+    /// Whether `peer` has moved away from `addr`: one of its connections to this node was established from that IP, and
+    /// now uses another.
     pub(super) fn has_moved(&self, peer: MemberId, addr: SocketAddr) -> bool {
         let state = self.lock();
         let mut of_peer = state.accepted.values().map(|one| &one.connection).filter(|one| one.peer().id == peer);
@@ -250,7 +237,7 @@ impl RegistryState {
         all
     }
 
-    /// `Err` if there are connections with another incarnation of this node. Clients may share a name.
+    /// `Err` if there are connections to another incarnation of this node. Clients may share a name.
     fn check_namesakes(&self, peer: &PeerInfo) -> Result<(), NotAdded> {
         let is_other = |other: MemberId| other.node == peer.id.node && other != peer.id;
         let namesakes = self.all().filter(|connection| {
@@ -262,8 +249,8 @@ impl RegistryState {
     }
 }
 
-/// Where a peer may be dialled: at the address that it stated, and at the IP from which its packets come now. That comes
-/// first if it has changed since the peer said hello.
+/// The addresses at which a peer can be dialled: the one that it stated, and the current source IP of its packets. The
+/// latter comes first if it has changed since the hello.
 fn peer_addrs(peer: &PeerInfo, remote: SocketAddr) -> [SocketAddr; 2] {
     let present = hello::at_port(reach::canonical(remote), peer.addr.port());
     if remote.ip() == peer.remote.ip() { [peer.addr, present] } else { [present, peer.addr] }

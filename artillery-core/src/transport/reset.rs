@@ -1,5 +1,3 @@
-//! The key of stateless resets.
-
 use std::sync::{PoisonError, RwLock};
 
 use hkdf::hmac::{Hmac, KeyInit, Mac};
@@ -8,22 +6,22 @@ use sha2::Sha256;
 
 use crate::identity::Identity;
 
-/// Signs stateless resets, by a key that follows the endpoint's identity.
+/// Signs stateless resets, with a key derived from the endpoint's identity.
 ///
 /// The key is the same in every incarnation of a node with the same secret, or the same private key. So a restarted
-/// node answers packets of its former connections with a reset that the peers believe, and they need not wait for the
-/// idle timeout.
+/// node answers packets of its former connections with resets that the peers believe, which spares them the wait for
+/// the idle timeout.
 ///
 /// A reset token alone ends a connection, and a holder of the key can compute the token of every connection id. So the
-/// key comes from the secret by which the node *appears*, and is replaced together with it: with the replaced
-/// secret alone, no token can be computed that is issued after that. While both secrets are accepted, nodes that have
-/// replaced theirs use the new key already.
+/// key is derived from the secret of the *presented* certificate, and replaced together with it: the replaced secret
+/// does not suffice to compute any token issued afterwards. While both secrets are trusted, nodes that have replaced
+/// theirs already use the new key.
 ///
-/// Tokens issued before stay with the peers until their connections end. Such a connection was made with the old
-/// certificate, so the peer closes it at the latest when it stops accepting the old secret
+/// Peers keep the tokens issued before until their connections end. Such a connection was established with the old
+/// certificate, so the peer closes it at the latest when it stops trusting the old secret
 /// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted after it replaced its secret,
-/// and before the peer stops accepting the old one, does not know these tokens: its peers find out by silence that such
-/// a connection is lost.
+/// but before the peer stops trusting the old one, does not know these tokens: its peers detect the loss of such a
+/// connection by the missing acknowledgements.
 pub(super) struct ResetKey {
     seed: RwLock<[u8; 32]>,
 }
@@ -33,13 +31,13 @@ impl ResetKey {
         Self { seed: RwLock::new(*identity.seed()) }
     }
 
-    /// From now on signs by the key of `identity`.
+    /// From now on, signs with the key of `identity`.
     pub(super) fn follow(&self, identity: &Identity) {
         *self.seed.write().unwrap_or_else(PoisonError::into_inner) = *identity.seed();
     }
 
     fn mac(&self, data: &[u8]) -> Hmac<Sha256> {
-        // HMAC pads shorter keys with zeros to the hash's block of 64 bytes.
+        // HMAC pads shorter keys with zeros to the hash's block size of 64 bytes.
         let mut key = [0; 64];
         key[..32].copy_from_slice(&*self.seed.read().unwrap_or_else(PoisonError::into_inner));
         let mut mac = Hmac::<Sha256>::new(&key.into());
@@ -74,7 +72,6 @@ mod tests {
         Identity::from_secret(secret, "a").unwrap()
     }
 
-    /// The token that the peer of a connection is given.
     fn token(key: &ResetKey) -> [u8; 32] {
         let mut token = [0; 32];
         key.sign(CONNECTION, &mut token);
@@ -88,12 +85,12 @@ mod tests {
         assert_ne!(old, new);
         let key = ResetKey::of(&by(OLD));
         key.follow(&by(OLD).also_trust_secret(NEW).unwrap());
-        assert_eq!(token(&key), old, "the node still appears by the old one");
+        assert_eq!(token(&key), old, "the node still presents the old secret's certificate");
         key.follow(&by(NEW).also_trust_secret(OLD).unwrap());
         assert_eq!(token(&key), new);
-        assert!(key.verify(CONNECTION, &old).is_err(), "the old secret is worth nothing any more");
+        assert!(key.verify(CONNECTION, &old).is_err(), "the old secret is no longer valid");
         key.follow(&by(NEW));
-        assert_eq!(token(&key), new, "a node that was started with the new one gives the same");
+        assert_eq!(token(&key), new, "a node started with the new secret has the same key");
     }
 
     #[test]

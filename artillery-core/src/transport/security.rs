@@ -1,21 +1,19 @@
-//! The identity of an endpoint and the certificates it trusts, which may change while it runs.
+//! The identity of an endpoint and the certificates it trusts. Both may change at run time.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::reset::ResetKey;
 use crate::identity::Identity;
 
-/// The identity of an endpoint, and how it dials with it.
 pub(super) struct Security {
     now: RwLock<SecurityState>,
-    /// Stays the same for as long as the endpoint lives.
+    /// The same object for the lifetime of the endpoint.
     resets: Arc<ResetKey>,
 }
 
 struct SecurityState {
     identity: Identity,
     dial: quinn::ClientConfig,
-    /// How many times it was replaced.
     changes: u64,
 }
 

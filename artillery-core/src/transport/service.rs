@@ -1,5 +1,3 @@
-//! What an endpoint calls when something arrives.
-
 use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
@@ -10,51 +8,50 @@ use crate::{
     id::{ClusterId, MemberId},
 };
 
-/// A stream that a peer opened.
+/// A stream opened by a peer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct IncomingStream {
-    /// What the opener uses it for.
+    /// The purpose that the opener stated.
     pub kind: StreamKind,
-    /// Its frames.
+    /// Receives the peer's frames.
     pub reader: FrameReader,
-    /// For answers, if the stream is bidirectional.
+    /// Sends answers, if the stream is bidirectional.
     pub writer: Option<FrameWriter>,
-    /// The connection that brought it: close it if the peer breaks the rules.
+    /// The connection of the stream. Close it if the peer violates the protocol.
     pub connection: Connection,
 }
 
-/// The receiving side of an endpoint. Calls come from the endpoint's tasks, so they must not block or take long.
+/// The receiving side of an endpoint. The endpoint's tasks call it, so its methods must not block or take long.
 pub trait Service: Send + Sync + 'static {
-    /// Whether a peer that dialled and passed the checks of the hello may stay.
+    /// Decides whether to accept a peer that dialled and passed the checks of the hello.
     ///
     /// # Errors
-    /// The reason, which the peer is told.
+    /// The reason, which is sent to the peer.
     fn admit(&self, peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
         let _ = peer;
         Ok(())
     }
 
-    /// A peer that was dialled has accepted this node.
+    /// A dialled peer has accepted this node.
     fn reached(&self, peer: &Arc<PeerInfo>) {
         let _ = peer;
     }
 
-    /// A peer opened a stream. Spawn a task that reads it. Dropping it tells the peer that it is not wanted.
+    /// A peer opened a stream. Spawn a task that reads it. Dropping the stream stops it and thereby notifies the peer.
     fn stream(&self, peer: &Arc<PeerInfo>, stream: IncomingStream);
 
-    /// A datagram with content came.
+    /// A non-empty datagram was received.
     fn datagram(&self, peer: &Arc<PeerInfo>, payload: Bytes) {
         let _ = (peer, payload);
     }
 
-    /// A peer that had dialled before it belonged to a formation tells which one it has joined.
+    /// A peer that dialled before it belonged to a formation has joined this one.
     fn joined_cluster(&self, peer: &Arc<PeerInfo>, id: ClusterId) {
         let _ = (peer, id);
     }
 
-    /// A peer was met whose formation succeeds this node's formation: an operator has given that up. The peer is
-    /// refused as well.
+    /// A peer's formation succeeds this node's, which an operator has retired. The peer is refused as well.
     fn succeeded(&self, by: ClusterId) {
         let _ = by;
     }
@@ -64,23 +61,23 @@ pub trait Service: Send + Sync + 'static {
         let _ = by;
     }
 
-    /// A node of another formation was met, with this cluster's name and a certificate that is trusted here, and neither formation
-    /// succeeds the other. Both nodes refuse each other. Called at each contact, on both sides.
+    /// This node met a node of another formation, with this cluster's name and a trusted certificate, and neither
+    /// formation succeeds the other. The nodes refuse each other. Called at each contact, on both sides.
     fn met_foreign(&self, peer: ForeignPeer) {
         let _ = peer;
     }
 
-    /// Another process with this node's name is running, and peers refuse this one. `by` is that process.
+    /// Peers refuse this process because another process with this node's name, `by`, is running.
     fn name_taken(&self, by: MemberId) {
         let _ = by;
     }
 
-    /// A peer that dialled was refused, or a connection was closed since its peer joined another formation.
+    /// A peer that dialled was refused, or a connection was closed because its peer joined another formation.
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         let _ = (addr, reason);
     }
 
-    /// A connection that a peer had dialled is gone.
+    /// A connection dialled by a peer was closed.
     fn disconnected(&self, peer: &Arc<PeerInfo>, reason: &CloseReason) {
         let _ = (peer, reason);
     }

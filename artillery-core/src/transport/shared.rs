@@ -1,4 +1,4 @@
-//! What all tasks of an endpoint share.
+//! The state shared by all tasks of an endpoint.
 
 #[cfg(feature = "testing")]
 use std::{
@@ -30,11 +30,9 @@ use crate::{
     id::{ClusterId, MemberId},
 };
 
-/// The endpoints on one simulated network, by their addresses.
 #[cfg(feature = "testing")]
 pub(super) type Listeners = Mutex<BTreeMap<SocketAddr, Weak<EndpointShared>>>;
 
-/// What all tasks of an endpoint share.
 pub(super) struct EndpointShared {
     pub(super) carrier: EndpointCarrier,
     pub(super) config: TransportConfig,
@@ -48,26 +46,24 @@ pub(super) struct EndpointShared {
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) connections: Arc<Semaphore>,
     pub(super) id: MemberId,
-    /// The runtime in which the endpoint was bound. Links are kept there, whichever runtime asks for them.
+    /// The runtime in which the endpoint was bound. Links run there, whichever runtime requests them.
     pub(super) runtime: runtime::Handle,
     pub(super) local_addr: SocketAddr,
-    /// The addresses that this endpoint advertises to peers: at least one.
+    /// The advertised addresses. At least one.
     pub(super) advertised: watch::Sender<Vec<SocketAddr>>,
-    /// The unspecified address of a hello, if peers use the source address of this endpoint's packets.
+    /// The unspecified address to state in hellos, if peers should use the source address of this endpoint's packets.
     unspecified: Option<SocketAddr>,
 }
 
-/// What carries the connections of an endpoint.
 pub(super) enum EndpointCarrier {
-    /// QUIC on a socket, and how it dials.
+    /// QUIC on a socket, and the identity used to dial.
     Quic(quinn::Endpoint, Security),
-    /// A network in this process, and all endpoints on it.
+    /// A port on a simulated network, and all endpoints of that network.
     #[cfg(feature = "testing")]
     Simulated(SimulatedPort, Arc<Listeners>),
 }
 
 impl EndpointCarrier {
-    /// Closes all connections, and takes no new ones.
     pub(super) fn close(&self, code: CloseCode) {
         match self {
             Self::Quic(quinn, _) => quinn.close(code.0.into(), b""),
@@ -76,10 +72,10 @@ impl EndpointCarrier {
         }
     }
 
-    /// A random number from 0 up to 1. It shortens pauses, so that nodes don't dial in step.
+    /// A random number in `[0, 1)`. It shortens pauses, so that nodes do not dial in step.
     pub(super) fn chance(&self) -> f64 {
         match self {
-            #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would go on so for ever")]
+            #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would stay in step")]
             Self::Quic(..) => rand::rng().random(),
             #[cfg(feature = "testing")]
             Self::Simulated(port, _) => port.chance(),
@@ -88,7 +84,7 @@ impl EndpointCarrier {
 }
 
 impl EndpointShared {
-    /// An endpoint without connections. Call it within a tokio runtime.
+    /// Creates an endpoint without connections. Must be called within a tokio runtime.
     pub(super) fn new(
         carrier: EndpointCarrier,
         config: TransportConfig,
@@ -122,7 +118,6 @@ impl EndpointShared {
         })
     }
 
-    /// What this node says of itself now.
     pub(super) fn hello(&self) -> Hello {
         Hello {
             cluster: self.local.cluster.clone(),
@@ -133,12 +128,13 @@ impl EndpointShared {
         }
     }
 
-    /// The first address that this endpoint advertises to peers.
     pub(super) fn advertised(&self) -> SocketAddr {
         self.advertised.borrow().first().copied().unwrap_or(self.local_addr)
     }
 
-    /// Reports a peer of another formation to the service: as a successor if it states that its formation succeeds this node's.
+    /// Notifies the service of a peer of another formation: `gave_way` or `succeeded` if the peer states this about
+    /// this node's formation, otherwise `met_foreign`, unless that formation is a predecessor of this one or has given
+    /// way to it.
     pub(super) fn met_foreign(&self, name: &str, addr: SocketAddr, cluster: ClusterId, states: &Formation) {
         let Some(mine) = self.registry.cluster_id().filter(|mine| *mine != cluster) else { return };
         let formation = self.registry.formation();
@@ -176,10 +172,10 @@ impl EndpointShared {
         }
     }
 
-    /// Whether the peer of a connection is still trusted. The handshake has found so, unless the identity was replaced
-    /// since `changes_before` was read.
+    /// Whether the peer of a connection is still trusted. The handshake has verified that, unless the identity was
+    /// replaced since `changes_before` was read.
     ///
-    /// Ask after the connection was registered. Then either this call sees the new identity, or
+    /// Call this after the connection was registered. Then either this call sees the new identity, or
     /// [`Endpoint::set_identity`](super::Endpoint::set_identity) sees the connection.
     pub(super) fn trusts(&self, connection: &Connection, changes_before: u64) -> bool {
         match &self.carrier {

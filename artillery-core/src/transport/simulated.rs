@@ -1,11 +1,12 @@
-//! A network in this process, for tests: no socket, and all delays drawn from a seed.
+//! A simulated network within this process, for tests: without sockets, and with all delays drawn from a seed.
 //!
 //! Its endpoints and connections are those of the real transport, so code built on them runs unchanged. Only the layer
-//! below a stream differs. As with QUIC, a stream loses nothing and keeps its order while its connection lasts: a lost
-//! packet becomes a delay, and what was on its way when a connection broke is lost. A connection breaks by chance, or
-//! if nothing passed in one of its directions for the idle timeout.
+//! below streams differs. As with QUIC, a stream loses nothing and keeps its order while its connection lasts: a lost
+//! packet becomes a delay, and pieces in flight are lost when the connection breaks. A connection breaks at random, or
+//! if one of its directions was cut for the idle timeout.
 //!
-//! Streams move by tokio's timers. In a current-thread runtime with a paused clock a run is a function of its seed.
+//! Streams are driven by tokio's timers. In a current-thread runtime with a paused clock, a run is a function of its
+//! seed.
 
 use std::{
     collections::BTreeMap,
@@ -24,12 +25,11 @@ use crate::{
     id::{MemberId, NodeId},
 };
 
-/// A network in this process. Clones are the same network.
+/// A simulated network. Clones share the network.
 #[derive(Clone)]
 pub struct Network {
     medium: Arc<Medium>,
     listeners: Arc<Listeners>,
-    /// The address of each name.
     addresses: Arc<Mutex<BTreeMap<String, SocketAddr>>>,
 }
 
@@ -40,13 +40,13 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
-    /// A network without endpoints.
+    /// Creates a network without endpoints.
     pub fn new(seed: u64, weather: Weather) -> Self {
         Self { medium: Arc::new(Medium::new(seed, weather)), listeners: Arc::default(), addresses: Arc::default() }
     }
 
-    /// An endpoint of this name, at an address of its own: that of the earlier endpoint of this name, if there was one.
-    /// Call it within a tokio runtime.
+    /// Creates an endpoint with this name. It has an address of its own, or that of an earlier endpoint with the same
+    /// name. Must be called within a tokio runtime.
     pub fn endpoint(&self, name: &str, local: LocalInfo, service: Arc<dyn Service>) -> Endpoint {
         let id = MemberId { node: NodeId::from_name(name), incarnation: local.incarnation };
         let addr = self.address(name);
@@ -66,7 +66,7 @@ impl Network {
         *addresses.entry(name.to_owned()).or_insert(new)
     }
 
-    /// From now on nothing passes from one node to another. What is on its way waits.
+    /// Cuts the direction from one node to another. Pieces in flight wait.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.medium.change(|state| state.cut.insert((from, to)));
     }
@@ -76,7 +76,7 @@ impl Network {
         self.medium.change(|state| state.cut.remove(&(from, to)));
     }
 
-    /// From now on nothing passes from or to a node. What is on its way waits.
+    /// Isolates a node in both directions. Pieces in flight wait.
     pub fn set_apart(&self, node: NodeId) {
         self.medium.change(|state| state.apart.insert(node));
     }
@@ -86,7 +86,7 @@ impl Network {
         self.medium.change(|state| state.apart.remove(&node));
     }
 
-    /// From now on nothing passes from or to a node, also after [`heal`](Self::heal).
+    /// Isolates a node in both directions, even after [`heal`](Self::heal).
     pub fn kill(&self, node: NodeId) {
         self.medium.change(|state| state.dead.insert(node));
     }
@@ -96,7 +96,7 @@ impl Network {
         self.medium.change(|state| state.dead.remove(&node));
     }
 
-    /// Undoes all cuts, and brings back all nodes that were set apart. Killed nodes stay dead.
+    /// Undoes all cuts, and reconnects all nodes that were set apart. Killed nodes stay isolated.
     pub fn heal(&self) {
         self.medium.change(|state| {
             state.cut.clear();
@@ -105,7 +105,7 @@ impl Network {
         });
     }
 
-    /// Changes how the network treats what is sent from now on.
+    /// Changes the treatment of pieces sent from now on.
     pub fn set_weather(&self, weather: Weather) {
         self.medium.change(|state| {
             state.weather = weather;
@@ -113,7 +113,7 @@ impl Network {
         });
     }
 
-    /// A number from 0 up to 1, from the network's seed.
+    /// A random number in `[0, 1)`, derived from the network's seed.
     pub fn chance(&self) -> f64 {
         self.medium.chance()
     }

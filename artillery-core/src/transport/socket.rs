@@ -1,7 +1,7 @@
-//! The UDP socket below QUIC. It counts packets, makes no more system calls than needed, and, in tests, drops the
-//! packets that a filter stops.
+//! The UDP socket below QUIC. It counts packets, avoids superfluous system calls and, in tests, drops the packets that
+//! a filter rejects.
 //!
-//! All code that depends on quinn's `AsyncUdpSocket` stands here, since that trait changes with quinn's next release.
+//! All code that depends on quinn's `AsyncUdpSocket` is here, since that trait changes with quinn's next release.
 
 use std::{
     fmt,
@@ -21,11 +21,11 @@ use tokio::{io::Interest, net};
 
 use super::{counters::CounterCells, reach::canonical};
 
-/// Whether packets to and from an address may pass: for tests, which cut links with it.
+/// Whether packets to and from an address pass. Tests use it to cut links.
 pub type LinkFilter = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
-/// Binds a socket with buffers of `buffer_bytes`, or the most that the system allows. `[::]` means all addresses of both
-/// families, or those of IPv4 on a machine without IPv6.
+/// Binds a socket with buffers of `buffer_bytes`, or the largest that the system allows. `[::]` means all addresses of
+/// both families, or all IPv4 addresses on a machine without IPv6.
 pub(super) fn bind(addr: SocketAddr, buffer_bytes: usize) -> io::Result<UdpSocket> {
     let is_for_both = addr.is_ipv6() && addr.ip().is_unspecified();
     match open(addr, is_for_both) {
@@ -50,7 +50,7 @@ fn bind_opened(socket: Socket, addr: SocketAddr, buffer_bytes: usize) -> io::Res
         if buffer_bytes > 0
             && let Err(error) = set(&socket, buffer_bytes)
         {
-            tracing::debug!(%error, buffer_bytes, "the system refuses such socket buffers");
+            tracing::debug!(%error, buffer_bytes, "the system rejects socket buffers of this size");
         }
     }
     socket.set_nonblocking(true)?;
@@ -58,7 +58,6 @@ fn bind_opened(socket: Socket, addr: SocketAddr, buffer_bytes: usize) -> io::Res
     Ok(socket.into())
 }
 
-/// Registers `socket` with the runtime and wraps it for quinn.
 pub(super) fn wrap(
     socket: UdpSocket,
     counters: Arc<CounterCells>,
@@ -75,7 +74,7 @@ struct FilteredSocket {
     filter: Option<LinkFilter>,
 }
 
-/// On systems where one call can return many packets, a call that returns fewer than it could has emptied the socket.
+/// Where one call can return many packets, a call that returns fewer than its maximum has emptied the socket.
 const SHORT_MEANS_EMPTY: bool = cfg!(target_os = "linux") && udp::BATCH_SIZE > 1;
 
 impl FilteredSocket {
@@ -83,10 +82,10 @@ impl FilteredSocket {
         self.filter.as_ref().is_none_or(|filter| filter(canonical(addr)))
     }
 
-    /// Receives the packets that have come.
+    /// Receives the available packets.
     ///
-    /// If the call has emptied the socket, tokio is told that it would have blocked. Then the next call waits for the
-    /// system to report more packets, where quinn would make one more call in vain. A packet that comes meanwhile is
+    /// If the call has emptied the socket, it reports `WouldBlock` to tokio. The next call then waits until the system
+    /// reports more packets, where quinn would otherwise make a superfluous call. A packet that arrives in between is
     /// not missed: tokio clears only the readiness that it knew before the call.
     fn receive(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         let most = bufs.len().min(udp::BATCH_SIZE);
@@ -102,7 +101,7 @@ impl FilteredSocket {
         short.map_or(received, Ok)
     }
 
-    /// Moves the packets that pass the filter to the front, and returns how many they are.
+    /// Moves the packets that pass the filter to the front, and returns their number.
     fn keep_passing(&self, received: usize, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         let mut kept = 0;
         for at in 0..received {
@@ -145,8 +144,8 @@ impl AsyncUdpSocket for FilteredSocket {
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
-            // Either nothing has come after all, or the system reports that a packet sent before was refused. Neither
-            // ends the socket.
+            // Either there was no packet, or the system reports that an earlier sent one was refused. Neither ends the
+            // socket.
             let Ok(received) = self.receive(bufs, meta) else { continue };
             self.counters.udp_receives.add(1);
             self.counters.udp_bytes_received.add(meta[..received].iter().map(|meta| meta.len as u64).sum());
@@ -177,7 +176,6 @@ impl AsyncUdpSocket for FilteredSocket {
     }
 }
 
-/// Waits until the socket is writable.
 struct Writable {
     socket: Arc<FilteredSocket>,
     waiting: Option<WritableFuture>,
@@ -193,7 +191,7 @@ impl fmt::Debug for Writable {
 
 impl UdpPoller for Writable {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Usually the socket is known to be writable. Then no future is made.
+        // The socket is usually known to be writable, which avoids the allocation of a future.
         if self.waiting.is_none() && self.socket.io.try_io(Interest::WRITABLE, || Ok(())).is_ok() {
             return Poll::Ready(Ok(()));
         }
@@ -226,7 +224,7 @@ mod tests {
             let mut bufs = memory.each_mut().map(|memory| IoSliceMut::new(memory));
             socket.poll_recv(cx, &mut bufs, &mut meta)
         });
-        tokio::time::timeout(Duration::from_secs(30), received).await.expect("what was sent comes").unwrap()
+        tokio::time::timeout(Duration::from_secs(30), received).await.expect("the packet arrives").unwrap()
     }
 
     #[tokio::test]
@@ -254,8 +252,7 @@ mod tests {
         let (socket, peer) = socket();
         peer.send(&[7; 32]).unwrap();
         assert_eq!(receive(&socket).await, 1);
-        // The runtime does not know of this packet yet, since no task has waited for the system: only a system call
-        // would find it.
+        // The runtime does not know of this packet, since no task has waited for it: only a system call would find it.
         peer.send(&[7; 32]).unwrap();
         let mut memory = [0; 64];
         let mut meta = [RecvMeta::default()];

@@ -1,14 +1,14 @@
-//! Several addresses tried at once, without a burst.
+//! Concurrent attempts at several addresses, without a burst.
 
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use tokio::time::timeout;
 
-/// After this time without an answer from one address, the next is tried as well.
+/// After this time without an answer, the next address is tried as well.
 pub(super) const NEXT_DELAY: Duration = Duration::from_millis(200);
 
-/// Tries one place after the other, each an address or what leads to some: the next one when one has failed, or when none has answered within `NEXT_DELAY`. Returns
-/// the first success, or all failures in the order in which they happened. Other tries end with that.
+/// Attempts the places one after the other: the next one when an attempt fails, or after `NEXT_DELAY` without success.
+/// Returns the first success, or all failures in order of occurrence. Remaining attempts are dropped.
 pub async fn first_of<P: Clone, T, E, F: Future<Output = Result<T, E>>>(
     places: impl IntoIterator<Item = P>,
     attempt: impl Fn(P) -> F,

@@ -1,5 +1,3 @@
-//! Streams of frames.
-
 mod batch;
 mod reader;
 mod writer;

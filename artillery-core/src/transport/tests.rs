@@ -1,4 +1,4 @@
-//! Peers that break the rules: they have the secret, but talk QUIC by themselves.
+//! Misbehaving peers: they have the secret, but use QUIC directly.
 
 mod hellos;
 mod replies;
@@ -68,7 +68,6 @@ fn identity(name: &str) -> Identity {
     Identity::from_secret(SECRET, name).unwrap()
 }
 
-/// A node that keeps to the rules.
 struct Honest {
     endpoint: Endpoint,
     events: mpsc::Receiver<Event>,
@@ -92,7 +91,7 @@ impl Honest {
         }
     }
 
-    /// Checks that it still serves a peer that keeps to the rules.
+    /// Checks that it still serves a well-behaved peer.
     async fn is_well(&mut self) {
         let (sender, _events) = mpsc::channel(1);
         let other = Endpoint::bind(config(), identity("other"), local(), Arc::new(Recorder(sender))).unwrap();
@@ -103,7 +102,7 @@ impl Honest {
     }
 }
 
-/// A peer with a certificate that breaks the rules.
+/// A misbehaving peer with a valid certificate.
 struct Raw {
     quinn: quinn::Endpoint,
     client: quinn::ClientConfig,
@@ -114,7 +113,7 @@ impl Raw {
     fn new(name: &'static str) -> Self {
         let identity = identity(name);
         let resets = Arc::new(reset::ResetKey::of(&identity));
-        // Streams in both directions, since it has to answer when it is dialled.
+        // Streams in both directions, since it must answer when it is dialled.
         let (quinn, client) = quic::endpoint(&config(), &identity, true, resets, &Arc::default(), None).unwrap();
         Self { quinn, client, name }
     }
@@ -143,7 +142,6 @@ impl Raw {
     }
 }
 
-/// The bytes of a hello stream.
 fn words(hello: &[u8]) -> Vec<u8> {
     [&[StreamKind::HELLO.0], hello].concat()
 }
@@ -157,7 +155,7 @@ async fn ask(connection: &quinn::Connection, words: &[u8]) -> Result<hello::Hell
     hello::decode(PROTOCOL_VERSIONS, &frame).map(|(_, answer)| answer).map_err(|error| error.to_string())
 }
 
-/// Fails with the place of the call instead of hanging for ever.
+/// Panics with the caller's location instead of hanging.
 #[track_caller]
 fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();
@@ -169,12 +167,11 @@ fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     }
 }
 
-/// A frame as bytes.
 fn frame(header: &'static [u8], body: &'static [u8]) -> Bytes {
     Frame { header: Bytes::from_static(header), body: Bytes::from_static(body) }.to_bytes()
 }
 
-/// A smaller window would wait for the delayed acknowledgement of a small number of packets whenever it is full.
+/// A smaller window, whenever full, would wait for the delayed acknowledgement of a few packets.
 #[tokio::test]
 async fn a_new_connection_may_send_more_than_is_acknowledged_together() {
     let TransportConfig { packets_per_ack, max_udp_payload, .. } = config();

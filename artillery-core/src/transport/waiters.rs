@@ -1,21 +1,19 @@
-//! Tasks that wait for a condition.
-
 use std::pin::pin;
 
 use tokio::sync::Notify;
 
-/// Wakes waiting tasks in the order in which they began to wait. The order of `watch` is random, and a run in virtual
-/// time has to be repeatable.
+/// Wakes waiting tasks in the order in which they started to wait. `watch` wakes in random order, but a run in virtual
+/// time must be repeatable.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Notify);
 
 impl Waiters {
-    /// Call it after each change.
+    /// Wakes all waiting tasks. Must be called after each change.
     pub(super) fn wake(&self) {
         self.0.notify_waiters();
     }
 
-    /// Waits until `look` returns something.
+    /// Waits until `look` returns `Some`.
     pub(super) async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
             let mut woken = pin!(self.0.notified());

@@ -5,18 +5,16 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6},
 };
 
-/// The most interfaces on which one address is dialled.
 const MAX_ZONES: usize = 8;
 
-/// How the names of interfaces begin that lead to the containers and virtual machines of this host.
+/// Name prefixes of interfaces that lead to containers and virtual machines of this host.
 const INTERNAL: [&str; 9] = ["veth", "docker", "br-", "virbr", "vnet", "cni", "cali", "flannel", "lxc"];
 
-/// Whether an interface of this name leads to this host's containers or virtual machines.
+/// Whether an interface with this name leads to this host's containers or virtual machines.
 pub(crate) fn is_internal(interface: &str) -> bool {
     INTERNAL.iter().any(|name| interface.starts_with(name))
 }
 
-/// A link-local IPv6 address of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ZonedIp {
     ip: Ipv6Addr,
@@ -24,7 +22,7 @@ pub(super) struct ZonedIp {
     is_internal: bool,
 }
 
-/// Those that this machine has now.
+/// This machine's current link-local IPv6 addresses.
 pub(super) fn here() -> Vec<ZonedIp> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let zoned = |one: &if_addrs::Interface| match (one.ip(), one.index) {
@@ -36,7 +34,7 @@ pub(super) fn here() -> Vec<ZonedIp> {
     interfaces.iter().filter_map(zoned).collect()
 }
 
-/// Whether it is a link-local IPv6 address without a zone.
+/// Returns `addr` if it is a link-local IPv6 address without a zone.
 pub(super) fn lacks_zone(addr: SocketAddr) -> Option<SocketAddrV6> {
     match addr {
         SocketAddr::V6(addr) if addr.ip().is_unicast_link_local() && addr.scope_id() == 0 => Some(addr),
@@ -44,8 +42,8 @@ pub(super) fn lacks_zone(addr: SocketAddr) -> Option<SocketAddrV6> {
     }
 }
 
-/// The address on the interfaces of this machine, but for where a socket of `own_port` has it itself. Other hosts are reached by
-/// interfaces that lead out of this one, so these are first.
+/// The address with the zone of each interface of this machine, except where it is the address of this node's own
+/// socket (`own_port`). Interfaces that lead out of this host come first, since they reach other hosts.
 pub(super) fn in_zones(addr: SocketAddrV6, own_port: u16, here: &[ZonedIp]) -> Vec<SocketAddr> {
     let is_own = |zone| addr.port() == own_port && here.iter().any(|one| one.zone == zone && one.ip == *addr.ip());
     let zones: BTreeSet<_> = here.iter().map(|one| (one.is_internal, one.zone)).collect();

@@ -1,4 +1,4 @@
-//! Nodes that find each other and keep watch, over loopback sockets.
+//! Nodes that find and monitor each other over loopback sockets.
 
 mod sources;
 mod strangers;
@@ -33,7 +33,6 @@ fn node(name: &str) -> ClusterBuilder {
     Cluster::builder().cluster("test").name(name).secret(SECRET).transport(transport).membership(membership).mdns(false)
 }
 
-/// Waits until this is so.
 #[track_caller]
 fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
     within(async move {
@@ -43,7 +42,6 @@ fn until(is_so: impl Fn() -> bool) -> impl Future<Output = ()> {
     })
 }
 
-/// An address that no socket has.
 fn free_addr() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -85,7 +83,7 @@ async fn trio() -> [Cluster; 3] {
     trio_around(node("a").payload("first")).await
 }
 
-/// Three nodes that see each other, of which two have met the first one by a seed.
+/// Three nodes that see each other. Two of them have met the first one by a seed.
 async fn trio_around(a: ClusterBuilder) -> [Cluster; 3] {
     let a = a.start().await.unwrap();
     let b = node("b").seed(a.addr().to_string()).start().await.unwrap();
@@ -106,7 +104,7 @@ async fn three_meet_by_a_seed() {
     assert_eq!((seen.name.as_str(), seen.addr, &seen.payload[..]), ("a", a.addr(), &b"first"[..]));
     assert_eq!(c.found_by(a.id().node), Some(Source::Seed(a.addr().to_string())));
     assert_eq!(b.seeds()[0].state, SeedState::Met(a.id().node));
-    // Applications can use the links that the membership has made.
+    // Applications can use the links that the membership has created.
     let link = b.endpoint().link(c.id().node, vec![]);
     assert_eq!(within(link.connected()).await.unwrap().peer().id, c.id());
 }
@@ -120,7 +118,7 @@ async fn a_crashed_member_is_reported_down() {
     drop(c);
     next_of(&mut events, |event| match event {
         MemberEvent::Down(member) if member.id == gone => Some(()),
-        MemberEvent::Left(member) => panic!("{member:?} said no farewell"),
+        MemberEvent::Left(member) => panic!("{member:?} did not announce its departure"),
         _ => None,
     })
     .await;
@@ -139,7 +137,7 @@ async fn a_farewell_is_reported_as_left() {
         next_of(events, |event| match event {
             MemberEvent::Left(member) if member.id == gone => Some(()),
             // Other members may report the farewell before the member itself does, but none may suspect it.
-            MemberEvent::Suspect(member) => panic!("{member:?} said farewell"),
+            MemberEvent::Suspect(member) => panic!("{member:?} announced its departure"),
             _ => None,
         })
         .await;
@@ -157,7 +155,7 @@ async fn a_restarted_node_is_another_member() {
     let c = node("c").seed(seed.to_string()).start().await.unwrap();
     assert_eq!((c.id().node, c.id() == former), (former.node, false));
     sees(&a, &c, MemberState::Alive).await;
-    // The former incarnation is over before the new one begins.
+    // The former incarnation must be down before the new one joins.
     let mut over = false;
     next_of(&mut events, |event| match event {
         MemberEvent::Down(member) if member.id == former => {
@@ -232,7 +230,7 @@ async fn a_second_process_of_one_name_is_refused() {
     assert_eq!(refused[0].state, SeedState::Refused { addr: a.addr(), reason });
 }
 
-/// Any member refuses a second process, and none takes it for a member.
+/// Every member refuses a second process and does not treat it as a member.
 #[tokio::test]
 async fn a_second_process_ends_and_harms_none() {
     let [a, b, c] = trio().await;
@@ -251,7 +249,7 @@ async fn a_second_process_ends_and_harms_none() {
     .await;
 }
 
-/// All members learn another address, and no member seems to be gone meanwhile. A node that joins later learns it, too.
+/// All members learn the new address, and none considers the node gone. A node that joins later learns it too.
 #[tokio::test]
 async fn an_address_that_has_changed_reaches_all_members() {
     let a = node("a").start().await.unwrap();
@@ -316,7 +314,7 @@ async fn an_unspecified_address_is_not_advertised() {
     assert_eq!(b.addr(), SocketAddr::from(([127, 0, 0, 1], b.endpoint().local_addr().port())));
 }
 
-/// A node advertises all addresses of its machine, and one socket has both families.
+/// A node advertises all addresses of its machine, and its socket supports both families.
 #[tokio::test]
 async fn nodes_on_all_addresses_see_each_other() {
     if UdpSocket::bind("[::1]:0").is_err() {
@@ -333,7 +331,6 @@ async fn nodes_on_all_addresses_see_each_other() {
     see(&c, |members| members.iter().any(|member| member.id == b.id() && member.addrs == told)).await;
 }
 
-/// Addresses that a test has cut off.
 #[derive(Clone, Default)]
 struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
 
@@ -354,7 +351,7 @@ async fn a_partition_heals() {
     see_each_other(&a, &[&b, &c], MemberState::Alive).await;
 }
 
-/// If the link between two members is dead, the third speaks for both.
+/// If the link between two members is dead, the third member relays their probes.
 #[tokio::test]
 async fn one_dead_link_is_no_death() {
     let cuts = Cuts::default();
@@ -363,7 +360,7 @@ async fn one_dead_link_is_no_death() {
     cuts.0.lock().unwrap().insert(b.addr());
     let link = a.endpoint().link(b.id().node, vec![]);
     let mut watch = link.watch();
-    // Wait until the connection is given up, which takes several probes.
+    // Wait until the connection is closed, which takes several probes.
     within(async {
         while link.connection().is_some() {
             watch.changed().await.unwrap();
@@ -377,7 +374,6 @@ async fn one_dead_link_is_no_death() {
     }
 }
 
-/// Reports the streams that it is handed.
 struct Counting(mpsc::Sender<(String, StreamKind)>);
 
 impl Service for Counting {
@@ -409,7 +405,7 @@ async fn nodes_on_one_mdns_port_find_each_other() {
     let (a, b) = (start("a").await.unwrap(), start("b").await.unwrap());
     see_each_other(&a, &[&b], MemberState::Alive).await;
     assert!([a.found_by(b.id().node), b.found_by(a.id().node)].contains(&Some(Source::Mdns)));
-    // A node with another secret is found, but skipped.
+    // A node with another secret is discovered, but ignored.
     let c = node("c").secret("another secret of some length").mdns(true).mdns_port(port).start().await.unwrap();
     until(|| a.endpoint().counters().refused + b.endpoint().counters().refused > 0).await;
     assert!(c.members().is_empty());
@@ -427,7 +423,7 @@ async fn the_last_handle_stops_the_node() {
     assert_eq!(clone.id(), b_id);
     drop(clone);
     see(&a, |members| members.iter().any(|member| member.id == b_id && member.state == MemberState::Down)).await;
-    // Its port is free again.
+    // The port of the stopped node is free again.
     until(|| UdpSocket::bind(b_addr).is_ok()).await;
     assert_eq!(a.member(NodeId::from_name("b")).unwrap().state, MemberState::Down);
 }

@@ -1,8 +1,8 @@
-//! Waiting, with an end.
+//! Waiting with a time limit.
 
 use std::time::Duration;
 
-/// Fails with the place of the call instead of hanging for ever.
+/// Panics with the caller's location instead of hanging.
 #[track_caller]
 pub(crate) fn within<T>(task: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = std::panic::Location::caller();

@@ -14,7 +14,7 @@ fn target(n: u8, at: u16) -> DialTarget {
     DialTarget { node: Some(node(n)), addr: addr(at) }
 }
 
-/// A node that has answered, and where.
+/// A node that has answered, and the address at which it did.
 const KNOWN: u8 = 1;
 const THERE: u16 = 1;
 
@@ -25,7 +25,6 @@ fn known() -> DialTargets {
     targets
 }
 
-/// Full of untried targets of strangers.
 fn full(mut targets: DialTargets) -> DialTargets {
     for n in 0..MAX_UNPROVEN_TARGETS as u16 {
         assert_eq!(targets.on_announced(None, &[addr(1000 + n)]).end, []);
@@ -39,7 +38,7 @@ fn a_foreign_address_is_tried_beside_the_known_one() {
     assert_eq!(targets.on_failed(target(KNOWN, THERE)), Some(1));
     let changes = targets.on_announced(Some(node(KNOWN)), &[addr(7)]);
     assert_eq!(changes, TargetChanges { begin: vec![target(KNOWN, 7)], end: vec![] });
-    assert_eq!(targets.on_failed(target(KNOWN, THERE)), Some(2), "its pause grows on");
+    assert_eq!(targets.on_failed(target(KNOWN, THERE)), Some(2), "its pause keeps growing");
     assert_eq!(targets.on_announced(Some(node(KNOWN)), &[addr(THERE), addr(7)]), TargetChanges::default());
 }
 
@@ -63,7 +62,7 @@ fn a_node_that_has_answered_finds_room_however_many_strangers_there_are() {
 fn a_target_tried_in_vain_gives_way_to_a_new_one() {
     let mut targets = full(known());
     targets.on_failed(target(KNOWN, THERE));
-    assert_eq!(targets.on_announced(Some(node(2)), &[addr(2)]), TargetChanges::default(), "all are to be tried first");
+    assert_eq!(targets.on_announced(Some(node(2)), &[addr(2)]), TargetChanges::default(), "each must be tried first");
     let tried = DialTarget { node: None, addr: addr(1003) };
     assert_eq!(targets.on_failed(tried), Some(1));
     assert_eq!(
@@ -76,7 +75,7 @@ fn a_target_tried_in_vain_gives_way_to_a_new_one() {
 fn a_good_bye_ends_what_was_tried_in_vain_and_nothing_else() {
     let mut targets = known();
     targets.on_announced(Some(node(2)), &[addr(2)]);
-    assert_eq!(targets.on_gone(Some(node(2)), &[addr(2)]), [], "it may be a stranger's word");
+    assert_eq!(targets.on_gone(Some(node(2)), &[addr(2)]), [], "a stranger may have sent it");
     targets.on_failed(target(2, 2));
     targets.on_failed(target(KNOWN, THERE));
     assert_eq!(targets.on_gone(Some(node(2)), &[addr(2), addr(THERE)]), [target(2, 2)]);
@@ -116,10 +115,9 @@ fn the_nodes_that_answered_longest_ago_are_forgotten_first() {
     assert_eq!(targets.on_announced(Some(id(0)), &[]).begin, []);
 }
 
-/// What strangers can do, and how dialling their targets can end.
 #[derive(Clone, Debug)]
 enum Step {
-    /// This many strangers announce themselves, from this port on.
+    /// Announcements of this many strangers, from this port on.
     Crowd(u16, u16),
     Announce(u8, Vec<u16>),
     GoodBye(u8, Vec<u16>),
@@ -138,7 +136,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An unproven target.
 fn stranger(targets: &DialTargets, n: usize) -> Option<DialTarget> {
     let all: Vec<_> = targets.dialled.keys().filter(|&&target| target != place_known()).copied().collect();
     (!all.is_empty()).then(|| all[n % all.len()])
@@ -188,13 +185,13 @@ proptest! {
     }
 }
 
-/// As the dialer does it: what a member states counts as proven at each announcement of its name, also at a forged one.
+/// The dialer treats what a member states as proven at each announcement of its name, even a forged one.
 #[test]
 fn addresses_that_a_member_states_do_not_displace_the_one_where_it_has_answered() {
     const ANSWERED: u16 = 500;
     let mut targets = DialTargets::default();
     targets.on_answered(node(KNOWN), addr(ANSWERED));
-    // Eight stated addresses, none of which is reached from here; a forged announcement names the node at an address of its own.
+    // Eight stated addresses, all unreachable from here, and a forged announcement with yet another address.
     for stated in (0..8).rev() {
         targets.set_proven(node(KNOWN), addr(stated));
     }

@@ -10,7 +10,7 @@ fn listing() -> Listing {
     Listing::new(Source::Other("test".into()))
 }
 
-/// The places of these candidates, and whether each is withdrawn.
+/// The address of each candidate, and whether it is withdrawn.
 fn shown(news: &[Candidate]) -> Vec<(String, bool)> {
     news.iter().map(|one| (one.addrs[0].to_string(), one.gone)).collect()
 }
@@ -46,7 +46,7 @@ fn a_failure_withdraws_nothing() {
     assert_eq!(shown(&listing.on_list([place(1)])), []);
 }
 
-/// A list may be another one each time. Withdrawn places free their slots.
+/// Each list may be entirely different. Withdrawn places free their slots.
 #[test]
 fn a_list_is_bounded_and_those_gone_make_room() {
     let mut listing = listing();

@@ -1,7 +1,7 @@
-//! The bytes of a question for all nodes, and of the answers to it (RFC 1035, RFC 6763). Pure. Any host may have sent an answer.
+//! Encodes a query for all nodes, and decodes the answers (RFC 1035, RFC 6763). Pure. Any host may have sent an answer.
 //!
-//! The parser of `mdns-sd` is private to it, and no other dependency reads DNS. This one reads what nodes send: the first records of
-//! a packet, of five types.
+//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses what nodes send: the first
+//! records of a packet, of five types.
 
 use std::{
     collections::BTreeMap,
@@ -17,35 +17,33 @@ const TXT: u16 = 16;
 const AAAA: u16 = 28;
 const SRV: u16 = 33;
 const IN: u16 = 1;
-/// An answer, not a question.
 const RESPONSE: u8 = 0x80;
-/// The bit of a class that has another meaning in multicast DNS.
+/// Cache-flush bit, which multicast DNS keeps in the class field (RFC 6762, section 10.2).
 const CACHE_FLUSH: u16 = 0x8000;
 
-/// The most records that are read of an answer, whatever number it states.
+/// Maximum number of records parsed per answer, whatever number it states.
 const MAX_RECORDS: u16 = 64;
 
-/// The most questions that an answer repeats. It has one.
+/// Maximum number of questions repeated in an answer. Our query has one.
 const MAX_QUESTIONS: u16 = 8;
 
-/// The longest name, in bytes, with a dot for each label (RFC 1035, section 2.3.4).
+/// Maximum length of a name in bytes, with a dot for each label (RFC 1035, section 2.3.4).
 const MAX_NAME_BYTES: usize = 255;
 
-/// The most labels of a name, and places that it points to, together.
+/// Maximum number of labels and compression pointers per name.
 const MAX_STEPS: usize = 128;
 
-/// An instance of the service, as one answer describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instance {
     pub(super) txt: TxtRecord,
-    /// The port of its SRV record, and the addresses of the host there. At most [`MAX_RECORDS`].
+    /// The port in its SRV record, and the addresses of that record's host, at most [`MAX_RECORDS`].
     pub(super) port: u16,
     pub(super) ips: Vec<IpAddr>,
 }
 
 const HEADER_BYTES: usize = 12;
 
-/// Asks for all instances of the service. An answer repeats `id`, so that one that is sent blindly is refused.
+/// Encodes a query for all instances of the service. Answers repeat `id`, so that blindly sent ones are rejected.
 pub(super) fn question(id: u16) -> Vec<u8> {
     let mut packet = vec![0; HEADER_BYTES];
     packet[..2].copy_from_slice(&id.to_be_bytes());
@@ -60,7 +58,7 @@ pub(super) fn question(id: u16) -> Vec<u8> {
     packet
 }
 
-/// The instances in an answer to the question `id`. Of a malformed answer, those before its fault.
+/// Decodes the instances in an answer to the query `id`. A malformed answer yields the instances before the fault.
 pub(super) fn read(packet: &[u8], id: u16) -> Vec<Instance> {
     let mut records = Records::default();
     let _ = records.read(packet, id);
@@ -69,9 +67,7 @@ pub(super) fn read(packet: &[u8], id: u16) -> Vec<Instance> {
 
 #[derive(Default)]
 struct Records {
-    /// The properties of each instance.
     properties: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
-    /// The host and port of each instance.
     hosts: BTreeMap<String, (String, u16)>,
     ips: BTreeMap<String, Vec<IpAddr>>,
 }
@@ -112,7 +108,7 @@ impl Records {
         }
         match kind {
             TXT => drop(self.properties.insert(name, properties(data))),
-            // Its name may point back, so all of the packet up to its end is read.
+            // The host name may point backwards, so the reader gets the packet up to the end of this record.
             SRV => drop(self.hosts.insert(name, host(&reader.packet[..begin + len], begin)?)),
             A => self.ips.entry(name).or_default().push(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
             AAAA => self.ips.entry(name).or_default().push(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
@@ -136,7 +132,7 @@ impl Records {
     }
 }
 
-/// The host and port of an SRV record, which begins there and is the last one of the packet.
+/// Decodes the host and port of the SRV record whose data is `packet[begin..]`.
 fn host(packet: &[u8], begin: usize) -> Option<(String, u16)> {
     let mut reader = Reader { packet, at: begin };
     let _priority_and_weight = reader.bytes(4)?;
@@ -144,7 +140,7 @@ fn host(packet: &[u8], begin: usize) -> Option<(String, u16)> {
     (reader.at == packet.len()).then_some((host, port))
 }
 
-/// The first of each key counts.
+/// Decodes a TXT record. If a key is repeated, its first value is used.
 fn properties(mut data: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut properties = BTreeMap::new();
     while let Some((&len, rest)) = data.split_first() {
@@ -174,7 +170,7 @@ impl<'a> Reader<'a> {
         self.bytes(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// A name in lower case, with a dot behind each label. It may point to other places of the packet.
+    /// Reads a name in lower case, with a dot after each label. It may contain compression pointers.
     fn name(&mut self) -> Option<String> {
         let (mut name, mut at, mut end) = (String::new(), self.at, None);
         for _ in 0..MAX_STEPS {
@@ -204,7 +200,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// For the fuzz target: any bytes are read, and as an answer to the question that they name.
+/// Fuzz target: decodes `bytes` as an answer to the query whose id they contain.
 #[cfg(fuzzing)]
 pub(in crate::discovery) fn fuzz(bytes: &[u8]) {
     let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));

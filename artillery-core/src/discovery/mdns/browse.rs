@@ -1,4 +1,4 @@
-//! The stream of candidates: answers to a first question at once, then the nodes that a lasting search finds and loses.
+//! The stream of candidates: first answers to a one-shot query, then nodes that the continuous search finds and loses.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::discovery::Candidate;
 
-/// Instances remembered by one stream, in order to report which went away. Of more than these, going is not reported.
+/// Maximum number of instances remembered by one stream. The removal of any further instance is not reported.
 const MAX_INSTANCES: usize = 4096;
 
 type BoxedStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
@@ -30,7 +30,7 @@ fn stream<T: Send + 'static>(receiver: Receiver<T>) -> BoxedStream<T> {
 pub(super) struct MdnsBrowse {
     first: FirstAnswers,
     unconfirmed: Unconfirmed,
-    /// The timer of the next answer that is withdrawn.
+    /// Fires when the next unconfirmed answer must be withdrawn.
     withdrawal: Option<Pin<Box<Sleep>>>,
     events: BoxedStream<ServiceEvent>,
     troubles: Option<BoxedStream<DaemonEvent>>,
@@ -65,7 +65,7 @@ impl MdnsBrowse {
         candidate.node.is_some_and(|node| self.shared.is_me(node))
     }
 
-    /// An answer to the first question. Addresses that the lasting search has found already are not reported again.
+    /// Filters an answer to the one-shot query, omitting addresses that the continuous search has already found.
     fn take_answer(&mut self, mut answer: Candidate) -> Option<Candidate> {
         for known in self.found.values().filter(|known| known.node == answer.node) {
             answer.addrs.retain(|addr| !known.addrs.contains(addr));
@@ -85,7 +85,6 @@ impl MdnsBrowse {
         None
     }
 
-    /// The next answer that was not confirmed in time.
     fn poll_withdrawal(&mut self, context: &mut Context<'_>) -> Poll<Candidate> {
         while let Some(next) = self.unconfirmed.next_withdrawal() {
             if let Some(candidate) = self.unconfirmed.withdraw(Instant::now()) {
@@ -161,7 +160,8 @@ impl Stream for MdnsBrowse {
         if let Some(candidate) = this.poll_first(context) {
             return Poll::Ready(Some(candidate));
         }
-        // Before withdrawals: an answer that was confirmed in time, but not polled, stays.
+        // Before withdrawals: an answer that was confirmed in time must not be withdrawn only because the poll was
+        // late.
         if let Poll::Ready(next) = this.poll_events(context) {
             return Poll::Ready(next);
         }

@@ -1,5 +1,3 @@
-//! The candidates that found instances are.
-
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use if_addrs::IfAddr;
@@ -14,20 +12,19 @@ use crate::discovery::{
     txt::TxtRecord,
 };
 
-/// The candidate of a found instance. `None` if the record is malformed or of another cluster.
+/// `None` if the record is malformed or belongs to another cluster.
 pub(super) fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
     let property = |key: &str| service.get_property_val(key).flatten();
     let txt = match TxtRecord::parse(property) {
         Ok(txt) => txt,
         Err(error) => {
-            debug!(instance = service.fullname, %error, "an mDNS instance that can't be read");
+            debug!(instance = service.fullname, %error, "ignoring a malformed mDNS record");
             return None;
         }
     };
     candidate(txt, cluster, || service.addresses.iter().map(|ip| announced(ip, service.port)).collect())
 }
 
-/// The candidate of an instance that has answered on this interface.
 pub(super) fn answered(instance: Instance, cluster: &str, interface: u32) -> Option<Candidate> {
     let Instance { txt, port, ips } = instance;
     candidate(txt, cluster, || ips.into_iter().map(|ip| announced_at(ip, port, interface)).collect())
@@ -45,13 +42,13 @@ fn candidate(txt: TxtRecord, cluster: &str, of_host: impl FnOnce() -> Vec<Announ
     (!addrs.is_empty()).then_some(Candidate::new(Source::Mdns, Some(txt.node), addrs))
 }
 
-#[allow(clippy::disallowed_methods, reason = "whoever forges addresses must not know which ones are taken")]
+#[allow(clippy::disallowed_methods, reason = "an attacker who forges addresses must not know which ones are used")]
 fn some_of(announced: Vec<AnnouncedAddr>) -> Vec<SocketAddr> {
     let here = if announced.len() > MAX_ADDRS { subnets() } else { Vec::new() };
     sample(announced, &here, |below| rand::rng().random_range(0..below))
 }
 
-/// An address of a found instance. A link-local one is valid on the interface where it was announced.
+/// A link-local address is valid only on the interface on which it was announced.
 fn announced(ip: &ScopedIp, port: u16) -> AnnouncedAddr {
     match ip {
         ScopedIp::V6(v6) => announced_at((*v6.addr()).into(), port, v6.scope_id().index),

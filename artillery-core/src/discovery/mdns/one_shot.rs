@@ -1,8 +1,8 @@
-//! Asks once for all nodes, from a port of its own (RFC 6762, section 5.1).
+//! Queries all nodes once, from an ephemeral port (RFC 6762, section 5.1).
 //!
-//! A responder sends a record by multicast once a second at most. So a search that begins within a second of another one's answer
-//! would get its own answer a second later. A question from another port than that of multicast DNS is answered at once, to
-//! the asking socket alone (section 6.7).
+//! A responder multicasts a record at most once a second, so a search that starts within a second of another one's
+//! answer would get its own answer a second later. A query from any port other than the multicast DNS port is answered
+//! at once, to the querying socket alone (section 6.7).
 
 use std::{
     collections::BTreeSet,
@@ -27,28 +27,27 @@ use tracing::debug;
 use super::{Interfaces, MdnsSettings, answer, found};
 use crate::discovery::Candidate;
 
-/// When the question is sent: packets may be lost.
+/// When the query is sent. It is repeated because packets may be lost.
 const SENT_AFTER: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(200)];
 
-/// How long answers are awaited.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// The most interfaces and families that are asked on.
+/// Maximum number of sockets, one per interface and family.
 const MAX_SOCKETS: usize = 32;
 
-/// The most candidates that wait to be taken. Of more, the last ones are left to the lasting search.
+/// Capacity of the channel of candidates. Further ones are left to the continuous search.
 const MAX_WAITING: usize = 256;
 
-/// The most packets that are read between two questions: a flood must not keep a task busy.
+/// Maximum number of packets read between two queries: a flood must not keep a task busy.
 const MAX_ANSWERS: usize = 256;
 
-/// The longest answer (RFC 6762, section 17).
+/// Maximum size of an answer in bytes (RFC 6762, section 17).
 const MAX_ANSWER_BYTES: usize = 9000;
 
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
 
-/// The answers to a question that is sent when they are polled first, since a stream is made anywhere, and polled in a runtime.
+/// The answers to a query, which is sent on the first poll: a stream may be created outside the runtime that polls it.
 pub(super) enum FirstAnswers {
     Unasked(MdnsSettings),
     Asked(mpsc::Receiver<Candidate>),
@@ -59,7 +58,7 @@ impl FirstAnswers {
         Self::Unasked(settings.clone())
     }
 
-    /// It ends about a second after the first poll.
+    /// Ends about a second after the first poll.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Candidate>> {
         if let Self::Unasked(settings) = self {
             *self = Self::Asked(ask(settings));
@@ -71,17 +70,17 @@ impl FirstAnswers {
     }
 }
 
-/// The nodes of this cluster that answer, for about a second. Without a runtime of tokio there are none.
+/// The nodes of this cluster that answer within about a second. None outside a tokio runtime.
 pub(in crate::discovery) fn ask(settings: &MdnsSettings) -> mpsc::Receiver<Candidate> {
     let (found, candidates) = mpsc::channel(MAX_WAITING);
     if let Ok(runtime) = Handle::try_current() {
-        // It ends by itself soon, and at once when the candidates are no longer wanted.
+        // The task ends within about a second, or as soon as the receiver is dropped.
         runtime.spawn(ask_everywhere(settings.clone(), found));
     }
     candidates
 }
 
-#[allow(clippy::disallowed_methods, reason = "whoever forges answers must not know the number of the question")]
+#[allow(clippy::disallowed_methods, reason = "an attacker who forges answers must not know the id of the query")]
 async fn ask_everywhere(settings: MdnsSettings, found: mpsc::Sender<Candidate>) {
     let MdnsSettings { cluster, interfaces, port } = settings;
     // The system call blocks, and takes longer with many interfaces.
@@ -106,7 +105,7 @@ fn at_port(group: SocketAddr, port: u16) -> SocketAddr {
     group
 }
 
-/// Whether multicast DNS is used on an interface: as in `mdns-sd`, where it is up and has many hosts.
+/// Whether multicast DNS uses an interface: as in `mdns-sd`, it must be up and not point-to-point.
 fn is_used(one: &Interface, interfaces: &Interfaces) -> bool {
     let is_meant = match interfaces {
         Interfaces::All => true,
@@ -116,7 +115,7 @@ fn is_used(one: &Interface, interfaces: &Interfaces) -> bool {
     is_meant && one.is_oper_up() && !one.is_p2p()
 }
 
-/// A socket for each interface and family, the group to ask there, and the number of the interface.
+/// One socket per interface and family, with the multicast group and the interface's index.
 fn sockets(interfaces: &Interfaces) -> Vec<(UdpSocket, SocketAddr, u32)> {
     let here = if_addrs::get_if_addrs().unwrap_or_default();
     let mut asked = BTreeSet::new();
@@ -131,7 +130,7 @@ fn sockets(interfaces: &Interfaces) -> Vec<(UdpSocket, SocketAddr, u32)> {
                 asked.insert((interface, one.ip().is_ipv4()));
                 opened.push((socket, group, interface));
             }
-            Err(error) => debug!(%error, interface = one.name, "no question by multicast DNS"),
+            Err(error) => debug!(%error, interface = one.name, "cannot query by multicast DNS"),
         }
     }
     opened
@@ -157,7 +156,6 @@ fn open(ip: IpAddr, interface: u32) -> io::Result<(UdpSocket, SocketAddr)> {
     Ok((socket.into(), group))
 }
 
-/// A question on one interface, by one family.
 struct Question {
     socket: net::UdpSocket,
     group: SocketAddr,
@@ -171,13 +169,14 @@ impl Question {
         let (question, began) = (answer::question(self.id), Instant::now());
         let ends = SENT_AFTER.into_iter().skip(1).chain([ANSWER_TIME]);
         for end in ends {
-            // An interface without a route for the group has no nodes. A full queue or a firewall may let the next one pass.
+            // An interface without a route to the group has no nodes. A full queue or a firewall may let the next query
+            // pass.
             if let Err(error) = self.socket.send_to(&question, self.group).await {
-                debug!(%error, group = %self.group, interface = self.interface, "a question by multicast DNS");
+                debug!(%error, group = %self.group, interface = self.interface, "cannot send a query by multicast DNS");
             }
-            // An error of the socket ends this wait early, and the next one receives again.
+            // A socket error ends this wait early. The next wait receives again.
             if let Err(error) = self.receive(began + end, found).await {
-                debug!(%error, interface = self.interface, "answers by multicast DNS");
+                debug!(%error, interface = self.interface, "cannot receive answers by multicast DNS");
             }
         }
     }

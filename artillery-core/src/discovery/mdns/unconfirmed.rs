@@ -1,7 +1,7 @@
-//! Answers to the first question that the lasting search has not confirmed. Pure.
+//! Tracks answers to the one-shot query that the continuous search has not confirmed. Pure.
 //!
-//! The lasting search reports that an instance went away only if it has seen it before. So an answer that it does not confirm
-//! in time is withdrawn.
+//! The continuous search reports the removal of an instance only if it has seen the instance before. So an answer that
+//! it does not confirm in time is withdrawn.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use tokio::time::Instant;
 
 use crate::discovery::Candidate;
 
-/// How long the lasting search has to confirm an answer. It asks after 0, 1 and 3 s, and asks for missing records of an instance
-/// 0.2 and 0.6 s later.
+/// Time for the continuous search to confirm an answer. It sends queries after 0, 1 and 3 s, and queries for missing
+/// records of an instance 0.2 and 0.6 s later.
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(4);
 
-/// The most answers that are remembered, and so reported: any host may send answers.
+/// Maximum number of answers remembered, and thus reported: any host may send answers.
 pub(super) const MAX_UNCONFIRMED: usize = 256;
 
-/// The answers of one search.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed {
-    /// Each with the time at which it is withdrawn. In order of that time.
+    /// Each answer with its time of withdrawal, in that order.
     answers: Vec<(Instant, Candidate)>,
 }
 
 impl Unconfirmed {
-    /// Whether an answer that was received now is reported: if it is new. Of too many, the last ones are left to the lasting search.
+    /// Whether to report an answer: it must be new, and below [`MAX_UNCONFIRMED`]. Further answers are left to the
+    /// continuous search.
     pub(super) fn on_answer(&mut self, candidate: &Candidate, now: Instant) -> bool {
         let is_known = self.answers.iter().any(|(_, known)| known == candidate);
         if is_known || self.answers.len() >= MAX_UNCONFIRMED {
@@ -34,7 +34,7 @@ impl Unconfirmed {
         true
     }
 
-    /// The lasting search has found a node at these addresses, and will report if they are gone.
+    /// The continuous search has found a node at these addresses, and will report their removal.
     pub(super) fn on_confirmed(&mut self, found: &Candidate) {
         for (_, known) in self.answers.iter_mut().filter(|(_, known)| known.node == found.node) {
             known.addrs.retain(|addr| !found.addrs.contains(addr));
@@ -42,7 +42,6 @@ impl Unconfirmed {
         self.answers.retain(|(_, known)| !known.addrs.is_empty());
     }
 
-    /// When the next answer is withdrawn.
     pub(super) fn next_withdrawal(&self) -> Option<Instant> {
         self.answers.first().map(|(until, _)| *until)
     }

@@ -1,4 +1,4 @@
-//! Finding members again that were lost.
+//! Recovers lost members.
 
 use super::Swim;
 use crate::{

@@ -1,5 +1,3 @@
-//! Other incarnations of this node.
-
 use tracing::debug;
 
 use super::{MAX_CLAIMS, Swim};
@@ -12,16 +10,18 @@ use crate::{
 };
 
 impl Swim {
-    /// This node belongs to a cluster that is formed. From now on it takes part again after a later incarnation of the same store
-    /// has left: that was a copy of its directory, which the other members refused. Before, the proof of the formation needs each
-    /// incarnation to end that meets a later one.
+    /// Records that this node belongs to a formed cluster. From now on it takes part again after a later incarnation of
+    /// the same store has left: that was a copy of its directory, which the other members refused. Until then, an
+    /// incarnation that meets a later one must stop: the proof of the formation relies on it.
     pub fn belong(&mut self) {
         self.belongs = true;
     }
 
-    /// Handles news of another incarnation of this node. The order of incarnations follows wall clocks, which may have been
-    /// set back. So if no member has accepted this incarnation yet, it claims a later start, at most [`MAX_CLAIMS`] times.
-    /// It also does so if a copy of its directory has `left`. Otherwise this incarnation stops.
+    /// Handles a report of another incarnation of this node.
+    ///
+    /// Incarnations are ordered by wall clocks, which may have been set back. So an incarnation that no member has
+    /// accepted claims a later start, at most [`MAX_CLAIMS`] times. It also does so, without this limit, if the other
+    /// one is a copy of its directory that has `left`. Otherwise it stops.
     pub(super) fn on_other_incarnation(&mut self, other: MemberId, order: IncarnationOrder, left: bool) {
         if self.stopped || other == self.me.member || order <= self.me.incarnation_order() {
             return;
@@ -44,7 +44,7 @@ impl Swim {
         self.me.version += 1;
         let identity = SwimIdentity { started_at_ms, ..*self.foca.identity() };
         if let Err(error) = self.foca.change_identity(identity, &mut self.effects) {
-            debug!(%error, "SWIM refused another identity");
+            debug!(%error, "foca rejected a change of identity");
         }
         for peer in std::mem::take(&mut self.greeted).into_values() {
             self.greeted.insert(peer.id.node, peer);

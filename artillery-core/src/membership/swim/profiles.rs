@@ -1,4 +1,4 @@
-//! Spreading profiles to the members that lack them.
+//! Distributes profiles to the members that need them.
 
 use super::Swim;
 use crate::{
@@ -18,14 +18,14 @@ impl Swim {
         }
     }
 
-    /// Whether it is the farewell of a process that only has the id of a known member: two copies of a stopped directory start as
-    /// the same incarnation, at different times.
+    /// Whether this is the farewell of another process that only shares the id of a known member: two copies of a
+    /// stopped directory start as the same incarnation, at different times.
     fn is_farewell_of_another(&self, profile: &Profile) -> bool {
         let known = self.views.get(&profile.member.node).map(|view| view.identity.started_at_ms);
         profile.left && known.is_some_and(|known| known != profile.started_at_ms)
     }
 
-    /// Sends the profiles that the other member lacks, and asks for those of which it has more.
+    /// Sends profiles that are newer here than at the sender, and requests those that are newer there.
     pub(super) fn on_versions(&mut self, from: MemberId, entries: &[ProfileVersion]) {
         let Some(to) = self.views.get(&from.node).map(|view| view.identity).filter(|to| to.member == from) else {
             return;
@@ -42,7 +42,7 @@ impl Swim {
             let version = profile.map_or(0, |profile| profile.version);
             match profile {
                 Some(profile) if version > theirs.version => writer.profile(profile),
-                // No other member knows more of this node than itself.
+                // No other member has a newer profile of this node than the node itself.
                 _ if version < theirs.version && theirs.member != self.me.member => {
                     writer.entry(ProfileVersion { member: theirs.member, version });
                 }
@@ -54,7 +54,7 @@ impl Swim {
         }
     }
 
-    /// Sends the profile of this node to all active members, without waiting to be asked.
+    /// Sends this node's profile to all active members without waiting for requests.
     pub(super) fn push_profile(&mut self) {
         let mut writer = PacketWriter::new(self.settings.max_packet);
         writer.profile(&self.me);

@@ -1,4 +1,4 @@
-//! A deterministic network of members: one queue of packets in flight, one clock.
+//! A deterministic network of members, with one queue of packets in flight and one clock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
     membership::{LocalMember, MemberState, Swim, SwimEvent, SwimOutput, SwimPeer},
 };
 
-/// The member that `node` is in one of its incarnations, which count from 1.
+/// The id of `node` in an incarnation. Incarnations count from 1.
 pub(super) fn member(node: usize, incarnation: u64) -> MemberId {
     let store = u128::from(incarnation) * 100 + node as u128;
     MemberId { node: NodeId::from_name(&name(node)), incarnation: Incarnation { store, starts: 1 } }
@@ -40,20 +40,17 @@ pub(super) fn local(node: usize, incarnation: u64) -> LocalMember {
     }
 }
 
-/// An event, and when and at which node it happened.
 pub(super) type Entry = (Timestamp, usize, SwimEvent);
 
 pub(super) struct Network {
     pub(super) now: Timestamp,
     pub(super) nodes: Vec<Swim>,
-    /// Nodes that do nothing: killed or paused.
+    /// Inactive nodes: killed or paused.
     pub(super) asleep: BTreeSet<usize>,
-    /// Directions in which nothing arrives.
+    /// Directions in which packets are lost.
     pub(super) cut: BTreeSet<(usize, usize)>,
-    /// How many of a hundred packets get lost.
     pub(super) loss_percent: u32,
     pub(super) log: Vec<Entry>,
-    /// Largest packet seen.
     pub(super) largest: usize,
     in_flight: BTreeMap<(Timestamp, u64), (usize, MemberId, MemberId, Bytes)>,
     sent: u64,
@@ -102,7 +99,6 @@ impl Network {
         self.drain(node);
     }
 
-    /// A new process for `node`, which knows no other member.
     pub(super) fn restart(&mut self, node: usize, local: LocalMember) {
         self.asleep.remove(&node);
         self.nodes[node] = Swim::new(local, self.settings.clone(), self.seed + 1000 + node as u64).unwrap();
@@ -116,7 +112,7 @@ impl Network {
         }
     }
 
-    /// How `node` sees `other`, in the incarnation in which `other` runs now.
+    /// How `node` sees the current incarnation of `other`.
     pub(super) fn sees(&self, node: usize, other: usize) -> Option<MemberState> {
         let id = self.nodes[other].local().id;
         self.nodes[node].members().iter().find(|member| member.id == id).map(|member| member.state)
@@ -132,7 +128,7 @@ impl Network {
         (0..self.nodes.len()).all(|other| self.all_see(other, state))
     }
 
-    /// The events at `node` about the node `other`.
+    /// The kinds of events at `node` about the node `other`.
     pub(super) fn told(&self, node: usize, other: usize) -> Vec<&'static str> {
         let id = NodeId::from_name(&name(other));
         let about = |event: &SwimEvent| subject(event).node == id;
@@ -149,7 +145,6 @@ impl Network {
         self.now = end;
     }
 
-    /// Runs until `done`, and returns how long that took.
     pub(super) fn run_until(&mut self, what: &str, limit: Duration, done: impl Fn(&Self) -> bool) -> Duration {
         let (start, end) = (self.now, self.now + limit);
         while !done(self) {
@@ -158,7 +153,7 @@ impl Network {
         self.now - start
     }
 
-    /// Does the next thing that is due by `end`. `false` if there is none.
+    /// Performs the next step that is due by `end`. `false` if there is none.
     fn step(&mut self, end: Timestamp) -> bool {
         let awake = (0..self.nodes.len()).filter(|node| !self.asleep.contains(node));
         let timer = awake.filter_map(|node| self.nodes[node].next_timer().map(|at| (at.max(self.now), node))).min();
@@ -180,7 +175,7 @@ impl Network {
 
     fn deliver(&mut self) {
         let Some((_, (node, from, to, bytes))) = self.in_flight.pop_first() else { return };
-        // As with a connection, a packet reaches one process and ends with it.
+        // As with a connection, a packet can reach only the process that it was sent to.
         if self.asleep.contains(&node) || self.nodes[node].local().id != to {
             return;
         }
@@ -188,7 +183,6 @@ impl Network {
         self.drain(node);
     }
 
-    /// Takes all outputs of a node.
     pub(super) fn drain(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].poll_output() {
             match output {

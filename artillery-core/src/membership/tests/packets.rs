@@ -1,4 +1,4 @@
-//! Packets from outside: none of them may do harm.
+//! Packets from outside must do no harm.
 
 use bytes::Bytes;
 use foca::{Codec as _, Header, Message};
@@ -162,7 +162,6 @@ fn any_packet() -> impl Strategy<Value = (MemberId, Vec<u8>)> {
     )
 }
 
-/// A member that knows others.
 fn settled() -> (Timestamp, Swim) {
     let mut network = Network::met(3, SwimSettings::lan(), 5);
     (network.now, network.nodes.swap_remove(0))

@@ -1,4 +1,4 @@
-//! What members must notice, and what they must not.
+//! Scenarios: which changes members must notice, and which not.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn all_meet_through_one() {
         network.introduce_all();
         network.run_until("all meet", secs(10), |network| network.all_see_all(Alive));
         network.run_for(secs(10));
-        assert_eq!(network.log.len(), 2 * count * (count - 1), "joined and up, once each, and nothing else");
+        assert_eq!(network.log.len(), 2 * count * (count - 1), "exactly one joined and one up per pair");
         assert!(network.largest <= 1200);
     }
 }
@@ -64,7 +64,7 @@ fn a_silent_member_is_suspected_within_half_a_second_and_then_down_everywhere() 
         network.run_for(ms(seed * 37));
         network.asleep.insert(1);
         let suspected = |network: &Network| (0..count).any(|node| node != 1 && network.sees(node, 1) == Some(Suspect));
-        let took = network.run_until("somebody suspects", secs(2), suspected);
+        let took = network.run_until("one member suspects it", secs(2), suspected);
         assert!(took <= ms(500), "{took:?} with {count} members and seed {seed}");
         network.run_until("all see it down", secs(3), |network| network.all_see(1, Down));
         assert_eq!(network.told(0, 1), ["suspect", "down"]);
@@ -80,7 +80,7 @@ fn the_silence_of_one_of_ten_is_noticed_by_all() {
     for node in [0, 1, 2, 3, 5, 6, 7, 8, 9] {
         assert_eq!(network.told(node, 4), ["suspect", "down"]);
     }
-    assert_eq!(network.log.len(), 18, "and nobody else was harmed");
+    assert_eq!(network.log.len(), 18, "no other member was affected");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_lossy_network_brings_no_member_down_for_long() {
         assert_eq!(network.count("down"), 0, "seed {seed}");
         network.loss_percent = 0;
         network.run_until("all well", secs(10), |network| network.all_see_all(Alive));
-        assert_eq!(network.count("suspect"), network.count("up"), "each suspicion was taken back");
+        assert_eq!(network.count("suspect"), network.count("up"), "each suspicion was refuted");
     }
 }
 
@@ -135,7 +135,7 @@ fn a_restart_in_memory_is_another_member() {
     });
     assert_eq!(down, Some(member(2, 1)), "the old incarnation is down, not the new one");
     network.run_for(secs(10));
-    assert!(network.nodes[0].members().iter().all(|seen| seen.id != member(2, 1)), "the old one has no place any more");
+    assert!(network.nodes[0].members().iter().all(|seen| seen.id != member(2, 1)), "the old one is no longer listed");
     assert!(network.all_see_all(Alive));
 }
 
@@ -151,7 +151,7 @@ fn a_restart_is_seen_although_the_clock_went_back() {
     assert_eq!(network.count("superseded"), 0);
 }
 
-/// The packets of a process to this member; those to others are lost. Its events go to `told`.
+/// The packets that a process sends to this member; others are dropped. Its events go to `told`.
 fn packets_to(member: MemberId, from: &mut Swim, mut told: impl FnMut(SwimEvent)) -> Vec<Bytes> {
     let mut packets = Vec::new();
     while let Some(output) = from.poll_output() {
@@ -176,7 +176,7 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
     network.run_until("all see the new incarnation", secs(2), |network| network.all_see_all(Alive));
     network.run_for(secs(1));
     network.log.clear();
-    // The old process speaks again. Its packets reach node 0, and the answers reach it.
+    // The old process resumes. Its packets reach node 0, and the answers reach it.
     let mut packets = 0;
     for _ in 0..50 {
         network.now = network.now + ms(50);
@@ -199,7 +199,8 @@ fn a_process_that_wakes_after_its_successor_came_gives_up() {
     assert_eq!(network.sees(0, 2), Some(Alive), "the successor is unharmed");
 }
 
-/// Node 2 is out of reach. Meanwhile `copy` runs under its name and leaves, as an older copy of a directory does once it is refused.
+/// While node 2 is unreachable, `copy` runs under its name and then leaves, like an outdated copy of a directory that
+/// was refused.
 fn away_while_a_copy_runs(seed: u64, belongs: bool, copy: LocalMember) -> Network {
     let mut network = Network::met(3, lan(), seed);
     if belongs {
@@ -219,7 +220,7 @@ fn away_while_a_copy_runs(seed: u64, belongs: bool, copy: LocalMember) -> Networ
     network
 }
 
-/// A later start of the store that node 2 has.
+/// A later start of node 2's store.
 fn copy() -> LocalMember {
     let (mut copy, id) = (local(2, 2), member(2, 1));
     copy.id = MemberId { incarnation: Incarnation { starts: 2, ..id.incarnation }, ..id };
@@ -236,7 +237,7 @@ fn a_process_comes_back_after_a_copy_of_its_store_has_left() {
     }
 }
 
-/// The proof of the formation needs it, and another store is a member of its own.
+/// Without a formation, its proof requires this ([`Swim::belong`]). A later process with another store is no copy.
 #[test]
 fn a_process_without_a_cluster_ends_although_the_later_one_has_left() {
     for (belongs, copy) in [(false, copy()), (true, local(2, 2))] {
@@ -322,7 +323,7 @@ fn a_payload_goes_round_a_dead_link() {
     network.part(&[0], &[1]);
     network.nodes[0].set_payload(Bytes::from_static(b"new")).unwrap();
     network.drain(0);
-    network.run_until("it is told", secs(3), |network| network.told(1, 0).contains(&"payload"));
+    network.run_until("it is reported", secs(3), |network| network.told(1, 0).contains(&"payload"));
 }
 
 #[test]
@@ -341,7 +342,7 @@ fn one_dead_direction_brings_no_member_down() {
     network.cut.clear();
     network.run_until("all well", secs(5), |network| network.all_see_all(Alive));
     assert_eq!(network.count("down"), 0);
-    assert_eq!(network.count("suspect"), network.count("up"), "each suspicion was taken back");
+    assert_eq!(network.count("suspect"), network.count("up"), "each suspicion was refuted");
 }
 
 #[test]
@@ -360,7 +361,7 @@ fn a_partition_heals() {
         network.run_for(secs(20));
         assert!(network.all_see_all(Alive));
         let ids: Vec<_> = network.nodes[0].members().iter().map(|m| m.id).collect();
-        assert!((1..5).all(|node| ids.contains(&member(node, 1))), "all are who they were");
+        assert!((1..5).all(|node| ids.contains(&member(node, 1))), "all kept their ids");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Dialling on a simulated network: one round trip, then both sides know each other.
+//! Dialling on a simulated network: after one round trip both sides know each other.
 
 use std::{
     net::SocketAddr,
@@ -18,7 +18,6 @@ use crate::{
     },
 };
 
-/// The accepting side of a connection.
 struct Acceptor {
     shared: Weak<EndpointShared>,
     connection: Connection,
@@ -83,7 +82,7 @@ pub(super) async fn dial(
     Ok(connect((shared, port, me), (&theirs, other, them)))
 }
 
-/// An endpoint, its place on the network, and what the other side knows of it.
+/// An endpoint, its port on the network, and its description as the other side sees it.
 type Side<'a> = (&'a Arc<EndpointShared>, &'a SimulatedPort, Arc<PeerInfo>);
 
 fn connect((shared, port, me): Side<'_>, (theirs, other, them): Side<'_>) -> Connection {

@@ -1,4 +1,4 @@
-//! What the two nodes of a connection hold: its ends, and the ends of its streams.
+//! The parts of a connection that its two nodes hold: its ends, and the ends of its streams.
 
 use std::{fmt, sync::Arc};
 
@@ -11,46 +11,45 @@ use crate::{
     transport::{CloseCode, StreamKind},
 };
 
-/// Streams opened by the side that was dialled, at most so many of them not accepted yet.
+/// Maximum number of streams opened by the dialled side that the other side has not accepted yet.
 const MAX_UNACCEPTED_STREAMS: usize = 4;
 
-/// Hands streams to the accepting node.
+/// Receives the streams that the dialling side opens.
 pub(in crate::transport) trait Accept: Send + Sync + 'static {
-    /// The dialling side has opened a stream, with a way back or without.
+    /// Handles a new stream. `writer` is set if the stream is bidirectional.
     fn accept(&self, kind: StreamKind, reader: PipeReader, writer: Option<PipeWriter>);
 }
 
-/// One side of a connection. Dropped, it closes the connection.
+/// One side of a connection. Dropping it closes the connection.
 pub(in crate::transport) struct LineEnd {
     line: Arc<SimulatedLine>,
     side: usize,
     opened: Arc<Opened>,
-    /// The other side, if this one dialled.
+    /// The other side, set if this one dialled.
     acceptor: Option<Arc<dyn Accept>>,
 }
 
-/// What the side that was dialled has opened, for the other side to take in. Both hold it, so neither finds it closed.
+/// The channel of streams opened by the dialled side. Both sides hold it, so it is never closed for either of them.
 struct Opened {
     sender: mpsc::Sender<(StreamKind, PipeReader)>,
     receiver: tokio::sync::Mutex<mpsc::Receiver<(StreamKind, PipeReader)>>,
 }
 
 impl LineEnd {
-    /// Side 1 of a new connection.
     pub(in crate::transport) fn accepting(line: Arc<SimulatedLine>) -> Arc<Self> {
         let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED_STREAMS);
         let opened = Arc::new(Opened { sender, receiver: tokio::sync::Mutex::new(receiver) });
         Arc::new(Self { line, side: 1, opened, acceptor: None })
     }
 
-    /// Side 0 of the connection whose other side this is. `acceptor` gets the streams that it opens.
+    /// Creates side 0 for this side 1. `acceptor` receives the streams that it opens.
     pub(in crate::transport) fn dialling(&self, acceptor: Arc<dyn Accept>) -> Arc<Self> {
         let (line, opened) = (self.line.clone(), self.opened.clone());
         Arc::new(Self { line, side: 0, opened, acceptor: Some(acceptor) })
     }
 
-    /// Opens a stream, with a way back if `both`. Only the side that dialled may do that. On the other side a stream
-    /// with a way back waits for ever.
+    /// Opens a stream, bidirectional if `both`. Only the side that dialled may open bidirectional streams; on the other
+    /// side the call never returns.
     pub(in crate::transport) async fn open(
         self: &Arc<Self>,
         kind: StreamKind,
@@ -74,7 +73,7 @@ impl LineEnd {
         Ok((PipeWriter::new(there, Some(self.clone())), PipeReader::new(back, Some(self.clone()))))
     }
 
-    /// Opens a stream to the side that dialled, once there is room among those that it has not accepted.
+    /// Opens a stream to the side that dialled, once fewer than [`MAX_UNACCEPTED_STREAMS`] wait to be accepted.
     async fn open_back(&self, kind: StreamKind) -> Result<(PipeWriter, PipeReader), WriteError> {
         let line = self.line.clone();
         let room = tokio::select! {
@@ -95,7 +94,6 @@ impl LineEnd {
         Ok((PipeWriter::new(pipe, None), PipeReader::new(Pipe::ended(line), None)))
     }
 
-    /// The next stream that the side which was dialled has opened.
     pub(in crate::transport) async fn accept(&self) -> Result<(StreamKind, PipeReader), CloseReason> {
         let mut opened = self.opened.receiver.lock().await;
         tokio::select! {
@@ -105,7 +103,7 @@ impl LineEnd {
         }
     }
 
-    /// Whether something sent now arrives, and its answer comes back. It waits while the way is cut.
+    /// Whether a message sent now arrives and is answered. It waits while the path is cut.
     pub(in crate::transport) async fn is_answered(&self) -> bool {
         let there = self.line.arrival(self.side, self.line.departure()).await;
         there.is_ok() && self.line.arrival(1 - self.side, self.line.departure()).await.is_ok()
@@ -137,11 +135,10 @@ impl Drop for LineEnd {
     }
 }
 
-/// The sending end of a stream.
 #[derive(Debug)]
 pub(in crate::transport) struct PipeWriter {
     pipe: Arc<Pipe>,
-    /// Keeps the connection.
+    /// Keeps the connection open.
     _end: Option<Arc<LineEnd>>,
 }
 
@@ -173,11 +170,10 @@ impl Drop for PipeWriter {
     }
 }
 
-/// The receiving end of a stream.
 #[derive(Debug)]
 pub(in crate::transport) struct PipeReader {
     pipe: Arc<Pipe>,
-    /// Keeps the connection.
+    /// Keeps the connection open.
     _end: Option<Arc<LineEnd>>,
 }
 

@@ -1,4 +1,4 @@
-//! A connection: two sides, each of which may know another reason why it is gone. Side 0 dialled, side 1 accepted.
+//! A connection. Its sides may report different close reasons. Side 0 dialled, side 1 accepted.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,9 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(in crate::transport) struct SimulatedLine {
     medium: Arc<Medium>,
-    /// The nodes of both sides.
     nodes: [NodeId; 2],
-    /// Why the connection is gone, as each side knows it.
     closed: Mutex<[Option<CloseReason>; 2]>,
     waiters: Waiters,
     idle_timeout: Duration,
@@ -35,7 +33,7 @@ impl SimulatedLine {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether what `side` sends arrives.
+    /// Whether messages from `side` arrive.
     fn is_open(&self, side: usize) -> bool {
         self.medium.is_open(self.nodes[side], self.nodes[1 - side])
     }
@@ -45,7 +43,7 @@ impl SimulatedLine {
         self.waiters.wake();
     }
 
-    /// One side closes the connection. The other side learns it unless the way there is cut.
+    /// Closes the connection on one side. The other side learns of it unless that direction is cut.
     pub(super) fn close(&self, side: usize, code: CloseCode, words: &str) {
         self.set(side, CloseReason::Here);
         if self.is_open(side) {
@@ -57,7 +55,7 @@ impl SimulatedLine {
         }
     }
 
-    /// Neither side hears anything any more.
+    /// Both sides time out.
     fn break_off(&self) {
         self.set(0, CloseReason::TimedOut);
         self.set(1, CloseReason::TimedOut);
@@ -71,7 +69,7 @@ impl SimulatedLine {
         self.waiters.until(|| self.close_reason(side)).await
     }
 
-    /// Waits until a piece sent by `side` has arrived, or the connection is gone.
+    /// Waits until a piece sent by `side` arrives, or the connection is closed.
     pub(super) async fn arrival(&self, side: usize, at: Instant) -> Result<(), CloseReason> {
         tokio::select! {
             biased;
@@ -83,7 +81,7 @@ impl SimulatedLine {
         }
     }
 
-    /// When a piece that is sent now arrives. Its connection may break instead.
+    /// The arrival time of a piece that is sent now. The connection may break instead.
     pub(super) fn departure(&self) -> Instant {
         let (delay, broken) = self.medium.draw_delay();
         if broken {
@@ -92,8 +90,8 @@ impl SimulatedLine {
         Instant::now() + delay
     }
 
-    /// Gives the connection up when nothing has passed for the idle timeout in either direction. Returns when it is gone,
-    /// and why, as the accepting side knows it.
+    /// Closes the connection once either direction was cut for the idle timeout. Returns the accepting side's reason
+    /// when the connection is closed.
     pub(in crate::transport) async fn watch(&self) -> CloseReason {
         let is_whole = |_: &Medium| self.is_open(0) && self.is_open(1);
         let silence = async {
@@ -109,7 +107,7 @@ impl SimulatedLine {
             reason = self.closed(1) => reason,
             () = silence => CloseReason::TimedOut,
         };
-        // A side that had closed the connection while the way was cut could not say so.
+        // A side may have closed the connection while the path was cut, unknown to the other one.
         self.break_off();
         reason
     }

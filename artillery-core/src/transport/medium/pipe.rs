@@ -11,24 +11,23 @@ use tokio::{sync::Notify, time::Instant};
 use super::SimulatedLine;
 use crate::error::{ReadError, WriteError};
 
-/// Bytes on their way at most, as the window of a stream.
+/// Maximum number of bytes in flight, like the window of a stream.
 const WINDOW_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Pipe {
     line: Arc<SimulatedLine>,
-    /// The side that sends.
     side: usize,
     state: Mutex<PipeState>,
-    /// Something has come, or nothing more will.
+    /// Notified when a piece, the end or a reset was queued.
     news: Notify,
-    /// There is room again, or the reader is gone.
+    /// Notified when capacity was freed, or the reader is gone.
     room: Notify,
 }
 
 #[derive(Debug, Default)]
 struct PipeState {
-    /// Pieces on their way, and when they arrive.
+    /// Pieces in flight, with their arrival times.
     queue: VecDeque<(Instant, Bytes)>,
     bytes: usize,
     finished: bool,
@@ -41,7 +40,7 @@ impl Pipe {
         Arc::new(Self { line, side, state: Mutex::default(), news: Notify::new(), room: Notify::new() })
     }
 
-    /// A direction that brings nothing.
+    /// A direction without data.
     pub(super) fn ended(line: Arc<SimulatedLine>) -> Arc<Self> {
         let pipe = Self::new(line, 1);
         pipe.lock().finished = true;
@@ -53,7 +52,7 @@ impl Pipe {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the chunks over as one piece, once there is room.
+    /// Queues the chunks as one piece, once there is capacity.
     pub(super) async fn write(&self, chunks: &[Bytes]) -> Result<(), WriteError> {
         loop {
             if let Some(reason) = self.line.close_reason(self.side) {
@@ -73,7 +72,7 @@ impl Pipe {
                     let before = state.queue.back().map(|(at, _)| *at);
                     let at = self.line.departure();
                     state.bytes += piece.len();
-                    // Nothing overtakes within a stream.
+                    // Pieces of a stream stay in order.
                     state.queue.push_back((before.map_or(at, |before| before.max(at)), piece.freeze()));
                     self.news.notify_one();
                     return Ok(());
@@ -97,7 +96,7 @@ impl Pipe {
         self.news.notify_one();
     }
 
-    /// Waits until the reader has everything, or wants no more, or the connection is gone.
+    /// Waits until the reader has received everything or has stopped the stream, or the connection is closed.
     pub(super) async fn stopped(&self) {
         let is_done = || {
             let state = self.lock();
@@ -112,7 +111,7 @@ impl Pipe {
         }
     }
 
-    /// The next piece when it has arrived, `None` at the end. May be cancelled: nothing is lost.
+    /// The next piece once it has arrived, or `None` at the end. Cancel-safe.
     pub(super) async fn next(&self) -> Result<Option<Bytes>, ReadError> {
         loop {
             let next = {

@@ -1,4 +1,4 @@
-//! An endpoint's place on a simulated network.
+//! An endpoint's port on a simulated network.
 
 use std::{
     net::SocketAddr,
@@ -18,7 +18,7 @@ pub(in crate::transport) struct SimulatedPort {
     pub(in crate::transport) node: NodeId,
     pub(in crate::transport) addr: SocketAddr,
     closed: AtomicBool,
-    /// Connections that the endpoint has dialled or accepted, and its side of them.
+    /// Connections that the endpoint has dialled or accepted, and its side of each.
     lines: Mutex<Vec<(Weak<SimulatedLine>, usize)>>,
 }
 
@@ -27,7 +27,7 @@ impl SimulatedPort {
         Self { medium, name: name.to_owned(), node, addr, closed: AtomicBool::new(false), lines: Mutex::default() }
     }
 
-    /// Closes all connections, and takes and dials no new ones.
+    /// Closes all connections, and neither accepts nor dials new ones.
     pub(in crate::transport) fn close(&self, code: CloseCode) {
         self.closed.store(true, Ordering::Relaxed);
         let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
@@ -44,7 +44,7 @@ impl SimulatedPort {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Remembers a connection, to be closed with the port.
+    /// Registers a connection, to be closed with the port.
     pub(in crate::transport) fn keep(&self, line: &Arc<SimulatedLine>, side: usize) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.retain(|(line, _)| line.strong_count() > 0);

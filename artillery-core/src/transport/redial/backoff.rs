@@ -1,8 +1,6 @@
-//! Pauses between dials.
-
 use std::time::Duration;
 
-/// Pauses that double from one bound to the other. Each is shortened at random, so that nodes do not dial in step.
+/// Pauses that double between two bounds. Each is shortened at random, so that nodes do not dial in step.
 #[derive(Debug)]
 pub(super) struct Backoff {
     min: Duration,
@@ -15,14 +13,13 @@ impl Backoff {
         Self { min, max, next: min }
     }
 
-    /// The next pause. `chance` is a number from 0 up to 1.
+    /// The next pause. `chance` is a random number in `[0, 1)`.
     pub(super) fn pause(&mut self, chance: f64) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.max);
         pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// Starts with the shortest pause again.
     pub(super) fn reset(&mut self) {
         self.next = self.min;
     }

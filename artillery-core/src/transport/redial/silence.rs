@@ -1,13 +1,12 @@
-//! Finds connections on which nothing is acknowledged any more.
+//! Detects connections that no longer receive acknowledgements.
 //!
-//! QUIC gives a connection up only after three of its own timeouts, however short the idle timeout is (RFC 9000,
-//! section 10.1). On a path that had long queues each of them takes seconds, and they double. When the path is well
-//! again and its queues are lost, the old connection would go on waiting, while a new one works at once.
+//! QUIC closes a connection only after three of its own timeouts, however short the idle timeout is (RFC 9000, section
+//! 10.1). On a path that had long queues each of them takes seconds, and they double. Once the path has recovered and
+//! its queues are lost, the old connection would keep waiting, while a new one works at once.
 //!
-//! Frames sent since the last acknowledgement do not tell alone whether anything waits for one. A connection whose
-//! congestion window is full, as it is after such a queue has lost packets, sends nothing until QUIC's timeout. So
-//! after some silence the connection is told to send a datagram without content. An idle connection sends it at once
-//! and gets an acknowledgement.
+//! Frames sent since the last acknowledgement are not the only sign that one is expected. A connection whose congestion
+//! window is full, for instance because such a queue has lost packets, sends nothing until QUIC's timeout. So after
+//! some silence an empty datagram is queued. An idle connection sends it at once and gets an acknowledgement.
 
 use std::time::Duration;
 
@@ -15,23 +14,21 @@ use tokio::time::{Instant, sleep};
 
 use crate::transport::{Connection, quic::Traffic};
 
-/// The connection is checked so many times within the limit.
+/// The connection is checked this many times within the limit.
 const CHECK_DIVISOR: u32 = 12;
-/// After this part of the limit without an acknowledgement the peer is asked for one.
+/// The peer is probed after this fraction of the limit without an acknowledgement.
 const QUIET_DIVISOR: u32 = 6;
 
-/// How long no acknowledgement has come.
 #[derive(Debug)]
 struct Silence {
     limit: Duration,
     seen: Traffic,
-    /// When an acknowledgement was seen last.
+    /// When the latest acknowledgement was seen.
     heard: Instant,
-    /// Since when something is known to wait for one.
+    /// Since when an acknowledgement is known to be due.
     waits: Option<Instant>,
 }
 
-/// What to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SilenceVerdict {
     Well,
@@ -64,7 +61,7 @@ impl Silence {
     }
 }
 
-/// Waits until nothing was acknowledged on a connection for `limit` though something was waiting for it.
+/// Waits until an acknowledgement has been due for `limit`.
 pub(super) async fn until_too_long(connection: &Connection, limit: Duration) {
     let Some(traffic) = connection.traffic() else { return std::future::pending().await };
     let mut silence = Silence::new(limit, Instant::now(), traffic);
@@ -85,7 +82,7 @@ mod tests {
         *,
     };
 
-    /// The verdicts of checks at these milliseconds, each with the frames sent and the acknowledgements so far.
+    /// The verdicts of checks at these milliseconds, each with the frames sent and acknowledgements received so far.
     fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [SilenceVerdict; N] {
         let start = Instant::now();
         let traffic = |sent, acknowledgements| Traffic { sent, acknowledgements };
@@ -96,7 +93,7 @@ mod tests {
     #[test]
     fn unacknowledged_frames_are_missed() {
         assert_eq!(looks([(250, 6, 3), (3000, 9, 3), (3250, 9, 3)]), [Well, Well, TooLong]);
-        // Any acknowledgement counts.
+        // Any acknowledgement resets the wait.
         assert_eq!(looks([(250, 6, 3), (3000, 9, 4), (3250, 10, 4), (6000, 10, 5)]), [Well; 4]);
     }
 

@@ -1,25 +1,22 @@
-//! Frames gathered for one write.
-
 use bytes::{Bytes, BytesMut};
 
 use crate::frame::{PREFIX, prefix};
 
-/// Pieces up to this many bytes are copied next to each other, which is cheaper than handing each on by itself.
+/// Pieces of up to this size are copied next to each other, which is cheaper than passing each on separately.
 const MAX_GATHERED_BYTES: usize = 1024;
 
-/// Frames to be written together. Small pieces are gathered, large ones (values) are handed on without a copy.
+/// Frames to be written together. Small pieces are gathered, large ones (values) are passed on without a copy.
 #[derive(Debug, Default)]
 pub struct FrameBatch {
     chunks: Vec<Bytes>,
     gathered: BytesMut,
     frames: usize,
     bytes: usize,
-    /// Bytes of header and body of the largest frame.
     largest: usize,
 }
 
 impl FrameBatch {
-    /// An empty batch. Keep it, since its memory is reused.
+    /// Creates an empty batch. Reuse it to reuse its memory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -46,22 +43,21 @@ impl FrameBatch {
         }
     }
 
-    /// Frames in it.
+    /// The number of frames in the batch.
     pub fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Bytes in it, on the wire.
+    /// The size of the batch on the wire, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the batch contains no frame.
     pub fn is_empty(&self) -> bool {
         self.frames == 0
     }
 
-    /// Bytes of header and body of its largest frame.
     pub(super) fn largest(&self) -> usize {
         self.largest
     }
@@ -72,7 +68,7 @@ impl FrameBatch {
         &mut self.chunks
     }
 
-    /// Empties it and keeps its memory.
+    /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.chunks.clear();
         self.gathered.clear();

@@ -1,5 +1,3 @@
-//! The receiving end.
-
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,20 +11,18 @@ use crate::{
     transport::{counters::CounterCells, quic},
 };
 
-/// Chunks of a stream that are read at a time.
 const MAX_CHUNKS_PER_READ: usize = 32;
 
-/// The receiving end of a stream. If it is dropped before the end, the sender learns that nothing more is wanted.
+/// The receiving end of a stream. Dropping it before the end stops the stream, which notifies the sender.
 #[derive(Debug)]
 pub struct FrameReader {
     stream: StreamSource,
     decoder: FrameDecoder,
     counters: Arc<CounterCells>,
-    /// Why there is nothing more to read.
+    /// The error that every later read returns. `None` after a clean end.
     failed: Option<ReadError>,
 }
 
-/// Where its bytes come from.
 #[derive(Debug)]
 pub(in crate::transport) enum StreamSource {
     Quic(RecvStream),
@@ -48,7 +44,7 @@ impl From<PipeReader> for StreamSource {
 }
 
 impl StreamSource {
-    /// Hands the next bytes to `take`. `false` at the end.
+    /// Passes the next bytes to `take`. `false` at the end of the stream.
     async fn read(&mut self, mut take: impl FnMut(&[u8])) -> Result<bool, ReadError> {
         match self {
             Self::Quic(stream) => {
@@ -72,10 +68,11 @@ impl FrameReader {
         Self { stream, decoder: FrameDecoder::new(limit), counters, failed: None }
     }
 
-    /// The next frame, or `None` if the stream was finished after a whole frame. Cancelling it loses nothing.
+    /// The next frame, or `None` if the stream was finished after a complete frame. Cancel-safe.
     ///
     /// # Errors
-    /// [`ReadError`]. The stream is then useless, and the sender is told so.
+    /// [`ReadError`]. The stream is then unusable. After [`ReadError::Frame`] it is also stopped, which notifies the
+    /// sender.
     pub async fn next(&mut self) -> Result<Option<Frame>, ReadError> {
         loop {
             if let Some(frame) = self.next_ready() {
@@ -87,11 +84,11 @@ impl FrameReader {
         }
     }
 
-    /// Bytes of header and body of the next frame, as soon as its prefix has come. A caller without room for the frame
-    /// can then stop reading. `None` if the stream was finished after a whole frame. Cancelling it loses nothing.
+    /// The size of header and body of the next frame, available once its prefix has arrived. A caller without capacity
+    /// for the frame can then stop reading. `None` if the stream was finished after a complete frame. Cancel-safe.
     ///
     /// # Errors
-    /// As [`FrameReader::next`].
+    /// Like [`FrameReader::next`].
     pub async fn next_len(&mut self) -> Result<Option<usize>, ReadError> {
         loop {
             match self.decoder.next_len() {
@@ -105,7 +102,7 @@ impl FrameReader {
         }
     }
 
-    /// Waits for bytes and takes them over. `false` if the stream has ended.
+    /// Waits for bytes and passes them to the decoder. `false` if the stream has ended.
     async fn read(&mut self) -> Result<bool, ReadError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -121,7 +118,7 @@ impl FrameReader {
         }
     }
 
-    /// The next frame, if it has been received already: after [`FrameReader::next`], take these as one batch.
+    /// The next frame, if it has already been received. Call it after [`FrameReader::next`] to collect a batch.
     ///
     /// An error is kept for the next call of [`FrameReader::next`].
     pub fn next_ready(&mut self) -> Option<Frame> {
@@ -142,10 +139,10 @@ impl FrameReader {
         }
     }
 
-    /// Tells the sender that nothing more of this stream is wanted.
+    /// Stops the stream, which notifies the sender that nothing more will be read.
     pub fn stop(&mut self, code: u32) {
         match &mut self.stream {
-            // Fails only if the stream has ended already.
+            // Fails only if the stream has already ended.
             StreamSource::Quic(stream) => drop(stream.stop(code.into())),
             #[cfg(feature = "testing")]
             StreamSource::Simulated(outlet) => outlet.stop(code),
@@ -161,5 +158,5 @@ impl FrameReader {
     }
 }
 
-/// Code that tells a sender that its bytes were no frame.
+/// Stop code for bytes that are not a frame.
 const MALFORMED_CODE: u32 = 1;

@@ -1,5 +1,3 @@
-//! The sending end.
-
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,19 +11,17 @@ use crate::{
     transport::{counters::CounterCells, quic},
 };
 
-/// The sending end of a stream. Dropped without [`FrameWriter::finish`], the stream ends as if it was finished, or is
-/// given up if a write was cancelled.
+/// The sending end of a stream. Dropping it finishes the stream, or resets it if a write was cancelled or failed.
 #[derive(Debug)]
 pub struct FrameWriter {
     stream: StreamSink,
     limit: usize,
     counters: Arc<CounterCells>,
     single: FrameBatch,
-    /// A write has begun and not ended.
+    /// Set while a write is in progress, and after one was cancelled or failed.
     writing: bool,
 }
 
-/// Where its bytes go.
 #[derive(Debug)]
 pub(in crate::transport) enum StreamSink {
     Quic(SendStream),
@@ -61,9 +57,9 @@ impl FrameWriter {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
     }
 
-    /// Sends one frame. Returns when QUIC has taken it, which waits while the windows are full.
+    /// Sends one frame. Returns once QUIC has accepted it; this waits while the flow-control windows are full.
     ///
-    /// Do not cancel it: part of the frame may have been written, and the writer is then useless.
+    /// Do not cancel this call: part of the frame may have been written, and the writer is then unusable.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -75,10 +71,10 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends all frames of the batch in one write and empties it. Do not cancel it, as [`FrameWriter::send`].
+    /// Sends all frames of the batch in one write and empties it. Like [`FrameWriter::send`], it must not be cancelled.
     ///
     /// # Errors
-    /// [`WriteError`]. If a frame is too large, nothing of the batch is written.
+    /// [`WriteError`]. If a frame is too large, no part of the batch is written.
     pub async fn send_all(&mut self, batch: &mut FrameBatch) -> Result<(), WriteError> {
         let sent = self.write(batch).await;
         batch.clear();
@@ -104,30 +100,30 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Ends the stream. What was sent is still delivered.
+    /// Finishes the stream. Frames already sent are still delivered.
     pub fn finish(&mut self) {
         match &mut self.stream {
-            // Fails only if the stream has ended already.
+            // Fails only if the stream has already ended.
             StreamSink::Quic(stream) => drop(stream.finish()),
             #[cfg(feature = "testing")]
             StreamSink::Simulated(inlet) => inlet.finish(),
         }
     }
 
-    /// Gives the stream up. What was not delivered yet may never be.
+    /// Resets the stream. Undelivered frames may be lost.
     pub fn reset(&mut self, code: u32) {
         match &mut self.stream {
-            // Fails only if the stream has ended already.
+            // Fails only if the stream has already ended.
             StreamSink::Quic(stream) => drop(stream.reset(code.into())),
             #[cfg(feature = "testing")]
             StreamSink::Simulated(inlet) => inlet.reset(code),
         }
     }
 
-    /// Waits until the peer has received everything after [`FrameWriter::finish`], or wants no more, or is gone.
+    /// Waits until the peer has received everything after [`FrameWriter::finish`], has stopped the stream, or is gone.
     pub async fn stopped(&self) {
         match &self.stream {
-            // The caller only waits for the end, so the outcome does not matter.
+            // The caller only waits for the end, so the outcome is irrelevant.
             StreamSink::Quic(stream) => drop(stream.stopped().await),
             #[cfg(feature = "testing")]
             StreamSink::Simulated(inlet) => inlet.stopped().await,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The refusal that a node answers to `words`, after checking that its service is told the same.
+/// The refusal with which a node answers `words`. Also checks that the node's service receives the same one.
 async fn answer(words: &[u8]) -> Refusal {
     let mut honest = Honest::new(config());
     let raw = Raw::new("raw");
@@ -46,7 +46,7 @@ async fn malformed_hellos_are_refused() {
     let mut other_magic = hello.to_vec();
     other_magic[crate::frame::PREFIX] ^= 1;
     let mut no_bool = hello.to_vec();
-    // The tag of the cluster id, behind prefix, magic, versions and the cluster's name.
+    // The tag of the cluster id, after prefix, magic, versions and the cluster's name.
     no_bool[crate::frame::PREFIX + 12 + 5] = 7;
     let cases: [&[u8]; 7] = [
         &[],
@@ -67,7 +67,7 @@ async fn malformed_hellos_are_refused() {
 async fn an_oversized_hello_is_refused() {
     let long = hello::Hello { cluster: "x".repeat(2 * hello::MAX_HELLO_BYTES), ..Raw::new("raw").hello() };
     let refusal = answer(&words(&hello::encode(PROTOCOL_VERSIONS, &long))).await;
-    assert!(matches!(&refusal, Refusal::Malformed(reason) if reason.contains("at most 4096")), "{refusal:?}");
+    assert!(matches!(&refusal, Refusal::Malformed(reason) if reason.contains("limit of 4096")), "{refusal:?}");
 }
 
 #[tokio::test]

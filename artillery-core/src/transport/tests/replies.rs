@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{CloseReason, ConnectError, VersionRange};
 
-/// The error of a node that gets `answer` to its hello.
+/// The error of a node that receives `answer` to its hello.
 async fn told(answer: &[u8]) -> ConnectError {
     let honest = Honest::new(TransportConfig { hello_timeout: Duration::from_millis(500), ..config() });
     let raw = Raw::new("raw");
@@ -45,16 +45,16 @@ async fn a_reply_with_a_foreign_id_is_rejected() {
     assert_eq!(told(&hello::encode(PROTOCOL_VERSIONS, &answer)).await, ConnectError::Rejected(expected));
 }
 
-/// A node of a later release may send a refusal that this one can't read. Its versions say enough.
+/// A node of a later release may send a refusal that this one cannot decode. Its versions suffice.
 #[tokio::test]
 async fn a_refusal_by_a_later_version_is_a_version_mismatch() {
     let later = VersionRange { min: 7, max: 9 };
-    let answer = hello::encode(later, &(u64::MAX, "something that version 1 does not know"));
+    let answer = hello::encode(later, &(u64::MAX, "unknown to version 1"));
     let expected = Refusal::VersionMismatch { here: later, there: PROTOCOL_VERSIONS };
     assert_eq!(told(&answer).await, ConnectError::Refused(expected));
 }
 
-/// The other side sees QUIC's own words for it: "aborted by peer".
+/// The other side sees QUIC's own text for this: "aborted by peer".
 #[tokio::test]
 async fn a_peer_that_closes_during_the_handshake_is_named_as_the_cause() {
     let honest = Honest::new(config());

@@ -1,4 +1,4 @@
-//! A secret is replaced while connections are up.
+//! Replaces a secret while connections are open.
 
 use super::*;
 use crate::error::{CloseReason, ConnectError, IdentityError};
@@ -22,7 +22,7 @@ async fn one_secret_takes_the_place_of_another() {
         endpoint.set_identity(by(SECRET, name).also_trust_secret(NEW).unwrap()).unwrap();
     }
     for (name, endpoint) in [("a", &a), ("b", &b)] {
-        // In the middle of this step the two nodes are at different steps.
+        // During this step the two nodes are at different steps.
         endpoint.set_identity(by(NEW, name).also_trust_secret(SECRET).unwrap()).unwrap();
         within(a.connect(b.local_addr())).await.unwrap();
         within(b.connect(a.local_addr())).await.unwrap();
@@ -32,7 +32,7 @@ async fn one_secret_takes_the_place_of_another() {
     b.set_identity(by(NEW, "b")).unwrap();
     let reason = within(first.closed()).await;
     assert!(matches!(&reason, CloseReason::Peer { code, .. } if *code == CloseCode::REPLACED.0), "{reason:?}");
-    assert_eq!(second.close_reason(), None, "it was made by the new secret");
+    assert_eq!(second.close_reason(), None, "it was established with the new secret");
 
     let (late, early) = (bound(by(SECRET, "late")), bound(by(NEW, "early")));
     let error = within(late.connect(b.local_addr())).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Garbage, and streams that end where they should not.
+//! Garbage, and streams that end prematurely.
 
 use rand::RngExt;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -9,7 +9,6 @@ use crate::{
     frame::prefix,
 };
 
-/// How the next stream of kind 16 ends.
 async fn end(honest: &mut Honest) -> Result<(), ReadError> {
     loop {
         if let Event::End(StreamKind(16), end) = honest.event().await {
@@ -67,7 +66,7 @@ async fn a_header_longer_than_its_frame_ends_its_stream() {
     honest.is_well().await;
 }
 
-/// After each byte of a frame the stream ends, or is given up, or the whole connection is closed.
+/// After each byte of a frame, the stream is finished or reset, or the whole connection is closed.
 #[tokio::test]
 async fn a_stream_cut_at_any_byte_ends_with_its_reason() {
     let mut honest = Honest::new(config());
@@ -89,7 +88,7 @@ async fn a_stream_cut_at_any_byte_ends_with_its_reason() {
 
         let mut stream = connection.open_uni().await.unwrap();
         stream.write_all(&[&[16], &whole[..], &whole[..cut]].concat()).await.unwrap();
-        // The receiver has begun to read before the end comes.
+        // The receiver has started to read before the stream ends.
         while !matches!(honest.event().await, Event::Frame(StreamKind(16), _)) {}
         stream.reset(5u32.into()).unwrap();
         assert_eq!(end(&mut honest).await, Err(ReadError::Reset(5)), "{cut}");
@@ -127,7 +126,7 @@ async fn a_requested_acknowledgement_comes_and_no_datagram_is_delivered() {
     let link = asker.link(NodeId::from_name("honest"), vec![honest.endpoint.local_addr()]);
     let connection = within(link.connected()).await.unwrap();
     let acknowledgements = || connection.traffic().unwrap().acknowledgements;
-    // More acknowledgements than the search of the path's MTU causes.
+    // More acknowledgements than path MTU discovery causes.
     for _ in 0..50 {
         let before = acknowledgements();
         connection.ask_for_acknowledgement();

@@ -1,4 +1,4 @@
-//! Sources of addresses that an application has made, well or badly.
+//! Sources of addresses implemented by an application, correctly or not.
 
 use std::{
     fs,
@@ -19,7 +19,6 @@ use futures_core::Stream;
 
 use super::*;
 
-/// A registry of services, in this process.
 #[derive(Clone, Default)]
 struct Registry(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -33,7 +32,7 @@ impl Registry {
     }
 }
 
-/// A stream whose next item this function makes.
+/// A stream whose items this function creates.
 struct Made<F>(F);
 
 impl<F: FnMut(&mut Context<'_>) -> Poll<Option<Candidate>> + Unpin> Stream for Made<F> {
@@ -44,7 +43,7 @@ impl<F: FnMut(&mut Context<'_>) -> Poll<Option<Candidate>> + Unpin> Stream for M
     }
 }
 
-/// A source whose streams this function makes.
+/// A source whose streams this function creates.
 struct Source<F>(F);
 
 impl<F: Fn() -> Candidates + Send + Sync + 'static> Discovery for Source<F> {
@@ -62,7 +61,7 @@ fn hint(n: usize) -> Candidate {
     Candidate::new(artillery_core::discovery::Source::Other("wrong".into()), None, vec![addr; 1000])
 }
 
-/// A file in a directory of its own, which is removed at the end.
+/// A file in a temporary directory, which is removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -92,14 +91,14 @@ async fn nodes_meet_by_a_source_of_the_application() {
     see_each_other(&a, &[&b], MemberState::Alive).await;
     let by = artillery_core::discovery::Source::Other("registry".into());
     assert!([a.found_by(b.id().node), b.found_by(a.id().node)].contains(&Some(by)));
-    // A node that starts again at another address is met again.
+    // A node that restarts at another address is met again.
     b.leave().await;
     let b = node("b").discovery(registry.source()).start().await.unwrap();
     *registry.0.lock().unwrap() = vec![a.addr(), b.addr()];
     see_each_other(&a, &[&b], MemberState::Alive).await;
 }
 
-/// Each kind of wrong source at once, beside a seed that works.
+/// All kinds of faulty sources at once, next to a working seed.
 #[tokio::test]
 async fn a_wrong_source_costs_nothing_but_its_own_hints() {
     let (_held, blocked) = blocking::channel::<()>();
@@ -127,14 +126,14 @@ async fn a_wrong_source_costs_nothing_but_its_own_hints() {
         .seed(a.addr().to_string());
     let b = within(b.start()).await.unwrap();
     see_each_other(&a, &[&b], MemberState::Alive).await;
-    // More than the 256 that are dialled at a time.
+    // More than the 256 places that are dialled at a time.
     until(|| asked.load(Ordering::Relaxed) > 300).await;
     let c = node("c").seed(b.addr().to_string()).start().await.unwrap();
     see_each_other(&b, &[&a, &c], MemberState::Alive).await;
     b.leave().await;
 }
 
-/// Only the operator's list has seeds.
+/// Only the operator's list may report seeds.
 #[tokio::test]
 async fn a_source_withdraws_no_seed() {
     let addr = free_addr();
@@ -155,7 +154,6 @@ async fn a_source_withdraws_no_seed() {
     see_each_other(&a, &[&b], MemberState::Alive).await;
 }
 
-/// A source that announces receives this node's announcement.
 #[tokio::test]
 async fn a_source_announces_this_node() {
     struct Announces(mpsc::Sender<Announcement>);
@@ -181,7 +179,7 @@ async fn a_file_that_changes_leads_to_nodes() {
     let (b, c) = (node("b").start().await.unwrap(), node("c").start().await.unwrap());
     fs::write(place.file(), format!("# nodes\n{}\nnonsense\n", b.addr())).unwrap();
     see_each_other(&a, &[&b], MemberState::Alive).await;
-    // Replaced at once, as editors do, and without its last end of line.
+    // Replaced at once, as editors do, and without a final line terminator.
     let later = free_addr();
     fs::write(place.0.join("new"), format!("{later}\nlocalhost:{}", c.addr().port())).unwrap();
     fs::rename(place.0.join("new"), place.file()).unwrap();

@@ -1,4 +1,4 @@
-//! Announcements that any host may have made.
+//! Announcements that any host may have sent.
 
 use std::{
     pin::Pin,
@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use super::*;
 
-/// A source whose announcements the test makes.
+/// A source whose announcements the test supplies.
 struct Rumours(Mutex<Option<mpsc::Receiver<Candidate>>>);
 
 struct Heard(mpsc::Receiver<Candidate>);
@@ -40,7 +40,7 @@ fn there(node: NodeId, addr: SocketAddr) -> Candidate {
     Candidate::new(Source::Mdns, Some(node), vec![addr])
 }
 
-/// An address where no node answers.
+/// An address at which no node answers.
 fn silence() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
@@ -66,7 +66,7 @@ async fn foreign_addresses_of_a_node_do_not_end_the_dialling_of_its_own() {
     assert_eq!(a.found_by(b.id().node), Some(Source::Mdns));
 }
 
-/// A host name may have the addresses of all nodes.
+/// A host name may resolve to the addresses of all nodes.
 #[tokio::test]
 async fn a_seed_with_the_address_of_this_node_leads_to_the_other_one() {
     let (sender, rumours) = rumours();
@@ -88,7 +88,7 @@ async fn a_crowd_of_strangers_leaves_room_for_a_node() {
     for n in 0..1200 {
         sender.send(there(NodeId::from_name(&format!("stranger-{n}")), addr)).await.unwrap();
     }
-    // Wait until one of them was tried.
+    // Wait until one of them was dialled.
     until(|| a.endpoint().counters().dial_failures > 0).await;
     let b = node("b").start().await.unwrap();
     sender.send(there(b.id().node, b.addr())).await.unwrap();

@@ -1,4 +1,4 @@
-//! Links that break and come back.
+//! Links that break and recover.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,6 @@ use tokio::net::UdpSocket;
 
 use super::support::{Event, Node, SECRET, Spec, arrives, connected, within};
 
-/// Addresses that a test has cut off.
 #[derive(Clone, Default)]
 struct Cuts(Arc<Mutex<BTreeSet<SocketAddr>>>);
 
@@ -105,7 +104,7 @@ async fn a_broken_connection_is_dialled_again() {
     works(&second, &mut b).await;
 }
 
-/// Binds `spec` again and again until the former owner of its port has released it.
+/// Binds `spec` repeatedly until the former owner of its port has released it.
 async fn rebind(addr: SocketAddr, spec: impl Fn() -> Spec) -> Node {
     within(async {
         loop {
@@ -136,8 +135,7 @@ async fn a_peer_restarted_on_its_port_is_dialled_again() {
     works(&connection, &mut b).await;
 }
 
-/// The peer dies silently and comes back. The first packet to the new process is answered with a reset, long before any
-/// timeout.
+/// The peer dies silently and is restarted. The new process resets the connection, long before any timeout.
 #[tokio::test]
 async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     let cuts = Cuts::default();
@@ -151,7 +149,7 @@ async fn a_peer_that_died_silently_is_noticed_by_its_successor() {
     assert_eq!(within(connection.closed()).await, CloseReason::Reset);
 }
 
-/// How a connection to a node that replaced its secret and died silently ends, when a node with the identity
+/// The close reason of a connection to a node that replaced its secret and died silently, when a node with the identity
 /// `successor` binds its port.
 async fn ended_after_a_new_secret(successor: Identity, idle_timeout: Duration) -> CloseReason {
     let cuts = Cuts::default();
@@ -172,15 +170,15 @@ fn new(name: &str) -> Identity {
     Identity::from_secret(b"another secret of some length", name).unwrap()
 }
 
-/// The tokens of the former incarnation came from the new secret by then.
+/// By then, the former incarnation had derived its tokens from the new secret.
 #[tokio::test]
 async fn a_successor_by_the_new_secret_is_noticed_too() {
     let ended = ended_after_a_new_secret(new("b"), Duration::from_secs(600)).await;
     assert_eq!(ended, CloseReason::Reset);
 }
 
-/// An intruder with the old secret knows the node's old key, and sees the id of the connection on the wire. It can end
-/// no connection.
+/// An intruder with the old secret knows the node's old key and sees the connection's id on the wire, but cannot close
+/// the connection.
 #[tokio::test]
 async fn a_holder_of_the_old_secret_ends_no_connection() {
     let intruder = Identity::from_secret(SECRET, "b").unwrap();
@@ -188,7 +186,7 @@ async fn a_holder_of_the_old_secret_ends_no_connection() {
     assert_eq!(ended, CloseReason::TimedOut, "its resets are not believed");
 }
 
-/// A restarted node says hello to a peer that still has a connection to its former process, which died silently.
+/// A restarted node sends a hello to a peer that still has a connection to its former process, which died silently.
 #[tokio::test]
 async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
     let mut a = Spec::new("a").bind();
@@ -205,7 +203,7 @@ async fn a_hello_of_a_new_process_replaces_the_connection_to_the_old_one() {
     a.event_of(|event| matches!(event, Event::Admitted(_)).then_some(())).await;
 }
 
-/// Users of a link may each know another incarnation of its peer, and set its addresses again and again.
+/// Users of a link may each know another incarnation of its peer, and set its addresses repeatedly.
 #[tokio::test]
 async fn a_new_process_is_found_where_it_calls_from() {
     let a = Spec::new("a").bind();
@@ -218,7 +216,7 @@ async fn a_new_process_is_found_where_it_calls_from() {
     works(&connection, &mut b).await;
 }
 
-/// The same, for a link that is made after the peer has connected.
+/// The same, for a link that is created after the peer has connected.
 #[tokio::test]
 async fn a_process_that_has_called_is_found() {
     let mut a = Spec::new("a").bind();
@@ -256,7 +254,7 @@ async fn the_end_of_the_endpoint_ends_its_links() {
     within(async { while link.connected().await.is_ok() {} }).await;
 }
 
-/// Carries packets between a dialler and a node with a delay, and drops them all once `loses` is set.
+/// Relays packets between a dialler and a node with a delay, and drops all of them once `loses` is set.
 async fn relay(node: SocketAddr, late: Duration) -> (SocketAddr, Arc<AtomicBool>) {
     let (outside, inside) = (udp().await, udp().await);
     let (addr, loses) = (outside.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
@@ -286,7 +284,7 @@ async fn udp() -> Arc<UdpSocket> {
     Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap())
 }
 
-/// After round trips of 600 ms QUIC waits for several seconds before it gives up, for any idle timeout.
+/// With round trips of 600 ms, QUIC takes several seconds to close a connection, whatever the idle timeout is.
 #[tokio::test]
 async fn a_long_wait_for_acknowledgements_ends_with_the_idle_timeout() {
     let (a, mut b) = (Spec::new("a").bind(), Spec::new("b").bind());

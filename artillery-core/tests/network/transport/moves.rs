@@ -20,7 +20,6 @@ const LONG: Duration = Duration::from_secs(600);
 const BEFORE: &str = "127.0.0.2";
 const AFTER: &str = "127.0.0.3";
 
-/// A filter that lets no packet through to or from this address.
 fn without(addr: &Arc<Mutex<Option<SocketAddr>>>) -> LinkFilter {
     let addr = addr.clone();
     Arc::new(move |other| *addr.lock().unwrap() != Some(other))
@@ -39,7 +38,8 @@ fn at(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), port)
 }
 
-/// Carries packets between a dialler and a node, which sees them come from the first address until it is told otherwise.
+/// Relays packets between a dialler and a node. Their source is the first address until `true` is sent on the channel,
+/// and then the second.
 async fn relay(node: SocketAddr) -> (SocketAddr, Sender<bool>) {
     let inside = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let outside =
@@ -68,7 +68,7 @@ async fn relay(node: SocketAddr) -> (SocketAddr, Sender<bool>) {
     (addr, moves)
 }
 
-/// The connection that the peer dialled follows it, and tells where it can be dialled itself.
+/// The connection that the peer dialled migrates with it, and thereby shows where the peer can be dialled.
 #[tokio::test]
 async fn a_peer_that_has_moved_is_dialled_where_it_is_now() {
     let gone = Arc::<Mutex<_>>::default();
@@ -92,7 +92,7 @@ async fn a_peer_that_has_moved_is_dialled_where_it_is_now() {
     assert_eq!(from_n.connection().and_then(|connection| connection.close_reason()), None);
 }
 
-/// A dial that waits for an answer is no obstacle.
+/// A dial that waits for an answer must not delay this.
 #[tokio::test]
 async fn a_link_that_dials_in_vain_finds_where_its_peer_is() {
     let gone = Arc::<Mutex<_>>::default();
@@ -110,7 +110,7 @@ async fn a_link_that_dials_in_vain_finds_where_its_peer_is() {
     arrives(&connection, &mut n, "here").await;
 }
 
-/// An address that answers is found behind one that doesn't, without waiting for that one.
+/// An address that answers is found after one that does not, without waiting for the latter.
 #[tokio::test]
 async fn addresses_are_dialled_side_by_side() {
     let mut spec = Spec::new("p");

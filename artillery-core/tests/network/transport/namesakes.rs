@@ -29,14 +29,14 @@ async fn name_taken(node: &mut Node) -> MemberId {
     node.event_of(|event| if let Event::NameTaken(by) = event { Some(by) } else { None }).await
 }
 
-/// The link from `from` to `to`, once it is up.
+/// The link from `from` to `to`, once it is connected.
 async fn linked(from: &Node, to: &Node) -> (Link, Connection) {
     let link = from.endpoint.link(to.endpoint.id().node, vec![to.addr()]);
     let connection = within(link.connected()).await.unwrap();
     (link, connection)
 }
 
-/// The connections of the first process work, and none was admitted but those of these members.
+/// Checks that the first process's connection works and that no other process of its name was admitted.
 async fn is_unharmed(p: &mut Node, n: &Node, connection: &Connection) {
     assert_eq!(connection.close_reason(), None);
     arrives(connection, p, "still here").await;
@@ -78,7 +78,6 @@ async fn a_second_process_that_is_dialled_is_refused() {
     is_unharmed(&mut p, &n, &connection).await;
 }
 
-/// Both dial at the same time, many times. At most one of them has connections at any time.
 #[tokio::test]
 async fn of_two_that_come_at_once_one_is_let_in() {
     let (p, n, other) = (Spec::new("p").bind(), twin(1).bind(), twin(2).bind());
@@ -98,7 +97,7 @@ async fn a_process_that_dials_the_owner_of_its_name_is_told() {
     assert_eq!(name_taken(&mut other).await, n.endpoint.id());
 }
 
-/// A node that dials its own address, or the second process, is told nothing.
+/// A node that dials its own address, or the second process, is not notified.
 #[tokio::test]
 async fn the_owner_of_a_name_keeps_it() {
     let (mut n, other) = (twin(1).bind(), twin(2).bind());
@@ -110,7 +109,7 @@ async fn the_owner_of_a_name_keeps_it() {
     }
 }
 
-/// A process whose packets vanish does not keep its successor out, and has lost its name when they come through again.
+/// A process whose packets vanish does not keep its successor out, and has lost its name when its packets arrive again.
 #[tokio::test]
 async fn a_silent_process_gives_way_and_is_refused_later() {
     let p = Spec::new("p").bind();

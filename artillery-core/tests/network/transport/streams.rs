@@ -81,7 +81,7 @@ async fn many_small_frames_are_one_write() {
 #[tokio::test]
 async fn packets_are_acknowledged_together() {
     let mut spec = Spec::new("a");
-    // The longest delay allowed. No machine is so busy that most packets wait for it.
+    // The longest delay allowed. Even on a busy machine, most packets do not wait this long.
     spec.config.max_ack_delay = Duration::from_millis(25);
     let (_a, mut b, connection) = connected(spec, Spec::new("b")).await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_frame_that_is_too_large_is_not_taken_in() {
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
     writer.send(b"", &[vec![0; 100_001].into()]).await.unwrap();
     assert!(matches!(b.stream_end().await, Err(ReadError::Frame(_))));
-    // The sender is told, and other streams of the connection go on.
+    // The sender is notified, and other streams of the connection continue.
     assert_stopped(&mut writer).await;
     arrives(&connection, &mut b, "fine").await;
 }
@@ -177,7 +177,7 @@ async fn a_shutdown_is_told() {
     drop(a);
 }
 
-/// No other frame may follow in the middle of a frame whose write was cancelled.
+/// After a cancelled write, no other frame may follow in the middle of the frame.
 #[tokio::test]
 async fn a_cancelled_write_spoils_the_stream() {
     let mut spec = Spec::new("b");

@@ -1,4 +1,4 @@
-//! Nodes that record all calls of their endpoint.
+//! Nodes that record all calls of their endpoint's service.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,16 +20,15 @@ pub(crate) use crate::within::within;
 
 pub(crate) const SECRET: &[u8] = b"a secret of some length";
 
-/// Frames on it are recorded.
+/// The recorder records the frames of such streams.
 pub(crate) const RECORD: StreamKind = StreamKind(16);
-/// Frames on it are sent back.
+/// The recorder echoes the frames of such streams.
 pub(crate) const ECHO: StreamKind = StreamKind(17);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Admitted(Arc<PeerInfo>),
     Frame(Frame),
-    /// How a stream ended.
     End(Result<(), ReadError>),
     Datagram(Bytes),
     Refused(Refusal),
@@ -47,7 +46,7 @@ struct Recorder {
 
 impl Recorder {
     fn record(&self, event: Event) {
-        self.events.try_send(event).expect("a test reads its events, or ends soon");
+        self.events.try_send(event).expect("the test reads its events, or ends soon");
     }
 }
 
@@ -95,7 +94,7 @@ impl Service for Recorder {
     }
 
     fn disconnected(&self, _peer: &Arc<PeerInfo>, reason: &CloseReason) {
-        // The receiver is gone when a test has ended.
+        // The receiver is dropped when a test has ended.
         let _ = self.events.try_send(Event::Disconnected(reason.clone()));
     }
 }
@@ -123,7 +122,6 @@ async fn echo(mut reader: FrameReader, mut writer: FrameWriter) {
     }
 }
 
-/// Settings of a node.
 pub(crate) struct Spec {
     pub(crate) identity: Identity,
     pub(crate) cluster: String,
@@ -189,7 +187,7 @@ impl Node {
         within(self.events.recv()).await.unwrap()
     }
 
-    /// Waits for the first event that `pick` takes, and drops the events before it.
+    /// Waits for the first event for which `pick` returns `Some`, and drops all earlier events.
     pub(crate) async fn event_of<T>(&mut self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             if let Some(picked) = pick(self.event().await) {
@@ -211,7 +209,7 @@ impl Node {
     }
 }
 
-/// Two nodes, and the connection that the first one has made to the second.
+/// Two nodes, and a connection that the first one has dialled to the second.
 pub(crate) async fn connected(a: Spec, b: Spec) -> (Node, Node, Connection) {
     let (a, b) = (a.bind(), b.bind());
     let connection = within(a.endpoint.connect(b.addr())).await.unwrap();

@@ -1,4 +1,4 @@
-//! Which peers are let in, and what refused peers are told.
+//! Which peers are accepted, and what refused peers learn.
 
 use artillery_core::{
     ClusterId, NodeId,
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::support::{Event, Node, RECORD, SECRET, Spec, connected, within};
 
-/// Dials from `from` to `to`, which must fail. Returns what each side is told.
+/// Dials from `from` to `to`, which must fail. Returns the error of each side.
 async fn refused(from: &Node, to: &mut Node) -> (ConnectError, Refusal) {
     let error = within(from.endpoint.connect(to.addr())).await.unwrap_err();
     let refusal = to.refusal().await;
@@ -43,7 +43,7 @@ async fn a_wrong_secret_is_refused() {
     assert!(matches!(refusal, Refusal::Untrusted(_)), "{refusal:?}");
 }
 
-/// The dialling side trusts the other but is not trusted itself. It learns that after its own handshake.
+/// The dialling side trusts the other but is not trusted itself. It learns that after completing its own handshake.
 #[tokio::test]
 async fn one_way_trust_is_refused() {
     let one_way = Identity::from_secret(b"another secret of some length", "a").unwrap();
@@ -83,14 +83,14 @@ async fn another_formation_is_refused() {
     let (a, mut b) = (with("a", 1), with("b", 2));
     let expected = Refusal::DifferentCluster { here: ClusterId(2), there: ClusterId(1) };
     assert_eq!(refused(&a, &mut b).await, (ConnectError::Refused(expected.clone()), expected));
-    // A node that belongs to no formation may talk to both.
+    // A node without a formation may connect to both.
     let c = Spec::new("c").bind();
     within(c.endpoint.connect(a.addr())).await.unwrap();
     within(c.endpoint.connect(b.addr())).await.unwrap();
 }
 
-/// A node whose formation was given up is told of the formation that succeeds it, on either side of the connection, and
-/// refuses it like any other.
+/// A node of a retired formation learns of its successor, on either side of a connection, and refuses it like any
+/// other.
 #[tokio::test]
 async fn a_succeeding_formation_is_reported_and_refused() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
@@ -103,7 +103,7 @@ async fn a_succeeding_formation_is_reported_and_refused() {
     old.event_of(|event| (event == Event::Succeeded(ClusterId(3))).then_some(())).await;
     assert!(within(new.endpoint.connect(stranger.addr())).await.is_err());
     let met = stranger.event_of(met).await;
-    assert_eq!((met.cluster, met.name.as_str()), (ClusterId(3), "new"), "it isn't named as a predecessor");
+    assert_eq!((met.cluster, met.name.as_str()), (ClusterId(3), "new"), "formation 4 is not a predecessor");
 }
 
 fn met(event: Event) -> Option<ForeignPeer> {
@@ -113,8 +113,7 @@ fn met(event: Event) -> Option<ForeignPeer> {
     }
 }
 
-/// Two formations of one name and secret: each node reports which one it met, with what that one states, on either side of the
-/// connection.
+/// Of two formations of one name and secret, each node reports the other with its statements, whichever side dialled.
 #[tokio::test]
 async fn another_formation_is_reported_with_its_data() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
@@ -130,7 +129,7 @@ async fn another_formation_is_reported_with_its_data() {
     }
 }
 
-/// A formation that succeeds another one isn't a stranger to it, nor the other way round.
+/// Neither a formation nor its successor is a stranger to the other.
 #[tokio::test]
 async fn a_successor_is_no_stranger() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();
@@ -141,7 +140,7 @@ async fn a_successor_is_no_stranger() {
     assert!(matches!(new.event().await, Event::Refused(_)));
 }
 
-/// Two nodes meet before they belong to a formation, and join different ones. Whichever joins second, they part.
+/// Two nodes meet, then join different formations. The connection is closed, whichever joins second.
 #[tokio::test]
 async fn peers_that_join_different_formations_part() {
     for dialler_first in [true, false] {
@@ -238,7 +237,6 @@ async fn undialable_addresses_are_refused() {
     }
 }
 
-/// An authority as an operator might run one.
 struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pem: String,

@@ -5,7 +5,7 @@ use crate::NodeId;
 
 const ID: u16 = 0x4a17;
 
-/// An answer to the question, without records.
+/// An answer to the query, without records.
 fn empty(records: u8) -> Vec<u8> {
     let mut packet = question(ID);
     packet[2] = RESPONSE | 4;
@@ -20,7 +20,7 @@ fn push(packet: &mut Vec<u8>, name: &[u8], kind: u16, data: &[u8]) {
     packet.extend(data);
 }
 
-/// The instance `n`. Its name points to that of the question.
+/// The name of instance `n`. It ends with a pointer to the name in the query.
 const INSTANCE: &[u8] = b"\x01n\xc0\x0c";
 const SRV_DATA: &[u8] = b"\0\0\0\0\x1c\xe8\x01h\0";
 
@@ -32,7 +32,6 @@ fn txt(of: &[(&str, &str)]) -> Vec<u8> {
     of.iter().flat_map(property).collect()
 }
 
-/// An answer with one instance and these properties.
 fn answer(of: &[(&str, &str)], srv: &[u8]) -> Vec<u8> {
     let mut packet = empty(3);
     push(&mut packet, INSTANCE, TXT, &txt(of));
@@ -72,7 +71,7 @@ fn what_does_not_answer_the_question_is_passed_over() {
     assert_eq!(read(&elsewhere, ID), [], "another service");
     let mut unread = valid();
     unread[5] = 255;
-    assert_eq!(read(&unread, ID), [], "more questions than one");
+    assert_eq!(read(&unread, ID), [], "too many questions");
 }
 
 #[test]
@@ -81,12 +80,12 @@ fn a_name_that_points_to_itself_ends() {
     let at = question(ID).len();
     packet[at..at + 2].copy_from_slice(&[0xc0, at as u8]);
     assert_eq!(read(&packet, ID), []);
-    // A label between: the name becomes longer with every turn.
+    // With a label in between, the name grows with every turn.
     packet[at..at + 4].copy_from_slice(&[1, b'n', 0xc0, at as u8]);
     assert_eq!(read(&packet, ID), []);
 }
 
-/// The record behind it must not become part of it.
+/// The next record must not be read as part of it.
 #[test]
 fn a_short_srv_record_is_not_read_beyond_its_end() {
     for len in 0..SRV_DATA.len() {
@@ -115,7 +114,7 @@ fn an_address_of_another_length_ends_the_answer() {
 fn a_property_is_not_read_beyond_its_record() {
     let id = NodeId::from_name("n").to_string();
     let mut data = txt(&of_node(&id));
-    // The last property states a larger length.
+    // The last property claims a larger length.
     let last = data.len() - id.len() - "node=".len() - 1;
     data[last] += 1;
     let mut packet = empty(2);
@@ -149,7 +148,7 @@ fn is_bounded(instances: &[Instance]) -> bool {
     instances.len() <= most && instances.iter().all(|one| one.ips.len() <= most && one.txt.addrs.len() <= 16)
 }
 
-/// Many of these bytes begin a name, point to one, or end one.
+/// Random bytes with many that begin a name, point to one, or end one.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![Just(0), Just(1), Just(12), Just(0xc0), any::<u8>()];
     prop::collection::vec(byte, 0..600)
@@ -159,7 +158,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(bytes in bytes()) {
         prop_assert!(is_bounded(&read(&bytes, ID)));
-        // Behind a valid beginning, which more often leads into the records.
+        // After a valid beginning, which leads into the records more often.
         prop_assert!(is_bounded(&read(&[empty(200), bytes].concat(), ID)));
     }
 
