@@ -12,7 +12,7 @@ use tokio::{
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// Starts `ctl` on a terminal of its own, made by script(1).
+/// Starts `ctl` on a pseudo-terminal made by script(1).
 fn on_a_terminal(cluster: &Cluster) -> Option<tokio::process::Child> {
     let ctl = format!("{} --cluster {} --no-mdns --seed {} status --watch", *CTL, cluster.name, cluster.addrs[0]);
     let mut script = Command::new("script");
@@ -34,21 +34,21 @@ async fn a_terminal_is_drawn_on_and_given_back() {
         let mut seen = Vec::new();
         let drawn = async {
             let mut some = [0; 4096];
-            while !text(&seen).contains("q ends") {
+            while !text(&seen).contains("q quits") {
                 let count = screen.read(&mut some).await.unwrap();
-                assert!(count > 0, "it ended: {:?}", text(&seen));
+                assert!(count > 0, "the output ended: {:?}", text(&seen));
                 seen.extend_from_slice(&some[..count]);
             }
         };
-        timeout(TEST_TIMEOUT, drawn).await.expect("nothing is drawn");
+        timeout(TEST_TIMEOUT, drawn).await.expect("nothing was drawn");
         let shown = text(&seen);
         for part in [ENTER, "chain 0", "head", "middle", "tail", "local clean"] {
             assert!(shown.contains(part), "no {part:?} in {shown:?}");
         }
         assert!(!shown.contains(LEAVE));
         keys.write_all(key.as_bytes()).await.unwrap();
-        timeout(TEST_TIMEOUT, screen.read_to_end(&mut seen)).await.expect("it doesn't end").unwrap();
-        assert!(text(&seen).contains(LEAVE), "the terminal isn't given back");
+        timeout(TEST_TIMEOUT, screen.read_to_end(&mut seen)).await.expect("ctl did not end").unwrap();
+        assert!(text(&seen).contains(LEAVE), "the terminal isn't restored");
         assert_eq!(timeout(TEST_TIMEOUT, script.wait()).await.unwrap().unwrap().code(), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! An operator's orders under load: members change places, and two leave, and no client sees a failure.
+//! An operator's orders under load: members change places and two leave, without failures at clients.
 
 use std::time::Duration;
 
