@@ -1,13 +1,12 @@
-//! What a program says on the way.
+//! Progress messages of a program.
 
-/// Tells the reader what is going on.
+/// Prints progress messages.
 pub struct Story {
-    /// Print to standard error: standard output belongs to the summary.
+    /// Prints to standard error, because standard output is reserved for the summary.
     pub aside: bool,
 }
 
 impl Story {
-    /// Prints a line.
     pub fn say(&self, line: &str) {
         if self.aside { eprintln!("{line}") } else { println!("{line}") }
     }
