@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // The writes go through one node, the reads to others. A read in the session is served by any node that has applied
-    // what the session saw. Without the session, an eventual read might still show the state before the write.
+    // the updates that the session saw. Without the session, an eventual read might show the state before the write.
     let session = Session::new();
     let [mine, elsewhere, later] = nodes.each_ref().map(|node| node.kv().in_session(&session));
     for n in 0..100 {

@@ -17,7 +17,6 @@ use super::{
 /// Milliseconds. A node that is silent for longer than this loses its place in the chain.
 const SHORT_MS: (u64, u64) = (400, 2000);
 
-/// Chooses the targets of faults, by a seed alone.
 pub(super) struct Aims(Dice);
 
 impl Aims {
@@ -32,7 +31,7 @@ impl Aims {
         if kinds.is_empty() { [&Kind::all(durable)[..], &more].concat() } else { kinds.to_vec() }
     }
 
-    /// Two of three faults are aimed; half of those that may be short are shortened.
+    /// Aims two of three faults, and shortens half of the faults that may be short.
     pub(super) fn adjust(&mut self, fault: &mut Fault, view: &View) {
         let (aim, short, ms) = (self.0.below(3), self.0.below(2), self.0.below(SHORT_MS.1 - SHORT_MS.0));
         let (head, leader) = (node(view.members.first()), node(view.leader.as_ref()));

@@ -77,7 +77,6 @@ impl Book {
         }
     }
 
-    /// A random key of the current generation.
     pub(super) fn any_key(&self, dice: &mut Dice) -> Key {
         loop {
             let key = self.key(dice.below(FAMILIES.len() as u64) as u32);
@@ -87,12 +86,10 @@ impl Book {
         }
     }
 
-    /// All keys of the current generation.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
         (0..FAMILIES.len() as u32).map(|place| self.key(place)).filter(|key| self.has(*key))
     }
 
-    /// All keys of the run up to now.
     pub(super) fn all_keys(&self) -> impl Iterator<Item = Key> {
         let end = (self.generation.load(Ordering::SeqCst) + 1) * FAMILIES.len() as u32;
         (0..end).map(Key).filter(|key| self.has(*key))
@@ -106,7 +103,6 @@ impl Book {
         Key(self.generation.load(Ordering::SeqCst) * FAMILIES.len() as u32 + place)
     }
 
-    /// The name of a key in the store.
     pub(super) fn name(&self, key: Key) -> String {
         format!("chaos/{}/{}", self.run, key.0)
     }
@@ -121,12 +117,10 @@ impl Book {
         self.value.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// The number of a new client.
     pub(super) fn client(&self) -> u32 {
         self.clients.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Runs an operation and records its answer.
     pub(super) async fn ask<D: Door>(&self, client: u32, door: &mut D, key: Key, ask: Ask) -> Reply {
         let called = self.moment();
         let number = {

@@ -36,9 +36,7 @@ use super::{
 const QUIC: [u16; 3] = [4400, 4401, 4402];
 const RESP: u16 = 6379;
 const HTTP: u16 = 8080;
-/// How long the nodes may take until all of them are ready.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two checks of the nodes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The `--timeout` of `ctl` for an order, in milliseconds: for finding the cluster, and for each of its calls.
@@ -50,7 +48,6 @@ const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 pub(super) const LEASE: Duration = Duration::from_millis(1000);
 pub(super) const DRIFT_PPM: u32 = 10_000;
 
-/// The paths of the programs.
 pub(super) struct Programs {
     pub(super) node: PathBuf,
     pub(super) ctl: PathBuf,
@@ -65,7 +62,6 @@ pub(super) struct Cluster {
     name: String,
     secret: String,
     replicas: u32,
-    /// The QUIC port of each node.
     ports: Mutex<Vec<u16>>,
     /// Addresses change during the run, so nodes listen on all of their addresses.
     roams: bool,
@@ -98,7 +94,6 @@ impl Cluster {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The QUIC address of a node, for other nodes and clients of the library.
     fn quic(&self, node: usize) -> SocketAddr {
         SocketAddr::from((self.net().address(node), self.ports()[node]))
     }
@@ -137,7 +132,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// The address of a node for Redis clients.
     pub(super) fn resp(node: usize) -> SocketAddr {
         SocketAddr::from((service_address(node), RESP))
     }
@@ -161,7 +155,6 @@ impl Cluster {
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 
-    /// A `ctl` command seeded with these nodes.
     fn ctl_at(&self, nodes: impl IntoIterator<Item = usize>) -> Command {
         let mut command = Command::new(&self.programs.ctl);
         command.args(["--cluster", &self.name, "--no-mdns"]).env("ARTILLERY_SECRET", &self.secret);
@@ -197,7 +190,7 @@ impl Cluster {
         (OrderOutcome::of(&text), Some(text))
     }
 
-    /// Runs `ctl recover` at a node that holds everything that was acknowledged.
+    /// Runs `ctl recover` at a node that holds every acknowledged write.
     pub(super) async fn recover(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut last = "no answer".to_owned();
@@ -215,7 +208,7 @@ impl Cluster {
         Err(Failure::failed(format!("{} was not recovered: {last}", name(node))))
     }
 
-    /// Restarts these nodes with empty directories, as docs/operations.md tells operators to do after a recovery: these
+    /// Restarts these nodes with empty directories, as docs/operations.md asks of operators after a recovery: these
     /// nodes belong to the old history, and stop once they meet the new one.
     pub(super) async fn begin_anew(&self, nodes: NodeSet) -> Result<(), Failure> {
         let still_run = nodes.iter().filter(|node| self.nodes.ended(*node).is_none()).collect();
@@ -255,7 +248,7 @@ impl Cluster {
                     (0..self.size()).filter(|node| *node != victim).map(|node| self.quic(node)).collect();
                 self.net().close_inbound(victim, &others)?;
             }
-            // The additional process is started elsewhere and lives as long as the fault.
+            // The additional process is started elsewhere and runs until the fault ends.
             Kind::Young => self.nodes.kill(fault.killed()).await?,
             Kind::Twin => {}
             _ => {
@@ -272,7 +265,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reverts a fault.
     pub(super) fn heal(&self, fault: &Fault) -> Result<(), Failure> {
         match fault.kind {
             kind if kind.kills() => {
@@ -319,7 +311,6 @@ impl Cluster {
         since.elapsed()
     }
 
-    /// The status that a node reports at `/status`.
     pub(super) async fn status(&self, node: usize) -> Option<Value> {
         http::status(SocketAddr::from((service_address(node), HTTP))).await
     }

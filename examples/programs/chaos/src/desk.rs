@@ -18,16 +18,12 @@ pub(super) const ORDER_BOUND: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 struct DeskState {
-    /// The current fault, and when it began.
     fault: Option<(Fault, Instant)>,
-    /// When the next fault will begin.
     next: Option<Instant>,
-    /// Number of faults up to now.
     faults: u64,
     /// While set, no order begins.
     is_closed: bool,
     order: Option<Order>,
-    /// When the last order ended.
     ended: Option<Instant>,
     /// Nodes that orders have removed since the fault began.
     taken: NodeSet,
@@ -62,7 +58,6 @@ impl Desk {
         fault.and(state.takes())
     }
 
-    /// Nodes that the current order removes.
     pub(super) fn takes(&self) -> NodeSet {
         self.state.borrow().takes()
     }
@@ -72,7 +67,6 @@ impl Desk {
         self.state.borrow().fault.map(|(fault, _)| fault.touched).unwrap_or_default()
     }
 
-    /// Records the start of a fault.
     pub(super) fn strikes(&self, fault: Fault) {
         self.state.send_modify(|state| {
             state.fault = Some((fault, Instant::now()));
@@ -96,7 +90,6 @@ impl Desk {
         self.state.send_modify(|state| state.is_closed = true);
     }
 
-    /// Nodes that orders have removed since the fault began.
     pub(super) fn taken(&self) -> NodeSet {
         self.state.borrow().taken
     }
@@ -131,7 +124,7 @@ impl Desk {
             // Every later change wakes the waits below.
             let due = may(&changes.borrow_and_update());
             let Some(due) = due else {
-                // Never an error: the sender lives as long as `self`.
+                // Never an error: `self` owns the sender.
                 _ = changes.changed().await;
                 continue;
             };
@@ -142,12 +135,10 @@ impl Desk {
         }
     }
 
-    /// Announces when the next fault will begin.
     pub(super) fn plans(&self, next: Instant) {
         self.state.send_modify(|state| state.next = Some(next));
     }
 
-    /// The current fault, and the number of faults up to now.
     pub(super) fn fault(&self) -> (Option<Fault>, u64) {
         let state = self.state.borrow();
         (state.fault.map(|(fault, _)| fault), state.faults)
@@ -164,7 +155,6 @@ impl Desk {
         })
     }
 
-    /// Records the end of the current order.
     pub(super) fn ends(&self) {
         self.state.send_modify(|state| (state.order, state.ended) = (None, Some(Instant::now())));
     }

@@ -28,7 +28,6 @@ struct Copy {
 #[derive(Default)]
 struct DirectoryState {
     copy: Option<Copy>,
-    /// When the node was last started.
     started: Option<Instant>,
 }
 
@@ -56,7 +55,6 @@ impl Directories {
         self.root.join(format!("{}.copy", name(node)))
     }
 
-    /// Records a start of the node.
     pub(super) fn starts(&self, node: usize) {
         let state = &mut self.states()[node];
         state.started = Some(Instant::now());

@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Deaf,
     /// Drop all packets from a node
     Mute,
-    /// Limit the bandwidth of a node's links to its peers, and queue what exceeds it
+    /// Limit the bandwidth of a node's links to its peers, with a bounded queue
     Slow,
     /// Replace the address of a running node
     Address,
@@ -83,7 +83,6 @@ impl Kind {
         self == Self::Kill || self.wants_directories()
     }
 
-    /// All kinds that apply to nodes with, or without, directories.
     pub(super) fn all(durable: bool) -> Vec<Self> {
         Self::value_variants().iter().copied().filter(|kind| durable || !kind.wants_directories()).collect()
     }
@@ -199,7 +198,6 @@ pub(super) struct Plan {
     nodes: usize,
     kinds: Vec<Kind>,
     bag: Vec<Kind>,
-    /// The nodes have directories.
     durable: bool,
 }
 

@@ -20,7 +20,6 @@ const BETWEEN: Duration = Duration::from_millis(50);
 const STRONG: Duration = Duration::from_secs(7);
 const EVENTUAL_MS: &str = "500";
 
-/// The answers of members without a lease.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Isolation {
     pub(super) nolease: u64,

@@ -66,7 +66,6 @@ use self::{
 const SKIPPED: u8 = 77;
 /// The timeouts of the Redis clients at each node: one is shorter than the node's own, one longer.
 const REDIS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(7)];
-/// Number of clients that use the library.
 const LIBRARY: usize = 3;
 
 fn main() -> ExitCode {
@@ -148,7 +147,6 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
     Ok(summary.is_fine())
 }
 
-/// Starts the clients, which begin to work at once.
 async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<()>, Failure> {
     let mut workers = JoinSet::new();
     for node in 0..cluster.size() {

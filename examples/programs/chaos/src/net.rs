@@ -23,13 +23,11 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 254);
 const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 78, 255, 254);
 const PEERS: &str = "10.77.0.0/16";
 const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 253);
-/// The link to the relay, in the namespace that routes.
 const TO_RELAY: &str = "to-relay";
 /// Precedes the rule for the main table.
 const PREFERENCE: &str = "100";
 /// Rules with this preference precede the cuts.
 const BEFORE_CUTS: &str = "90";
-/// The routing table that leads to the relay.
 const RELAY_TABLE: &str = "100";
 
 /// The namespaces of a run. Dropping it removes them with everything inside.
@@ -45,7 +43,7 @@ pub(super) struct Net {
 }
 
 impl Net {
-    /// Creates the namespaces, after removing those that interrupted runs have left.
+    /// Creates the namespaces, after removing leftovers of interrupted runs.
     pub(super) fn make(nodes: usize) -> Result<Self, Failure> {
         for namespace in MAKER.leftovers() {
             tracing::warn!(namespace, "removing a namespace that an earlier run has left");
@@ -154,7 +152,6 @@ impl Net {
         ends.try_for_each(|(namespace, link)| batch("tc", Some(&namespace), [line(&link)])).map_err(Failure::failed)
     }
 
-    /// The current address of a node.
     pub(super) fn address(&self, node: usize) -> Ipv4Addr {
         if self.moved.contains(&node) { second_address(node) } else { address(node) }
     }
@@ -196,7 +193,6 @@ fn ip(namespace: Option<&str>, lines: impl IntoIterator<Item = String>) -> Resul
     batch("ip", namespace, lines).map_err(Failure::failed)
 }
 
-/// The initial address of a node.
 pub(super) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, place(node))
 }

@@ -21,7 +21,6 @@ struct Slot {
     process: Option<Process>,
     /// SIGTERM was sent.
     is_leaving: bool,
-    /// A fault kills it.
     is_killed: bool,
 }
 

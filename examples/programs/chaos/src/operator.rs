@@ -113,7 +113,6 @@ impl Operator<'_> {
         None
     }
 
-    /// The reason why a node must not be stopped now.
     fn forbids(&self, view: &View, node: usize) -> Option<String> {
         // A node with a directory keeps its data over a restart.
         if self.cluster.is_durable() {

@@ -20,7 +20,6 @@ pub(super) enum Work {
 
 /// One bag of orders, drawn in random sequence. Most are reorders, so that faults coincide with a reorder most often.
 const BAG: [Work; 6] = [Work::Reorder, Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart];
-/// The bag for nodes with directories.
 const DURABLE_BAG: [Work; 6] =
     [Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart, Work::RestartAll];
 /// When orders are given: each moment is drawn once before any is repeated.
@@ -45,17 +44,14 @@ pub(super) enum Moment {
 pub(super) struct Draw {
     pub(super) work: Work,
     pub(super) moment: Moment,
-    /// The pause after the previous order.
     pub(super) pause: Duration,
     /// Selects a permutation of the members, or a node.
     pub(super) pick: u64,
     /// The node that `ctl` asks first.
     pub(super) asked: usize,
-    /// How long a restarted node stays down.
     pub(super) down: Duration,
 }
 
-/// An order with its members or nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Reorder(Vec<String>),
@@ -74,7 +70,6 @@ impl Order {
         }
     }
 
-    /// The nodes that it removes.
     pub(super) fn takes(&self) -> NodeSet {
         match self {
             Self::Reorder(_) => NodeSet::default(),

@@ -16,7 +16,6 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a program in a namespace; its output is appended to `log`.
     pub(super) fn start(
         namespace: &str,
         program: &Path,
@@ -42,7 +41,6 @@ impl Process {
         Ok(Self { child })
     }
 
-    /// The exit status, if the program has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -53,7 +51,6 @@ impl Process {
         kill_process(pid, signal).map_err(Failure::failed)
     }
 
-    /// Kills the program and waits until it has ended.
     pub(super) async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(Failure::failed)
     }

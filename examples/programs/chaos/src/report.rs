@@ -35,9 +35,7 @@ pub(super) struct FaultRound {
     /// Seconds since the start of the run.
     pub(super) at: f64,
     pub(super) kind: String,
-    /// The fault in words.
     pub(super) fault: String,
-    /// The role of the victim, or "spare".
     pub(super) role: String,
     /// From the heal until the current order had ended, in milliseconds; `regained` is measured from then on.
     pub(super) waited_ms: u64,
@@ -101,11 +99,9 @@ pub(super) struct Summary {
     pub(super) orders: Option<Tally>,
     /// With `--data`.
     pub(super) directories: Option<RuinTally>,
-    /// Faults and orders that were drawn but are not allowed.
     pub(super) not_drawn: BTreeMap<String, u64>,
     pub(super) violations: Vec<String>,
     pub(super) undecided: usize,
-    /// Answers that are never valid.
     pub(super) odd: Vec<String>,
     pub(super) bound_ms: u64,
     pub(super) slowest_write_ms: Option<u64>,
@@ -117,7 +113,6 @@ pub(super) struct Summary {
     pub(super) isolation: Isolation,
     /// Isolated members that misbehaved, or that were not observed.
     pub(super) isolated_wrongly: Vec<String>,
-    /// Why the run ended early.
     pub(super) error: Option<String>,
     pub(super) rounds: Vec<FaultRound>,
 }
@@ -208,7 +203,6 @@ impl Summary {
     }
 }
 
-/// Names with counts, as text.
 pub(super) fn counts(of: &BTreeMap<String, u64>) -> String {
     let all: Vec<_> = of.iter().map(|(what, count)| format!("{count} {what}")).collect();
     all.join(", ")

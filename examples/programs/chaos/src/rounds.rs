@@ -21,9 +21,7 @@ use super::{
     view::View,
 };
 
-/// The time without a fault between two faults.
 const CALM: Duration = Duration::from_millis(700);
-/// The time under load before a restart of all.
 const LOAD: Duration = Duration::from_secs(2);
 /// How often a fault of directories is retried while it is not allowed.
 const ATTEMPTS: u32 = 15;
@@ -40,9 +38,7 @@ pub(super) struct Rounds<'a> {
     pub(super) begin: Instant,
 }
 
-/// Observations during a fault.
 struct Suffered {
-    /// The role of the victim, or "spare".
     role: String,
     isolation: Option<Isolation>,
     /// How soon the other nodes served after the fault had begun, where that is checked.
@@ -171,7 +167,6 @@ impl Rounds<'_> {
         }
     }
 
-    /// The reason why a fault is not allowed.
     fn forbids(&self, fault: &Fault, view: &View) -> Option<String> {
         let needs_process =
             fault.instead || matches!(fault.kind, Kind::Kill | Kind::Restart | Kind::Pause | Kind::Twin);
@@ -194,7 +189,7 @@ impl Rounds<'_> {
             return Some("restore without an older copy");
         }
         if !self.desk.takes().is_empty() {
-            return Some("changed directories beside an order that takes a node away");
+            return Some("changed directories during an order that removes a node");
         }
         view.forbids_to_touch(fault.touched, fault.recovers)
     }
@@ -252,7 +247,6 @@ impl Rounds<'_> {
         Ok(suffered)
     }
 
-    /// The nodes that a fault does not affect.
     fn left_alone(&self, fault: &Fault) -> NodeSet {
         NodeSet::all(self.cluster.size()).without(fault.removes()).without(self.desk.taken())
     }

@@ -21,7 +21,6 @@ const REFUSES: Option<i32> = Some(1);
 /// Logged by a node whose directory holds less than other nodes know that it held.
 const ROLLED_BACK: &str = "is an older copy, or a second one";
 
-/// The outcomes of changed directories.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct RuinTally {
     /// Counts per change and reaction.
@@ -30,13 +29,11 @@ pub(super) struct RuinTally {
     pub(super) wrong: Vec<String>,
 }
 
-/// The changes to the directories of one fault.
 pub(super) struct Ruin<'a> {
     cluster: &'a Cluster,
     directories: &'a Directories,
     fault: Fault,
     tally: &'a RefCell<RuinTally>,
-    /// The damaged file of each node.
     damaged: BTreeMap<usize, String>,
     /// Nodes that were started with `--replace-damaged`.
     replaced: NodeSet,

@@ -28,7 +28,6 @@ const LONGEST_WORD: usize = 30;
 #[serde(rename_all = "lowercase")]
 pub(super) enum OrderOutcome {
     Done,
-    /// The cluster refused it.
     Refused,
     /// `ctl`, or the cluster, gave no result in time.
     Failed,
@@ -37,7 +36,6 @@ pub(super) enum OrderOutcome {
 }
 
 impl OrderOutcome {
-    /// The outcome, by the output of a failed `ctl`.
     pub(super) fn of(text: &str) -> Self {
         let refused = REFUSALS.iter().any(|refusal| text.contains(refusal));
         if refused { Self::Refused } else { Self::Failed }
@@ -58,7 +56,6 @@ impl OrderOutcome {
 pub(super) struct Given {
     /// Seconds since the start of the run.
     pub(super) at: f64,
-    /// The order in words.
     pub(super) order: String,
     #[serde(skip)]
     pub(super) work: Work,
@@ -123,7 +120,7 @@ impl Tally {
         }
     }
 
-    /// Describes what is missing if too few orders were given, done, or coincident with a fault.
+    /// Describes the shortage if too few orders were given, done, or coincident with a fault.
     pub(super) fn lacks(&self) -> Option<String> {
         let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
         let (Self { needed, given, beside, .. }, half) = (self, self.needed.div_ceil(2));
@@ -176,7 +173,7 @@ mod tests {
             tally.beside += u64::from(beside);
             assert!(tally.beside * 2 >= tally.given);
         }
-        assert_eq!(tally.beside, 5, "and no more than that");
+        assert_eq!(tally.beside, 5, "and none beyond that");
     }
 
     #[test]

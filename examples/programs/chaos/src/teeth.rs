@@ -57,7 +57,6 @@ impl Setup {
     }
 }
 
-/// Writes at one server and reads at another.
 struct Split {
     write: Resp,
     read: Resp,
@@ -72,7 +71,6 @@ impl Door for Split {
     }
 }
 
-/// Whether redis-server is missing.
 pub(super) fn missing() -> bool {
     namespaces::run("redis-server", &["--version"]).is_err()
 }

@@ -25,7 +25,6 @@ pub(super) struct Verdict {
 
 /// A history that no such store produces.
 pub(super) struct Wrong {
-    /// The violation, and the operations that show it.
     pub(super) what: String,
     /// All operations on that key, as JSON.
     pub(super) history: String,
@@ -136,7 +135,6 @@ fn counter(lines: &[&Line]) -> History {
     History { series: lines.iter().filter_map(operation).collect(), ..History::default() }
 }
 
-/// The distinct answers that are never valid.
 pub(super) fn odd(lines: &[Line]) -> BTreeSet<&str> {
     let odd = lines.iter().filter_map(|line| match &line.reply {
         Reply::Odd(what) => Some(what.as_str()),

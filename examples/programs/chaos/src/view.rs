@@ -13,7 +13,6 @@ use super::{
     set::NodeSet,
 };
 
-/// The merged reports of the nodes that answer.
 #[derive(Debug, Default)]
 pub(super) struct View {
     /// Serving members of the newest chain, head first.
@@ -115,7 +114,6 @@ pub(super) enum Taking {
 }
 
 impl Fault {
-    /// How it removes its victim, if it does.
     pub(super) fn taking(&self) -> Option<Taking> {
         match self.kind {
             Kind::Kill => Some(Taking::Kill),

@@ -18,7 +18,7 @@ use artillery_programs::{
     secret::{Admission, IdentityArgs},
 };
 
-/// The flags that name a cluster and say where to find it.
+/// The flags that identify a cluster and its addresses.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FindArgs {
     /// Name of the cluster
@@ -40,7 +40,6 @@ pub(crate) struct FindArgs {
 }
 
 impl FindArgs {
-    /// Refuses flags that leave no means of finding a node.
     fn check(&self) -> Result<(), Failure> {
         if self.no_mdns && self.seeds.is_empty() {
             return Err(Failure::usage("--no-mdns needs at least one --seed"));
@@ -48,7 +47,6 @@ impl FindArgs {
         Ok(())
     }
 
-    /// Connects to the cluster within the timeout.
     pub(crate) async fn connect(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
         let builder = self.builder(spread, timeout).await?;
         builder.connect().await.map_err(unreached)

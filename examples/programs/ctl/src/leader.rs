@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep};
 /// The pause before all nodes are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A node's answer to an order.
 pub(super) enum Said<T> {
     /// The order was carried out or refused.
     Done(Result<T, Failure>),

@@ -37,7 +37,6 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 struct LoadShared {
     ledger: Ledger,
-    /// Set to end the load early.
     stop: AtomicBool,
     deadline: Instant,
 }
@@ -85,7 +84,6 @@ async fn connect(load: &LoadArgs, args: &CtlArgs, timeout: Duration) -> Result<V
     Ok(clients)
 }
 
-/// Starts as many workers as there may be operations in flight.
 fn start(load: &LoadArgs, kvs: &[Kv], shared: &Arc<LoadShared>) -> JoinSet<Tally> {
     let all = load.clients * load.pipeline;
     let mut workers = JoinSet::new();

@@ -48,7 +48,6 @@ pub(super) async fn reader_gone() {
     std::future::pending().await
 }
 
-/// A table without borders.
 pub(super) fn plain_table(heads: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 
-/// How long a running node may take to report what it holds.
+/// How long a running node may take to report its state.
 pub(super) const SURVEY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The minimum timeout of the recovery. The node that continues queries the others itself, twice, and waits for a lease
 /// in between.
@@ -67,7 +67,7 @@ fn text(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> String {
     }
     let _ = writeln!(
         text,
-        "Left behind without an answer: {}. Restart those that have ended, or start others: they join as new members",
+        "Left behind without an answer: {}. Restart the ended ones, or start others: they join as new members",
         list(&survey.silent)
     );
     text

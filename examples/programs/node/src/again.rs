@@ -11,13 +11,11 @@ use artillery_programs::exit::Failure;
 
 use crate::{args::NodeArgs, system};
 
-/// What the restarted node does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     /// It creates the successor of its cluster.
     Founds,
     Joins,
-    /// It starts with an empty directory.
     Anew {
         /// It must not create a cluster.
         existing: bool,

@@ -98,7 +98,6 @@ fn is_aside(name: &str) -> bool {
         .any(|why| name.strip_prefix(why).is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
-/// Copies the names of the node and its cluster from one directory to another.
 fn keep_names(from: &Path, to: &Path) -> io::Result<()> {
     for name in NAMES {
         if from.join(name).is_file() {

@@ -14,7 +14,6 @@ const LOW: usize = 128;
 /// The soft limit to set if the hard limit is unlimited: macOS refuses more.
 const UNLIMITED: u64 = 10_240;
 
-/// The maximum number of concurrent connections per port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) resp: usize,

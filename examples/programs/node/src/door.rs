@@ -37,7 +37,6 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The number of connections.
     pub(super) fn taken(&self) -> usize {
         self.all - self.free.available_permits()
     }

@@ -49,7 +49,7 @@ pub(super) fn serve(port: Bound, shown: Shown) -> String {
     port.addr.to_string()
 }
 
-/// A node that isn't ready lists what it waits for, one reason per line.
+/// A node that isn't ready lists the reasons, one per line.
 async fn ready(State(shown): State<Shown>) -> (StatusCode, String) {
     if shown.node().is_some_and(Node::may_serve) {
         return (StatusCode::OK, "ready\n".to_owned());

@@ -72,7 +72,6 @@ fn reads(page: &mut Page, metrics: &NodeMetrics) {
     page.counter("artillery_forwarded_total", "Requests forwarded to another node.").sample(&[], reads.forwarded);
 }
 
-/// Adds a gauge with one sample per chain.
 fn per_chain(page: &mut Page, chains: &[ChainStatus], name: &str, help: &str, value: impl Fn(&ChainStatus) -> f64) {
     let mut family = page.gauge(name, help);
     for chain in chains {
@@ -215,7 +214,7 @@ fn configuration(page: &mut Page, metrics: &NodeMetrics) {
     );
     show(
         "artillery_log_orphaned",
-        "Whether no life of a node that served answers this one, which never served.",
+        "Whether no incarnation of a node that served answers this one, which never served.",
         |log, _| u64::from(log.orphaned),
     );
     show(

@@ -7,7 +7,6 @@ use tokio::net::TcpListener;
 
 use super::args::NodeArgs;
 
-/// The ports that the command line requests.
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) http: Option<Plan>,
@@ -77,7 +76,6 @@ impl Plan {
 pub(super) struct Bound {
     pub(super) listener: TcpListener,
     pub(super) addr: SocketAddr,
-    /// The password that clients must send.
     pub(super) secret: Option<Arc<[u8]>>,
 }
 

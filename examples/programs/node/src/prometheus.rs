@@ -4,7 +4,6 @@ use std::fmt::{Display, Write};
 
 use artillery_ddata::metrics::Histogram;
 
-/// The content type of `/metrics`.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -13,7 +12,6 @@ pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 #[derive(Default)]
 pub(super) struct Page(String);
 
-/// One metric with all its labels.
 pub(super) struct Family<'a> {
     page: &'a mut String,
     name: &'a str,
@@ -25,12 +23,10 @@ impl Page {
         self.family(name, "counter", help)
     }
 
-    /// A value that may rise and fall.
     pub(super) fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         self.family(name, "gauge", help)
     }
 
-    /// The number of observations in each range.
     pub(super) fn histogram<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         self.family(name, "histogram", help)
     }
@@ -51,7 +47,6 @@ impl Family<'_> {
         self.line("", labels, None, value)
     }
 
-    /// Adds a sample of 1 or 0.
     pub(super) fn flag(&mut self, labels: Labels<'_>, is: bool) -> &mut Self {
         self.sample(labels, u8::from(is))
     }

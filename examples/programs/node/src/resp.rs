@@ -47,16 +47,12 @@ use super::{
 
 /// The answer to a client above the limit.
 const REFUSAL: &str = "-ERR max number of clients reached\r\n";
-/// The timeout of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a command in addition to its largest value: for its key and other words.
 const MARGIN: usize = 1 << 20;
-/// Limits of the port.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Maximum bytes of a value.
     value_bytes: usize,
-    /// Maximum bytes of a word of a command.
     word_bytes: usize,
     /// Maximum bytes of a command, and of a transaction.
     command_bytes: usize,
@@ -76,11 +72,9 @@ impl Limits {
     }
 }
 
-/// State shared by all connections.
 struct PortShared {
     node: Node,
     kv: Kv,
-    /// Combines writes of many connections.
     together: Together,
     limits: Limits,
     secret: Option<Arc<[u8]>>,

@@ -28,7 +28,6 @@ impl Shown {
         self.0.node.get()
     }
 
-    /// Sets the node.
     pub(super) fn started(&self, node: &Node) {
         // Called once, so this can't fail.
         let _ = self.0.node.set(node.clone());

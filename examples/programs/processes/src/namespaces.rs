@@ -13,7 +13,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-/// What this machine is missing for namespaces; `None` if nothing.
+/// The reason why this machine can't run namespaces; `None` if it can.
 pub fn missing() -> Option<&'static str> {
     if !geteuid().is_root() {
         return Some("network namespaces need root");

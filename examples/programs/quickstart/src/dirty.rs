@@ -14,7 +14,6 @@ use super::ledger::{Acked, Ledger};
 const HOT: &str = "hot";
 const WRITERS: usize = 4;
 const READERS: usize = 4;
-/// Writes per writer and round.
 const ROUND: usize = 50;
 /// The maximum number of rounds: whether a read is dirty depends on timing.
 const ROUNDS: usize = 10;
@@ -25,7 +24,6 @@ pub(super) struct Met {
     pub(super) queries: u64,
 }
 
-/// State shared by writers and readers of a round.
 #[derive(Default)]
 struct DirtyRound {
     over: AtomicBool,

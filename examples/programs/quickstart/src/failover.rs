@@ -13,7 +13,6 @@ use super::{
 
 const NAME: &str = "dora";
 
-/// The timeout of a failover, and of a join.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Stops the head's node and starts another one. Returns the number of failovers.

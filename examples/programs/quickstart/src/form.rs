@@ -9,12 +9,10 @@ use tokio::{task::JoinSet, time::timeout};
 
 const NAMES: [&str; 3] = ["anna", "ben", "cleo"];
 
-/// How long nodes may take to find each other.
 const FORMING_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same without mDNS, where nodes find no peer: long enough to observe that.
+/// Without mDNS nodes find no peer; this is long enough to observe that.
 const FORMING_TIMEOUT_ALONE: Duration = Duration::from_secs(3);
 
-/// The configuration of a node.
 pub(super) struct Admission {
     cluster: String,
     secret: String,
@@ -99,7 +97,6 @@ pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     (tied.len() == nodes.len() && !nodes.iter().any(others)).then_some("mdns")
 }
 
-/// The reason why there is no chain.
 async fn no_chain(nodes: &[Node], patience: Duration) -> String {
     let mut others = 0;
     for node in nodes {

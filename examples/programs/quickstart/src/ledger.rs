@@ -10,7 +10,6 @@ pub(super) struct Acked {
     pub(super) value: String,
 }
 
-/// All acknowledged writes, by key and version.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     writes: BTreeMap<String, BTreeMap<Version, String>>,
@@ -29,7 +28,6 @@ impl Ledger {
         self.writes.keys().map(String::as_str)
     }
 
-    /// The newest acknowledged write of a key.
     pub(super) fn last(&self, key: &str) -> Option<(Version, &str)> {
         self.writes.get(key)?.last_key_value().map(|(version, value)| (*version, value.as_str()))
     }

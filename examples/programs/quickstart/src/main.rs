@@ -46,7 +46,6 @@ struct QuickstartArgs {
     log: LogArgs,
 }
 
-/// How long the nodes may take to leave.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {

@@ -14,7 +14,6 @@ use tokio::{
 
 use super::form::Admission;
 
-/// How long all nodes may take to end, or to be ready again.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(20);
 /// The pause before retrying a directory that its previous process has not released yet.
 const RETRY: Duration = Duration::from_millis(20);

@@ -42,7 +42,6 @@ impl Cluster {
         self.start_with(node, &[])
     }
 
-    /// Starts a node with additional flags unless it runs.
     pub(in super::super) fn start_with(&self, node: usize, more: &[&str]) -> Result<(), Failure> {
         let log = self.log(node);
         let namespace = self.net().namespace(node);
@@ -62,7 +61,7 @@ impl Cluster {
         let what = if called.is_some() { "twin" } else { "young" };
         let file = format!("{what}-{}", self.others.fetch_add(1, Ordering::Relaxed) + 1);
         let (spare, namespace, address) = self.spare();
-        // Port 0 takes a fresh port: at a reused one, peers could not tell that the previous process is gone.
+        // Port 0 takes a fresh port: at a reused one, peers could not detect that the previous process is gone.
         let mut args = self.common_args(spare, SocketAddr::from((address, 0)));
         args.extend(called.into_iter().flat_map(|name| ["--name".to_owned(), name]));
         let data = self.is_durable().then(|| self.logs.join("data").join(&file));
@@ -92,7 +91,6 @@ impl Cluster {
         args
     }
 
-    /// The flags of any process with this number at this address.
     fn common_args(&self, number: usize, at: SocketAddr) -> Vec<String> {
         let listen = if self.roams { SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port())) } else { at };
         let mut args = vec!["--cluster".to_owned(), self.name.clone(), "--listen".to_owned(), listen.to_string()];

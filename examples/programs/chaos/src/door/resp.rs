@@ -9,7 +9,6 @@ use super::{ANSWER_TIMEOUT, Ask, Door, Reply, number, text};
 
 /// Error codes that promise that nothing was applied.
 const REFUSALS: [&str; 3] = ["NOLEASE", "NOCHAIN", "BUSY"];
-/// Error code of an unknown outcome.
 const UNKNOWN: &str = "UNKNOWN";
 const CONFLICT: &str = "CONFLICT";
 

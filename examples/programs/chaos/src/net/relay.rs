@@ -46,7 +46,6 @@ impl Net {
         Ok(())
     }
 
-    /// Removes the relay.
     pub(super) fn open_inbound(&mut self) -> Result<(), Failure> {
         let Some((node, relay)) = self.relay.take() else { return Ok(()) };
         ip(Some(&self.router()), self.detour("del", node, &relay.peers))?;
@@ -77,7 +76,6 @@ fn bind(namespace: String, at: SocketAddr, peer: Option<SocketAddr>) -> Result<n
     made.and_then(net::UdpSocket::from_std).map_err(|error| Failure::failed(format!("the relay at {at}: {error}")))
 }
 
-/// Forwards packets between the node and one peer.
 fn carry(tasks: &mut JoinSet<()>, inside: net::UdpSocket, outside: net::UdpSocket) {
     let (inside, outside, node) = (Arc::new(inside), Arc::new(outside), Arc::new(OnceLock::new()));
     tasks.spawn(out(inside.clone(), outside.clone(), node.clone()));
@@ -87,7 +85,7 @@ fn carry(tasks: &mut JoinSet<()>, inside: net::UdpSocket, outside: net::UdpSocke
 async fn out(inside: Arc<net::UdpSocket>, outside: Arc<net::UdpSocket>, node: Arc<OnceLock<SocketAddr>>) {
     let mut packet = vec![0; MAX_PACKET_BYTES];
     loop {
-        // While the peer is down, receiving on `outside` fails.
+        // Errors are ignored: a peer that is down causes ICMP errors.
         if let Ok((bytes, from)) = inside.recv_from(&mut packet).await {
             node.get_or_init(|| from);
             let _ = outside.send(&packet[..bytes]).await;

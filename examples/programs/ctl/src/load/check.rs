@@ -90,7 +90,6 @@ impl Ledger {
         value
     }
 
-    /// Records an acknowledged write of this key.
     pub(super) fn committed(&self, key: usize, version: Version) {
         self.keys[key].committed.fetch_max(version.sequence.0, Ordering::SeqCst);
     }

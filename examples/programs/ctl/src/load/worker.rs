@@ -27,7 +27,6 @@ pub(super) struct Worker {
     tally: Tally,
 }
 
-/// The schedule of this worker's operations.
 struct Pace {
     next: Instant,
     period: Duration,

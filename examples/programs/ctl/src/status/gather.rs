@@ -20,7 +20,6 @@ pub(super) struct NodeReport {
     pub(super) status: Result<NodeStatus, String>,
 }
 
-/// The combined reports of a cluster.
 pub(super) struct ClusterReport {
     pub(super) routing: Arc<Routing>,
     pub(super) nodes: BTreeMap<NodeId, NodeReport>,
@@ -127,14 +126,12 @@ impl ClusterReport {
         members.into_values().collect()
     }
 
-    /// The role of a node in the first chain that contains it.
     pub(super) fn role(&self, name: &str) -> String {
         let seats = self.routing.chains.iter().flat_map(|chain| self.seats(chain));
         seats.into_iter().find(|seat| seat.name == name).map_or_else(|| "spare".to_owned(), |seat| seat.role)
     }
 }
 
-/// The sequence of a member's newest version.
 pub(super) fn sequence(view: &ChainStatus) -> Option<u64> {
     view.last.split_once('.')?.1.parse().ok()
 }

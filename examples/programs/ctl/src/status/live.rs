@@ -19,9 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{events, gather, picture::Picture, snapshot::Snapshot};
 use crate::output::Output;
 
-/// The period of snapshots.
 const PERIOD: Duration = Duration::from_millis(500);
-/// The period of keyboard polling.
 const KEYS: Duration = Duration::from_millis(50);
 /// Number of events to keep: more than any terminal shows.
 const EVENTS: usize = 200;
@@ -66,7 +64,6 @@ impl WatchState {
         Self { began, before: None, now: Snapshot::default(), events: VecDeque::new(), trouble: None }
     }
 
-    /// Adds a snapshot, and returns the changes.
     fn take(&mut self, whole: &gather::ClusterReport) -> Vec<String> {
         let now = Snapshot::of(whole, self.began.elapsed());
         let before = std::mem::replace(&mut self.now, now);
@@ -176,7 +173,6 @@ async fn print(client: &Client, timeout: Duration, output: Output) -> Result<u8,
     }
 }
 
-/// The changes, followed by the state of the chains.
 fn block(now: &Snapshot, changes: &[String]) -> String {
     let mut text = changes.join("\n");
     for chain in &now.chains {

@@ -10,7 +10,6 @@ use ratatui::{
 
 use super::snapshot::{Chain, KINDS, Member, Snapshot, reads_per_second, writes_per_second};
 
-/// Lines of a member's box, including its frame.
 const BOX_LINES: u16 = 7;
 /// Lines of a chain: the heading, the boxes and the watermark below them.
 const CHAIN_LINES: u16 = BOX_LINES + 3;
@@ -25,7 +24,6 @@ pub(super) struct Picture<'a> {
     pub(super) now: &'a Snapshot,
     /// Recent events, the newest last.
     pub(super) events: &'a [String],
-    /// The error of the last snapshot, if it failed.
     pub(super) trouble: Option<&'a str>,
 }
 

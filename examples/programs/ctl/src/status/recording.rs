@@ -132,7 +132,6 @@ fn the_picture_shows_the_chain_its_lag_its_reads_and_what_happened() {
     }
 }
 
-/// The column of the first dot.
 fn dot(text: &str) -> Option<usize> {
     text.lines().find_map(|line| line.chars().position(|sign| sign == '●'))
 }

@@ -11,7 +11,6 @@ pub(super) struct Snapshot {
     /// Time since watching began.
     pub(super) at: Duration,
     pub(super) chains: Vec<Chain>,
-    /// All known nodes, including spares.
     pub(super) nodes: Vec<Node>,
 }
 
@@ -35,7 +34,6 @@ pub(super) struct Member {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemberReport {
-    /// The sequence of its newest version.
     pub(super) last: u64,
     pub(super) watermark: u64,
     /// Updates that it is behind the head, where both are known.
@@ -75,7 +73,6 @@ impl Snapshot {
         Self { at, chains, nodes: whole.nodes.values().map(node).collect() }
     }
 
-    /// A chain's members on one line.
     pub(super) fn line(chain: &Chain) -> String {
         let members: Vec<_> = chain.members.iter().map(|member| format!("{} ({})", member.name, member.role)).collect();
         format!("chain {}, epoch {}, {} copies: {}", chain.number, chain.epoch, chain.copies, members.join(" → "))
@@ -116,7 +113,6 @@ pub(super) fn reads_per_second(before: Option<&Snapshot>, now: &Snapshot, node: 
     }
 }
 
-/// Kinds of reads, as picture and table name them.
 pub(super) const KINDS: [&str; 6] =
     ["local clean", "dirty", "version query", "shared query", "forwarded", "through chain"];
 

@@ -1,4 +1,4 @@
-//! Decides whether the cluster serves, and what is wrong, from the gathered reports alone.
+//! Decides whether the cluster serves, and names its problems, from the gathered reports alone.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,6 @@ use artillery_ddata::{
 
 use super::gather::{ChainSeat, ClusterReport};
 
-/// The writes that the head of a chain accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Writes {
     /// None: too few members serve.
@@ -24,7 +23,6 @@ pub(super) struct Verdict {
     pub(super) serves: bool,
     /// The writes of the least limited chain.
     pub(super) writes: Writes,
-    /// The problem, if there is one.
     pub(super) problem: Option<String>,
 }
 
@@ -105,7 +103,6 @@ fn limit_of(chain: u32, have: usize, need: u32, full: Option<(&str, &str)>) -> O
     })
 }
 
-/// The distinct members that gave no answer.
 fn silent<'a>(seats: impl Iterator<Item = &'a ChainSeat<'a>>) -> Vec<String> {
     let silent = seats.filter(|seat| seat.view.is_err()).map(|seat| seat.name.clone());
     silent.collect::<BTreeSet<_>>().into_iter().collect()

@@ -9,7 +9,6 @@ use std::{
 use artillery_processes::{CTL, Node, assert_documented, documented, expect, token};
 use serde_json::Value;
 
-/// A directory that is removed on drop.
 struct Directory(PathBuf);
 
 impl Drop for Directory {

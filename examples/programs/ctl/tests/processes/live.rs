@@ -66,8 +66,11 @@ async fn without_a_terminal_changes_are_printed_and_nothing_else() {
     assert!(first[0].starts_with("cluster ") && first[1].starts_with("  chain 0, epoch "), "{first:#?}");
     assert!(first[1].ends_with(&chain), "{first:#?}");
     members.kill(&names[2]).await;
-    let told =
-        watch.out.until(|lines| lines.iter().any(|line| line.contains("2 copies"))).await.expect("no change is told");
+    let told = watch
+        .out
+        .until(|lines| lines.iter().any(|line| line.contains("2 copies")))
+        .await
+        .expect("no change is printed");
     assert!(told.contains(&format!("chain 0: {} is out, was tail", names[2])), "{told:#?}");
     assert!(told.len() < 20, "more than changes: {told:#?}");
 }

@@ -8,7 +8,6 @@ use tokio::time::sleep;
 
 const SECONDS: &str = "12";
 
-/// The serving members of the chain, head first, as `ctl status` reports them.
 async fn members(cluster: &Cluster) -> Vec<String> {
     let status = cluster.json(0, &["status"]).await;
     let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();

@@ -8,7 +8,6 @@ use artillery_processes::{CTL, Cluster, Node, expect, run, text, token};
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// Runs `ctl` at one node. Returns its exit code and output.
 async fn ctl(cluster: &Cluster, addr: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let all = [&["--cluster", &cluster.name, "--no-mdns", "--seed", addr, "--timeout", "2000"], args].concat();
     let done = run(&CTL, Some(&cluster.secret), &all).await;
@@ -165,7 +164,7 @@ async fn a_paused_node_stops_when_it_resumes() {
     }
     for addr in &cluster.addrs[..2].to_vec() {
         let (code, out, _) = ctl(&cluster, addr, &["get", "k/0"]).await;
-        assert!(code == Some(1) || out == "new\n", "a read of what was left behind: {out}");
+        assert!(code == Some(1) || out == "new\n", "a read of the abandoned history: {out}");
     }
     for node in &mut cluster.nodes[..2] {
         assert_eq!(node.ended().await, Some(1));

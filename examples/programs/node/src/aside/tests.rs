@@ -4,7 +4,6 @@ use super::*;
 
 const FILES: [&str; 5] = ["CLUSTER", "LOCK", "NAME", "control-1", "journal-0000000001"];
 
-/// Fills a directory with the files of a node.
 fn fill(dir: &Path) {
     fs::create_dir_all(dir).unwrap();
     for name in FILES {

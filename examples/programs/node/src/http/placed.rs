@@ -26,7 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct PlacedListener(pub(super) Door);
 
-/// A connection with its permit.
 #[derive(Debug)]
 pub(super) struct Placed {
     stream: TcpStream,
@@ -145,7 +144,7 @@ mod tests {
         assert_eq!(places.taken(), 0);
     }
 
-    /// Bytes of a request don't extend the deadline: a request sent byte by byte gets no more time than another.
+    /// Bytes of a request don't extend the deadline: a request sent byte by byte has the same deadline as another.
     #[tokio::test(start_paused = true)]
     async fn answers_renew_a_connection_and_requests_do_not() {
         let (_listener, mut client, mut placed) = connected(door().await).await;

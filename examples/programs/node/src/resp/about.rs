@@ -63,7 +63,6 @@ pub(super) fn config(words: &Words) -> Reply {
     Reply::Map(found.map(|(name, value)| (Reply::text(name), Reply::text(value))).collect())
 }
 
-/// The answer to an unknown subcommand.
 pub(super) fn unknown_part(words: &Words, command: &str) -> Reply {
     let part = words.get(1).map(|part| String::from_utf8_lossy(&part[..part.len().min(128)]).into_owned());
     Reply::error(format_args!("unknown subcommand '{}'. Try {command} HELP.", part.unwrap_or_default()))

@@ -21,9 +21,7 @@ pub(super) enum Ask {
     Say(Reply),
     Read(Read),
     Write(Write),
-    /// An operation on the connection itself.
     Own(Own),
-    /// A query about this node.
     Node(AboutNode),
 }
 
@@ -111,7 +109,6 @@ pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
     })
 }
 
-/// A word in lower case.
 pub(super) fn lower(word: &Bytes) -> String {
     String::from_utf8_lossy(word).to_ascii_lowercase()
 }

@@ -31,21 +31,17 @@ pub(super) struct Client {
     /// Whether the client has sent the password, or needs none.
     trusted: bool,
     name: Option<Bytes>,
-    /// Commands that aren't answered yet.
     pending: Pending,
-    /// The commands gathered since MULTI.
     transaction: Option<Transaction>,
     /// Watched keys and their versions at the time of WATCH.
     watched: BTreeMap<Bytes, Version>,
-    /// Answers that are being sent.
     pub(super) output: Output,
 }
 
-/// What the connection does after a command.
+/// The next action of the connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Next,
-    /// Close.
     Leave,
     /// Wait until this many other members serve, for up to `ms` milliseconds, or without limit if `ms` is 0.
     Wait {
@@ -77,13 +73,11 @@ impl Client {
         self.output.let_wait(trusted);
     }
 
-    /// The limits of its commands.
     pub(super) fn bounds(&self) -> Bounds {
         let limits = &self.shared.limits;
         Bounds { word: limits.word_bytes, command: limits.command_bytes, trusted: self.trusted }
     }
 
-    /// The bytes of commands queued for EXEC.
     pub(super) fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }

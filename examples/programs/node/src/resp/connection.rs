@@ -45,11 +45,9 @@ pub(super) struct Connection {
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// The reason why there is no command to run.
 enum Idle {
     /// More bytes are needed: the incomplete command has this many already.
     Wants(usize),
-    /// The connection must be closed.
     Over,
 }
 
@@ -89,7 +87,6 @@ impl Connection {
         self.room = None;
     }
 
-    /// Runs all commands received.
     async fn commands(&mut self) -> Result<Idle> {
         loop {
             while self.plain() {

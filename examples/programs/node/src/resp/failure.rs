@@ -15,7 +15,6 @@ pub(super) const SYNTAX: &str = "syntax error";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
-/// Converts an error of the library to the answer for the client.
 pub(super) fn told(error: &Error) -> Reply {
     match error {
         Error::Refused { reason, .. } => refused(reason),

@@ -12,7 +12,6 @@ use super::{inline, number};
 
 /// Maximum bytes of a line: of one that announces a length, or of a whole inline command.
 const MAX_LINE: usize = 64 << 10;
-/// Maximum number of words of a command.
 const MAX_WORDS: i64 = 1 << 20;
 /// Limits for a client that hasn't sent the password: number of words, and bytes of each.
 const MAX_STRANGE: (i64, i64) = (10, 16 << 10);
@@ -20,7 +19,6 @@ const MAX_STRANGE: (i64, i64) = (10, 16 << 10);
 /// The name and the arguments of a command.
 pub(super) type Words = SmallVec<[Bytes; 4]>;
 
-/// The item at the front of the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Command(Words),
@@ -30,7 +28,6 @@ pub(super) enum Next {
     Bad(String),
 }
 
-/// The limits of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Maximum bytes of a word.
@@ -61,7 +58,6 @@ impl Frames {
         self.left.is_none()
     }
 
-    /// Removes the first command from `buffer`.
     pub(super) fn next(&mut self, buffer: &mut BytesMut, bounds: &Bounds) -> Next {
         loop {
             if self.left.is_none() && buffer.first().is_none_or(|first| *first != b'*') {

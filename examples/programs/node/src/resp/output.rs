@@ -56,7 +56,6 @@ impl Patience {
 #[derive(Debug)]
 pub(super) struct Lacking(usize);
 
-/// Answers that one client has not received yet.
 #[derive(Debug)]
 pub(super) struct Output {
     socket: OwnedWriteHalf,
@@ -66,7 +65,6 @@ pub(super) struct Output {
     bytes: BytesMut,
     /// Whether answers may wait in the backlog; answers to unauthenticated clients may not.
     may_wait: bool,
-    /// Total bytes written to the socket.
     written: u64,
     patience: Patience,
     /// The error after which nothing can be written.
@@ -95,7 +93,6 @@ impl Output {
         self.patience.spend(time);
     }
 
-    /// Gathers a small answer.
     pub(super) fn say(&mut self, reply: &Reply, protocol: Protocol) {
         reply.encode(&mut self.bytes, protocol);
     }
@@ -232,7 +229,6 @@ impl Output {
         self.socket.shutdown().await
     }
 
-    /// Whether all answers are written.
     pub(super) fn is_empty(&self) -> bool {
         self.backlog.is_empty() && self.bytes.is_empty()
     }

@@ -62,12 +62,10 @@ impl Read {
         Ok(self.answer(&found, dirty))
     }
 
-    /// The answer if no member served the read.
     pub(super) fn told(&self, kv: &Kv, error: &Error) -> Reply {
         told_of_read(kv, self.keys.first().map_or(&[], |key| key), error)
     }
 
-    /// The answer, from the result for each key.
     pub(super) fn answer(&self, found: &[Found], dirty: bool) -> Reply {
         let first = found.first().and_then(Option::as_ref);
         let value = || first.map(|first| first.value.clone());

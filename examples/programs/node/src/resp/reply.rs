@@ -26,11 +26,9 @@ pub(super) enum Reply {
     List(Vec<Reply>),
     /// Names and values: a flat list in version 2.
     Map(Vec<(Reply, Reply)>),
-    /// Text for people.
     Text(String),
 }
 
-/// The version of the protocol that a connection uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Two,
@@ -49,7 +47,6 @@ impl Reply {
         Self::Value(Bytes::copy_from_slice(text.as_ref().as_bytes()))
     }
 
-    /// A value, or [`Reply::Absent`].
     pub(super) fn found(value: Option<Bytes>) -> Self {
         value.map_or(Self::Absent, Self::Value)
     }
@@ -89,7 +86,6 @@ impl Reply {
         Self::Error("BUSY too many bytes of large answers are in flight".into())
     }
 
-    /// Appends the encoded answer.
     pub(super) fn encode(&self, out: &mut BytesMut, protocol: Protocol) {
         let new = protocol == Protocol::Three;
         match self {

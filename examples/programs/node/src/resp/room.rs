@@ -45,7 +45,7 @@ impl Room {
         self.all
     }
 
-    /// The bytes that the acquired permits stand for.
+    /// The acquired permits, in bytes.
     pub(super) fn taken_bytes(&self) -> usize {
         (self.all - self.free.available_permits()) << 10
     }

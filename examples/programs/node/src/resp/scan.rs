@@ -16,7 +16,6 @@ const COUNT: u32 = 10;
 /// The maximum number of keys that one call examines.
 const MAX_COUNT: i64 = 10_000;
 
-/// A SCAN command.
 #[derive(Debug, Clone)]
 pub(super) struct Scan {
     cursor: u64,

@@ -99,7 +99,6 @@ pub(super) fn of_write(write: &Write) -> Vec<Group> {
 
 /// The results of a script, group by group, in the order of its commands.
 pub(super) struct Results<'a> {
-    /// The version of the script's update.
     pub(super) version: Version,
     pub(super) outcomes: Iter<'a, GroupOutcome>,
 }

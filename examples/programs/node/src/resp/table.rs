@@ -161,7 +161,6 @@ pub(super) fn named(name: &[u8]) -> Option<&'static Spec> {
     found.ok().map(|at| &COMMANDS[at])
 }
 
-/// Finds the command and checks its number of words.
 pub(super) fn find(words: &Words) -> Result<&'static Spec, Reply> {
     let Some(spec) = words.first().and_then(|name| named(name)) else { return Err(unknown(words)) };
     if fits(spec.arity, words.len()) { Ok(spec) } else { Err(wrong_number(spec.name)) }
@@ -172,7 +171,6 @@ pub(super) fn fits(arity: i64, words: usize) -> bool {
     if arity < 0 { words >= -arity } else { words == arity }
 }
 
-/// The answer to a command with too many or too few words.
 pub(super) fn wrong_number(name: &str) -> Reply {
     Reply::error(format_args!("wrong number of arguments for '{name}' command"))
 }

@@ -27,10 +27,8 @@ const MAX_UPDATE_WAIT: Duration = Duration::from_millis(5);
 /// Maximum number of entries in the queue; senders of further ones wait.
 const QUEUE: usize = 1024;
 
-/// The queue of writes to combine.
 pub(super) struct Together(Sender<QueuedWrites>);
 
-/// Writes of one connection, in order.
 struct QueuedWrites {
     writes: Vec<Write>,
     done: oneshot::Sender<Reply>,

@@ -46,7 +46,6 @@ pub(super) enum Write {
     },
 }
 
-/// The condition of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Always,
@@ -60,7 +59,6 @@ pub(super) enum SetAnswer {
     Word,
     /// 1 or 0, for whether the value was set.
     Flag,
-    /// The old value.
     Old,
 }
 
@@ -114,7 +112,6 @@ impl Write {
         }
     }
 
-    /// Executes this write alone.
     pub(super) async fn make(self, kv: &Kv) -> Reply {
         self.made(kv).await.unwrap_or_else(|error| told(&error))
     }
@@ -147,13 +144,11 @@ impl Write {
     }
 }
 
-/// The total bytes and steps of these writes.
 pub(super) fn sizes(writes: &[Write]) -> (usize, usize) {
     let sizes = writes.iter().map(Write::size);
     sizes.fold((0, 0), |(bytes, steps), (more, others)| (bytes + more, steps + others))
 }
 
-/// Sets all keys if all are absent.
 async fn set_absent(kv: &Kv, pairs: &[(Bytes, Bytes)]) -> Result<Reply, Error> {
     let batch = pairs.iter().fold(Batch::new(), |batch, (key, _)| batch.require(key, Expected::Absent));
     let batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
@@ -172,7 +167,6 @@ pub(super) fn conflict_with(version: Version) -> Reply {
     Reply::Error(format!("CONFLICT {version}").into())
 }
 
-/// A number of bytes.
 pub(super) fn count(count: u64) -> Reply {
     Reply::Number(i64::try_from(count).unwrap_or(i64::MAX))
 }

@@ -44,7 +44,6 @@ const LARGE_ANSWERS: u64 = 2 * (64 << 20);
 /// Queue, window and backlog, twice, plus memory that allocators retain.
 const MARGIN: u64 = 80 << 20;
 
-/// Number of concurrent visitors.
 const VISITORS: usize = 16;
 
 struct Deaf;
@@ -80,7 +79,7 @@ impl Insider {
         self.addrs[at % 3]
     }
 
-    /// Starts handshakes of which the node receives only the first packet.
+    /// Starts handshakes and sends only the first packet of each.
     async fn half_open(&self, count: usize) {
         let mut all = JoinSet::new();
         for n in 0..count {
@@ -101,7 +100,6 @@ impl Insider {
         SlowReader { writer, asked: 0, _rest: (endpoint, connection, answers) }
     }
 
-    /// Sends garbage until the node closes the connection.
     async fn garbage(&self, at: usize) {
         let endpoint = self.endpoint(None);
         let connection = endpoint.connect(self.addr(at)).await.unwrap();
@@ -110,7 +108,6 @@ impl Insider {
         timeout(TEST_TIMEOUT, connection.closed()).await.expect("garbage is tolerated");
     }
 
-    /// Connects and disconnects.
     async fn knock(&self, endpoint: &Endpoint, at: usize) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         while endpoint.connect(self.addr(at)).await.is_err() {
@@ -118,7 +115,6 @@ impl Insider {
         }
     }
 
-    /// Connects, sends one request, and disconnects.
     async fn visit(&self, at: usize) {
         let client = Client::builder().cluster(&self.cluster).secret(&self.secret).timeout(TEST_TIMEOUT);
         let client = client.seed(self.addr(at)).connect().await.unwrap();

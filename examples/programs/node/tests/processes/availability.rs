@@ -26,7 +26,7 @@ const FAULT: Duration = Duration::from_secs(3);
 const HEAL: Duration = Duration::from_secs(5);
 /// The measured time in between.
 const QUIET: Duration = Duration::from_secs(2);
-/// Slower operations count as failed.
+/// Slower operations are treated as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Default)]

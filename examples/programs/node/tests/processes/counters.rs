@@ -17,7 +17,7 @@ use tokio::{task::JoinSet, time::sleep};
 const WRITE_TIMEOUT: Duration = Duration::from_millis(400);
 /// Connections shared by the writers, and as many by the readers.
 const CLIENTS: usize = 4;
-/// Readers, each of which cycles through all counters.
+/// Number of readers; each cycles through all counters.
 const READERS: usize = 6;
 
 #[derive(Default)]

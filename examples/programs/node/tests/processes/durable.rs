@@ -10,9 +10,7 @@ struct Durable {
     secret: String,
     place: PathBuf,
     nodes: Vec<Node>,
-    /// The latest addresses of the nodes.
     seeds: Vec<String>,
-    /// Additional flags of all nodes.
     more: Vec<String>,
 }
 

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A parsed page of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// By name.
     pub(crate) families: BTreeMap<String, Family>,
 }
 
@@ -13,7 +11,6 @@ pub(crate) struct Page {
 pub(crate) struct Family {
     pub(crate) kind: String,
     pub(crate) help: String,
-    /// In the order of the page.
     pub(crate) samples: Vec<Sample>,
 }
 

@@ -21,7 +21,6 @@ use tokio::{
 };
 
 const WRITERS: usize = 4;
-/// Readers per member.
 const READERS: usize = 3;
 
 /// When writes were begun and acknowledged, and when each node served reads.

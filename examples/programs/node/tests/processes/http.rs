@@ -7,7 +7,6 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Returns the status code and the body.
 pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
     let (head, body) = exchange(addr, &request).await;

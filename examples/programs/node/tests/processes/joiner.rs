@@ -24,7 +24,6 @@ const FLAGS: [&str; 6] = ["--window-bytes", "64MiB", "--backlog-bytes", "128MiB"
 const VALUE: usize = 32 << 10;
 const WRITERS: usize = 8;
 
-/// Writes the same keys over and over.
 async fn write(kv: Kv, writer: usize, keys: usize, over: Arc<AtomicBool>, writes: Arc<AtomicU64>) {
     for key in (writer..keys).step_by(WRITERS).cycle() {
         if over.load(Relaxed) {
@@ -35,7 +34,6 @@ async fn write(kv: Kv, writer: usize, keys: usize, over: Arc<AtomicBool>, writes
     }
 }
 
-/// Waits until a condition holds for the first chain of a node.
 async fn until(members: &Members, name: &str, what: &str, enough: impl Fn(&Value) -> bool) {
     let http = members.line(name, "http");
     eventually(async || {

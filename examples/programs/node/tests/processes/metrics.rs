@@ -42,7 +42,6 @@ fn exported(page: &Page) -> Metrics {
     page.families.iter().map(|(name, family)| (name.clone(), family.kind.clone(), labels(&family.samples))).collect()
 }
 
-/// Checks the text with promtool, where it is installed.
 fn promtool(text: &str) {
     let tool = std::process::Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).spawn();
     let Ok(mut tool) = tool else {
@@ -73,7 +72,6 @@ async fn exported_metrics_are_documented_and_well_formed() {
     }
 }
 
-/// The pages of several nodes.
 struct Scrapes(Vec<Page>);
 
 impl Scrapes {
@@ -209,7 +207,6 @@ async fn members_of(members: &Members, names: &[String]) {
     .await;
 }
 
-/// Waits until `/ready` returns this status code.
 async fn ready_is(http: &str, wanted: u16) {
     eventually(async || {
         let (code, _) = get(http, "/ready", "").await;

@@ -28,7 +28,6 @@ const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 /// Every second key has a large value, so that limits in bytes matter as well as limits in number.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
 
-/// The connections that callers share.
 const CLIENTS: usize = 4;
 
 /// Under overload, one in this many callers times out early and calls again, which leaves requests behind whose results
@@ -45,7 +44,6 @@ const SATURATING: usize = 32;
 struct Key {
     /// The last number whose write was acknowledged, and its version.
     acknowledged: (u64, Option<Version>),
-    /// The last number that was tried.
     tried: u64,
     /// The outcome of some write is unknown: it may be applied after acknowledged ones.
     unsettled: bool,
@@ -84,7 +82,6 @@ fn name(key: usize) -> String {
     format!("overload/{key}")
 }
 
-/// The number, repeated.
 fn value(key: usize, number: u64) -> Vec<u8> {
     number.to_be_bytes().repeat(SIZES[key % SIZES.len()] / 8)
 }

@@ -30,10 +30,8 @@ const PREFIX: usize = 4096;
 const WATCHES: u64 = 2 * (64 << 20);
 const MARGIN: u64 = 64 << 20;
 
-/// Connections per endpoint.
 const OF_ENDPOINT: usize = 50;
 
-/// A connection with one stream for reads and one for writes.
 struct Caller {
     reads: (FrameWriter, FrameReader),
     writes: (FrameWriter, FrameReader),

@@ -15,12 +15,10 @@ pub(crate) mod wire;
 
 use self::wire::Wire;
 
-/// Three nodes with a Redis port.
 async fn cluster() -> Cluster {
     Cluster::start(&["--resp", "127.0.0.1:0"]).await
 }
 
-/// The address of a node's Redis port.
 fn port(cluster: &Cluster, node: usize) -> String {
     cluster.lines[node]["resp"].as_str().unwrap().to_owned()
 }

@@ -20,7 +20,6 @@ use crate::resp::{
 /// Number of attempts to read a value that grows while its reader waits for permits.
 const READS: usize = 3;
 
-/// Unanswered commands, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     slots: Vec<Slot>,
@@ -193,7 +192,6 @@ impl Client {
         fits
     }
 
-    /// Executes the pending commands and answers them.
     pub(in crate::resp) async fn flush(&mut self) {
         if self.pending.slots.is_empty() {
             return;

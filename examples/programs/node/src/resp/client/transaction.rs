@@ -20,7 +20,6 @@ use crate::resp::{
 /// Maximum number of commands of a transaction, and of watched keys.
 const MAX_COMMANDS: usize = 4096;
 
-/// The commands since MULTI.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     queued: Vec<Queued>,
@@ -78,7 +77,6 @@ impl Client {
         }
     }
 
-    /// Queues a command for EXEC.
     pub(super) fn queue(&mut self, spec: &Spec, words: &Words) {
         let bytes = words.iter().map(Bytes::len).sum::<usize>();
         let most = self.shared.limits.command_bytes;
@@ -147,7 +145,6 @@ impl Client {
         self.tell(reply, true).await;
     }
 
-    /// Records the versions of the watched keys.
     pub(super) async fn watch(&mut self, keys: Vec<Bytes>) {
         if self.transaction.is_some() {
             return self.say(Reply::error("WATCH inside MULTI is not allowed"));

@@ -162,7 +162,7 @@ async fn spare() -> (Node, String, Vec<Node>) {
 #[tokio::test]
 async fn a_spare_without_room_keeps_no_answers() {
     const CLIENTS: usize = 400;
-    /// Far less than one value per client, and far more than what is in flight from members at a time.
+    /// Far less than one value per client, and far more than is in flight from members at a time.
     const MAX_RESIDENT_BYTES: u64 = 256 << 20;
     /// Long enough for all of them to be answered, or to have timed out.
     const WATCHED: Duration = Duration::from_secs(8);

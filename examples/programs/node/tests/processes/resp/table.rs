@@ -22,7 +22,6 @@ const CLOSED: &str = "<closed>";
 /// An answer that differs between servers and is not compared.
 const ANY: &str = "...";
 
-/// Converts text with escapes to bytes.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

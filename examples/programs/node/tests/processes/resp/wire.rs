@@ -18,7 +18,6 @@ pub(crate) struct Wire {
     read: Vec<u8>,
 }
 
-/// The encoding of a command.
 pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -72,14 +71,12 @@ impl Wire {
         drop(self.output.as_mut().unwrap().write_all(bytes).await);
     }
 
-    /// Sends commands in one write.
     pub(crate) async fn send(&mut self, commands: &[&[&str]]) {
         let bytes = |words: &&[&str]| command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         let all: Vec<_> = commands.iter().flat_map(bytes).collect();
         self.write(&all).await;
     }
 
-    /// Sends a command and returns the answer.
     pub(crate) async fn call(&mut self, words: &[&str]) -> String {
         self.send(&[words]).await;
         self.reply().await
