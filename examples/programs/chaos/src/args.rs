@@ -28,7 +28,7 @@ pub(super) struct ChaosArgs {
     /// Seed that determines the faults and their order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Also give operator's orders, even during faults: reorder, drain, SIGTERM followed by a start
+    /// Also give an operator's orders, even during faults: reorder, drain, SIGTERM followed by a start
     #[arg(long, conflicts_with = "teeth")]
     pub(super) orders: bool,
     /// Give each node a data directory, which survives restarts, and add faults of directories

@@ -207,8 +207,8 @@ impl Plan {
         Self { dice: Dice::new(seed), nodes, kinds, bag: Vec::new(), durable }
     }
 
-    /// A restart of all nodes, with the directories deleted of at most a minority of the voters, or if `recovers` of a
-    /// bare majority.
+    /// A restart of all nodes that also deletes directories: those of at most a minority of the voters, or if `recovers`
+    /// those of a bare majority.
     pub(super) fn restart_of_all(&mut self, recovers: bool) -> Fault {
         let victim = self.dice.below(self.nodes as u64) as usize;
         let most = minority(self.nodes.min(MOST_VOTERS));

@@ -31,6 +31,7 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
+    /// The transport settings of a program that listens at `listen`.
     pub fn transport(self, listen: SocketAddr) -> TransportConfig {
         let mut transport = TransportConfig::default();
         (transport.listen, transport.congestion) = (listen, self.congestion);

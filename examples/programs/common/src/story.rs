@@ -7,6 +7,7 @@ pub struct Story {
 }
 
 impl Story {
+    /// Prints a line.
     pub fn say(&self, line: &str) {
         if self.aside { eprintln!("{line}") } else { println!("{line}") }
     }
