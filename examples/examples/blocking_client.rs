@@ -1,5 +1,5 @@
-//! A client without a runtime, on plain threads. The node that it talks to has a thread and a runtime of its own here; as
-//! a rule it is another process.
+//! A client without a runtime, on plain threads. The node that it connects to runs on a thread of this process here,
+//! with a runtime of its own; usually it is another process.
 #![allow(clippy::disallowed_methods, reason = "the point is plain threads")]
 
 use std::{error::Error, net::SocketAddr, sync::mpsc, thread};
@@ -33,7 +33,7 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
     let kv = client.kv();
     kv.put("stock/7", "4")?;
     kv.put("stock/8", "0")?;
-    // Threads share a client.
+    // Threads share one client.
     thread::scope(|threads| {
         let selling: Vec<_> = (0..4).map(|_| threads.spawn(|| kv.increment("stock/7", -1))).collect();
         for sold in selling {
@@ -46,11 +46,11 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
         println!("{:?}: {:?}", entry.key, entry.value);
         assert_eq!(entry.value, "0");
     }
-    // Blocking calls replace `await` here, also for typed maps and for calls with settings of their own.
+    // `wait` replaces `.await`, also for typed maps and for calls with options.
     let visits: Map<String, u32> = kv.kv().map("visits");
     let update = kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
     assert_eq!(update.result, Some(1));
-    println!("ann came {:?} time", update.result);
+    println!("ann's visits: {:?}", update.result);
     client.close();
     Ok(())
 }

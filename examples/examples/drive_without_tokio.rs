@@ -1,10 +1,11 @@
-//! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. It needs `artillery-proto`
-//! alone: `cargo run --example drive_without_tokio`.
+//! Three members of a chain on plain threads and UDP sockets: no tokio, no async, no QUIC. It needs only
+//! `artillery-proto`: `cargo run --example drive_without_tokio`.
 //!
 //! A member is one thread that waits at its socket, passes received datagrams to the runner, and sends what the runner
-//! returns. Each frame is one datagram: an update that doesn't fit one is never delivered here. Datagrams may be lost,
-//! and every seventh is dropped on purpose; the replica sends again what wasn't acknowledged. Any process that can send
-//! from a member's address is believed, so this is for one machine: the library's own driver has certificates for that.
+//! returns. Each frame is one datagram: an update that doesn't fit into one is never delivered. Datagrams may be lost,
+//! and every seventh is dropped on purpose; the replica resends whatever was not acknowledged. A datagram is trusted if
+//! it comes from a member's address, so this is for one machine: the library's own driver authenticates members by
+//! certificate.
 
 use std::{
     collections::BTreeMap,
@@ -36,12 +37,12 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const CHAIN: ChainId = ChainId(0);
 const DATAGRAM: usize = 65_507;
-/// The limit of all waits; everything here takes milliseconds.
+/// The timeout of all waits. Everything here takes milliseconds.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// An idle member looks at its requests this often, in case the datagram that wakes it is lost.
+/// An idle member checks its requests this often, in case the datagram that wakes it is lost.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What the main thread wants from a member.
+/// A request of the main thread to a member.
 enum Ask {
     Write(Option<RequestKey>, Write),
     Read(Query),
@@ -49,14 +50,12 @@ enum Ask {
 
 type Request = (Ask, SyncSender<Reply>);
 
-/// The input of a member's next step.
 type Received = Turn<ReadRequest<SyncSender<Reply>>, WriteRequest<SyncSender<Reply>>>;
 
-/// One member, driven by one thread.
 struct Member {
-    /// Its callers are answered by these senders.
+    /// Replies are sent to callers on these senders.
     runner: ChainRunner<SyncSender<Reply>>,
-    /// Input that was received and not processed yet.
+    /// Input received but not yet processed.
     turn: Received,
     socket: UdpSocket,
     addresses: BTreeMap<MemberId, SocketAddr>,
@@ -67,9 +66,9 @@ struct Member {
 
 impl Member {
     fn run(mut self, config: Arc<ChainConfig>) -> std::io::Result<()> {
-        // No member is ever removed from this chain, so the lease never ends.
+        // No member is ever removed from this chain, so the lease never expires.
         self.turn.lease = Some(Lease { until: Timestamp::MAX, asked: self.now(), stretch: 0 });
-        // A datagram can be sent at any time.
+        // UDP has no connections: every link is up from the start.
         self.turn.links.extend(config.members.iter().map(|member| LinkChange::Up(member.id)));
         self.turn.orders.push(ChainOrder::Enter { config, history: ClusterId(1), upto: LogIndex(1) });
         let mut buffer = vec![0; DATAGRAM];
@@ -87,7 +86,7 @@ impl Member {
         Ok(())
     }
 
-    /// False once all senders of requests are gone.
+    /// Returns false once all senders of requests are dropped.
     fn receive_requests(&mut self) -> bool {
         loop {
             let (ask, answer) = match self.requests.try_recv() {
@@ -107,22 +106,22 @@ impl Member {
         }
     }
 
-    /// Processes all that was received, by a clock that is read after it was received.
+    /// Processes all input, by a clock read after that input was received.
     fn take(&mut self) {
         let clock = self.clock;
-        // This thread has nothing else to do between the parts of a long turn.
+        // `take` returns false between the parts of a long turn; this thread has no other work to do then.
         while !self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, |_| None) {}
     }
 
-    /// Sends all output: to callers, then to the other members. Only then the store is maintained: no caller waits for
-    /// that.
+    /// Sends all output, to callers first, then to the other members. The store is maintained only afterwards, since no
+    /// caller waits for that.
     fn say(&mut self) -> std::io::Result<()> {
         while let Some(output) = self.runner.poll_output() {
             if let RunnerOutput::Reply(caller, reply) = output {
-                drop(caller.send(reply)); // the caller may have gone
+                drop(caller.send(reply)); // the caller may have stopped waiting
             }
         }
-        while self.runner.poll_word().is_some() {} // there is no node that wants to hear of it
+        while self.runner.poll_word().is_some() {} // there is no coordinator to inform here
         let now = self.now();
         for peer in self.runner.peers().collect::<Vec<_>>() {
             if let Some(control) = self.runner.poll_control(now, peer) {
@@ -147,7 +146,8 @@ impl Member {
         self.socket.send_to(&datagram, self.addresses[&to]).map(|_| ())
     }
 
-    /// Drops anything but a whole frame from a member. The empty datagrams that only wake this thread are no frames.
+    /// Ignores everything but whole frames from a member. The empty datagrams that only wake this thread are not
+    /// frames.
     fn hear(&mut self, datagram: &[u8], from: SocketAddr) {
         let Some((&from, _)) = self.addresses.iter().find(|(_, address)| **address == from) else { return };
         let mut decoder = FrameDecoder::new(DATAGRAM);
@@ -164,7 +164,7 @@ impl Member {
     }
 }
 
-/// A member as the main thread sees it. Its thread ends when this is dropped.
+/// A member as the main thread sees it. Dropping it ends the member's thread.
 struct Handle {
     requests: Option<SyncSender<Request>>,
     waker: UdpSocket,
@@ -174,7 +174,7 @@ struct Handle {
 }
 
 impl Handle {
-    /// Sends a request. Returns the channel on which its answer arrives.
+    /// Returns the channel on which the answer arrives.
     fn ask(&self, ask: Ask) -> Outcome<Receiver<Reply>> {
         let (answer, reply) = sync_channel(1);
         self.requests.as_ref().ok_or("stopped")?.send((ask, answer))?;
@@ -188,7 +188,7 @@ impl Handle {
 
     fn get(&self, key: &'static str) -> Outcome<Option<String>> {
         let reply = self.ask(Ask::Read(Query::Key(key.into())))?.recv_timeout(WAIT_TIMEOUT)?;
-        let Reply::Read(read) = reply else { return Err(format!("no read: {reply:?}").into()) };
+        let Reply::Read(read) = reply else { return Err(format!("expected a read, got {reply:?}").into()) };
         let value = read.held.and_then(|held| held.value);
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     }
@@ -210,7 +210,7 @@ fn main() -> Outcome<()> {
     let names = ["head", "middle", "tail"];
     let ids = names.map(|name| MemberId {
         node: NodeId::from_name(name),
-        incarnation: Incarnation { store: 1, starts: 1 }, // a real store makes up its number
+        incarnation: Incarnation { store: 1, starts: 1 }, // a real store picks a random number
     });
     let members = ids.map(|id| ChainMember { id, role: Role::Serving }).to_vec();
     let config = ChainConfig { chain: CHAIN, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 3, members };
@@ -237,15 +237,15 @@ fn main() -> Outcome<()> {
     })
 }
 
-#[allow(clippy::disallowed_methods, reason = "a driver has the clock")]
+#[allow(clippy::disallowed_methods, reason = "a driver reads the clock")]
 fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketAddr>) -> Outcome<(Member, Handle)> {
     let settings = ReplicaSettings {
         heartbeat: Duration::from_millis(5),
-        resend: Some(Duration::from_millis(10)), // datagrams get lost
+        resend: Some(Duration::from_millis(10)), // UDP loses datagrams
         ..ReplicaSettings::default()
     };
     let gate = Arc::new(Gate::new(CHAIN));
-    let store = Arc::new(MemoryStore::with_seed(1)); // all keys are our own: no need for a secret seed
+    let store = Arc::new(MemoryStore::with_seed(1)); // all keys are our own, so the hash seed needs no secrecy
     let runner = ChainRunner::new(id, CHAIN, settings, store.clone(), gate.clone());
     let (requests, queue) = sync_channel(16);
     let (waker, address) = (UdpSocket::bind("127.0.0.1:0")?, socket.local_addr()?);
@@ -254,7 +254,7 @@ fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketA
     Ok((Member { runner, turn: Turn::default(), socket, addresses, requests: queue, sent: 0, clock }, handle))
 }
 
-#[allow(clippy::disallowed_methods, reason = "a driver has the clock")]
+#[allow(clippy::disallowed_methods, reason = "a driver reads the clock")]
 fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -271,21 +271,22 @@ fn try_it(handles: &[Handle]) -> Outcome<()> {
             held &= handle.get("greeting")? == Some(format!("hello {n}"));
         }
     }
-    check("30 puts, each on three members and read at each as soon as it was committed", held)?;
+    check("30 puts, each stored on three members and readable at each once committed", held)?;
 
-    // A session records requests: a request that is sent again, since its answer was lost say, isn't done again.
+    // A session records its requests: one that is repeated, for example because its answer was lost, is not applied
+    // twice.
     let opened = head.write(None, Write::OpenSession)?;
     let Reply::Committed(session) = opened else { return Err(format!("no session: {opened:?}").into()) };
     let request = Some(RequestKey { session: session.version, number: 1, lowest: 1 });
     let append = || Write::Append { key: "log".into(), value: "once".into() };
     drop(head.ask(Ask::Write(request, append()))?); // this answer is lost
     let retried = head.write(request, append())?;
-    check("the retry finds what was done", matches!(&retried, Reply::Committed(done) if done.replayed))?;
+    check("the retry returns the recorded result", matches!(&retried, Reply::Committed(done) if done.replayed))?;
     for handle in handles {
-        check("the append shows once", handle.get("log")?.as_deref() == Some("once"))?;
+        check("the append was applied once", handle.get("log")?.as_deref() == Some("once"))?;
     }
 
-    // A clean key is read by a plain call, beside the thread that owns the chain.
+    // A clean key is read by a plain call, concurrently with the thread that owns the chain.
     let tail = &handles[2];
     let local = tail.gate.read(&*tail.store, b"log", || Timestamp::ZERO)?.and_then(|held| held.value);
     check("a clean key is read without asking another member", local.as_deref() == Some(b"once"))

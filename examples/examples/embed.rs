@@ -1,5 +1,5 @@
-//! A node inside an application: `cargo run --example embed` three times, in three terminals. With a secret in `ARTILLERY_SECRET`,
-//! the same one for all, they may be on three hosts of one network.
+//! A node inside an application: run `cargo run --example embed` in three terminals. With the same secret in
+//! `ARTILLERY_SECRET`, they may be on three hosts of one network.
 
 use artillery_ddata::Node;
 
@@ -8,22 +8,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = Node::builder().cluster("embed").expect(3);
     let node = match std::env::var("ARTILLERY_SECRET") {
         Ok(secret) => node.secret(secret),
-        // This one is public, so the node listens on loopback only.
+        // The secret is public, so the node listens on loopback only.
         Err(_) => node.secret("not a secret, an example").listen(([127, 0, 0, 1], 0).into()),
     };
     let node = node.start().await?;
-    println!("{} is at {} and looks for two others …", node.name(), node.addr());
+    println!("{} is at {}, looking for two others …", node.name(), node.addr());
     let ready = node.ready().await?;
-    println!("the cluster is there, and this node is its {}", ready.role);
+    println!("the cluster is ready, and this node is its {}", ready.role);
 
     let kv = node.kv();
     let greeted = kv.put(format!("greeting/{}", node.name()), "hello").await?;
-    println!("greeted, as version {}: it is on {} members", greeted.version, greeted.copies);
+    println!("wrote version {} to {} members", greeted.version, greeted.copies);
     for member in node.status().await.members {
         let read = kv.get(&format!("greeting/{}", member.node)).await?;
-        println!("{} said {:?}", member.node, read.value());
+        println!("greeting of {}: {:?}", member.node, read.value());
     }
-    println!("Ctrl-C ends it");
+    println!("press Ctrl-C to stop");
     tokio::signal::ctrl_c().await?;
     node.leave().await;
     Ok(())

@@ -1,10 +1,10 @@
-//! Nodes and clients with certificates of your own instead of a shared secret: a node or client that your authority has
-//! signed is admitted, under the name in its certificate, and no other.
+//! Nodes and clients with certificates of your own instead of a shared secret: only a node or client whose certificate
+//! your authority signed is admitted, under the name in the certificate.
 
 use artillery_ddata::{Client, Node, client::ClientError, config::Identity, error::IdentityError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-/// As a rule a separate program does this, and keeps the authority's key to itself.
+/// Usually a separate program, which alone holds the authority's key.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -14,7 +14,8 @@ impl Authority {
         Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
-    /// The three texts in PEM that a node reads from its files: the trusted authority, its certificate, and its key.
+    /// Returns the three PEM texts that a node reads from its files: the trusted authority, its own certificate and its
+    /// key.
     fn sign(&self, name: &str) -> Result<[String; 3], rcgen::Error> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new([name.to_owned()])?.signed_by(&key, &self.0)?;
@@ -39,11 +40,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     trusted.kv().put("greeting", "hello").await?;
     println!("till-3.shop reads {:?} at {}", trusted.kv().get("greeting").await?.value(), node.name());
 
-    // The same name from another authority, and any secret, are strangers.
+    // A certificate of another authority is refused, even with the same name, and so is any secret.
     let stranger = client().identity(identity(Authority::new()?.sign("till-3.shop")?)?).connect().await;
     let secret = client().secret("not a secret, an example").connect().await;
     for refused in [stranger, secret] {
-        let Err(error @ ClientError::Unreachable(_)) = refused else { return Err("a stranger was let in".into()) };
+        let Err(error @ ClientError::Unreachable(_)) = refused else { return Err("a stranger was admitted".into()) };
         println!("a stranger: {error}");
     }
     node.leave().await;

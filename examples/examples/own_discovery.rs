@@ -1,6 +1,6 @@
-//! A source of addresses of one's own, as Kubernetes, Consul or a database may be: here a file in a format of its own, with one
-//! `name=address` a line. Three nodes and a client find each other by it, without multicast DNS and without seeds. (For a file with
-//! one address a line there is `FileDiscovery`.)
+//! A custom source of addresses, as Kubernetes, Consul or a database may be: here a file with one `name=address` per
+//! line. Three nodes and a client find each other through it, without multicast DNS and without seeds. (For a file with
+//! one address per line use `FileDiscovery`.)
 
 use std::{error::Error, fs, io, path::PathBuf, time::Duration};
 
@@ -9,18 +9,18 @@ use artillery_ddata::{Client, Node};
 
 const SECRET: &str = "not a secret, an example";
 
-/// The registry: nodes write a line each, and all read the file.
+/// The registry file: each node writes one line, and all nodes read it.
 #[derive(Clone)]
 struct Registry(PathBuf);
 
 impl Registry {
-    /// What stands in the file now. It is called on a thread for this source alone, so it may block.
+    /// Reads the current content of the file. It may block: it is called on a thread for this source alone.
     fn read(&self) -> io::Result<Vec<Seed>> {
         let text = fs::read_to_string(self.0.join("nodes"))?;
         Ok(text.lines().filter_map(|line| line.split_once('=')?.1.parse().ok()).collect())
     }
 
-    /// Adds a line. Readers see the old file or the new one.
+    /// Adds a line, atomically: readers see either the old file or the new one.
     fn write(&self, me: &Announcement) -> io::Result<()> {
         let Some(addr) = me.addrs.first() else { return Ok(()) };
         let before = fs::read_to_string(self.0.join("nodes")).unwrap_or_default();
@@ -39,8 +39,8 @@ impl Discovery for Registry {
         }
     }
 
-    /// `PolledDiscovery` asks again and again, and makes candidates of the differences. A source that is told of changes makes
-    /// its own stream.
+    /// `PolledDiscovery` polls the source and turns differences into candidates. A source with change notifications
+    /// makes its own stream instead.
     fn candidates(&self) -> Candidates {
         let registry = self.clone();
         let ask = move || std::future::ready(registry.read());
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for name in ["ann", "bob", "cleo"] {
         let node = Node::builder().cluster("registered").secret(SECRET).name(name).expect(3).mdns(false);
         let node = node.listen(([127, 0, 0, 1], 0).into()).discovery(registry.clone()).start().await?;
-        // All write the same file: one after the other.
+        // `write` is not safe for concurrent writers, so wait until this node is registered before starting the next.
         while !fs::read_to_string(registry.0.join("nodes")).is_ok_and(|text| text.contains(name)) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         node.ready().await?;
     }
     let client = Client::builder().cluster("registered").secret(SECRET).discovery(registry.clone()).connect().await?;
-    client.kv().put("greeting", "found by a file").await?;
+    client.kv().put("greeting", "found through a file").await?;
     println!("{:?}", client.kv().get("greeting").await?.value());
     client.close().await;
     fs::remove_dir_all(&registry.0)?;

@@ -1,4 +1,5 @@
-//! What a read may see, and how it says so. One node is a chain of one, which is enough to show the calls.
+//! The read modes, and how a read reports what it saw. A single node is a chain of one, which suffices to show the
+//! calls.
 
 use artillery_ddata::{Node, ReadMode};
 
@@ -10,22 +11,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kv = node.kv();
     kv.put("stock/7", "4").await?;
 
-    // Linearizable, at any member: from its own state if the key is clean there, else after a word from the tail.
+    // Linearizable, at any member: served from its own state if the key is clean there, otherwise after one version
+    // query to the tail.
     let strong = kv.get("stock/7").await?;
     println!("strong: {:?} at {}, {:?}, {:?}", strong.value(), strong.version(), strong.state, strong.served);
 
-    // Linearizable too, and trusts no clock: a barrier passes the whole chain first.
+    // Linearizable too, without trusting clocks: a barrier passes the whole chain first.
     let chain = kv.get("stock/7").mode(ReadMode::ThroughChain).await?;
     println!("through the chain: {:?}, {:?}", chain.value(), chain.served.way);
 
-    // The newest version here. It may not be committed yet, and then says that it is dirty.
+    // The newest version at this member. If it isn't committed yet, the read reports it as dirty.
     let eventual = kv.get("stock/7").mode(ReadMode::Eventual).await?;
     println!("eventual: {:?}, {:?}", eventual.value(), eventual.state);
 
-    // No runtime, no lock, no allocation: or an error that says why `get` is needed.
+    // Needs no runtime, lock or allocation. The error states why `get` is needed instead.
     match kv.get_local("stock/7") {
         Ok(found) => println!("local: {found:?}"),
-        Err(why) => println!("not here and now: {why:?}"),
+        Err(why) => println!("no local read: {why:?}"),
     }
     node.leave().await;
     Ok(())

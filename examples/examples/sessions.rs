@@ -1,5 +1,5 @@
-//! A session reads its own writes at every node, and its position can be taken along to another process. Three nodes in
-//! this process are a chain of three.
+//! A session reads its own writes at every node, and its position can be moved to another process. Three nodes in this
+//! process form a chain of three.
 
 use artillery_ddata::{Node, ReadMode, Session, kv::ReadState};
 
@@ -19,19 +19,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} is {}", node.name(), node.ready().await?.role);
     }
 
-    // The write goes through one node. A copy at another node is good enough as soon as it has what the session saw. An
-    // eventual read alone might still show the state before the write.
+    // The writes go through one node, the reads to others. A read in the session is served by any node that has applied
+    // the updates that the session saw. Without the session, an eventual read might show the state before the write.
     let session = Session::new();
     let [mine, elsewhere, later] = nodes.each_ref().map(|node| node.kv().in_session(&session));
     for n in 0..100 {
         let put = mine.put("cart/3", n.to_string()).await?;
         let read = elsewhere.get("cart/3").mode(ReadMode::Eventual).await?;
         assert_eq!((read.version(), read.state), (put.version, ReadState::Clean));
-        // Nor do reads go back in time from one node to the next.
+        // Reads never go backwards from one node to another.
         assert!(later.get("cart/3").mode(ReadMode::Eventual).await?.version() >= read.version());
     }
 
-    // The position of a session is a short text, for a cookie say: another process goes on from there.
+    // The position of a session is a short text, for example for a cookie, with which another process resumes the
+    // session.
     let cookie = session.frontier().to_string();
     println!("after 100 writes it has seen {cookie}");
     let resumed = Session::resume(cookie.parse()?);

@@ -1,7 +1,6 @@
-//! Tests of an application against a whole cluster in this process, on virtual time and without a socket: what happens
-//! once a year happens here in a moment, and again with the same seed. In a package of your own these functions are
-//! tests: `#[tokio::test(start_paused = true)]`, and `artillery-ddata` with feature `testing` among the
-//! `dev-dependencies`.
+//! Tests of an application against a whole cluster in this process, on virtual time and without sockets: rare faults
+//! happen at once, and again with the same seed. In a package of your own these functions are tests:
+//! `#[tokio::test(start_paused = true)]`, with `artillery-ddata` and its feature `testing` in `dev-dependencies`.
 
 use std::time::Duration;
 
@@ -10,14 +9,14 @@ use artillery_ddata::{
     testing::{self, Cluster, Fate},
 };
 
-/// The application: takes an order exactly once, over all retries. It gets a `Kv`, and doesn't know whether that is a
-/// node's, a client's or a test's.
+/// The application: takes an order exactly once, whatever it retries. It works on a `Kv`, whether that belongs to a
+/// node, a client or a test.
 async fn order(kv: &Kv, number: u32) -> Result<i64, Error> {
     let mut id: Option<RequestId> = None;
     loop {
         let call = kv.increment("orders", 1).timeout(Duration::from_secs(1));
         let asked = match id {
-            // The same request as before: if it was applied, this is its answer.
+            // The same request id as before: if that attempt was applied, its recorded answer is returned.
             Some(id) => call.request_id(id).await,
             None => call.await,
         };
@@ -32,7 +31,7 @@ async fn order(kv: &Kv, number: u32) -> Result<i64, Error> {
     }
 }
 
-/// The answer to a write is lost, in each of the ways in which it can be.
+/// The answer to a write is lost, in each possible way.
 async fn an_order_counts_once() {
     let cluster = Cluster::builder().nodes(3).seed(7).start().await;
     let kv = cluster.client();
@@ -41,17 +40,17 @@ async fn an_order_counts_once() {
         let orders = order(&kv, number).await.expect("an order");
         assert_eq!(orders, i64::from(number), "{fate:?}");
     }
-    // Late messages have arrived by now; the members agree, and all answers fit together.
+    // By now late messages have arrived. All members must agree, and all answers must fit together.
     cluster.check().await;
 }
 
-/// The network fails in one direction, and a member stands still.
+/// The network fails in one direction, then a member is paused.
 async fn orders_wait_for_the_network() {
     let cluster = Cluster::builder().nodes(3).seed(7).start().await;
     let (kv, inside) = (cluster.client(), cluster.kv(cluster.tail()));
     order(&kv, 1).await.expect("an order");
     cluster.cut(cluster.head(), cluster.chain()[1]);
-    // Virtual time passes only while all tasks wait: the two seconds take no real time.
+    // Virtual time advances only while all tasks wait: the two seconds take no real time.
     let early = tokio::time::timeout(Duration::from_secs(2), order(&kv, 2)).await;
     assert!(early.is_err(), "nothing reaches the tail");
     cluster.heal();
@@ -60,7 +59,7 @@ async fn orders_wait_for_the_network() {
     cluster.pause(cluster.chain()[1]);
     let put = kv.put("note", "x").timeout(Duration::from_secs(1)).await;
     assert!(matches!(put, Err(Error::OutcomeUnknown { .. })), "{put:?}");
-    assert!(inside.get("orders").await.is_ok(), "what is clean is read meanwhile");
+    assert!(inside.get("orders").await.is_ok(), "clean keys stay readable");
     cluster.check().await;
 }
 
@@ -73,13 +72,13 @@ fn main() {
     run("an order counts once", Box::pin(an_order_counts_once()));
     run("orders wait for the network", Box::pin(orders_wait_for_the_network()));
 
-    // The same under many seeds, with faults of all kinds at any time. The first seed that fails is named.
+    // The same with many seeds, with faults of all kinds at any time. A failure names its seed.
     testing::explore(0..100, |cluster| async move {
         let (one, other) = (cluster.client(), cluster.kv(cluster.head()));
         let (first, second) = tokio::join!(order(&one, 1), order(&other, 2));
-        // Certainly not taken, or taken once: there is no third.
+        // Each order was certainly not taken, or taken exactly once.
         let taken = [first, second].iter().filter(|order| order.is_ok()).count();
-        println!("seed {}: {taken} orders, all went as they must", cluster.seed());
+        println!("seed {}: {taken} orders, all consistent", cluster.seed());
     });
 }
 

@@ -1,4 +1,4 @@
-//! Maps with keys and values of your own types. One node is a chain of one, which is enough to show the calls.
+//! Maps with keys and values of your own types. A single node is a chain of one, which suffices to show the calls.
 
 use artillery_ddata::{Batch, Map, Node, map::Decimal};
 
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     node.ready().await?;
     let kv = node.kv();
 
-    // Values are serde types. An update reads, changes and swaps, and retries when another client was first.
+    // Values are serde types. `update` reads, changes and swaps, and retries if another client wrote in between.
     let users: Map<String, User> = kv.map("users");
     users.put("ann", &User { name: "Ann".into(), visits: 1 }).await?;
     users.update("ann", |user| user.map(|user| User { visits: user.visits + 1, ..user })).await?;
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:?} at version {}", ann.value(), ann.version());
     assert_eq!(ann.value().map(|user| user.visits), Some(2));
 
-    // Keys keep their order: 9 comes before 10. Leading fields pick a range.
+    // Keys keep their order: 9 sorts before 10. Leading fields select a range.
     let orders: Map<(u32, u64), String> = kv.map("orders");
     for (key, what) in [((7, 10), "milk"), ((70, 1), "salt"), ((7, 9), "tea")] {
         orders.put(&key, &what.to_owned()).await?;
@@ -35,16 +35,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("customer 7 ordered {found:?}");
     assert_eq!(found, ["tea", "milk"]);
 
-    // Numbers as decimal text can be added to without reading them first.
+    // Numbers stored as decimal text can be incremented without a read.
     let hits: Map<String, i64, Decimal> = kv.map("hits");
     hits.increment("home", 1).await?;
     assert_eq!(hits.increment("home", 41).await?.result, 42);
 
-    // Entries of several maps in one batch: all of it or nothing, within one chain.
+    // Entries of several maps in one batch, atomic within one chain.
     let batch = Batch::new().delete(users.key("ann")?).put(orders.key(&(7, 11))?, orders.value(&"jam".into())?);
     kv.write(batch).await??;
     assert_eq!(users.get("ann").await?.value(), None);
-    println!("ann is gone, and has ordered {:?}", orders.get(&(7, 11)).await?.value());
+    println!("ann was deleted, order 11 is {:?}", orders.get(&(7, 11)).await?.value());
     node.leave().await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Faults where orders are most delicate: at the head, at the node that decides, and so short that the victim keeps its place;
-//! and nodes that stand still for a moment, so that what is sent at once arrives one after the other.
+//! Aims faults where they hurt most: at the head, at the leader of the log, and so short that the victim keeps its
+//! place. Also pauses nodes briefly, so that messages sent together arrive one after the other.
 
 use std::time::Duration;
 
@@ -14,10 +14,9 @@ use super::{
     view::View,
 };
 
-/// A node that is silent for longer has lost its place.
+/// Milliseconds. A node that is silent for longer than this loses its place in the chain.
 const SHORT_MS: (u64, u64) = (400, 2000);
 
-/// Chooses the targets of faults, from a seed alone.
 pub(super) struct Aims(Dice);
 
 impl Aims {
@@ -25,21 +24,21 @@ impl Aims {
         Self(Dice::new(seed.rotate_left(32)))
     }
 
-    /// The kinds of faults to draw from. Those come twice during which the others hear the victim, but the victim
-    /// doesn't hear decisions in time.
+    /// The kinds of faults to draw from. The kinds whose victim is still received by the others, but receives decisions
+    /// too late, are drawn twice as often.
     pub(super) fn kinds(kinds: &[Kind], durable: bool) -> Vec<Kind> {
         let more = [Kind::Deaf, Kind::OneWay, Kind::Slow];
         if kinds.is_empty() { [&Kind::all(durable)[..], &more].concat() } else { kinds.to_vec() }
     }
 
-    /// Two of three faults are aimed; half of those that may be short are.
+    /// Aims two of three faults, and shortens half of the faults that may be short.
     pub(super) fn adjust(&mut self, fault: &mut Fault, view: &View) {
         let (aim, short, ms) = (self.0.below(3), self.0.below(2), self.0.below(SHORT_MS.1 - SHORT_MS.0));
         let (head, leader) = (node(view.members.first()), node(view.leader.as_ref()));
         let target = match (aim, fault.kind) {
-            // Decisions come late.
+            // The leader's decisions arrive late.
             (1, _) | (0, Kind::Slow) => leader,
-            // The head doesn't hear it.
+            // The head receives nothing from the leader.
             (0, _) => {
                 fault.other = leader.filter(|leader| Some(*leader) != head).unwrap_or(fault.other);
                 head
@@ -57,20 +56,19 @@ impl Aims {
     }
 }
 
-/// The number of a node.
 fn node(called: Option<&String>) -> Option<usize> {
     let called = called?;
     (0..u8::MAX.into()).find(|node| name(*node) == *called)
 }
 
-/// Pauses nodes for a moment again and again, until this future is dropped; ends only if that fails.
+/// Pauses nodes briefly again and again, until this future is dropped. Returns only if a signal fails.
 pub(super) async fn stall(cluster: &Cluster, desk: &Desk, seed: u64) -> Failure {
     let mut dice = Dice::new(seed.rotate_left(48));
     loop {
         let (gap, node) = (dice.below(300), dice.below(cluster.size() as u64) as usize);
         let ms = if dice.below(4) == 0 { 100 + dice.below(200) } else { 5 + dice.below(45) };
         sleep(Duration::from_millis(gap)).await;
-        // A longer pause has its own end.
+        // A pause of the fault itself ends with that fault, not here.
         let is_paused = || desk.fault().0.is_some_and(|fault| (fault.kind, fault.victim) == (Kind::Pause, node));
         if is_paused() {
             continue;
@@ -97,7 +95,10 @@ mod tests {
             let mut fault = Fault { hold: Duration::from_secs(60), ..Fault::of(Kind::Cut, 0, 3) };
             aims.adjust(&mut fault, &view);
             assert_ne!(fault.victim, fault.other);
-            assert!(fault.victim != 3 || [0, 2].contains(&fault.other), "the head and the leader, or those drawn");
+            assert!(
+                fault.victim != 3 || [0, 2].contains(&fault.other),
+                "either the head and the leader, or the drawn nodes"
+            );
             hits[fault.victim] += 1;
         }
         assert_eq!(hits.iter().sum::<u32>(), 300);

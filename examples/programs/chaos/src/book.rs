@@ -9,24 +9,22 @@ use artillery_programs::chance::Dice;
 
 use super::door::{Ask, Door, Reply};
 
-/// The families of keys: by the operations on a key, and so by what can be judged of it.
+/// The families of keys, by the operations on a key, and so by the checks that apply to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Family {
     /// Values without versions, as any Redis client sees them.
     Plain,
-    /// Values and their versions.
     Versioned,
-    /// Counters.
     Counter,
 }
 
-/// Keys of one generation, by family.
+/// The families of the keys of one generation.
 const FAMILIES: [Family; 8] = {
     use Family::{Counter, Plain, Versioned};
     [Plain, Plain, Plain, Versioned, Versioned, Versioned, Counter, Counter]
 };
 
-/// A key: its family, and to which generation it belongs, are in its number.
+/// A key. Its number determines its family and its generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key(pub(super) u32);
 
@@ -40,23 +38,21 @@ impl Key {
     }
 }
 
-/// One operation.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) client: u32,
     pub(super) key: Key,
     pub(super) ask: Ask,
-    /// Moments count up with each call and each answer of the run.
+    /// Order of events: a counter that grows with each call and each answer of the run.
     pub(super) called: u64,
     pub(super) returned: u64,
     pub(super) reply: Reply,
 }
 
-/// All operations of a run.
 pub(super) struct Book {
-    /// Keeps the keys of different runs apart.
+    /// A token that keeps the keys of different runs apart.
     run: String,
-    /// Whether the store tells versions.
+    /// Whether the store reports versions.
     versions: bool,
     generation: AtomicU32,
     moment: AtomicU64,
@@ -67,7 +63,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// An empty one. Without `versions` keys that have some are left out.
+    /// Without `versions`, versioned keys are left out.
     pub(super) fn new(run: String, versions: bool) -> Self {
         Self {
             run,
@@ -81,7 +77,6 @@ impl Book {
         }
     }
 
-    /// A key of the generation that is in use.
     pub(super) fn any_key(&self, dice: &mut Dice) -> Key {
         loop {
             let key = self.key(dice.below(FAMILIES.len() as u64) as u32);
@@ -91,12 +86,10 @@ impl Book {
         }
     }
 
-    /// All keys of the generation that is in use.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
         (0..FAMILIES.len() as u32).map(|place| self.key(place)).filter(|key| self.has(*key))
     }
 
-    /// All keys of the run so far.
     pub(super) fn all_keys(&self) -> impl Iterator<Item = Key> {
         let end = (self.generation.load(Ordering::SeqCst) + 1) * FAMILIES.len() as u32;
         (0..end).map(Key).filter(|key| self.has(*key))
@@ -110,32 +103,29 @@ impl Book {
         Key(self.generation.load(Ordering::SeqCst) * FAMILIES.len() as u32 + place)
     }
 
-    /// The name of a key, as the store knows it.
     pub(super) fn name(&self, key: Key) -> String {
         format!("chaos/{}/{}", self.run, key.0)
     }
 
-    /// Other keys from now on: histories stay short.
+    /// Starts a new set of keys, which keeps histories short.
     pub(super) fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A number that no other write has; never 0.
+    /// A value that no other write has; never 0.
     pub(super) fn value(&self) -> u64 {
         self.value.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// The number of one more client.
     pub(super) fn client(&self) -> u32 {
         self.clients.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Runs an operation, and records its answer.
     pub(super) async fn ask<D: Door>(&self, client: u32, door: &mut D, key: Key, ask: Ask) -> Reply {
         let called = self.moment();
         let number = {
             // Recorded before it is sent: an operation that is never answered, not even by a broken connection, may
-            // have been applied too.
+            // still have been applied.
             let line = Line { client, key, ask, called, returned: u64::MAX, reply: Reply::Unknown };
             let mut lines = self.lines();
             lines.push(line);
@@ -154,16 +144,15 @@ impl Book {
     }
 
     fn lines(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
-        // A line is written whole.
+        // A line is pushed and updated as a whole, so a poisoned lock is harmless.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All operations so far.
     pub(super) fn copy(&self) -> Vec<Line> {
         self.lines().clone()
     }
 
-    /// Has clients stop after their current operation.
+    /// Makes clients stop after their current operation.
     pub(super) fn close(&self) {
         self.over.store(true, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! The nodes of a run, and whether they are whole.
+//! The nodes of a run, and the check that the cluster is whole: all nodes ready, all members serving.
 
 mod start;
 
@@ -32,33 +32,29 @@ use super::{
     view::View,
 };
 
-/// A node is at one of these ports. It changes only between two runs of a node with a directory.
+/// A node listens on one of these ports. Its port changes only between two runs of a node with a directory.
 const QUIC: [u16; 3] = [4400, 4401, 4402];
 const RESP: u16 = 6379;
 const HTTP: u16 = 8080;
-/// The longest that nodes may take until all of them are ready.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two checks of the nodes.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What `ctl` is given for an order, for finding the cluster and for each of its calls.
+/// The `--timeout` of `ctl` for an order, in milliseconds: for finding the cluster, and for each of its calls.
 const CTL_MS: u64 = 4000;
-/// `ctl` makes up to three calls one after the other: a run that takes longer hangs.
+/// `ctl` makes up to three consecutive calls: a run that takes longer hangs.
 const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 
-/// How long a lease lasts, and how wrong clocks may go.
+/// The flags `--lease-ms` and `--drift-ppm` of the nodes.
 pub(super) const LEASE: Duration = Duration::from_millis(1000);
 pub(super) const DRIFT_PPM: u32 = 10_000;
 
-/// Where they are.
 pub(super) struct Programs {
     pub(super) node: PathBuf,
     pub(super) ctl: PathBuf,
 }
 
-/// Nodes and the network between them.
 pub(super) struct Cluster {
-    // Before the network, which goes last.
+    // Before the network, which must be dropped last.
     pub(super) nodes: Nodes,
     net: Mutex<Net>,
     programs: Programs,
@@ -66,17 +62,16 @@ pub(super) struct Cluster {
     name: String,
     secret: String,
     replicas: u32,
-    /// Where each node is.
     ports: Mutex<Vec<u16>>,
-    /// Addresses change, so nodes listen on all that they have.
+    /// Addresses change during the run, so nodes listen on all of their addresses.
     roams: bool,
-    /// Numbers the processes beyond the nodes.
+    /// Numbers the additional processes.
     others: AtomicU32,
     directories: Option<Directories>,
 }
 
 impl Cluster {
-    /// Nodes that don't run yet. Their directories are beside the logs.
+    /// Starts nothing. The directories of the nodes are next to the logs.
     pub(super) fn new(net: Net, args: &ChaosArgs, programs: Programs, logs: PathBuf) -> Self {
         let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
         let (nodes, net) = (Nodes::new(args.nodes), Mutex::new(net));
@@ -86,7 +81,6 @@ impl Cluster {
         Self { nodes, net, programs, logs, name, secret, replicas, ports, roams, others, directories }
     }
 
-    /// Whether the nodes have directories.
     pub(super) fn is_durable(&self) -> bool {
         self.directories.is_some()
     }
@@ -96,17 +90,16 @@ impl Cluster {
     }
 
     fn ports(&self) -> MutexGuard<'_, Vec<u16>> {
-        // A port is written whole.
+        // A port is written as a whole, so a poisoned lock is harmless.
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where other nodes, and clients of the library, reach a node.
     fn quic(&self, node: usize) -> SocketAddr {
         SocketAddr::from((self.net().address(node), self.ports()[node]))
     }
 
-    /// Those of these nodes that don't run start at other ports next time. A fault or an order may have started one of them
-    /// meanwhile, at the port that it had.
+    /// Moves to another port each of these nodes that is not running; a fault or an order may have started it since, at
+    /// its old port.
     pub(super) fn move_ports(&self, nodes: NodeSet) {
         for node in nodes.iter().filter(|node| !self.nodes.runs(*node)) {
             let port = &mut self.ports()[node];
@@ -120,7 +113,7 @@ impl Cluster {
     }
 
     fn net(&self) -> MutexGuard<'_, Net> {
-        // A change that fails halfway ends the run, so a poisoned lock is as good.
+        // A change that fails halfway ends the run, so a poisoned lock is harmless.
         self.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,7 +121,7 @@ impl Cluster {
         (0..self.nodes.len()).try_for_each(|node| self.start(node))
     }
 
-    /// Copies the directory of each node, which stands still meanwhile.
+    /// Copies the directory of each node, which is paused for the copy.
     pub(super) async fn keep_copies(&self) -> Result<(), Failure> {
         let Some(directories) = &self.directories else { return Ok(()) };
         for node in 0..self.nodes.len() {
@@ -139,7 +132,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Where Redis clients reach a node.
     pub(super) fn resp(node: usize) -> SocketAddr {
         SocketAddr::from((service_address(node), RESP))
     }
@@ -152,7 +144,7 @@ impl Cluster {
         self.logs.join(format!("{}.log", name(node)))
     }
 
-    /// A client that begins its search at all places where nodes may be, and asks each in turn.
+    /// A client seeded with every address that a node may have, which asks the nodes in turn.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         let ports = if self.is_durable() { &QUIC[..] } else { &QUIC[..1] };
         let addresses: &[fn(usize) -> Ipv4Addr] = if self.roams { &[address, second_address] } else { &[address] };
@@ -163,7 +155,6 @@ impl Cluster {
         builder.spread(Spread::RoundRobin).connect().await.map_err(Failure::failed)
     }
 
-    /// `ctl`, which begins its search at these nodes.
     fn ctl_at(&self, nodes: impl IntoIterator<Item = usize>) -> Command {
         let mut command = Command::new(&self.programs.ctl);
         command.args(["--cluster", &self.name, "--no-mdns"]).env("ARTILLERY_SECRET", &self.secret);
@@ -174,14 +165,14 @@ impl Cluster {
         command
     }
 
-    /// The JSON that `ctl` prints when it begins its search at that node; `None`: it failed.
+    /// The JSON that `ctl` prints when seeded with that node; `None` if it failed.
     pub(super) async fn ctl(&self, node: usize, args: &[&str]) -> Option<Value> {
         let output = self.ctl_at([node]).args(args).output().await.ok()?;
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// Has `ctl` give an order; `ctl` begins its search at that node. Returns the outcome, and what `ctl` printed if
-    /// the order was not done.
+    /// Has `ctl` give an order, seeded with that node first. Returns the outcome, and the error text if the order
+    /// failed.
     pub(super) async fn order(&self, first: usize, args: &[&str]) -> (OrderOutcome, Option<String>) {
         let mut command = self.ctl_at((0..self.size()).map(|place| (first + place) % self.size()));
         command.args(["--json", "--timeout", &CTL_MS.to_string()]).args(args);
@@ -199,10 +190,10 @@ impl Cluster {
         (OrderOutcome::of(&text), Some(text))
     }
 
-    /// Has an operator recover the cluster at a node that holds all that was acknowledged.
+    /// Runs `ctl recover` at a node that holds every acknowledged write.
     pub(super) async fn recover(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
-        let mut last = "it doesn't answer".to_owned();
+        let mut last = "no answer".to_owned();
         while begin.elapsed() < WHOLE_TIMEOUT {
             if let Some(status) = self.status(node).await
                 && let Some(cluster) = status["cluster_id"].as_str()
@@ -217,8 +208,8 @@ impl Cluster {
         Err(Failure::failed(format!("{} was not recovered: {last}", name(node))))
     }
 
-    /// Has these nodes begin with empty directories, as docs/operations.md tells an operator after a recovery: they had joined the
-    /// history before, and stop once they meet the new one.
+    /// Restarts these nodes with empty directories, as docs/operations.md asks of operators after a recovery: these
+    /// nodes belong to the old history, and stop once they meet the new one.
     pub(super) async fn begin_anew(&self, nodes: NodeSet) -> Result<(), Failure> {
         let still_run = nodes.iter().filter(|node| self.nodes.ended(*node).is_none()).collect();
         self.nodes.kill(still_run).await?;
@@ -229,7 +220,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The reports of those nodes that answer.
+    /// The state of the cluster, merged from the reports of all nodes that answer.
     pub(super) async fn view(&self) -> View {
         let mut asking = JoinSet::new();
         for node in 0..self.size() {
@@ -239,7 +230,6 @@ impl Cluster {
         View::of(&all)
     }
 
-    /// Applies a fault.
     pub(super) async fn strike(&self, fault: &Fault) -> Result<(), Failure> {
         let (victim, other) = (fault.victim, fault.other);
         match fault.kind {
@@ -258,7 +248,7 @@ impl Cluster {
                     (0..self.size()).filter(|node| *node != victim).map(|node| self.quic(node)).collect();
                 self.net().close_inbound(victim, &others)?;
             }
-            // What is started besides lives as long as the fault.
+            // The additional process is started elsewhere and runs until the fault ends.
             Kind::Young => self.nodes.kill(fault.killed()).await?,
             Kind::Twin => {}
             _ => {
@@ -275,11 +265,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes a fault back.
     pub(super) fn heal(&self, fault: &Fault) -> Result<(), Failure> {
         match fault.kind {
             kind if kind.kills() => {
-                // Another one comes first each time.
+                // The order of starts varies with the fault.
                 let first = fault.pick as usize % self.size();
                 let nodes = (0..self.size()).map(|place| (first + place) % self.size());
                 nodes.filter(|node| fault.killed().contains(*node)).try_for_each(|node| self.start(node))
@@ -291,9 +280,10 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node is ready, and the chain has all members that it should have.
+    /// Waits until every node is ready and the chain has all members that it should have.
     ///
-    /// Returns their names, head first. `patience` says from when on [`WHOLE_TIMEOUT`] counts, each time it is asked.
+    /// Returns their names, head first. `patience`, called at each check, returns the time from which [`WHOLE_TIMEOUT`]
+    /// is measured.
     pub(super) async fn whole(&self, patience: impl Fn() -> Instant) -> Result<Vec<String>, Failure> {
         loop {
             self.nodes.all_run()?;
@@ -308,7 +298,7 @@ impl Cluster {
         }
     }
 
-    /// How long the slowest of these nodes takes from then on until it answers: it has loaded what its directory holds.
+    /// How long, from `since`, the slowest of these nodes takes to answer: by then it has loaded its directory.
     pub(super) async fn loaded(&self, nodes: NodeSet, since: Instant) -> Duration {
         if !self.is_durable() || nodes.is_empty() {
             return Duration::ZERO;
@@ -321,12 +311,11 @@ impl Cluster {
         since.elapsed()
     }
 
-    /// What a node reports of itself.
     pub(super) async fn status(&self, node: usize) -> Option<Value> {
         http::status(SocketAddr::from((service_address(node), HTTP))).await
     }
 
-    /// Whether a node says of itself that it is in no chain.
+    /// Whether the node reports that it is in no chain.
     pub(super) async fn is_spare(&self, node: usize) -> bool {
         self.status(node).await.is_some_and(|status| status["role"] == "spare")
     }
@@ -344,7 +333,7 @@ impl Cluster {
         }
         let settled = |status: &&Value| status["log"]["leader"] == status["node"] && status["log"]["settled"] == true;
         if !all.iter().any(|status| settled(&status)) {
-            return Err("something is about to change in the configuration".to_owned());
+            return Err("the leader reports pending configuration changes".to_owned());
         }
         self.chain(&all)
     }
@@ -357,7 +346,7 @@ impl Cluster {
         let members = same().next().and_then(|(_, chain)| chain["members"].as_array()).ok_or("no member serves")?;
         let members: Vec<String> = members.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
         if members.len() < self.nodes.len().min(self.replicas as usize) {
-            return Err(format!("the members are {}", members.join(" ")));
+            return Err(format!("only these are members: {}", members.join(" ")));
         }
         for member in &members {
             let serves = |(node, chain): (&str, &Value)| node == member && chain["open"] == true;

@@ -1,4 +1,4 @@
-//! The desk coordinates faults and orders: which of each is under way, and when an order may begin.
+//! The desk coordinates faults and orders: it records the current one of each, and decides when an order may begin.
 
 use std::time::Duration;
 
@@ -13,23 +13,19 @@ use super::{
     set::NodeSet,
 };
 
-/// The longest that a check of the nodes after a heal waits for the order under way.
+/// How long a check of the nodes after a heal waits for the current order.
 pub(super) const ORDER_BOUND: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 struct DeskState {
-    /// The fault that lasts, and since when.
     fault: Option<(Fault, Instant)>,
-    /// When the next one is to begin.
     next: Option<Instant>,
-    /// Faults so far.
     faults: u64,
-    /// No order begins.
+    /// While set, no order begins.
     is_closed: bool,
     order: Option<Order>,
-    /// When the last order ended.
     ended: Option<Instant>,
-    /// Nodes that orders have taken away since the fault began.
+    /// Nodes that orders have removed since the fault began.
     taken: NodeSet,
 }
 
@@ -41,7 +37,7 @@ impl DeskState {
 
 pub(super) struct Desk {
     state: watch::Sender<DeskState>,
-    /// Held from a query of the nodes until the decision that it led to is recorded here.
+    /// Held from querying the nodes until the resulting decision is recorded here.
     decision: Mutex<()>,
 }
 
@@ -50,29 +46,27 @@ impl Desk {
         Self { state: watch::Sender::new(DeskState::default()), decision: Mutex::new(()) }
     }
 
-    /// Keeps other decisions waiting.
+    /// Blocks other decisions while the guard is held.
     pub(super) async fn decide(&self) -> MutexGuard<'_, ()> {
         self.decision.lock().await
     }
 
-    /// Nodes that are out of reach, or are being taken away.
+    /// Nodes that are unreachable or being removed.
     pub(super) fn away(&self) -> NodeSet {
         let state = self.state.borrow();
         let fault = state.fault.map(|(fault, _)| fault.removes()).unwrap_or_default();
         fault.and(state.takes())
     }
 
-    /// Nodes that the order under way takes away.
     pub(super) fn takes(&self) -> NodeSet {
         self.state.borrow().takes()
     }
 
-    /// Nodes of which a fault changes the directory.
+    /// Nodes whose directory a fault changes.
     pub(super) fn touched(&self) -> NodeSet {
         self.state.borrow().fault.map(|(fault, _)| fault.touched).unwrap_or_default()
     }
 
-    /// A fault begins.
     pub(super) fn strikes(&self, fault: Fault) {
         self.state.send_modify(|state| {
             state.fault = Some((fault, Instant::now()));
@@ -82,7 +76,7 @@ impl Desk {
         });
     }
 
-    /// It ends. No order begins until [`Desk::open`].
+    /// Records the end of the fault. No order begins until [`Desk::open`].
     pub(super) fn heals(&self) {
         self.state.send_modify(|state| (state.fault, state.is_closed) = (None, true));
     }
@@ -96,13 +90,12 @@ impl Desk {
         self.state.send_modify(|state| state.is_closed = true);
     }
 
-    /// Nodes that orders have taken away since the fault began.
     pub(super) fn taken(&self) -> NodeSet {
         self.state.borrow().taken
     }
 
-    /// Waits for the order under way. Returns when the last order ended; an error names an order that didn't end in
-    /// time.
+    /// Waits for the current order. Returns when the last order ended; the error names an order that didn't end within
+    /// [`ORDER_BOUND`].
     pub(super) async fn idle(&self) -> Result<Option<Instant>, String> {
         let mut state = self.state.subscribe();
         let idle = timeout_at(Instant::now() + ORDER_BOUND, state.wait_for(|state| state.order.is_none())).await;
@@ -112,13 +105,13 @@ impl Desk {
         }
     }
 
-    /// When the last order ended: now, if one is under way.
+    /// When the last order ended; now if an order is in progress.
     pub(super) fn last_order(&self) -> Option<Instant> {
         let state = self.state.borrow();
         if state.order.is_some() { Some(Instant::now()) } else { state.ended }
     }
 
-    /// Waits for the moment of an order, and until an order may begin.
+    /// Waits until the given moment of an order is due and orders may begin.
     pub(super) async fn waits(&self, moment: Moment) {
         let at = |state: &DeskState| match (moment, state.fault, state.next) {
             (Moment::During(lag), Some((_, since)), _) => Some(since + lag),
@@ -128,10 +121,10 @@ impl Desk {
         let may = |state: &DeskState| if state.is_closed { None } else { at(state) };
         let mut changes = self.state.subscribe();
         loop {
-            // Sees each change from here on.
+            // Every later change wakes the waits below.
             let due = may(&changes.borrow_and_update());
             let Some(due) = due else {
-                // The sender lives as long as `self`.
+                // Never an error: `self` owns the sender.
                 _ = changes.changed().await;
                 continue;
             };
@@ -142,18 +135,16 @@ impl Desk {
         }
     }
 
-    /// Announces when the next fault is to begin.
     pub(super) fn plans(&self, next: Instant) {
         self.state.send_modify(|state| state.next = Some(next));
     }
 
-    /// The fault that lasts, and how many there were.
     pub(super) fn fault(&self) -> (Option<Fault>, u64) {
         let state = self.state.borrow();
         (state.fault.map(|(fault, _)| fault), state.faults)
     }
 
-    /// Begins an order. False: it must not begin now.
+    /// Records the start of an order; false if no order may begin now.
     pub(super) fn begins(&self, order: &Order) -> bool {
         self.state.send_if_modified(|state| {
             if !state.is_closed {
@@ -164,7 +155,6 @@ impl Desk {
         })
     }
 
-    /// The order under way has ended.
     pub(super) fn ends(&self) {
         self.state.send_modify(|state| (state.order, state.ended) = (None, Some(Instant::now())));
     }
@@ -189,7 +179,7 @@ mod tests {
         assert_eq!(desk.taken(), NodeSet::of(2));
         desk.ends();
         assert_eq!((desk.away(), desk.takes()), (NodeSet::of(0), NodeSet::default()));
-        assert_eq!(desk.taken(), NodeSet::of(2), "while the fault lasted");
+        assert_eq!(desk.taken(), NodeSet::of(2), "it was taken while the fault lasted");
         desk.heals();
         desk.strikes(fault(Kind::Cut, 0));
         assert!(desk.away().is_empty() && desk.taken().is_empty());

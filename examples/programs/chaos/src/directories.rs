@@ -1,4 +1,4 @@
-//! The directories of nodes, and what a fault does to them while the node is down.
+//! The directories of nodes, and the faults applied to them while a node is down.
 
 use std::{
     fs, io,
@@ -12,41 +12,38 @@ use tokio::time::Instant;
 
 use super::fault::name;
 
-/// The other nodes have by then heard more of a store than its copy knows: they hear of it every five seconds, and
-/// write that down at most every ten.
+/// After this time the other nodes know a newer state of a store than its copy holds: they receive its state every five
+/// seconds, and persist it at most every ten.
 const HEARD: Duration = Duration::from_secs(12);
-/// When the copy of a directory is made anew.
+/// A copy older than this is replaced.
 const COPY_AGE: Duration = Duration::from_secs(60);
 const JOURNAL: &str = "journal-";
 
-/// The copy of a directory.
 struct Copy {
     made: Instant,
-    /// The node has been started with the directory since then.
+    /// Set once the node has been started with the directory after the copy was made.
     is_behind: bool,
 }
 
 #[derive(Default)]
 struct DirectoryState {
     copy: Option<Copy>,
-    /// The last start of the node.
     started: Option<Instant>,
 }
 
-/// The directories of all nodes.
 pub(super) struct Directories {
     root: PathBuf,
     states: Mutex<Vec<DirectoryState>>,
 }
 
 impl Directories {
-    /// None is made: nodes make their own.
+    /// Creates no directory: nodes create their own.
     pub(super) fn new(root: PathBuf, nodes: usize) -> Self {
         Self { root, states: Mutex::new((0..nodes).map(|_| DirectoryState::default()).collect()) }
     }
 
     fn states(&self) -> MutexGuard<'_, Vec<DirectoryState>> {
-        // A state is written whole.
+        // A state is written as a whole, so a poisoned lock is harmless.
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,7 +55,6 @@ impl Directories {
         self.root.join(format!("{}.copy", name(node)))
     }
 
-    /// Takes note of a node's start.
     pub(super) fn starts(&self, node: usize) {
         let state = &mut self.states()[node];
         state.started = Some(Instant::now());
@@ -67,7 +63,8 @@ impl Directories {
         }
     }
 
-    /// Copies the directory of a node that doesn't write meanwhile, unless there is a copy that is young enough.
+    /// Copies the directory of a node, unless the existing copy is young enough. The node must not write during the
+    /// copy.
     pub(super) fn keep_copy(&self, node: usize) -> Result<(), Failure> {
         let is_young = |copy: &Copy| copy.made.elapsed() < COPY_AGE;
         if self.states()[node].copy.as_ref().is_some_and(is_young) {
@@ -79,15 +76,15 @@ impl Directories {
         Ok(())
     }
 
-    /// Whether the other nodes certainly know that the copy of this node's directory is older than the directory. What
-    /// a serving member writes shows that; another node must have been started since.
+    /// Whether the other nodes certainly know that the copy of this node's directory is older than the directory
+    /// itself. They do if the node has served, or was restarted, since the copy was made.
     pub(super) fn has_older_copy(&self, node: usize, serves: bool) -> bool {
         let states = self.states();
         let DirectoryState { copy: Some(copy), started: Some(started) } = &states[node] else { return false };
         copy.made.elapsed() > HEARD && started.elapsed() > HEARD && (copy.is_behind || serves)
     }
 
-    /// Puts the copy in the place of the directory.
+    /// Replaces the directory by its copy.
     pub(super) fn restore(&self, node: usize) -> Result<(), Failure> {
         let (dir, from) = (self.of(node), self.copy_of(node));
         remove(&dir)?;
@@ -96,19 +93,19 @@ impl Directories {
         Ok(())
     }
 
-    /// Deletes the directory. The next one belongs to another store, so the copy is of no use either.
+    /// Deletes the directory and its copy: the next directory belongs to a new store.
     pub(super) fn wipe(&self, node: usize) -> Result<(), Failure> {
         remove(&self.of(node))?;
         self.forget_copy(node)
     }
 
-    /// Flips a bit in one file, and returns the file's name.
+    /// Flips a bit in one file and returns the file's name.
     pub(super) fn damage(&self, node: usize, dice: &mut Dice) -> Result<String, Failure> {
         let dir = self.of(node);
         let wrong = |error: io::Error| failed(&dir, &error);
         let mut files = names(&dir).map_err(wrong)?;
         files.retain(|file| fs::metadata(dir.join(file)).is_ok_and(|file| file.len() > 0));
-        // Damage in one of the two control files harms nothing: it is less interesting.
+        // Damage in one of the two control files is harmless, so most damage goes to the journal.
         let wanted = dice.below(4) > 0;
         let of_kind: Vec<_> = files.iter().filter(|file| file.starts_with(JOURNAL) == wanted).collect();
         let place = dice.below(of_kind.len().max(1) as u64) as usize;
@@ -119,12 +116,12 @@ impl Directories {
         // Most of a journal is padding, which no node reads.
         let at = (begin..bytes.len()).chain(0..begin).find(|at| bytes[*at] != 0).unwrap_or(begin);
         bytes[at] ^= 1 << dice.below(8);
-        // A new file: a copy may share the old one.
+        // Write a new file: a copy may share the old one through a hard link.
         fs::remove_file(&path).and_then(|()| fs::write(&path, bytes)).map_err(wrong)?;
         Ok((*file).clone())
     }
 
-    /// Whether the node has moved a damaged directory aside. It is deleted.
+    /// Deletes the damaged directory that the node has moved aside. Returns whether there was one.
     pub(super) fn take_damaged(&self, node: usize) -> Result<bool, Failure> {
         let aside = self.root.join(format!("{}.damaged-1", name(node)));
         let is_there = aside.is_dir();
@@ -139,8 +136,8 @@ impl Directories {
     }
 }
 
-/// Copies a directory. Only the newest file of a journal is ever written again, and the control files: the others are
-/// shared.
+/// Copies a directory. Only the newest journal file and the control files are ever rewritten, so the others are
+/// hard-linked.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;
@@ -188,7 +185,7 @@ mod tests {
     struct Rig(Directories);
 
     impl Rig {
-        /// Node 1 has a directory with a journal of two files.
+        /// Node 0 has a directory with a journal of two files.
         fn new() -> Self {
             let root = std::env::temp_dir().join(format!("artillery-directories-{}", token()));
             let rig = Self(Directories::new(root, 2));
@@ -224,7 +221,7 @@ mod tests {
         rig.write("control-1", "second");
         rig.0.damage(0, &mut Dice::new(1)).unwrap();
         tokio::time::advance(HEARD / 2).await;
-        assert!(!rig.0.has_older_copy(0, true), "the others may not have heard of it");
+        assert!(!rig.0.has_older_copy(0, true), "the others may not have received it yet");
         tokio::time::advance(HEARD).await;
         assert!(rig.0.has_older_copy(0, true));
         assert!(!rig.0.has_older_copy(0, false), "it may have written nothing");

@@ -1,4 +1,4 @@
-//! The operations of clients on a key, and the ways to run them.
+//! The operations of clients on a key, and the clients that run them.
 
 mod library;
 mod resp;
@@ -9,27 +9,27 @@ use artillery_ddata::Version;
 
 pub(super) use self::{library::Library, resp::Resp};
 
-/// How long a client waits for an answer, if nothing else is said; then its outcome is unknown.
+/// The default time that a client waits for an answer; afterwards the outcome is unknown.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An operation on one key. Keys are of three families, each with operations of its own.
+/// An operation on one key. Each of the three families of keys has its own operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
-    /// A plain key: write this number.
+    /// Plain key: write this number.
     Set(u64),
-    /// A plain key: read.
+    /// Plain key: read.
     Get,
-    /// A key with versions: write this number.
+    /// Versioned key: write this number.
     Put(u64),
-    /// A key with versions: write this number if the key has that version.
+    /// Versioned key: write this number if the key has that version.
     Swap(Version, u64),
-    /// A key with versions: make it absent.
+    /// Versioned key: delete.
     Delete,
-    /// A key with versions: read.
+    /// Versioned key: read.
     Look,
-    /// A counter: one more.
+    /// Counter: increment by one.
     Add,
-    /// A counter: read.
+    /// Counter: read.
     Count,
 }
 
@@ -39,23 +39,21 @@ impl Ask {
     }
 }
 
-/// The answer to an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// It was written; with the version that it made, where the door learns it.
+    /// Written, with the new version if the door learns it.
     Written(Option<Version>),
-    /// The key had this version, so that nothing was swapped.
+    /// The key had this version, so nothing was swapped.
     Conflict(Version),
-    /// The number that the key holds, 0 where it is none of ours, and its version where it was asked for; `None`: the key
-    /// is absent.
+    /// The number that the key holds (0 if this run did not write it), and its version if it was requested; `None` if
+    /// the key is absent.
     Found(Option<(Option<Version>, u64)>),
-    /// The counter, after what was asked.
+    /// The counter after the operation.
     Counted(u64),
     /// Certainly nothing was applied, for this reason.
     Refused(String),
-    /// The outcome is unknown.
     Unknown,
-    /// An answer that should never be given. The outcome of the request is unknown.
+    /// An answer that is never valid. The outcome of the request is unknown.
     Odd(String),
 }
 
@@ -66,22 +64,22 @@ impl Reply {
     }
 }
 
-/// A way to ask: one operation after the other.
+/// A connection of a client, which runs one operation after the other.
 pub(super) trait Door: Send {
-    /// Whether it learns the versions of what it puts and deletes.
+    /// Whether it learns the versions of its puts and deletes.
     const PUTS: bool;
 
-    /// Asks, and waits for the answer as long as clients of this door do.
+    /// Sends the operation, and waits for the answer up to this door's timeout.
     fn ask(&mut self, key: &str, ask: Ask) -> impl Future<Output = Reply> + Send;
 }
 
-/// A value as text, which begins with its number. A few are too long for one frame.
+/// The value of a number: text that begins with it. A few values are too long for one frame.
 pub(super) fn text(number: u64) -> String {
     let length = if number.is_multiple_of(97) { 100_000 } else { 0 };
     format!("{number} {}", ".".repeat(length))
 }
 
-/// The number that a value begins with; 0: no client of this run wrote it.
+/// The number at the start of a value; 0 if no client of this run wrote the value.
 pub(super) fn number(value: &[u8]) -> u64 {
     let text = str::from_utf8(value).unwrap_or_default();
     let number = text.split_once(' ').and_then(|(number, _)| number.parse().ok()).unwrap_or(0);

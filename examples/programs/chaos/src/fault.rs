@@ -1,4 +1,4 @@
-//! The faults, and their sequence.
+//! The faults, and the plan that draws them.
 
 use std::{fmt, time::Duration};
 
@@ -7,49 +7,48 @@ use clap::ValueEnum;
 
 use super::set::NodeSet;
 
-/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Kind {
-    /// A node is killed, and started again: with its directory, or without its data
+    /// Kill a node and start it again, with its directory if it has one
     Kill,
-    /// A node is asked to stop, does so, and is started again
+    /// Stop a node by SIGTERM and start it again
     Restart,
-    /// A node stands still, and goes on later
+    /// Pause a node
     Pause,
-    /// Two nodes don't hear each other
+    /// Drop all packets between two nodes
     Cut,
-    /// A node doesn't hear one other, which hears it
+    /// Drop the packets from one node to another, in one direction
     OneWay,
-    /// A node and all others don't hear each other
+    /// Drop all packets between a node and all others
     Isolate,
-    /// A node hears no other, and is heard by all
+    /// Drop all packets to a node
     Deaf,
-    /// A node is heard by no other, and hears all
+    /// Drop all packets from a node
     Mute,
-    /// A node's links to the others carry little, and late
+    /// Limit the bandwidth of a node's links to its peers, with a bounded queue
     Slow,
-    /// A running node's address is replaced
+    /// Replace the address of a running node
     Address,
-    /// A second process with the name of a living node is started
+    /// Start a second process with the name of a running node
     Twin,
-    /// A node without a name is started and killed again and again
+    /// Start an unnamed node and kill it, again and again
     Young,
-    /// A node dials others, and none can dial it
+    /// Let a node dial others, but block dialling to it
     Outbound,
-    /// Several nodes are killed at once (--data)
+    /// Kill several nodes at once (--data)
     KillSome,
-    /// All nodes are killed at once (--data)
+    /// Kill all nodes at once (--data)
     KillAll,
-    /// The directories of killed nodes are deleted (--data)
+    /// Delete the directories of killed nodes (--data)
     Wipe,
-    /// A bit is flipped in the directories of killed nodes (--data)
+    /// Flip a bit in the directories of killed nodes (--data)
     Damage,
-    /// Older copies take the place of the directories of killed nodes (--data)
+    /// Replace the directories of killed nodes by older copies (--data)
     Restore,
 }
 
 impl Kind {
-    /// How long it lasts, in milliseconds: at least and at most.
+    /// The shortest and the longest duration, in milliseconds.
     fn span(self) -> (u64, u64) {
         match self {
             Self::Kill | Self::Restart => (200, 4000),
@@ -59,34 +58,31 @@ impl Kind {
             Self::Isolate => (8000, 10_000),
             Self::Cut | Self::OneWay | Self::Deaf | Self::Mute => (1000, 6000),
             Self::Slow => (2000, 6000),
-            // Long enough for the check that the others serve meanwhile.
+            // Long enough to check that the other nodes serve during the fault.
             Self::Address | Self::Young | Self::Outbound => (6000, 9000),
-            // The twin has so long to end by itself.
+            // The twin must have ended by itself by then.
             Self::Twin => (9000, 10_000),
         }
     }
 
-    /// Whether it is a fault of nodes with a directory alone.
+    /// Whether the fault applies only to nodes with directories.
     pub(super) fn wants_directories(self) -> bool {
         matches!(self, Self::KillSome | Self::KillAll) || self.touches()
     }
 
-    /// Whether it changes directories.
     pub(super) fn touches(self) -> bool {
         matches!(self, Self::Wipe | Self::Damage | Self::Restore)
     }
 
-    /// Whether the nodes that it leaves alone have to serve soon after it begins, too.
+    /// Whether the nodes that it does not affect must serve soon after it begins.
     pub(super) fn is_checked_at_its_begin(self) -> bool {
         matches!(self, Self::Address | Self::Twin | Self::Young | Self::Outbound)
     }
 
-    /// Whether nodes are killed.
     pub(super) fn kills(self) -> bool {
         self == Self::Kill || self.wants_directories()
     }
 
-    /// All kinds that nodes with, or without, directories can have.
     pub(super) fn all(durable: bool) -> Vec<Self> {
         Self::value_variants().iter().copied().filter(|kind| durable || !kind.wants_directories()).collect()
     }
@@ -94,12 +90,11 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As `--kinds` takes it. No kind is hidden there.
+        // The name that `--kinds` accepts. No kind is hidden, so there is a value for each.
         self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
 }
 
-/// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: Kind,
@@ -107,27 +102,27 @@ pub(super) struct Fault {
     /// The other end of a cut; never the victim.
     pub(super) other: usize,
     pub(super) hold: Duration,
-    /// What a slow link carries, and for how long it keeps what waits.
+    /// The bandwidth of a slow link in kbit/s, and the longest delay in its queue.
     pub(super) kilobits: u64,
     pub(super) keeps_ms: u64,
     /// Nodes that are killed together with the victim.
     pub(super) others: NodeSet,
-    /// Nodes of which the directory is changed: all of them are killed.
+    /// Nodes whose directory is changed; all of them are killed.
     pub(super) touched: NodeSet,
-    /// Killed nodes come back at other ports.
+    /// Killed nodes restart at other ports.
     pub(super) moves: bool,
-    /// A node whose address is replaced gets the old one back in the end.
+    /// A node with a replaced address gets its old address back at the end.
     pub(super) returns: bool,
-    /// The young nodes run instead of the victim, which is killed.
+    /// The young nodes run in place of the victim, which is killed.
     pub(super) instead: bool,
-    /// Chooses what is changed in a directory, or how long young nodes live.
+    /// Seed for the change to a directory, or for the loop of young nodes; also selects the start order.
     pub(super) pick: u64,
     /// A majority of the voters loses its directories, and an operator recovers the cluster.
     pub(super) recovers: bool,
 }
 
 impl Fault {
-    /// A fault of two nodes that lasts no time.
+    /// A fault of zero duration.
     pub(super) fn of(kind: Kind, victim: usize, other: usize) -> Self {
         let (others, touched) = (NodeSet::default(), NodeSet::default());
         let (hold, kilobits, keeps_ms) = (Duration::ZERO, 1, 1);
@@ -135,13 +130,12 @@ impl Fault {
         Self { kind, victim, other, hold, kilobits, keeps_ms, others, touched, moves, returns, instead, pick, recovers }
     }
 
-    /// The nodes that are killed.
     pub(super) fn killed(&self) -> NodeSet {
         let killed = NodeSet::of(self.victim).and(self.others).and(self.touched);
         if self.kind.kills() || self.instead { killed } else { NodeSet::default() }
     }
 
-    /// The nodes that the others have to do without, so that the configuration may leave them out.
+    /// The nodes that become unreachable, so that the configuration may drop them.
     pub(super) fn removes(&self) -> NodeSet {
         match self.kind {
             Kind::Cut | Kind::OneWay | Kind::Slow | Kind::Twin => NodeSet::default(),
@@ -150,9 +144,8 @@ impl Fault {
         }
     }
 
-    /// Makes another node the victim.
     pub(super) fn aim(&mut self, victim: usize) {
-        // The two ends of a cut stay two.
+        // `other` must differ from the victim.
         if self.other == victim {
             self.other = self.victim;
         }
@@ -187,26 +180,24 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The most voters that may lose their directories at once.
+/// The maximum number of voters that may lose their directories at once.
 pub(super) fn minority(voters: usize) -> usize {
     voters.saturating_sub(1) / 2
 }
 
-/// The most nodes that keep the configuration.
+/// The maximum number of voters in the configuration log.
 const MOST_VOTERS: usize = 5;
 
-/// The name of a node.
 pub(super) fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }
 
-/// Faults in an order that comes from a seed alone: every kind once, then every kind once more in another order.
+/// Faults in an order determined by the seed: every kind once per turn, each turn in a new order.
 pub(super) struct Plan {
     dice: Dice,
     nodes: usize,
     kinds: Vec<Kind>,
     bag: Vec<Kind>,
-    /// Nodes have directories.
     durable: bool,
 }
 
@@ -216,7 +207,8 @@ impl Plan {
         Self { dice: Dice::new(seed), nodes, kinds, bag: Vec::new(), durable }
     }
 
-    /// A restart of all, with the directories of at most a minority of the voters deleted, or else of a bare majority.
+    /// A restart of all nodes that also deletes directories: those of at most a minority of the voters, or if `recovers`
+    /// those of a bare majority.
     pub(super) fn restart_of_all(&mut self, recovers: bool) -> Fault {
         let victim = self.dice.below(self.nodes as u64) as usize;
         let most = minority(self.nodes.min(MOST_VOTERS));
@@ -228,7 +220,7 @@ impl Plan {
         Fault { hold, others, touched, moves, pick, recovers, ..Fault::of(kind, victim, victim) }
     }
 
-    /// The next fault. The victim is a place among the nodes, independent of their roles by then.
+    /// The next fault. The victim is a position among the nodes, independent of their roles.
     pub(super) fn next(&mut self) -> Fault {
         if self.bag.is_empty() {
             self.bag.clone_from(&self.kinds);
@@ -250,7 +242,8 @@ impl Plan {
         fault
     }
 
-    /// Draws which nodes are killed beside the victim, which directories are changed, and where nodes come back.
+    /// Draws the nodes that are killed with the victim, the directories that are changed, and whether nodes change
+    /// ports.
     fn draw_nodes(&mut self, fault: &mut Fault) {
         let (kind, all) = (fault.kind, self.nodes);
         (fault.moves, fault.pick) = (self.dice.below(3) == 0, self.dice.below(u64::MAX));
@@ -259,7 +252,7 @@ impl Plan {
             let many = 1 + self.dice.below(most as u64) as usize;
             fault.touched = self.some(fault.victim, many);
         }
-        // The victims alone, more, or all.
+        // The scope is the touched nodes alone, more nodes, or all nodes.
         let scope = if kind.touches() { self.dice.below(3) } else { 1 };
         fault.others = match (kind, scope) {
             (Kind::Kill, _) | (_, 0) => NodeSet::default(),
@@ -271,7 +264,7 @@ impl Plan {
         };
     }
 
-    /// So many nodes, one of them given.
+    /// A set of `many` random nodes that contains `node`.
     fn some(&mut self, node: usize, many: usize) -> NodeSet {
         let mut set = NodeSet::of(node);
         while set.len() < many {

@@ -9,12 +9,11 @@ use tokio::{
     time::timeout,
 };
 
-/// The timeout of a request.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than any status.
+/// In bytes; longer than any status.
 const LONGEST: u64 = 1 << 20;
 
-/// `GET /status`; `None`: no answer in time, or none that makes sense.
+/// `GET /status`; `None` without a valid answer in time.
 pub(super) async fn status(addr: SocketAddr) -> Option<Value> {
     let text = timeout(STATUS_TIMEOUT, get(addr)).await.ok()?.ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;

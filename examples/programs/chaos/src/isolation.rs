@@ -1,5 +1,5 @@
-//! An isolated member hears no other node: it refuses strong reads once its lease is out, and goes on with eventual
-//! ones.
+//! The checks of an isolated member: it must refuse strong reads once its lease has expired, and keep serving eventual
+//! reads.
 
 use std::time::Duration;
 
@@ -13,33 +13,29 @@ use super::{
     fault::name,
 };
 
-/// For a machine that is busy with other things.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Longer than a node tries to find a member with a lease.
+/// Longer than a node searches for a member with a lease.
 const STRONG: Duration = Duration::from_secs(7);
 const EVENTUAL_MS: &str = "500";
 
-/// What members without a lease answered.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Isolation {
-    /// Strong reads that were refused with `NOLEASE`.
     pub(super) nolease: u64,
-    /// Strong reads that were answered all the same.
+    /// Strong reads that were answered despite the expired lease.
     pub(super) served: u64,
-    /// Other answers to strong reads.
     pub(super) other: Vec<String>,
-    /// Eventual reads that the member itself served.
     pub(super) eventual: u64,
 }
 
 impl Isolation {
-    /// Whether the member did what it must.
+    /// Whether the member refused every strong read with `NOLEASE`, and served eventual reads.
     pub(super) fn is_right(&self) -> bool {
         self.nolease > 0 && self.served == 0 && self.other.is_empty() && self.eventual > 0
     }
 
-    /// Whether all its answers say that it reaches no member, as those of a node in no chain do.
+    /// Whether every answer reports that no member was reached, as the answers of a node outside the chain do.
     pub(super) fn is_of_a_stranger(&self) -> bool {
         (self.nolease, self.served, self.eventual) == (0, 0, 0)
             && self.other.iter().all(|what| what.starts_with("Refused(\"NOCHAIN "))
@@ -53,7 +49,7 @@ impl Isolation {
     }
 }
 
-/// Asks a member that has been alone since `since`, until `end`.
+/// Queries a member that has been isolated since `since`, until `end`.
 pub(super) async fn watch(cluster: &Cluster, book: &Book, member: usize, since: Instant, end: Instant) -> Isolation {
     let mut keys = book.keys().filter(|key| key.family() == Family::Plain);
     let (Some(one), Some(other)) = (keys.next(), keys.next()) else { return Isolation::default() };
@@ -66,11 +62,11 @@ pub(super) async fn watch(cluster: &Cluster, book: &Book, member: usize, since: 
 
 async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Instant) -> Isolation {
     let mut seen = Isolation::default();
-    // A lease that was granted at the last moment, by the slowest clock.
+    // The lease may have been granted just before the cut, and lasts longest by the slowest permitted clock.
     sleep_until(since + LEASE + LEASE * DRIFT_PPM / 1_000_000 + SLACK).await;
     let client = book.client();
     let mut door = Resp::new(Cluster::resp(member)).patience(STRONG);
-    // An answer after the end may be given when the member wasn't alone any more.
+    // An answer after `end` may stem from a member that is no longer isolated.
     while let Ok(reply) = timeout_at(end, book.ask(client, &mut door, key, Ask::Get)).await {
         match reply {
             Reply::Refused(why) if why.starts_with("NOLEASE") => seen.nolease += 1,
@@ -82,9 +78,8 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
     seen
 }
 
-/// Eventual reads by `ctl get --read eventual` that the member served and that were marked as such. A client that
-/// begins its search at this member believes what the member reports of the chain, and each client asks another of the
-/// members.
+/// Counts eventual reads by `ctl get --read eventual` that the member itself served. A client seeded with this member
+/// alone learns the chain from it, and spreads its reads over the members.
 async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: Instant) -> u64 {
     let (name, key) = (name(member), book.name(key));
     let mut served = 0;

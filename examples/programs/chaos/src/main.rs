@@ -1,4 +1,4 @@
-//! `chaos`: real nodes under real faults, and a judge that reads the histories of their clients.
+//! `chaos`: real nodes under real faults, and a checker of their clients' histories.
 
 mod aim;
 mod args;
@@ -62,11 +62,10 @@ use self::{
     worker::Worker,
 };
 
-/// The exit code that `.ci/run` takes for a skipped phase.
+/// The exit code that `.ci/run` treats as a skipped phase.
 const SKIPPED: u8 = 77;
-/// The timeouts of the Redis clients at each node: one is shorter than the node's own.
+/// The timeouts of the Redis clients at each node: one is shorter than the node's own, one longer.
 const REDIS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(7)];
-/// Handles of the library's client.
 const LIBRARY: usize = 3;
 
 fn main() -> ExitCode {
@@ -74,12 +73,12 @@ fn main() -> ExitCode {
     log::begin("chaos", args.log.level);
     args.check().unwrap_or_else(|error| error.exit());
     let missing =
-        namespaces::missing().or_else(|| (args.teeth && teeth::missing()).then_some("there is no redis-server"));
+        namespaces::missing().or_else(|| (args.teeth && teeth::missing()).then_some("redis-server is missing"));
     if let Some(why) = missing {
         eprintln!("SKIPPED: {why}");
         return ExitCode::from(SKIPPED);
     }
-    // Now, while there is only one thread: threads that start later inherit the namespace of the clients.
+    // Done while there is only one thread, since later threads inherit its namespace.
     let nodes = if args.teeth { teeth::SERVERS } else { args.nodes as usize };
     let net = Net::make(nodes).and_then(|net| net.enter().map(|()| net));
     exit::run(async { run(args, net?).await })
@@ -91,7 +90,7 @@ async fn run(args: ChaosArgs, net: Net) -> Result<u8, Failure> {
     let story = Story { aside: args.json };
     let fine = tokio::select! {
         fine = play(&args, net, &logs.path, &story) => fine,
-        () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
+        () = signals.asked_to_stop() => Err(Failure::failed("interrupted by a signal")),
     };
     let fine = fine.inspect_err(|_| story.say(&format!("logs: {}", logs.path.display())))?;
     if fine {
@@ -103,7 +102,7 @@ async fn run(args: ChaosArgs, net: Net) -> Result<u8, Failure> {
     }
 }
 
-/// Plays the run. True: every promise was kept.
+/// Runs the faults and the checks. True if every promise was kept.
 async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Result<bool, Failure> {
     if args.teeth {
         return teeth::run(&mut net, logs, args.seed, story).await;
@@ -148,7 +147,6 @@ async fn play(args: &ChaosArgs, mut net: Net, logs: &Path, story: &Story) -> Res
     Ok(summary.is_fine())
 }
 
-/// Starts the clients, which begin to work at once.
 async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<()>, Failure> {
     let mut workers = JoinSet::new();
     for node in 0..cluster.size() {
@@ -164,7 +162,7 @@ async fn hire(cluster: &Cluster, book: &Arc<Book>, seed: u64) -> Result<JoinSet<
     Ok(workers)
 }
 
-/// Has the book judged; wrong histories go to the logs.
+/// Checks the recorded operations, and writes violating histories to the logs.
 fn judge(book: &Book, summary: &mut Summary, logs: &Path) -> Result<(), Failure> {
     let lines = book.copy();
     summary.count(&lines);
@@ -179,7 +177,7 @@ fn judge(book: &Book, summary: &mut Summary, logs: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-/// A program: the given one, or that of this name beside this one.
+/// The path of a program: the given one, or `name` next to this program.
 fn program(given: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     let path = match given {
         Some(path) => path.to_owned(),
@@ -188,10 +186,9 @@ fn program(given: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     fs::canonicalize(&path).map_err(|error| Failure::usage(format!("--{name}-binary {}: {error}", path.display())))
 }
 
-/// The directory of the logs.
 struct Logs {
     path: PathBuf,
-    /// Made for this run.
+    /// Created for this run, and so removed at its end.
     own: bool,
 }
 
@@ -210,7 +207,7 @@ impl Logs {
         if self.own
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            tracing::warn!(%error, "logs stay behind");
+            tracing::warn!(%error, "could not remove the logs");
         }
     }
 }

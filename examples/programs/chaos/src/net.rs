@@ -1,12 +1,12 @@
-//! The network of a run: every node in a namespace, and two planes between them.
+//! The network of a run: each node has a namespace, and two planes connect them.
 //!
-//! *Between nodes* everything goes through a namespace with nothing but routes in it. To cut a direction is to route it into
-//! nothing there: the sender's own routes, neighbours and links are as they were, so it gets no error and no answer.
-//! *From clients* a link of its own leads to each node, which no cut touches, so that a node without peers can still
-//! be asked. A node has one address in both planes; where a packet comes from decides which way the answer takes. That
-//! address may be replaced while the node runs. Its ports for Redis clients and for HTTP have another one, which stays.
+//! *Between nodes* all packets pass a namespace that only routes. A cut of one direction is a blackhole rule there: the
+//! sender's own routes, neighbours and links don't change, so it gets neither an error nor an answer. *From clients* a
+//! separate link, which no cut affects, leads to each node, so that a node without peers can still be queried. A node
+//! has the same address in both planes; the source of a packet decides which route the answer takes. That address may
+//! be replaced while the node runs. The ports for Redis clients and for HTTP have another address, which never changes.
 //!
-//! There is one namespace more than there are nodes: a fault starts further processes there.
+//! An additional namespace belongs to no node: faults start further processes there.
 
 mod readdress;
 mod relay;
@@ -23,32 +23,30 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 254);
 const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 78, 255, 254);
 const PEERS: &str = "10.77.0.0/16";
 const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 253);
-/// The name of the link to the relay, in the namespace that routes.
 const TO_RELAY: &str = "to-relay";
-/// Before the rule that has the main table looked at.
+/// Precedes the rule for the main table.
 const PREFERENCE: &str = "100";
-/// The rules of this preference come before the cuts.
+/// Rules with this preference precede the cuts.
 const BEFORE_CUTS: &str = "90";
-/// The table of routes that leads to the relay.
 const RELAY_TABLE: &str = "100";
 
-/// The namespaces of a run. Dropped: removed, with all that is in them.
+/// The namespaces of a run. Dropping it removes them with everything inside.
 pub(super) struct Net {
     prefix: String,
     nodes: usize,
     cuts: BTreeSet<(usize, usize)>,
     slow: BTreeSet<usize>,
-    /// Nodes that are at their second address.
+    /// Nodes that use their second address.
     moved: BTreeSet<usize>,
-    /// Between a node that can't be dialled and the others.
+    /// The node that can't be dialled, and the relay between it and the others.
     relay: Option<(usize, Relay)>,
 }
 
 impl Net {
-    /// Makes the namespaces, after removing those of earlier runs that came to a sudden end.
+    /// Creates the namespaces, after removing leftovers of interrupted runs.
     pub(super) fn make(nodes: usize) -> Result<Self, Failure> {
         for namespace in MAKER.leftovers() {
-            tracing::warn!(namespace, "removing what an earlier run has left behind");
+            tracing::warn!(namespace, "removing a namespace that an earlier run has left");
             namespaces::remove(&namespace);
         }
         let (cuts, slow, moved) = Default::default();
@@ -78,7 +76,7 @@ impl Net {
         ip(Some(&router), [format!("route add default via {RELAY} dev {TO_RELAY} table {RELAY_TABLE}")])
     }
 
-    /// A link, named `there` in the middle of one plane, to a namespace with that address.
+    /// Links a namespace with address `own` to the middle of one plane, where the link is named `there`.
     fn link(&self, namespace: &str, there: &str, own: Ipv4Addr, plane: (&str, &str, Ipv4Addr)) -> Result<(), Failure> {
         let (middle, plane, hub) = plane;
         let in_the_middle = [
@@ -96,7 +94,8 @@ impl Net {
         ip(Some(namespace), at_the_node)
     }
 
-    /// The routes from a node to its peers. The second one tells a node that listens on all addresses which is its own.
+    /// The routes from a node to its peers. For a node that listens on all addresses, the second one determines its own
+    /// address.
     fn routes(&self, verb: &str, own: Ipv4Addr) -> [String; 2] {
         [PEERS, "default"].map(|to| format!("route {verb} {to} via {ROUTER} dev peers src {own}"))
     }
@@ -107,12 +106,12 @@ impl Net {
         ip(Some(&self.clients()), [format!("route add {at}/32 dev {}", link_name(node))])
     }
 
-    /// Moves this thread, and those that it will start, into the namespace of the clients.
+    /// Moves this thread, and threads that it starts later, into the clients' namespace.
     pub(super) fn enter(&self) -> Result<(), Failure> {
         namespaces::enter(&self.clients()).map_err(Failure::failed)
     }
 
-    /// Drops from now on all packets that one node sends to another.
+    /// Drops all packets from one node to another.
     pub(super) fn cut(&mut self, from: usize, to: usize) -> Result<(), Failure> {
         if self.cuts.insert((from, to)) {
             self.rule("add", from, to)?;
@@ -120,14 +119,14 @@ impl Net {
         Ok(())
     }
 
-    /// Limits the links of a node to so many kilobits a second from now on; they keep what waits for so long.
+    /// Limits the bandwidth of a node's links to its peers; packets that would wait longer than `ms` are dropped.
     pub(super) fn slow(&mut self, node: usize, kilobits: u64, ms: u64) -> Result<(), Failure> {
         self.slow.insert(node);
         let shape = format!("root tbf rate {kilobits}kbit burst 16kb latency {ms}ms");
         self.at_both_ends(node, |link| format!("qdisc replace dev {link} {shape}"))
     }
 
-    /// Takes back all that was done to the network, except for changes of addresses.
+    /// Reverts all changes to the network, except for changes of addresses.
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
         self.open_inbound()?;
         while let Some((from, to)) = self.cuts.pop_first() {
@@ -140,20 +139,19 @@ impl Net {
     }
 
     fn rule(&self, verb: &str, from: usize, to: usize) -> Result<(), Failure> {
-        // Unlike `unreachable` and `prohibit` it sends the peer no error.
+        // Unlike `unreachable` and `prohibit`, `blackhole` sends the peer no error.
         let rule =
             format!("rule {verb} pref {PREFERENCE} from {} to {} blackhole", self.address(from), self.address(to));
         ip(Some(&self.router()), [rule])
     }
 
-    /// Has `tc` execute a line at both ends of a node's link to its peers.
+    /// Runs a `tc` line at both ends of a node's link to its peers.
     fn at_both_ends(&self, node: usize, line: impl Fn(&str) -> String) -> Result<(), Failure> {
         let ends = [(self.router(), link_name(node)), (self.namespace(node), "peers".to_owned())];
         let mut ends = ends.into_iter();
         ends.try_for_each(|(namespace, link)| batch("tc", Some(&namespace), [line(&link)])).map_err(Failure::failed)
     }
 
-    /// The address of a node at present.
     pub(super) fn address(&self, node: usize) -> Ipv4Addr {
         if self.moved.contains(&node) { second_address(node) } else { address(node) }
     }
@@ -163,7 +161,6 @@ impl Net {
         self.nodes
     }
 
-    /// The name of a node's namespace.
     pub(super) fn namespace(&self, node: usize) -> String {
         format!("{}n{}", self.prefix, node + 1)
     }
@@ -196,12 +193,11 @@ fn ip(namespace: Option<&str>, lines: impl IntoIterator<Item = String>) -> Resul
     batch("ip", namespace, lines).map_err(Failure::failed)
 }
 
-/// The address that a node has at first.
 pub(super) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, place(node))
 }
 
-/// The address that takes its place.
+/// The address that replaces it.
 pub(super) fn second_address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, place(node))
 }

@@ -1,4 +1,4 @@
-//! The processes of a run's nodes, which faults and orders take away and bring back.
+//! The processes of a run's nodes, which faults and orders stop and start.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -12,9 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{fault::name, process::Process, set::NodeSet};
 
-/// The longest that a node may take to stop when asked, the longest pause included.
+/// How long a node may take to stop on request, including the longest pause.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two checks whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -22,11 +21,10 @@ struct Slot {
     process: Option<Process>,
     /// SIGTERM was sent.
     is_leaving: bool,
-    /// A fault kills it.
     is_killed: bool,
 }
 
-/// One process for each node, or none.
+/// At most one process for each node.
 pub(super) struct Nodes(Mutex<Vec<Slot>>);
 
 impl Nodes {
@@ -39,7 +37,7 @@ impl Nodes {
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
-        // A slot is written whole.
+        // A slot is written as a whole, so a poisoned lock is harmless.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,7 +45,7 @@ impl Nodes {
         self.slots()[node].process.is_some()
     }
 
-    /// Starts a node if it doesn't run. A fault that heals and an order that ends may both want that.
+    /// Starts a node unless it runs: the heal of a fault and the end of an order may both start it.
     pub(super) fn run(&self, node: usize, start: impl FnOnce() -> Result<Process, Failure>) -> Result<(), Failure> {
         let slot = &mut self.slots()[node];
         if slot.process.is_none() {
@@ -56,14 +54,14 @@ impl Nodes {
         Ok(())
     }
 
-    /// Signals a node, if it runs.
+    /// Signals a node if it runs.
     pub(super) fn signal(&self, node: usize, signal: Signal) -> Result<(), Failure> {
-        // One that has ended by itself is found by `all_run`.
+        // `all_run` detects a node that has ended by itself.
         let slots = self.slots();
         slots[node].process.as_ref().map_or(Ok(()), |process| process.signal(signal))
     }
 
-    /// Kills nodes at once, and waits until they are gone.
+    /// Kills nodes at once, and waits until they have ended.
     pub(super) async fn kill(&self, nodes: NodeSet) -> Result<(), Failure> {
         for node in nodes.iter() {
             self.slots()[node].is_killed = true;
@@ -78,7 +76,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Asks nodes to stop, and waits until they have, or were killed meanwhile.
+    /// Sends SIGTERM to nodes, and waits until each has ended, or was killed by a fault.
     pub(super) async fn stop(&self, nodes: NodeSet) -> Result<(), Failure> {
         for node in nodes.iter() {
             let is_there = self.runs(node);
@@ -96,21 +94,21 @@ impl Nodes {
         while begin.elapsed() < STOP_TIMEOUT {
             let is_killed = self.slots()[node].is_killed;
             if let Some(status) = self.ended(node) {
-                let failed = || Failure::failed(format!("{} was asked to stop, and ended with {status}", name(node)));
-                // The node may have ended before it listened to signals.
+                let failed = || Failure::failed(format!("{} ended with {status} after SIGTERM", name(node)));
+                // The node may have ended before it installed its signal handler.
                 let by_signal = status.signal() == Some(Signal::TERM.as_raw());
                 return if status.success() || by_signal || is_killed { Ok(()) } else { Err(failed()) };
             }
-            // A fault killed the process that was asked, and may have started another since.
+            // A fault has killed that process, and may have started another one since.
             if !self.slots()[node].is_leaving {
                 return Ok(());
             }
             sleep(POLL_INTERVAL).await;
         }
-        Err(Failure::failed(format!("{} was asked to stop, and didn't within {STOP_TIMEOUT:?}", name(node))))
+        Err(Failure::failed(format!("{} did not end within {STOP_TIMEOUT:?} of SIGTERM", name(node))))
     }
 
-    /// How a node ended, if it did; its slot is empty then.
+    /// The exit status of a node that has ended; this empties its slot.
     pub(super) fn ended(&self, node: usize) -> Option<std::process::ExitStatus> {
         let slot = &mut self.slots()[node];
         let status = slot.process.as_mut().and_then(Process::ended)?;

@@ -1,4 +1,4 @@
-//! The operator: gives orders by a clock of its own, beside the faults.
+//! The operator gives orders on its own schedule, concurrently with the faults.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     view::{Taking, View},
 };
 
-/// The longest wait after a drain until the node may be stopped.
+/// How long to wait after a drain until the node may be stopped.
 const UNTIL_ALLOWED: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -30,10 +30,10 @@ pub(super) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// Gives orders until this future is dropped; ends only if a node breaks a rule.
+    /// Gives orders until this future is dropped. Returns only if a node breaks a rule.
     pub(super) async fn run(&self, seed: u64) -> Failure {
         let mut orders = Orders::new(seed, self.cluster.size(), self.cluster.is_durable());
-        // The nodes that were restarted last: the next one waits until they are ready.
+        // The most recently restarted nodes: the next restart waits until they are ready.
         let mut last = NodeSet::default();
         loop {
             let mut draw = orders.next();
@@ -69,7 +69,7 @@ impl Operator<'_> {
         }
     }
 
-    /// Waits until an order may begin, and returns it; `None`: none is allowed.
+    /// Waits until an order may begin, and returns it; `None` if none is allowed.
     async fn begin(&self, draw: &Draw, last: NodeSet) -> Option<Order> {
         loop {
             self.desk.waits(draw.moment).await;
@@ -92,7 +92,7 @@ impl Operator<'_> {
         let running: Vec<_> = (0..self.cluster.size()).filter(may_stop).collect();
         let node = draw.pick.checked_rem(running.len() as u64).map(|place| running[place as usize]);
         let (Some(node), true) = (node, draw.work != Work::Reorder) else { return reorder() };
-        // Operators restart the next node when the one before is ready.
+        // Operators restart the next node only once the previous one is ready.
         if last.iter().any(|last| last != node && !view.ready.contains(&name(last))) {
             self.skipped.add("SIGTERM or drain before the node that was restarted last is ready");
             return reorder();
@@ -113,9 +113,8 @@ impl Operator<'_> {
         None
     }
 
-    /// Why a node must not be stopped now.
     fn forbids(&self, view: &View, node: usize) -> Option<String> {
-        // What a node with a directory holds is there again when it is.
+        // A node with a directory keeps its data over a restart.
         if self.cluster.is_durable() {
             return None;
         }
@@ -134,7 +133,7 @@ impl Operator<'_> {
             }
             Order::Drain(node) => {
                 let done = self.cluster.order(draw.asked, &["drain", &name(*node)]).await;
-                // Other nodes may have gone meanwhile: then this one is the only one with the data.
+                // Other nodes may have gone in the meantime, which leaves this one as the only one with the data.
                 let end = Instant::now() + UNTIL_ALLOWED;
                 while self.forbids(&self.cluster.view().await, *node).is_some() {
                     if Instant::now() >= end {

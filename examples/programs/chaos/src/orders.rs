@@ -1,4 +1,4 @@
-//! Operators' orders, and when they are given.
+//! The orders of an operator, and when each is given.
 
 use std::{fmt, time::Duration};
 
@@ -6,58 +6,52 @@ use artillery_programs::chance::Dice;
 
 use super::{fault::name, set::NodeSet};
 
-/// The orders of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Work {
-    /// `ctl reorder`
+    /// `ctl reorder`.
     Reorder,
-    /// `ctl drain`, then a restart of that node
+    /// `ctl drain`, then a restart of that node.
     Drain,
-    /// SIGTERM, and a start
+    /// SIGTERM, then a start.
     Restart,
-    /// SIGTERM at all nodes, and a start of all
+    /// SIGTERM to all nodes, then a start of all.
     RestartAll,
 }
 
-/// The orders of one bag, to be drawn in random sequence: most are reorders, so that faults meet a reorder most often.
+/// One bag of orders, drawn in random sequence. Most are reorders, so that faults coincide with a reorder most often.
 const BAG: [Work; 6] = [Work::Reorder, Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart];
-/// The same for nodes with directories.
 const DURABLE_BAG: [Work; 6] =
     [Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart, Work::RestartAll];
-/// When orders are given, one after the other: each is drawn once before any comes again.
+/// When orders are given: each moment is drawn once before any is repeated.
 const MOMENTS: [fn(&mut Orders) -> Moment; 4] = [
     |orders| Moment::During(orders.often_short(300, 3000)),
     |orders| Moment::During(orders.often_short(300, 3000)),
-    // A reorder takes about 200 ms: the fault finds it halfway.
+    // A reorder takes about 200 ms, so the fault begins halfway through it.
     |orders| Moment::Before(orders.up_to(250)),
     |orders| Moment::Before(orders.up_to(250)),
 ];
 
-/// When an order is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moment {
-    /// When a fault has lasted for so long.
+    /// This long after a fault began.
     During(Duration),
-    /// So long before a fault.
+    /// This long before a fault begins.
     Before(Duration),
 }
 
-/// An order as drawn. The members and nodes are known only when it is given.
+/// An order as drawn. The members and nodes are chosen only when it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Draw {
     pub(super) work: Work,
     pub(super) moment: Moment,
-    /// The pause after the order before.
     pub(super) pause: Duration,
-    /// Chooses an order of the members, or a node.
+    /// Selects a permutation of the members, or a node.
     pub(super) pick: u64,
     /// The node that `ctl` asks first.
     pub(super) asked: usize,
-    /// How long a node stays away.
     pub(super) down: Duration,
 }
 
-/// An order as it is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Reorder(Vec<String>),
@@ -76,7 +70,6 @@ impl Order {
         }
     }
 
-    /// The nodes that it takes away.
     pub(super) fn takes(&self) -> NodeSet {
         match self {
             Self::Reorder(_) => NodeSet::default(),
@@ -107,7 +100,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// Orders that come from a seed alone: the faults that come meanwhile change nothing.
+/// Orders determined by a seed alone, independent of the faults.
 pub(super) struct Orders {
     dice: Dice,
     nodes: usize,
@@ -119,7 +112,7 @@ pub(super) struct Orders {
 impl Orders {
     pub(super) fn new(seed: u64, nodes: usize, durable: bool) -> Self {
         let works = if durable { DURABLE_BAG } else { BAG };
-        // Faults have the seed itself.
+        // The plan of faults uses the seed itself.
         Self { dice: Dice::new(!seed), nodes, works, bag: Vec::new(), moments: Vec::new() }
     }
 
@@ -146,7 +139,7 @@ impl Orders {
         self.dice.below(end as u64) as usize
     }
 
-    /// Every other time below `short`, otherwise below `long`, in milliseconds.
+    /// A random time below `short` in half of the cases, otherwise below `long`, in milliseconds.
     fn often_short(&mut self, short: u64, long: u64) -> Duration {
         let end = if self.dice.below(2) == 0 { short } else { long };
         self.up_to(end)
@@ -157,10 +150,10 @@ impl Orders {
     }
 }
 
-/// Another sequence of the members; `None`: there is none.
+/// Another permutation of the members; `None` if there is none.
 pub(super) fn rearranged(members: &[String], pick: u64) -> Option<Vec<String>> {
     let all: u64 = (1..=members.len() as u64).product();
-    // Number 0 is the present sequence.
+    // Number 0 is the present permutation.
     let mut number = 1 + pick.checked_rem(all - 1)?;
     let mut left = members.to_vec();
     let mut order = Vec::new();

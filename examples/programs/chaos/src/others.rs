@@ -1,4 +1,4 @@
-//! Processes that are started beside the nodes: twins of a living node, and young nodes in a crash loop.
+//! Additional processes next to the nodes: twins of a running node, and young nodes in a crash loop.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{cluster::Cluster, fault::name};
 
-/// What the end of a twin's log must contain: it names the reason.
+/// The last line of a twin's log must contain this word.
 const REASON: &str = "name";
-/// How long a young node lives, and how long until the next one starts: at least and at most, in milliseconds.
+/// How long a young node runs, and the pause before the next one starts: shortest and longest, in milliseconds.
 type Loop = ((u64, u64), (u64, u64));
 const SLOW_LOOP_MS: Loop = ((300, 3000), (400, 1600));
-/// The next one starts before the former one is missed.
+/// The next node starts before the previous one is detected as dead.
 const FAST_LOOP_MS: Loop = ((400, 1600), (0, 1));
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Starts a second process with the name of a node, and waits until it has ended by itself. Returns what is wrong, if it
-/// hasn't by `end`, or doesn't say why.
+/// Starts a second process with the name of a node, and waits until it has ended by itself. Returns an error text if it
+/// has not ended by `end`, ends with code 0, or doesn't log the reason.
 pub(super) async fn twin(cluster: &Cluster, victim: usize, end: Instant) -> Result<Option<String>, Failure> {
     let mut twin = cluster.start_other(Some(name(victim)))?;
     let status = loop {
@@ -34,13 +34,13 @@ pub(super) async fn twin(cluster: &Cluster, victim: usize, end: Instant) -> Resu
         Some(status) if status.code().is_none_or(|code| code == 0) => {
             Some(format!("the twin ended with {status} ({log})"))
         }
-        Some(_) if !last.to_lowercase().contains(REASON) => Some(format!("the twin didn't say why it ended: {last}")),
+        Some(_) if !last.to_lowercase().contains(REASON) => Some(format!("the twin didn't log why it ended: {last}")),
         Some(_) => None,
     })
 }
 
-/// Starts a node without a name, kills it, and starts the next one, until `end`. Returns what is wrong, if one
-/// ended by itself.
+/// Starts an unnamed node, kills it, and starts the next one, until `end`. Returns an error text if one ended by
+/// itself.
 pub(super) async fn young(cluster: &Cluster, pick: u64, end: Instant) -> Result<Option<String>, Failure> {
     let (mut dice, mut wrong) = (Dice::new(pick), None);
     let (life_ms, gap_ms) = if dice.below(2) == 0 { SLOW_LOOP_MS } else { FAST_LOOP_MS };
@@ -53,7 +53,7 @@ pub(super) async fn young(cluster: &Cluster, pick: u64, end: Instant) -> Result<
             wrong = Some(format!("a young node ended by itself with {status}: {}", node.last_line()));
         }
         node.remove().await?;
-        // The fault may end in a gap.
+        // The fault may end during the pause.
         let _ = timeout_at(end, sleep(gap)).await;
     }
     Ok(wrong)

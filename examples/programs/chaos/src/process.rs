@@ -10,13 +10,12 @@ use artillery_programs::exit::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-/// A running program. Dropped: killed.
+/// A running program; dropping it kills the program.
 pub(super) struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts a program in a namespace; its output is appended to a file.
     pub(super) fn start(
         namespace: &str,
         program: &Path,
@@ -27,7 +26,7 @@ impl Process {
         let failed = |what: &Path, error| Failure::failed(format!("{}: {error}", what.display()));
         let file = OpenOptions::new().create(true).append(true).open(log).map_err(|error| failed(log, error))?;
         let twice = file.try_clone().map_err(|error| failed(log, error))?;
-        // `ip` becomes the program: both have one number.
+        // `ip` execs the program, which keeps the process id.
         let child = Command::new("ip")
             .args(["netns", "exec", namespace])
             .arg(program)
@@ -42,7 +41,6 @@ impl Process {
         Ok(Self { child })
     }
 
-    /// How it ended, if it did.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -53,7 +51,6 @@ impl Process {
         kill_process(pid, signal).map_err(Failure::failed)
     }
 
-    /// Kills it, and waits until it is gone.
     pub(super) async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(Failure::failed)
     }

@@ -1,4 +1,4 @@
-//! How soon nodes serve again after a heal, and after some faults begin.
+//! Measures how soon nodes serve again after a heal, and after the beginning of some faults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,17 +18,18 @@ use super::{
 
 /// The time within which each node must have served a write and a read.
 pub(super) const BOUND: Duration = Duration::from_secs(5);
-/// The same if all members of the chain were down: those that come back wait for the others for two seconds, and for the
-/// leases of before.
+/// The same if all members of the chain were down: restarted members wait two seconds for the others, and for the
+/// previous leases to expire.
 pub(super) const REOPEN_BOUND: Duration = Duration::from_secs(10);
-/// When to stop asking after a heal, and after a fault began.
+/// When to stop asking after a heal, and after the beginning of a fault.
 pub(super) const END: Duration = Duration::from_secs(30);
 pub(super) const BEGIN_END: Duration = Duration::from_secs(8);
-/// The timeout of one attempt; short, so that an attempt that hangs doesn't hide that the next one succeeds.
+/// The timeout of one attempt: short, so that an attempt that hangs doesn't hide that the next one succeeds.
 const ATTEMPT: Duration = Duration::from_millis(500);
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// When a node had first served, in milliseconds from the heal, or from the begin of a fault; `None`: not by the end.
+/// When a node first served, in milliseconds since the heal or the beginning of the fault; `None` if it did not by the
+/// end.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Regained {
     pub(super) node: String,
@@ -37,13 +38,12 @@ pub(super) struct Regained {
 }
 
 impl Regained {
-    /// Whether both were in time.
     pub(super) fn in_time(&self, bound_ms: u64) -> bool {
         [self.write_ms, self.read_ms].iter().all(|ms| ms.is_some_and(|ms| ms <= bound_ms))
     }
 }
 
-/// Asks each of these nodes until it has served a write and a read, or `end` has passed since then.
+/// Asks each of these nodes until it has served a write and a read, or until `end` has passed since `since`.
 pub(super) async fn watch(book: &Arc<Book>, nodes: NodeSet, since: Instant, end: Duration) -> Vec<Regained> {
     let mut asking = JoinSet::new();
     for node in nodes.iter() {
@@ -74,7 +74,8 @@ async fn first(book: &Book, node: usize, since: Instant, end: Duration, reads: b
     None
 }
 
-/// Reads every key once more at every node: what was acknowledged must be there.
+/// Reads every key of the current generation at every node, so that the checker sees whether acknowledged writes
+/// survived.
 pub(super) async fn read_back(book: &Book, nodes: usize) {
     let client = book.client();
     for node in 0..nodes {
@@ -85,7 +86,7 @@ pub(super) async fn read_back(book: &Book, nodes: usize) {
     }
 }
 
-/// Reads every key of the run once more: what was acknowledged must still be there.
+/// Reads every key of the run once, so that the checker sees whether acknowledged writes survived.
 pub(super) async fn read_all_back(book: &Book, nodes: usize) {
     let client = book.client();
     let mut doors: Vec<_> = (0..nodes).map(|node| Resp::new(Cluster::resp(node))).collect();

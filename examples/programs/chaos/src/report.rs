@@ -1,4 +1,4 @@
-//! What is told of each fault, and the summary at the end.
+//! The reports on each fault, and the summary at the end.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -15,7 +15,7 @@ use super::{
     tally::Tally,
 };
 
-/// Faults and orders that were drawn and are not allowed, each with how often.
+/// Faults and orders that were drawn but are not allowed, with counts.
 #[derive(Default)]
 pub(super) struct Skipped(RefCell<BTreeMap<String, u64>>);
 
@@ -29,23 +29,21 @@ impl Skipped {
     }
 }
 
-/// One fault, and what came after it.
+/// One fault, and how the cluster recovered from it.
 #[derive(Debug, Serialize)]
 pub(super) struct FaultRound {
-    /// Since the start, in seconds.
+    /// Seconds since the start of the run.
     pub(super) at: f64,
     pub(super) kind: String,
-    /// In words.
     pub(super) fault: String,
-    /// What the victim was: a role, or a spare.
     pub(super) role: String,
-    /// From the heal until the order under way had ended, in milliseconds; what was regained counts from then on.
+    /// From the heal until the current order had ended, in milliseconds; `regained` is measured from then on.
     pub(super) waited_ms: u64,
-    /// By when each node must have served.
+    /// The time within which each node must have served.
     pub(super) bound_ms: u64,
-    /// How soon the nodes that the fault left alone served after it had begun, where that is checked.
+    /// How soon the unaffected nodes served after the fault had begun, where that is checked.
     pub(super) meanwhile: Vec<Regained>,
-    /// What a process that the fault started besides did wrong.
+    /// Misbehaviour of a process that the fault started in addition to the nodes.
     pub(super) other: Option<String>,
     pub(super) regained: Vec<Regained>,
     /// From the heal until the chain had all its members, in milliseconds.
@@ -75,7 +73,7 @@ impl FaultRound {
     }
 }
 
-/// When all of them had written, and when all had read.
+/// The times by which all nodes had written, and by which all had read.
 fn spans(nodes: &[Regained]) -> (String, String) {
     let span = |of: fn(&Regained) -> Option<u64>| {
         let all: Option<Vec<u64>> = nodes.iter().map(of).collect();
@@ -84,7 +82,7 @@ fn spans(nodes: &[Regained]) -> (String, String) {
     (span(|node| node.write_ms), span(|node| node.read_ms))
 }
 
-/// The summary as `docs/json.md` describes it.
+/// The summary that `docs/json.md` describes.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub(super) nodes: u32,
@@ -101,23 +99,20 @@ pub(super) struct Summary {
     pub(super) orders: Option<Tally>,
     /// With `--data`.
     pub(super) directories: Option<RuinTally>,
-    /// Faults and orders that were drawn and are not allowed.
     pub(super) not_drawn: BTreeMap<String, u64>,
     pub(super) violations: Vec<String>,
     pub(super) undecided: usize,
-    /// Answers that should never be given.
     pub(super) odd: Vec<String>,
     pub(super) bound_ms: u64,
     pub(super) slowest_write_ms: Option<u64>,
     pub(super) slowest_read_ms: Option<u64>,
-    /// Heals, and begins of faults, after which a node served too late.
+    /// Heals, and beginnings of faults, after which a node served too late.
     pub(super) late: Vec<String>,
-    /// Processes that faults started besides, and that did what they must not.
+    /// Misbehaviour of processes that faults started in addition to the nodes.
     pub(super) others_wrongly: Vec<String>,
     pub(super) isolation: Isolation,
-    /// Isolated members that did what they must not, or that were not observed.
+    /// Isolated members that misbehaved, or that were not observed.
     pub(super) isolated_wrongly: Vec<String>,
-    /// Why it ended before its time.
     pub(super) error: Option<String>,
     pub(super) rounds: Vec<FaultRound>,
 }
@@ -132,7 +127,7 @@ impl Summary {
                 self.late.push(format!("{}: {node:?}", round.fault));
             }
         }
-        // A leader that can't be dialled gives up first, and the next one waits for the leases of before.
+        // A leader that can't be dialled resigns first, and the next one waits for the previous leases to expire.
         let is_outbound = round.kind == Kind::Outbound.to_string();
         let bound_ms = if is_outbound { BEGIN_END } else { BOUND }.as_millis() as u64;
         for node in round.meanwhile.iter().filter(|node| !node.in_time(bound_ms)) {
@@ -160,7 +155,6 @@ impl Summary {
         }
     }
 
-    /// Whether every promise was kept.
     pub(super) fn is_fine(&self) -> bool {
         let none = Vec::new();
         let taken_in = self.directories.as_ref().map_or(&none, |directories| &directories.wrong);
@@ -209,7 +203,6 @@ impl Summary {
     }
 }
 
-/// Names, and how often each occurred.
 pub(super) fn counts(of: &BTreeMap<String, u64>) -> String {
     let all: Vec<_> = of.iter().map(|(what, count)| format!("{count} {what}")).collect();
     all.join(", ")

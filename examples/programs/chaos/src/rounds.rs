@@ -1,4 +1,4 @@
-//! One fault after the other, and a check of the nodes after each.
+//! Runs one fault after the other, and checks the nodes after each.
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
@@ -21,13 +21,11 @@ use super::{
     view::View,
 };
 
-/// The time without a fault between two faults.
 const CALM: Duration = Duration::from_millis(700);
-/// The time under load before a restart of all.
 const LOAD: Duration = Duration::from_secs(2);
-/// How often a fault of directories that is not allowed is tried once more.
+/// How often a fault of directories is retried while it is not allowed.
 const ATTEMPTS: u32 = 15;
-/// When nodes aren't whole for this long, no order disturbs them any more.
+/// When the nodes are not whole after this time, no further orders begin.
 const UNDISTURBED: Duration = Duration::from_secs(20);
 
 pub(super) struct Rounds<'a> {
@@ -40,19 +38,17 @@ pub(super) struct Rounds<'a> {
     pub(super) begin: Instant,
 }
 
-/// Observations while a fault lasted.
 struct Suffered {
-    /// What the victim was: a role, or a spare.
     role: String,
     isolation: Option<Isolation>,
-    /// How soon the others served after it had begun, where that is checked.
+    /// How soon the other nodes served after the fault had begun, where that is checked.
     meanwhile: Vec<Regained>,
-    /// What a process that the fault started besides did wrong.
+    /// Misbehaviour of a process that the fault started in addition to the nodes.
     other: Option<String>,
 }
 
 impl Rounds<'_> {
-    /// Goes on until the time is up.
+    /// Runs until the configured time has passed, or the configured number of restarts is done.
     pub(super) async fn run(&self, args: &ChaosArgs, summary: &mut Summary) -> Result<(), Failure> {
         let (end, mut rounds) = (Instant::now() + Duration::from_secs(args.seconds), 0);
         let durable = self.cluster.is_durable();
@@ -67,7 +63,7 @@ impl Rounds<'_> {
             self.book.next_generation();
             let (fault, view, known) = match args.restarts {
                 Some(restarts) => {
-                    // Spread over the restarts.
+                    // Recoveries are spread evenly over the restarts.
                     let recovers = rounds * args.majorities / restarts > (rounds - 1) * args.majorities / restarts;
                     self.draw(|_| plan.restart_of_all(recovers)).await
                 }
@@ -83,7 +79,7 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// One fault, from its beginning until the nodes are whole again. `known`: the moment of the view.
+    /// Runs one fault until the nodes are whole again. `known` is the time of the view.
     async fn round(
         &self,
         fault: Fault,
@@ -125,10 +121,10 @@ impl Rounds<'_> {
         Ok(FaultRound { at, kind, fault, role, waited_ms, bound_ms, meanwhile, other, regained, whole_ms, isolation })
     }
 
-    /// Draws the next fault that is allowed now, and returns it with the nodes' reports just before, and their moment. From
-    /// now on it lasts.
+    /// Draws a fault that is allowed now, and records its beginning. Returns it with the nodes' reports from just
+    /// before, and the time of those reports.
     async fn draw(&self, mut next: impl FnMut(&View) -> Fault) -> (Fault, View, Instant) {
-        // A fault of directories is given up only after many attempts: else such faults would be rare beside orders.
+        // A fault of directories is retried several times: otherwise such faults would be rare with `--orders`.
         let mut held = None;
         loop {
             let decision = self.desk.decide().await;
@@ -159,7 +155,7 @@ impl Rounds<'_> {
         fault
     }
 
-    /// Has a restoration strike nodes of which there is an older copy.
+    /// Lets a `restore` fault hit nodes with an older copy only.
     fn choose_copies(&self, fault: &mut Fault, view: &View) {
         let Some(directories) = self.cluster.directories().filter(|_| fault.kind == Kind::Restore) else { return };
         let is_able = |node: &usize| directories.has_older_copy(*node, view.serving.contains(&name(*node)));
@@ -171,7 +167,6 @@ impl Rounds<'_> {
         }
     }
 
-    /// Why a fault is not allowed.
     fn forbids(&self, fault: &Fault, view: &View) -> Option<String> {
         let needs_process =
             fault.instead || matches!(fault.kind, Kind::Kill | Kind::Restart | Kind::Pause | Kind::Twin);
@@ -181,25 +176,26 @@ impl Rounds<'_> {
         if fault.kind.touches() {
             return self.forbids_to_touch(fault, view).map(str::to_owned);
         }
-        // What a node with a directory holds is there again when it is.
+        // A node with a directory keeps its data over a restart.
         let taking = fault.taking().filter(|_| !self.cluster.is_durable())?;
         let why = view.forbids(taking, fault.victim, self.desk.away())?;
         Some(why.to_owned())
     }
 
-    /// Why directories must not be changed now. An order that takes a node away may make another member the last one.
+    /// The reason why directories must not be changed now. An order that removes a node may turn another member into
+    /// the last one.
     fn forbids_to_touch(&self, fault: &Fault, view: &View) -> Option<&'static str> {
         if fault.touched.is_empty() {
             return Some("restore without an older copy");
         }
         if !self.desk.takes().is_empty() {
-            return Some("changed directories beside an order that takes a node away");
+            return Some("changed directories during an order that removes a node");
         }
         view.forbids_to_touch(fault.touched, fault.recovers)
     }
 
-    /// Applies a fault. Of the members that hold all that was acknowledged one that isn't touched must have had its lease
-    /// until all were killed: else the directories are left alone.
+    /// Applies a fault. An untouched member that holds everything acknowledged must have had its lease until all
+    /// victims were killed; otherwise the directories are left unchanged.
     async fn strike(&self, fault: &Fault, view: &View, known: Instant) -> Result<Option<Ruin<'_>>, Failure> {
         self.cluster.strike(fault).await?;
         if fault.moves {
@@ -221,7 +217,7 @@ impl Rounds<'_> {
         Ruin::strike(self.cluster, directories, *fault, self.ruins).map(Some)
     }
 
-    /// Waits for as long as a fault is to last.
+    /// Waits for the duration of a fault, and observes the nodes.
     async fn suffer(&self, fault: &Fault, view: &View) -> Result<Suffered, Failure> {
         let since = Instant::now();
         let end = since + fault.hold;
@@ -234,8 +230,7 @@ impl Rounds<'_> {
             if self.desk.taken().contains(victim) {
                 suffered.role += ", stopped by an order";
             } else if seen.is_of_a_stranger() && self.cluster.is_spare(victim).await {
-                // An earlier fault may have cost the victim its place after all: then it knows that, and has no lease
-                // to judge.
+                // An earlier fault may have cost the victim its place. It then reports that, and has no lease to check.
                 suffered.role += ", moved out just before";
             } else {
                 suffered.isolation = Some(seen);
@@ -252,12 +247,11 @@ impl Rounds<'_> {
         Ok(suffered)
     }
 
-    /// The nodes that a fault of one node leaves alone.
     fn left_alone(&self, fault: &Fault) -> NodeSet {
         NodeSet::all(self.cluster.size()).without(fault.removes()).without(self.desk.taken())
     }
 
-    /// Plays what a fault starts besides the nodes. Returns what went wrong there.
+    /// Runs the additional processes of a fault. Returns their misbehaviour.
     async fn beside(&self, fault: &Fault, end: Instant) -> Result<Option<String>, Failure> {
         match fault.kind {
             Kind::Twin => others::twin(self.cluster, fault.victim, end).await,
@@ -266,19 +260,19 @@ impl Rounds<'_> {
         }
     }
 
-    /// The moment from which nodes have to serve: the heal, or the end of the order that was under way then.
+    /// The time from which nodes must serve: the heal, or the end of the order that was in progress at the heal.
     async fn after_orders(&self, heal: Instant, fault: &Fault, summary: &mut Summary) -> Instant {
         match self.desk.idle().await {
             Ok(ended) => ended.map_or(heal, |ended| ended.max(heal)),
             Err(order) => {
                 let bound = ORDER_BOUND.as_secs();
-                summary.late.push(format!("{fault}: {order} was under way {bound} s after the heal"));
+                summary.late.push(format!("{fault}: {order} was still in progress {bound} s after the heal"));
                 Instant::now()
             }
         }
     }
 
-    /// Waits until every node is ready and the chain has all its members; while that lasts, orders stop coming.
+    /// Waits until every node is ready and the chain has all its members. If that takes long, orders are stopped.
     async fn whole(&self, heal: Instant) -> Result<(), Failure> {
         let done = self.cluster.whole(|| {
             if heal.elapsed() > UNDISTURBED {
@@ -292,7 +286,6 @@ impl Rounds<'_> {
     }
 }
 
-/// The role of a member, by its place.
 fn role(place: Option<usize>, members: usize) -> &'static str {
     match place {
         None => "spare",

@@ -1,4 +1,4 @@
-//! Faults of directories: what is done to them while their nodes are down, and whether the nodes notice.
+//! Faults of directories: changes them while their nodes are down, and checks whether the nodes notice.
 
 use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, process::ExitStatus, time::Duration};
 
@@ -13,37 +13,34 @@ use super::{
     set::NodeSet,
 };
 
-/// The longest that nodes may take to refuse a directory, or to be ready, restarts of the others meanwhile included.
+/// How long nodes may take to refuse a directory or to become ready, including restarts of the others.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The exit code of a node that refuses its directory.
 const REFUSES: Option<i32> = Some(1);
-/// What a node says of a directory with less than other nodes have heard of.
+/// Logged by a node whose directory holds less than other nodes know that it held.
 const ROLLED_BACK: &str = "is an older copy, or a second one";
 
-/// What became of changed directories.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct RuinTally {
-    /// What was done, and what followed.
+    /// Counts per change and reaction.
     pub(super) outcomes: BTreeMap<String, u64>,
-    /// Nodes that took in what they had to refuse, or refused it without naming it.
+    /// Nodes that loaded a directory they had to refuse, or refused it without naming it.
     pub(super) wrong: Vec<String>,
 }
 
-/// What is done to the directories of one fault, one step after the other.
 pub(super) struct Ruin<'a> {
     cluster: &'a Cluster,
     directories: &'a Directories,
     fault: Fault,
     tally: &'a RefCell<RuinTally>,
-    /// The damaged file of each node.
     damaged: BTreeMap<usize, String>,
-    /// Nodes that were started with the order to move a damaged directory aside.
+    /// Nodes that were started with `--replace-damaged`.
     replaced: NodeSet,
 }
 
 impl<'a> Ruin<'a> {
-    /// Changes the directories of a fault. Their nodes are down.
+    /// Changes the directories of a fault. Their nodes must be down.
     pub(super) fn strike(
         cluster: &'a Cluster,
         directories: &'a Directories,
@@ -70,8 +67,8 @@ impl<'a> Ruin<'a> {
         self.tally.borrow_mut().wrong.push(format!("{}: {} {what}", self.fault, name(node)));
     }
 
-    /// Starts the nodes with what was made of their directories, and waits until each has noticed. Then those that refused
-    /// theirs have none, or move it aside.
+    /// Starts the nodes with the changed directories, and waits until each has noticed. Then nodes that refused their
+    /// directory start without one, or move it aside.
     pub(super) async fn come_back(&mut self) -> Result<(), Failure> {
         let Fault { kind, touched, .. } = self.fault;
         if kind == Kind::Wipe {
@@ -81,7 +78,8 @@ impl<'a> Ruin<'a> {
         let others = self.fault.killed().without(touched);
         others.iter().try_for_each(|node| self.cluster.start(node))?;
         if kind == Kind::Damage {
-            // Damage in the very last writes of a killed node isn't detected: it must not open the chain alone.
+            // Damage in the very last writes of a killed node isn't detected: such a node must not open the chain
+            // alone.
             self.until_served(touched).await?;
         }
         let mut begins = BTreeMap::new();
@@ -100,7 +98,7 @@ impl<'a> Ruin<'a> {
         Ok(())
     }
 
-    /// Waits until a node that isn't `but` serves its chain.
+    /// Waits until a node outside `but` serves its chain.
     async fn until_served(&self, but: NodeSet) -> Result<(), Failure> {
         let begin = Instant::now();
         while self.cluster.view().await.keeps(but).is_zero() {
@@ -113,7 +111,7 @@ impl<'a> Ruin<'a> {
         Ok(())
     }
 
-    /// Waits until a node has ended, or is ready though its directory is damaged.
+    /// Waits until a node has ended, or is ready despite its damaged directory.
     async fn noticed(&self, node: usize) -> Option<ExitStatus> {
         let begin = Instant::now();
         while begin.elapsed() < NOTICE_TIMEOUT {
@@ -132,7 +130,7 @@ impl<'a> Ruin<'a> {
     async fn damage_is_noticed(&mut self, node: usize, ended: Option<ExitStatus>, said: &str) -> Result<(), Failure> {
         let file = self.damaged.get(&node).map_or("", String::as_str);
         let Some(status) = ended else {
-            // In one of two control files, in what isn't used any more, or behind the last synced group.
+            // The damage is in one of two control files, in unused data, or behind the last synced group.
             self.count("damaged, and nothing was lost");
             return Ok(());
         };
@@ -160,7 +158,7 @@ impl<'a> Ruin<'a> {
                 self.count("restored, and refused");
             }
             Some(status) => self.wrong(node, &format!("ended with {status}, not for its older directory")),
-            None => self.wrong(node, "was taken in with an older directory"),
+            None => self.wrong(node, "was admitted with an older directory"),
         }
         self.cluster.nodes.kill(NodeSet::of(node)).await?;
         self.directories.wipe(node)
@@ -177,7 +175,7 @@ impl<'a> Ruin<'a> {
     }
 }
 
-/// What a node has logged since its log was so long.
+/// The text that a node has logged after the first `begin` bytes.
 fn said(log: &Path, begin: u64) -> String {
     let all = fs::read(log).unwrap_or_default();
     String::from_utf8_lossy(all.get(begin as usize..).unwrap_or_default()).into_owned()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::fault::name;
 
-/// Nodes, by their numbers.
+/// Nodes as a bit set of their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct NodeSet(u16);
 

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::{orders::Work, report::counts};
 
-/// Seconds of a run for which there is one order.
+/// One order is required per this many seconds of a run.
 const SECONDS_EACH: u64 = 20;
-/// What a refusal contains; any other text says that the order failed.
+/// Texts of refusals; any other text means that the order failed.
 const REFUSALS: [&str; 9] = [
     "another reorder is under way",
     "was changed otherwise meanwhile",
@@ -21,24 +21,21 @@ const REFUSALS: [&str; 9] = [
     "last serving member",
     "never changes, or isn't known yet",
 ];
-/// Ids are longer than any word.
+/// Longer words are ids.
 const LONGEST_WORD: usize = 30;
 
-/// The outcome of an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OrderOutcome {
     Done,
-    /// The cluster refused it.
     Refused,
-    /// `ctl` gave up, or the cluster did.
+    /// `ctl`, or the cluster, gave no result in time.
     Failed,
-    /// `ctl` did not end within its own time, and was killed.
+    /// `ctl` did not end within its own timeout, and was killed.
     Hung,
 }
 
 impl OrderOutcome {
-    /// The outcome by the output of a `ctl` that failed.
     pub(super) fn of(text: &str) -> Self {
         let refused = REFUSALS.iter().any(|refusal| text.contains(refusal));
         if refused { Self::Refused } else { Self::Failed }
@@ -57,13 +54,12 @@ impl OrderOutcome {
 /// One order, as `docs/json.md` describes it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Given {
-    /// Since the start, in seconds.
+    /// Seconds since the start of the run.
     pub(super) at: f64,
-    /// In words.
     pub(super) order: String,
     #[serde(skip)]
     pub(super) work: Work,
-    /// The fault that lasted, or began, meanwhile.
+    /// The fault that lasted or began during the order.
     pub(super) beside: Option<String>,
     pub(super) outcome: OrderOutcome,
     /// The output of `ctl` if the order was not done.
@@ -79,22 +75,21 @@ impl Given {
     }
 }
 
-/// All orders of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tally {
-    /// The orders that must be given. Half of those that are given must be beside a fault, and half of so many done.
+    /// The minimum number of orders. Half of the given orders must coincide with a fault, and half of this minimum must
+    /// be done.
     pub(super) needed: u64,
     pub(super) given: u64,
     pub(super) beside: u64,
-    /// Work and outcome.
+    /// Counts per work and outcome.
     pub(super) outcomes: BTreeMap<String, u64>,
-    /// The messages of orders that were not done.
+    /// Counts of the messages of orders that were not done.
     pub(super) said: BTreeMap<String, u64>,
     pub(super) orders: Vec<Given>,
 }
 
 impl Tally {
-    /// For a run of so many seconds.
     pub(super) fn new(seconds: u64) -> Self {
         Self { needed: seconds / SECONDS_EACH, ..Self::default() }
     }
@@ -111,27 +106,27 @@ impl Tally {
         self.orders.push(given);
     }
 
-    /// Whether the next order has to be beside a fault, so that half of all are.
+    /// Whether the next order must coincide with a fault, so that at least half of them do.
     pub(super) fn lags(&self) -> bool {
         self.beside * 2 <= self.given
     }
 
     pub(super) fn tell(&self, story: &Story) {
         let (given, beside) = (self.given, self.beside);
-        story.say(&format!("orders: {given}, {beside} of them beside a fault: {}", counts(&self.outcomes)));
+        story.say(&format!("orders: {given}, {beside} of them during a fault: {}", counts(&self.outcomes)));
         self.said.iter().for_each(|(said, count)| story.say(&format!("  {count} times {said}")));
         if let Some(lacks) = self.lacks() {
             story.say(&format!("TOO FEW ORDERS: {lacks}"));
         }
     }
 
-    /// The kind of orders that there were too few of.
+    /// Describes the shortage if too few orders were given, done, or coincident with a fault.
     pub(super) fn lacks(&self) -> Option<String> {
         let done = self.orders.iter().filter(|given| given.outcome == OrderOutcome::Done).count() as u64;
         let (Self { needed, given, beside, .. }, half) = (self, self.needed.div_ceil(2));
         let fine = given >= needed && beside * 2 >= *given && done * 2 >= *needed;
-        let wanted = format!("at least {needed}, half of them beside a fault and {half} done were to be");
-        (*needed > 0 && !fine).then(|| format!("{given} orders, {beside} beside a fault, {done} done; {wanted}"))
+        let wanted = format!("required: at least {needed}, half of them during a fault, and {half} done");
+        (*needed > 0 && !fine).then(|| format!("{given} orders, {beside} during a fault, {done} done; {wanted}"))
     }
 }
 
@@ -178,7 +173,7 @@ mod tests {
             tally.beside += u64::from(beside);
             assert!(tally.beside * 2 >= tally.given);
         }
-        assert_eq!(tally.beside, 5, "and no more than that");
+        assert_eq!(tally.beside, 5, "and none beyond that");
     }
 
     #[test]
@@ -199,6 +194,9 @@ mod tests {
             OrderOutcome::Refused
         );
         assert_eq!(OrderOutcome::of("it is the last serving member of chain 0"), OrderOutcome::Refused);
-        assert_eq!(OrderOutcome::of("no node that decides was reached in time"), OrderOutcome::Failed);
+        assert_eq!(
+            OrderOutcome::of("found no leader of the configuration in time: no majority of its voters may be running"),
+            OrderOutcome::Failed
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Tests the judge itself: servers that aren't one store, although they look like it.
+//! Tests the checker itself, with servers that look like one store but aren't.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -25,17 +25,16 @@ pub(super) const SERVERS: usize = 3;
 const CLIENTS_EACH: usize = 2;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Enough for any two clients to meet at a key.
+/// Long enough for any two clients to use the same key.
 const RUN: Duration = Duration::from_secs(3);
 
-/// The ways to use three servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Setup {
-    /// All operations at one server, which is linearizable: the judge must not raise a false alarm.
+    /// All operations at one server, which is linearizable: the checker must not raise a false alarm.
     One,
-    /// Each client at one server; the servers don't know each other.
+    /// Each client at one server; the servers are unrelated.
     Independent,
-    /// Writes at the first server, which replicates after its answer; reads at any; the links break for a while.
+    /// Writes at the first server, which replicates asynchronously; reads at any server; the links are cut temporarily.
     Asynchronous,
 }
 
@@ -44,7 +43,7 @@ impl Setup {
         match self {
             Self::One => "one redis-server",
             Self::Independent => "three independent redis-servers",
-            Self::Asynchronous => "a redis-server and its two replicas, cut off for a while",
+            Self::Asynchronous => "a redis-server and its two replicas, cut off temporarily",
         }
     }
 
@@ -58,7 +57,6 @@ impl Setup {
     }
 }
 
-/// Writes here, reads there.
 struct Split {
     write: Resp,
     read: Resp,
@@ -73,12 +71,11 @@ impl Door for Split {
     }
 }
 
-/// Whether there is a redis-server.
 pub(super) fn missing() -> bool {
     namespaces::run("redis-server", &["--version"]).is_err()
 }
 
-/// Tries all ways; true if the judge was right about each.
+/// Runs all setups; true if the checker was right about each.
 pub(super) async fn run(net: &mut Net, logs: &Path, seed: u64, story: &Story) -> Result<bool, Failure> {
     let mut right = true;
     for setup in [Setup::One, Setup::Independent, Setup::Asynchronous] {
@@ -88,7 +85,7 @@ pub(super) async fn run(net: &mut Net, logs: &Path, seed: u64, story: &Story) ->
         let word = if linearizable { "linearizable" } else { "not linearizable" };
         story.say(&format!("{}: {word} ({} operations)", setup.text(), verdict.operations));
         if let Some(wrong) = verdict.wrong.first() {
-            story.say(&format!("  such as {}", wrong.what));
+            story.say(&format!("  for example {}", wrong.what));
         }
     }
     Ok(right)
@@ -127,7 +124,7 @@ fn start(setup: Setup, server: usize, net: &Net, logs: &Path) -> Result<Process,
     let directory = logs.display().to_string();
     let mut args =
         vec!["--bind", &ip, &own, "--port", &port, "--save", "", "--protected-mode", "no", "--dir", &directory];
-    // Send a new replica everything at once, rather than wait for further replicas.
+    // Sends a new replica everything at once instead of waiting for further replicas.
     args.extend(["--repl-diskless-sync-delay", "0"]);
     if setup == Setup::Asynchronous && server > 0 {
         args.extend(["--replicaof", &first, &port]);
@@ -137,7 +134,7 @@ fn start(setup: Setup, server: usize, net: &Net, logs: &Path) -> Result<Process,
     Process::start(&net.namespace(server), Path::new("redis-server"), &args, "", &log)
 }
 
-/// Waits until a server answers; a replica, until it has its link.
+/// Waits until a server answers; for a replica, until it is linked to its primary.
 async fn until_up(server: usize, replica: bool) -> Result<(), Failure> {
     let begin = Instant::now();
     let at = Cluster::resp(server);
@@ -149,7 +146,9 @@ async fn until_up(server: usize, replica: bool) -> Result<(), Failure> {
         };
         match info.await {
             Ok(info) if !replica || info.contains("master_link_status:up") => return Ok(()),
-            _ if begin.elapsed() > START_TIMEOUT => return Err(Failure::failed(format!("no redis-server at {at}"))),
+            _ if begin.elapsed() > START_TIMEOUT => {
+                return Err(Failure::failed(format!("redis-server at {at} isn't up in time")));
+            }
             _ => sleep(POLL_INTERVAL).await,
         }
     }

@@ -1,4 +1,4 @@
-//! The judge: whether the answers to clients can have come from one store that does one thing at a time.
+//! The checker: whether the answers to clients can come from a store that executes one operation at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,19 +14,17 @@ use super::{
     zones,
 };
 
-/// The verdict.
 #[derive(Default)]
 pub(super) struct Verdict {
     pub(super) keys: usize,
     pub(super) operations: usize,
     pub(super) wrong: Vec<Wrong>,
-    /// Keys that the judge couldn't decide.
+    /// Keys that the checker couldn't decide.
     pub(super) undecided: usize,
 }
 
 /// A history that no such store produces.
 pub(super) struct Wrong {
-    /// The violation, and the operations that show it.
     pub(super) what: String,
     /// All operations on that key, as JSON.
     pub(super) history: String,
@@ -50,12 +48,11 @@ impl Verdict {
     }
 }
 
-/// Judges all operations.
 pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     let mut keys: BTreeMap<Key, Vec<&Line>> = BTreeMap::new();
     lines.iter().for_each(|line| keys.entry(line.key).or_default().push(line));
     let mut verdict = Verdict { keys: keys.len(), operations: lines.len(), ..Verdict::default() };
-    // Their versions are of one chain: no two keys may share one.
+    // Versions are unique within a chain: no two keys may share one.
     let mut versioned: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for (key, lines) in &keys {
         match key.family() {
@@ -71,8 +68,8 @@ pub(super) fn judge(lines: &[Line], budget: Budget) -> Verdict {
     verdict
 }
 
-/// Answers carry no versions of plain keys: each value gets one that is as good. Where no assignment is right, versions
-/// in the order of the answers are wrong as well, and show a person better what is wrong.
+/// Answers for plain keys carry no versions, so one is assigned to each value. If no assignment fits, any is wrong:
+/// versions in the order of the answers then make the violation easiest to read.
 fn plain(lines: &[&Line], budget: Budget) -> History {
     let history = |versions: BTreeMap<u64, Version>| {
         let version = |value: u64| versions.get(&value).copied();
@@ -85,7 +82,7 @@ fn plain(lines: &[&Line], budget: Budget) -> History {
     }
 }
 
-/// Converts a line for the judge; `version` gives versions to values where the answer carried none.
+/// Converts a line for the checker; `version` gives versions to values whose answers carried none.
 fn operation(line: &Line, version: &dyn Fn(u64) -> Option<Version>) -> Option<Operation> {
     let call = match line.ask {
         Ask::Set(value) | Ask::Put(value) => Call::Put(Value(value)),
@@ -102,7 +99,7 @@ fn operation(line: &Line, version: &dyn Fn(u64) -> Option<Version>) -> Option<Op
         Reply::Written(told) => told.or(written).map_or(Answer::Unknown, Answer::Written),
         Reply::Conflict(version) => Answer::Failed(*version),
         Reply::Found(None) => Answer::Found(None),
-        // Version 1.0 stands for a value that no client wrote: the judge will report it.
+        // Version 1.0 marks a value that no client wrote: the checker will report it.
         Reply::Found(Some((told, value))) => {
             let version = told.or(version(*value)).unwrap_or(Version::new(1, 0));
             Answer::Found(Some((version, Value(*value))))
@@ -114,7 +111,7 @@ fn operation(line: &Line, version: &dyn Fn(u64) -> Option<Version>) -> Option<Op
     Some(Operation { client, key, called: line.called, returned: line.returned, call, answer, batch: 0 })
 }
 
-/// The number that an increment makes is as good as a version: it says which one it was.
+/// The result of an increment serves as its version, since it identifies the increment.
 fn counter(lines: &[&Line]) -> History {
     let version = |count: u64| if count == 0 { Version::NONE } else { Version::new(1, count) };
     let operation = |line: &&Line| {
@@ -127,7 +124,7 @@ fn counter(lines: &[&Line]) -> History {
                 SeriesAnswer::Counted { version: version(*count), count: Some(*count) }
             }
             (Reply::Counted(count), _) => SeriesAnswer::Number(version(*count), *count),
-            // A read without an answer says nothing.
+            // A read without an answer proves nothing.
             _ if call == SeriesCall::Read => return None,
             (Reply::Refused(_), _) => SeriesAnswer::Refused,
             _ => SeriesAnswer::Unknown,
@@ -138,7 +135,6 @@ fn counter(lines: &[&Line]) -> History {
     History { series: lines.iter().filter_map(operation).collect(), ..History::default() }
 }
 
-/// Answers that should never be given, each once.
 pub(super) fn odd(lines: &[Line]) -> BTreeSet<&str> {
     let odd = lines.iter().filter_map(|line| match &line.reply {
         Reply::Odd(what) => Some(what.as_str()),

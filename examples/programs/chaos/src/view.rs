@@ -1,4 +1,4 @@
-//! What the nodes report of the cluster at one moment, and which of them must not be taken away then.
+//! The state of the cluster as the nodes report it, and which nodes must not be removed in that state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,22 +13,20 @@ use super::{
     set::NodeSet,
 };
 
-/// The reports of the nodes that answer.
 #[derive(Debug, Default)]
 pub(super) struct View {
     /// Serving members of the newest chain, head first.
     pub(super) members: Vec<String>,
-    /// Those of them that report it themselves.
+    /// The subset that report it themselves.
     pub(super) serving: BTreeSet<String>,
-    /// The node that decides on the configuration.
+    /// The leader of the configuration log.
     pub(super) leader: Option<String>,
-    /// Nodes that keep the configuration.
+    /// Voters of the configuration log.
     pub(super) voters: BTreeSet<String>,
-    /// Nodes that report that they are ready.
     pub(super) ready: BTreeSet<String>,
-    /// How long the lease of each serving member lasts, as it reports itself: nothing takes its place away before.
+    /// The remaining lease that each serving member reports: no member loses its place before.
     pub(super) leases: BTreeMap<String, Duration>,
-    /// The node that decides reports that nothing is about to change.
+    /// The leader reports that no change of the configuration is pending.
     pub(super) settled: bool,
 }
 
@@ -53,8 +51,9 @@ impl View {
         Self { members, serving, leader, voters, ready, leases, settled }
     }
 
-    /// Why the directories of these nodes must not be changed. A minority of the voters may lose theirs, unless an operator
-    /// `recovers` the cluster, and one of the members that hold all that was acknowledged must keep its own.
+    /// The reason why the directories of these nodes must not be changed. At most a minority of the voters may lose
+    /// theirs, unless an operator `recovers` the cluster, and a member that holds everything acknowledged must keep its
+    /// own.
     pub(super) fn forbids_to_touch(&self, touched: NodeSet, recovers: bool) -> Option<&'static str> {
         let voters = touched.iter().filter(|node| self.voters.contains(&name(*node))).count();
         if !self.settled {
@@ -66,19 +65,18 @@ impl View {
         self.keeps(touched).is_zero().then_some("changed directories of all members that hold a lease")
     }
 
-    /// For how long, from the moment of this view on, a member certainly serves that is not `touched`. If all nodes end
-    /// within that time, its store is one of those that served last.
+    /// How long, from the time of this view, a member outside `touched` certainly serves. If all nodes end within that
+    /// time, its store is one of those that served last.
     pub(super) fn keeps(&self, touched: NodeSet) -> Duration {
         let kept = self.leases.iter().filter(|(member, _)| !touched.iter().any(|node| name(node) == **member));
         kept.map(|(_, lease)| *lease).max().unwrap_or_default()
     }
 
-    /// Whether these are all members.
     pub(super) fn are_all_members(&self, nodes: NodeSet) -> bool {
         self.members.iter().all(|member| nodes.iter().any(|node| name(node) == *member))
     }
 
-    /// Why a node must not be taken away; `away`: the others that are out of reach, or are being taken away.
+    /// The reason why a node must not be removed. `away` are the other nodes that are unreachable or being removed.
     pub(super) fn forbids(&self, taking: Taking, node: usize, away: NodeSet) -> Option<&'static str> {
         let is_last = |of: &BTreeSet<String>| {
             let mut others = of.clone();
@@ -90,7 +88,7 @@ impl View {
         match taking {
             Taking::Kill if is_last(&self.voters) => Some("kill of the only voter"),
             Taking::Kill if self.may_become_only_voter(node, away) => {
-                Some("kill of what may be the only voter by then")
+                Some("kill of a node that may be the only voter by then")
             }
             Taking::Kill if is_last(&self.serving) => Some("kill of the only serving member"),
             Taking::Stop if is_last(&self.serving) => Some("SIGTERM or drain of the only serving member"),
@@ -98,7 +96,7 @@ impl View {
         }
     }
 
-    /// When one of three voters leaves, a single voter remains: it may be any of the others.
+    /// When one of three voters leaves, a single voter remains, which may be any of the others.
     fn may_become_only_voter(&self, node: usize, away: NodeSet) -> bool {
         let leaving = away.iter().filter(|away| self.voters.contains(&name(*away))).count();
         self.voters.contains(&name(node)) && leaving > 0 && self.voters.len() - leaving <= 2
@@ -109,7 +107,6 @@ fn names(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
 }
 
-/// How a node is taken away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taking {
     Kill,
@@ -117,7 +114,6 @@ pub(super) enum Taking {
 }
 
 impl Fault {
-    /// How it takes its victim away, if it does.
     pub(super) fn taking(&self) -> Option<Taking> {
         match self.kind {
             Kind::Kill => Some(Taking::Kill),
@@ -154,14 +150,14 @@ mod tests {
         ];
         let view = View::of(&all);
         assert_eq!(view.members, ["n2", "n3"]);
-        assert_eq!(view.serving, set(&["n3"]), "n2 has come back empty under its old name");
+        assert_eq!(view.serving, set(&["n3"]), "n2 has restarted empty under its old name");
         assert_eq!(view.voters, set(&["n1", "n3"]));
         assert_eq!(view.leader.as_deref(), Some("n3"));
         assert_eq!(view.ready, set(&["n1", "n3", "n4"]));
         assert!(view.settled);
         assert!(!View::of(&all[..2]).settled, "the leader doesn't answer");
         assert_eq!(view.keeps(NodeSet::of(0)), Duration::from_millis(700));
-        assert_eq!(view.keeps(NodeSet::of(2)), Duration::ZERO, "nodes 1 and 2 don't serve in the newest epoch");
+        assert_eq!(view.keeps(NodeSet::of(2)), Duration::ZERO, "n1 and n2 don't serve in the newest epoch");
         assert!(view.are_all_members(NodeSet::all(3)) && !view.are_all_members(NodeSet::all(2)));
         assert!(View::of(&[]).members.is_empty());
     }
@@ -172,9 +168,9 @@ mod tests {
         let view = View { voters: set(&["n1", "n2", "n3"]), settled: true, leases, ..View::default() };
         let touch = |nodes: &[usize]| view.forbids_to_touch(nodes.iter().copied().collect(), false);
         assert_eq!(touch(&[0]), None);
-        assert_eq!(touch(&[0, 4]), None, "node 5 is no voter");
+        assert_eq!(touch(&[0, 4]), None, "n5 is not a voter");
         assert!(touch(&[0, 1]).is_some_and(|why| why.contains("majority")));
-        assert!(touch(&[0, 3]).is_some_and(|why| why.contains("lease")), "node 2 may have lost its place");
+        assert!(touch(&[0, 3]).is_some_and(|why| why.contains("lease")), "n2 may have lost its place");
         let view = View { settled: false, ..view };
         assert!(view.forbids_to_touch(NodeSet::of(0), true).is_some());
     }
@@ -196,8 +192,8 @@ mod tests {
         let kill = |node, away: &[usize]| view.forbids(Taking::Kill, node, away.iter().copied().collect());
         assert_eq!(kill(0, &[]), None);
         assert_eq!(kill(0, &[3]), None, "another node leaves");
-        assert_eq!(kill(0, &[1]), Some("kill of what may be the only voter by then"));
-        assert_eq!(kill(3, &[1]), None, "no voter");
+        assert_eq!(kill(0, &[1]), Some("kill of a node that may be the only voter by then"));
+        assert_eq!(kill(3, &[1]), None, "not a voter");
         let voters = ["n1", "n2", "n3", "n6", "n7"];
         let view = View { voters: set(&voters), ..view };
         assert_eq!(view.forbids(Taking::Kill, 0, NodeSet::of(1)), None, "five become three");

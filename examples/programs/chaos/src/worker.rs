@@ -1,4 +1,4 @@
-//! A client: one operation after the other, until the book is closed.
+//! A client: runs one operation after the other, until the book is closed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use super::{
     door::{Ask, Door, Reply},
 };
 
-/// Between two operations of a client, at most: the history of a key must stay short enough for a judge, and the machine
-/// is the nodes'.
+/// The longest pause between two operations of a client, in milliseconds. It keeps the history of a key short enough
+/// for the checker, and leaves the CPU to the nodes.
 const PAUSE_MS: u64 = 24;
 
 pub(super) struct Worker<D> {
@@ -20,7 +20,7 @@ pub(super) struct Worker<D> {
     door: D,
     book: Arc<Book>,
     dice: Dice,
-    /// The versions of this generation's keys that were seen last.
+    /// The most recently seen versions of this generation's keys.
     seen: BTreeMap<Key, Version>,
 }
 

@@ -1,11 +1,11 @@
-//! An order for the writes of a key whose versions no answer carries.
+//! Assigns an order to the writes of a key whose answers carry no versions.
 //!
-//! Every write has a value of its own, so each read names its write, and for such histories an order is easily found
-//! (Gibbons & Korach 1997). A write and its reads are a cluster. Be `f` the first return and `s` the last call in it.
-//! If `f < s`, the value must stand from `f` to `s`, a zone in which no other may stand; else everything in the cluster
-//! can happen at one moment between `s` and `f`, at `s` or right behind the zone in which that lies. If any order is a
-//! linearization, then that of the earlier of `f` and `s` is. So the judge, which needs versions, gets these, and a
-//! violation in this order is one in every order.
+//! Every write has a unique value, so each read names its write, and for such histories an order is easily found
+//! (Gibbons & Korach 1997). A write and its reads form a cluster. Let `f` be the earliest return and `s` the latest
+//! call in the cluster. If `f < s`, the key must hold the value from `f` to `s`: a zone in which it can hold no other
+//! value. Otherwise the whole cluster can take effect at one point between `s` and `f`: at `s`, or directly after the
+//! zone that contains `s`. If any order is a linearization, then the order by the earlier of `f` and `s` is one. The
+//! checker, which needs versions, gets versions in this order; a violation in this order is a violation in every order.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use super::{
     door::{Ask, Reply},
 };
 
-/// What is known of one value.
+/// The operations on one value.
 struct Cluster {
-    /// The first return.
+    /// The earliest return.
     first: u64,
-    /// The last call.
+    /// The latest call.
     last: u64,
-    /// Whether it certainly was written.
+    /// Whether the value was certainly written.
     known: bool,
 }
 
-/// A version for each value that was certainly written. The lines are those of one plain key.
+/// A version for each value that was certainly written. The lines must belong to one plain key.
 pub(super) fn versions<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Version> {
     by(lines, |cluster| cluster.first.min(cluster.last))
 }
@@ -48,7 +48,7 @@ fn clusters<'a>(lines: impl IntoIterator<Item = &'a Line>) -> BTreeMap<u64, Clus
     for line in lines {
         let (value, returned) = match (line.ask, &line.reply) {
             (Ask::Set(value), Reply::Written(_)) => (value, line.returned),
-            // It is unknown when the write ended, and whether it ever began.
+            // The write may have taken effect at any later time, or never.
             (Ask::Set(value), Reply::Unknown | Reply::Odd(_)) => (value, u64::MAX),
             (_, Reply::Found(Some((_, value)))) => (*value, line.returned),
             _ => continue,

@@ -1,4 +1,4 @@
-//! Arguments that several programs share, and the kinds of values that they take.
+//! Arguments that several programs share, and the types of their values.
 
 use std::{net::SocketAddr, str::FromStr};
 
@@ -6,26 +6,26 @@ use artillery_core::config::{Congestion, TransportConfig};
 use artillery_ddata::ClusterId;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Refuses the value of an argument that is planned and not implemented.
+/// Parser for an argument that is planned but not implemented: refuses every value.
 pub fn not_yet(_: &str) -> Result<String, String> {
     Err("not yet".to_owned())
 }
 
-/// `--log`, as every program has it.
+/// The flag `--log`, which every program has.
 #[derive(Debug, clap::Args)]
 pub struct LogArgs {
-    /// What is written to standard error: off, error, warn, info, debug or trace
+    /// Minimum level of the log on standard error: off, error, warn, info, debug or trace
     #[arg(long = "log", value_name = "LEVEL", default_value = "warn", global = true)]
     pub level: LevelFilter,
 }
 
-/// Settings of the transport that a long or a lossy link needs changed.
+/// Settings of the transport for long or lossy links.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LinkArgs {
-    /// Congestion control of what is sent: cubic within a datacenter, bbr over long links that lose packets; newreno to compare
+    /// Congestion control: cubic within a datacenter, bbr over long links that lose packets, newreno for comparison
     #[arg(long, value_name = "NAME", default_value = "cubic", global = true)]
     pub congestion: Congestion,
-    /// Bytes that may be in flight on one stream: bandwidth times delay at least; a connection has eight times as many
+    /// Maximum bytes in flight per stream, at least bandwidth times delay; a connection may have eight times as many
     #[arg(long, value_name = "BYTES", default_value = "8MiB", global = true)]
     pub stream_window_bytes: Bytes,
 }
@@ -41,7 +41,7 @@ impl LinkArgs {
     }
 }
 
-/// A number of bytes: `4096`, `64KiB`, `64MiB`, `1GiB`.
+/// A number of bytes, such as `4096`, `64KiB`, `64MiB` or `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 
@@ -52,15 +52,16 @@ impl FromStr for Bytes {
         let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
         let unit = units.iter().find_map(|&(unit, bits)| Some((text.strip_suffix(unit)?, bits)));
         let (number, bits) = unit.unwrap_or((text, 0));
-        let number: usize = number.trim_end().parse().map_err(|_| "a number of bytes, or one with KiB, MiB or GiB")?;
-        number.checked_mul(1 << bits).map(Self).ok_or_else(|| "more than this machine can count".to_owned())
+        let number: usize =
+            number.trim_end().parse().map_err(|_| "expected a number of bytes, optionally with KiB, MiB or GiB")?;
+        number.checked_mul(1 << bits).map(Self).ok_or_else(|| "too many bytes for this machine".to_owned())
     }
 }
 
-/// The id of a cluster.
+/// Parses the id of a cluster: 32 hexadecimal digits.
 pub fn cluster_id(text: &str) -> Result<ClusterId, String> {
     let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
-    id.map(ClusterId).ok_or_else(|| "32 hexadecimal digits, as `status` shows them".to_owned())
+    id.map(ClusterId).ok_or_else(|| "expected 32 hexadecimal digits, as `status` shows them".to_owned())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Unique names, and cheap random choices.
 
 /// 128 bits from the system's generator, in hexadecimal.
-#[allow(clippy::disallowed_methods, reason = "programs may be random; what they are linked with is not")]
+#[allow(clippy::disallowed_methods, reason = "only the library must get its randomness as an argument")]
 pub fn token() -> String {
     format!("{:032x}", rand::random::<u128>())
 }
@@ -11,7 +11,7 @@ pub fn token() -> String {
 pub struct Dice(u64);
 
 impl Dice {
-    /// Equal seeds give equal choices.
+    /// Equal seeds yield equal sequences.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -24,7 +24,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number from 0 to `end - 1`; `end` must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

@@ -1,42 +1,42 @@
-//! How the programs end: exit codes, and the message on the way out.
+//! How the programs end: exit codes and the final error message.
 
 use std::{env, fmt, num::NonZeroUsize, process::ExitCode, thread, time::Duration};
 
 use artillery_ddata::Error;
 use tokio::runtime::Builder;
 
-/// Done.
+/// Exit code of success.
 pub const DONE: u8 = 0;
-/// The program failed, or the key is absent.
+/// Exit code of a failure, and of an absent key.
 pub const FAILED: u8 = 1;
-/// The arguments make no sense.
+/// Exit code of invalid arguments.
 const USAGE: u8 = 2;
-/// A write may have been applied or not.
+/// Exit code of a write that may or may not have been applied.
 const UNKNOWN: u8 = 3;
-/// The condition of a write didn't hold.
+/// Exit code of a write whose condition didn't hold.
 pub const CONFLICT: u8 = 4;
 
-/// Why a program ends early.
+/// The reason why a program ends early.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    /// What became of the data, where a call failed.
+    /// `outcome_unknown`, `refused` or `not_applied` for a failed call, otherwise `None`.
     pub kind: Option<&'static str>,
     message: String,
 }
 
 impl Failure {
-    /// Something went wrong.
+    /// A failure with exit code [`FAILED`].
     pub fn failed(message: impl fmt::Display) -> Self {
         Self { code: FAILED, kind: None, message: message.to_string() }
     }
 
-    /// An argument makes no sense; the message names it.
+    /// An invalid argument, which the message must name.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self { code: USAGE, kind: None, message: message.to_string() }
     }
 
-    /// Whether the arguments are to blame.
+    /// Whether an argument is invalid.
     pub fn is_usage(&self) -> bool {
         self.code == USAGE
     }
@@ -59,21 +59,21 @@ impl From<Error> for Failure {
     }
 }
 
-/// The longest that lingering tasks, a name lookup say, may hold up the end of a program.
+/// The longest that lingering tasks, such as a name lookup, may delay the exit.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
-/// Builds tokio's current-thread scheduler for one thread: it has no other threads to watch or wake.
+/// Builds tokio's current-thread scheduler if there is one thread only, since it then has no threads to coordinate.
 fn scheduler(threads: Option<usize>) -> Builder {
     let asked = env::var("TOKIO_WORKER_THREADS").ok().and_then(|threads| threads.parse().ok());
     if asked.or(threads) == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() }
 }
 
-/// Runs a program to its end, and prints to standard error why it failed.
+/// Runs a program, and prints the reason of a failure to standard error.
 pub fn run(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
     run_by(scheduler(thread::available_parallelism().ok().map(NonZeroUsize::get)), program)
 }
 
-/// Like [`run`], for a program that is fastest on one thread, unless `TOKIO_WORKER_THREADS` says otherwise.
+/// Like [`run`], for a program that is fastest on one thread; `TOKIO_WORKER_THREADS` overrides this.
 pub fn run_on_one_thread(program: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
     run_by(scheduler(Some(1)), program)
 }
@@ -82,7 +82,7 @@ fn run_by(mut scheduler: Builder, program: impl Future<Output = Result<u8, Failu
     let runtime = match scheduler.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: no runtime: {error}");
+            eprintln!("error: could not start the async runtime: {error}");
             return ExitCode::from(FAILED);
         }
     };

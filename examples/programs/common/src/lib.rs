@@ -1,4 +1,4 @@
-//! What the programs `quickstart`, `node`, `ctl` and `chaos` share.
+//! Code shared by the programs `quickstart`, `node`, `ctl` and `chaos`.
 
 pub mod args;
 pub mod chance;

@@ -1,4 +1,4 @@
-//! Events of the program and of the library, on standard error.
+//! The log of the program and of the library, on standard error.
 
 use std::io::{self, IsTerminal};
 
@@ -9,13 +9,13 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// From now on writes the events of this program and of Artillery that have this level or a more severe one. Libraries
-/// below add all of theirs from level `debug` on, and only their errors otherwise.
+/// Starts the log. It contains the events of this program and of Artillery from `level` on. Events of other libraries
+/// are included from `level` on if it is `debug` or finer; otherwise only their errors are.
 pub fn begin(program: &str, level: LevelFilter) {
     let others = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
-    // openraft reports each unreachable node as an error; Artillery itself reports those that matter.
+    // openraft reports each unreachable node as an error; Artillery itself reports the relevant ones.
     let log = if level >= LevelFilter::DEBUG { level } else { LevelFilter::OFF };
-    // What happens to a node is for its operator. Programs with several nodes of their own report it themselves.
+    // Node events are meant for the node's operator. Programs with several nodes of their own report them themselves.
     let events = match program {
         "node" if level >= LevelFilter::WARN => level.max(LevelFilter::INFO),
         "node" => level,
@@ -29,6 +29,6 @@ pub fn begin(program: &str, level: LevelFilter) {
         .with_target("artillery_ddata::events", events)
         .with_target("openraft", log);
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    // Fails only if a subscriber is installed already, which is fine too.
+    // Fails only if a subscriber is already installed, which is fine.
     let _ = tracing_subscriber::registry().with(lines).with(wanted).try_init();
 }

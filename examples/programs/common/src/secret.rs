@@ -1,4 +1,4 @@
-//! What admits a node or a client to a cluster: its secret or certificates, as the command line gives them.
+//! The credentials of a node or a client, a secret or certificates, from the command line.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use artillery_core::identity::Identity;
 
 use crate::exit::Failure;
 
-/// The secret when the operator gives none. It is public, so it is good for loopback only.
+/// The secret if the operator gives none. It is public, so it is accepted on loopback only.
 const DEVELOPMENT_SECRET: &str = "artillery development secret, loopback only";
 
 const VARIABLE: &str = "ARTILLERY_SECRET";
@@ -18,41 +18,41 @@ const VARIABLE: &str = "ARTILLERY_SECRET";
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Identity")]
 pub struct IdentityArgs {
-    /// File with the cluster's secret (or the environment variable ARTILLERY_SECRET); without any, a development
-    /// secret, on loopback only
+    /// File with the cluster's secret (or use the environment variable ARTILLERY_SECRET); without either, a development
+    /// secret on loopback only
     #[arg(long, value_name = "FILE", global = true)]
     secret_file: Option<PathBuf>,
-    /// The cluster's secret, where other users of this machine may see it
+    /// The cluster's secret (visible in the process list; prefer --secret-file)
     #[arg(long, value_name = "TEXT", global = true)]
     secret: Option<String>,
-    /// Certificates instead of a secret: those who may join are signed by these (PEM)
+    /// Trusted certificate authorities (PEM): use certificates instead of a secret
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
-    /// This one's own certificate (PEM)
+    /// This process's own certificate (PEM)
     #[arg(long, value_name = "FILE", global = true)]
     cert: Option<PathBuf>,
-    /// The private key of --cert (PEM)
-    // `ctl` has commands with a KEY.
+    /// Private key of --cert (PEM)
+    // The default id would collide with the argument KEY of commands of `ctl`.
     #[arg(id = "private_key", long = "key", value_name = "FILE", global = true)]
     key: Option<PathBuf>,
-    /// File with another secret, whose holders are let in too while one secret is replaced by another; empty: nobody
-    /// else is
+    /// File with a second secret that is accepted too, while the secret is being replaced; an empty file trusts nobody
+    /// else
     #[arg(long, value_name = "FILE", global = true)]
     also_trust: Option<PathBuf>,
 }
 
-/// What admits a node or a client.
+/// The credentials of a node or a client.
 pub enum Admission {
     /// The secret that the operator gave.
     Secret(Vec<u8>),
-    /// The public secret of development.
+    /// The public development secret.
     Development(Vec<u8>),
-    /// Certificates that the operator gave.
+    /// The certificates that the operator gave.
     Certificates(Identity),
 }
 
 impl Admission {
-    /// Whether it is the public secret, which admits on loopback only.
+    /// Whether this is the public secret, which is accepted on loopback only.
     pub fn is_development(&self) -> bool {
         matches!(self, Self::Development(_))
     }
@@ -86,14 +86,14 @@ impl IdentityArgs {
         })
     }
 
-    /// The other secret, whose holders are admitted too, if there is one now.
+    /// The second secret that is accepted too; `None` without the flag or if the file is empty.
     pub fn also_trusted(&self) -> Result<Option<Vec<u8>>, Failure> {
         let file = self.also_trust.as_deref();
         let secret = file.map(|file| read(file, "--also-trust").map(trimmed)).transpose()?;
         Ok(secret.filter(|secret| !secret.is_empty()))
     }
 
-    /// The identity of the node `name` by all of these flags. Files are read anew at each call.
+    /// The identity of the node `name` by all of these flags. Each call reads the files again.
     pub fn identity(&self, name: &str) -> Result<Identity, Failure> {
         let identity = match self.admission()? {
             Admission::Secret(secret) | Admission::Development(secret) => Identity::from_secret(&secret, name),
@@ -111,7 +111,7 @@ fn read(file: &Path, flag: &str) -> Result<Vec<u8>, Failure> {
     fs::read(file).map_err(|error| Failure::usage(format!("{flag} {}: {error}", file.display())))
 }
 
-/// Editors end files with a newline that is no part of a secret.
+/// Removes trailing newlines, which editors add and which are not part of a secret.
 pub fn trimmed(mut text: Vec<u8>) -> Vec<u8> {
     while text.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
         text.pop();
@@ -119,7 +119,7 @@ pub fn trimmed(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// A secret in a file, as for the ports.
+/// Reads a secret from a file; an empty file is an error that names `flag`.
 pub fn from_file(file: &Path, flag: &str) -> Result<Vec<u8>, Failure> {
     let secret = trimmed(read(file, flag)?);
     if secret.is_empty() {

@@ -1,25 +1,25 @@
-//! Signals: when to stop, and when to read files anew.
+//! Signals to stop, and to reload files.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT and SIGTERM, from the moment this is made.
+/// Receives SIGINT and SIGTERM from its creation on.
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// The system doesn't let it.
+    /// The system refuses a handler.
     pub fn listen() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits until the program is asked to stop.
+    /// Waits for either signal.
     pub async fn asked_to_stop(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -28,19 +28,19 @@ impl Signals {
     }
 }
 
-/// SIGHUP, from the moment this is made.
+/// Receives SIGHUP from its creation on.
 pub struct Hangups(Signal);
 
 impl Hangups {
-    /// Begins to listen.
+    /// Installs the handler.
     ///
     /// # Errors
-    /// The system doesn't let it.
+    /// The system refuses the handler.
     pub fn listen() -> io::Result<Self> {
         Ok(Self(signal(SignalKind::hangup())?))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next SIGHUP.
     pub async fn next(&mut self) {
         self.0.recv().await;
     }

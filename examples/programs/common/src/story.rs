@@ -1,8 +1,8 @@
-//! What a program says on the way.
+//! Progress messages of a program.
 
-/// Tells the reader what is going on.
+/// Prints progress messages.
 pub struct Story {
-    /// Print to standard error: standard output belongs to the summary.
+    /// Prints to standard error, because standard output is reserved for the summary.
     pub aside: bool,
 }
 

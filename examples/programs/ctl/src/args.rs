@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::find::FindArgs;
 
-/// Looks at an Artillery cluster and works with its data.
+/// Inspect an Artillery cluster and work with its data
 ///
 /// Exit codes: 0 done, 1 failed or key not found, 2 bad arguments, 3 outcome unknown, 4 conflict.
 #[derive(Debug, Parser)]
@@ -16,7 +16,7 @@ use crate::find::FindArgs;
 pub(super) struct CtlArgs {
     #[command(flatten)]
     pub(super) find: FindArgs,
-    /// Milliseconds that finding the cluster may take, and each call after that
+    /// Timeout in milliseconds for finding the cluster, and for each call after that
     #[arg(long, value_name = "MS", default_value_t = 5000, global = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) timeout: u64,
     /// Print JSON, one object per line
@@ -28,28 +28,29 @@ pub(super) struct CtlArgs {
     pub(super) command: Command,
 }
 
-/// Commands that are planned and not implemented.
+/// Commands that are planned but not implemented.
 pub(super) const LATER: [&str; 4] = ["rereplicate", "digest", "snapshot", "restore"];
 
 const LATER_HELP: &str = "Not yet: rereplicate, digest, snapshot, restore";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Chains, members and counters
+    /// Show chains, members and counters
     Status {
-        /// Draw it live, until q is pressed; where there is no terminal print what changes; with --json every second
+        /// Update continuously until q is pressed; without a terminal print one line per change, with --json an object
+        /// every second
         #[arg(long)]
         watch: bool,
     },
-    /// Print the value of a key, and a newline
+    /// Print the value of a key, followed by a newline
     Get {
         /// The key
         key: String,
-        /// How it may be served: strong, chain, eventual or bounded:VERSIONS,MS
+        /// Read mode: strong, chain, eventual or bounded:VERSIONS,MS
         #[arg(long, value_name = "MODE", default_value = "strong", value_parser = read_mode)]
         read: ReadMode,
     },
-    /// Give a key a value
+    /// Set the value of a key
     Put {
         /// The key
         key: String,
@@ -57,130 +58,132 @@ pub(super) enum Command {
         #[arg(allow_negative_numbers = true)]
         value: String,
     },
-    /// Make a key absent
+    /// Delete a key
     Del {
         /// The key
         key: String,
     },
-    /// Give a key a value if its version is the one given; 0.0: if it is absent
+    /// Set the value of a key if its current version matches; 0.0 means that it must be absent
     Cas {
         /// The key
         key: String,
-        /// Its version, EPOCH.SEQUENCE
+        /// The expected version, EPOCH.SEQUENCE
         version: Version,
         /// The value
         #[arg(allow_negative_numbers = true)]
         value: String,
     },
-    /// Add to a decimal number, and print it; an absent key counts as 0
+    /// Add to a decimal number and print the result; an absent key is treated as 0
     Incr {
         /// The key
         key: String,
-        /// How much
+        /// The number to add
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
     },
-    /// Append to a value, and print its length in bytes; an absent key counts as empty
+    /// Append to a value and print the new length in bytes; an absent key is treated as empty
     Append {
         /// The key
         key: String,
-        /// What is appended
+        /// The text to append
         #[arg(allow_negative_numbers = true)]
         value: String,
     },
-    /// Print the keys that begin with a prefix, in order; with --json their values too
+    /// Print the keys with a prefix, in order; with --json also their values
     Scan {
         /// The prefix
         #[arg(default_value = "")]
         prefix: String,
     },
-    /// Print each key that begins with a prefix whenever it changes, until stopped; with --json its new value too
+    /// Print each key with a prefix when it changes, until stopped; with --json also the new value
     Watch {
         /// The prefix
         #[arg(default_value = "")]
         prefix: String,
-        /// Changes behind this position, as --json told it with an earlier change (default: from now on)
+        /// Start after this position, taken from a change printed with --json (default: from now on)
         #[arg(long, value_name = "POSITION")]
         from: Option<Frontier>,
     },
-    /// Say what became of a write, and settle it for ever: what wasn't applied by now never will be
+    /// Report the outcome of a write, and settle it permanently: if it has not been applied yet, it never will be
     Outcome {
-        /// Its request id, as --json or an error said it
+        /// The request id, as printed by --json or in an error
         request: RequestId,
     },
-    /// Have a node leave its chains, and wait until it has; it goes on handing requests on
+    /// Have a node leave its chains, and wait until it has; it keeps forwarding requests
     Drain {
-        /// Its name, or its id
+        /// Name or id of the node
         node: String,
     },
-    /// Have the serving members of a chain stand in another order
+    /// Change the order of the serving members of a chain
     Reorder {
-        /// The number of the chain
+        /// Number of the chain
         chain: u32,
-        /// All of its serving members by name or id, head first
+        /// Names or ids of all serving members, head first
         #[arg(required = true)]
         nodes: Vec<String>,
     },
-    /// Open a chain again from the best store that is left, when no store comes back of those that served it last
+    /// Reopen a chain from the best surviving store, when none of its last members comes back
     Reopen {
-        /// The number of the chain: what no store has any more is lost
+        /// Number of the chain; updates that no surviving store holds are lost
         #[arg(long, value_name = "CHAIN", required = true)]
         accept_loss: u32,
     },
-    /// Go on with the best of what is left, when most of the nodes that keep the configuration are lost for good
+    /// Continue with the best surviving history, when most voters of the configuration log are lost permanently
     Recover {
-        /// The cluster's id, as `status` shows it: what its lost nodes have acknowledged meanwhile may be missing
+        /// The cluster's id, as `status` shows it; updates that only lost nodes hold will be missing
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
-    /// Form a new, empty cluster of the nodes that are there, when no life of a node is left that ever served
+    /// Form a new, empty cluster of the running nodes, when no node that ever held data survives
     Found {
-        /// The id of the cluster that is given up, as `status` shows it: all that it held is lost
+        /// The id of the cluster to abandon, as `status` shows it: all of its data is lost
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
-    /// Of two clusters of one name that have met, give the named one up: its nodes join the other one, and what it holds is lost
+    /// Abandon one of two clusters of the same name that have met: its nodes join the other one, and its data is lost
     GiveUp {
-        /// Its id, as its nodes log it and `status` shows it; ask a node of this cluster (--seed)
+        /// The id of the cluster to abandon, as its nodes log it and `status` shows it; ask a node of this cluster
+        /// (--seed)
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
-    /// Read the whole directory of a node that isn't running, and say what it holds; 1: damaged, with the file and the place
+    /// Read the whole directory of a node that isn't running, and report what it holds; exit code 1 if it is damaged,
+    /// with file and offset
     Check {
-        /// The directory, as `node --data` has it; nothing in it is written
+        /// The directory given to `node --data`; it is not modified
         dir: PathBuf,
     },
-    /// Drive the cluster, and measure
+    /// Generate load on the cluster and measure it
     Load(LoadArgs),
     #[command(external_subcommand)]
     Other(Vec<String>),
 }
 
-/// What `load` does.
+/// The flags of `load`.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadArgs {
-    /// Clients that work at the same time
+    /// Number of concurrent clients
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) clients: u64,
-    /// How long
+    /// Duration in seconds
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) seconds: u64,
-    /// Size of the values; with --check they are at least as long as what they are checked by
+    /// Size of the values; with --check they are at least as long as the data that identifies them
     #[arg(long, value_name = "BYTES", default_value = "100")]
     pub(super) value_bytes: Bytes,
-    /// How many of a hundred operations are reads
+    /// Percentage of operations that are reads
     #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub(super) reads: u64,
-    /// How many keys there are
+    /// Number of keys
     #[arg(long, value_name = "K", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(super) keys: u64,
-    /// How reads may be served: strong, chain, eventual or bounded:VERSIONS,MS
+    /// Read mode: strong, chain, eventual or bounded:VERSIONS,MS
     #[arg(long, value_name = "MODE", default_value = "strong", value_parser = read_mode)]
     pub(super) read: ReadMode,
-    /// Operations that each client has in flight
+    /// Operations in flight per client
     #[arg(long, value_name = "P", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) pipeline: u64,
-    /// Operations per second, of all clients together (default: as many as possible)
+    /// Operations per second of all clients together (default: unlimited)
     #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) rate: Option<u64>,
     /// Verify that every value read belongs to its key and was written, and that strong reads are not stale
@@ -193,11 +196,11 @@ fn read_mode(text: &str) -> Result<ReadMode, String> {
         "strong" => Ok(ReadMode::Strong),
         "chain" => Ok(ReadMode::ThroughChain),
         "eventual" => Ok(ReadMode::Eventual),
-        _ => bounded(text).ok_or_else(|| "strong, chain, eventual or bounded:VERSIONS,MS".to_owned()),
+        _ => bounded(text).ok_or_else(|| "expected strong, chain, eventual or bounded:VERSIONS,MS".to_owned()),
     }
 }
 
-/// Its name, as it is asked for.
+/// The name of a read mode, as `--read` accepts it.
 pub(super) fn word(mode: ReadMode) -> &'static str {
     match mode {
         ReadMode::Strong => "strong",

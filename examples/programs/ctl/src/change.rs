@@ -26,7 +26,7 @@ pub(super) async fn cas(kv: &Kv, key: &str, version: Version, value: &str, outpu
     if output.json {
         output.object(&json!({ "key": key, "conflict": conflict.to_string() }));
     } else {
-        eprintln!("{key}: conflict, its version is {conflict}");
+        eprintln!("{key}: conflict, its current version is {conflict}");
     }
     Ok(exit::CONFLICT)
 }

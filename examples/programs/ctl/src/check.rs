@@ -1,4 +1,4 @@
-//! `ctl check`: reads the whole directory of a node that isn't running, and writes nothing.
+//! `ctl check`: reads the whole directory of a node that isn't running, without writing to it.
 
 use std::{fmt::Write, path::Path};
 
@@ -26,7 +26,7 @@ pub(super) async fn run(dir: &Path, output: Output) -> Result<u8, Failure> {
             };
             exit::DONE
         }
-        Ok(None) => return Err(Failure::usage(format!("{}: no store is there", dir.display()))),
+        Ok(None) => return Err(Failure::usage(format!("{}: contains no store", dir.display()))),
         Err(error) => {
             let DataDirError::Damaged { place, .. } = &error else { return Err(Failure::failed(error)) };
             match output.json {
@@ -55,8 +55,7 @@ fn text(report: &StoreReport) -> String {
     let groups = format!("{files} files, {bytes} bytes, groups {first} to {end}, synced to {proven}, --sync {mode}");
     facts.add_row(["journal", &groups]);
     if let Some(torn) = &report.torn {
-        let words =
-            format!("{} from byte {} on, {} bytes: a write that was cut short", torn.file, torn.offset, torn.bytes);
+        let words = format!("{} from byte {} on, {} bytes: an incomplete write", torn.file, torn.offset, torn.bytes);
         facts.add_row(["torn", &words]);
     }
     if !report.unused.is_empty() {
@@ -90,8 +89,8 @@ fn chain_row(chain: &ChainReport) -> Vec<String> {
 fn copy(state: CopyState) -> String {
     match state {
         CopyState::Whole(number) => format!("whole, writing {number}"),
-        CopyState::NotWhole => "not whole: cut short, or damaged; the other copy has all of it".to_owned(),
-        CopyState::Missing => "missing; the other copy has all of it".to_owned(),
+        CopyState::NotWhole => "not whole: incomplete or damaged; the other copy is whole".to_owned(),
+        CopyState::Missing => "missing; the other copy is whole".to_owned(),
     }
 }
 

@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{output::Output, reorder};
 
-/// Between two queries of the configuration.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: Output) -> Result<u8, Failure> {
@@ -28,7 +27,7 @@ pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: 
         }
         if Instant::now() >= deadline {
             return Err(Failure::failed(
-                "it was asked to leave, and is named yet: it leaves within ten leases of the order if others can go on without it, look at the status again",
+                "the node accepted the order, but is still a member: it leaves within ten leases of the order if the others can continue without it; check the status again",
             ));
         }
         sleep(POLL_INTERVAL).await;

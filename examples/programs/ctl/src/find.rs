@@ -1,4 +1,4 @@
-//! Finds a cluster from outside: by seeds, by mDNS, or both.
+//! Finds a cluster by seeds, by mDNS, or by both.
 
 use std::{future::poll_fn, net::SocketAddr, time::Duration};
 
@@ -18,7 +18,7 @@ use artillery_programs::{
     secret::{Admission, IdentityArgs},
 };
 
-/// Which cluster, and where to look for it.
+/// The flags that identify a cluster and its addresses.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FindArgs {
     /// Name of the cluster
@@ -28,39 +28,37 @@ pub(crate) struct FindArgs {
     pub(crate) identity: IdentityArgs,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
-    /// Where a node may be found, as HOST:PORT; repeatable
+    /// Address of a node, as HOST:PORT; repeatable
     #[arg(long = "seed", value_name = "HOST:PORT", global = true)]
     pub(crate) seeds: Vec<Seed>,
-    /// Don't look for nodes by mDNS
+    /// Don't use mDNS to find nodes
     #[arg(long, global = true)]
     pub(crate) no_mdns: bool,
-    /// The network interface for mDNS (default: all, loopback too)
+    /// Network interface for mDNS (default: all, including loopback)
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) interface: Option<String>,
 }
 
 impl FindArgs {
-    /// Refuses flags that leave no way to find a node.
     fn check(&self) -> Result<(), Failure> {
         if self.no_mdns && self.seeds.is_empty() {
-            return Err(Failure::usage("--no-mdns: then at least one --seed is needed"));
+            return Err(Failure::usage("--no-mdns needs at least one --seed"));
         }
         Ok(())
     }
 
-    /// A client of the cluster, found within the timeout.
     pub(crate) async fn connect(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
         let builder = self.builder(spread, timeout).await?;
         builder.connect().await.map_err(unreached)
     }
 
-    /// Like [`FindArgs::connect`], for an operator's commands, which may concern a cluster that was given up.
+    /// Like [`FindArgs::connect`], for operators' commands, which may concern an abandoned cluster.
     pub(crate) async fn connect_anyway(&self, spread: Spread, timeout: Duration) -> Result<Client, Failure> {
         let builder = self.builder(spread, timeout).await?.even_if_succeeded();
         builder.connect().await.map_err(unreached)
     }
 
-    /// A client of the cluster to which a node at one of these addresses belongs.
+    /// Connects to the cluster to which a node at one of these addresses belongs.
     pub(crate) async fn connect_to(&self, addrs: &[SocketAddr], timeout: Duration) -> Result<Client, Failure> {
         let (builder, _) = self.admitted(Spread::Sticky, timeout)?;
         let builder = builder.transport(self.transport());
@@ -71,7 +69,7 @@ impl FindArgs {
         self.check()?;
         let (builder, local_only) = self.admitted(spread, timeout)?;
         if local_only {
-            tracing::warn!("no secret is given: using the development secret, on loopback only");
+            tracing::warn!("no secret given: using the development secret, on loopback only");
         }
         if local_only {
             self.check_local().await?;
@@ -81,12 +79,12 @@ impl FindArgs {
         Ok(if self.no_mdns { builder.seeds(seeds) } else { builder.seeds(seeds).candidates(self.listen(local_only)) })
     }
 
-    /// A client's socket dials any address, and accepts no connection.
+    /// The address to listen on doesn't matter: a client's socket dials any address and accepts no connection.
     fn transport(&self) -> TransportConfig {
         self.link.transport(TransportConfig::default().listen)
     }
 
-    /// A client that nodes admit, and whether only those on loopback do.
+    /// A builder with the credentials, and whether they are valid on loopback only.
     fn admitted(&self, spread: Spread, timeout: Duration) -> Result<(ClientBuilder, bool), Failure> {
         let admission = self.identity.admission()?;
         let local_only = admission.is_development();
@@ -102,18 +100,18 @@ impl FindArgs {
         Ok((builder, local_only))
     }
 
-    /// Without a secret of its own, the program talks to nodes of this machine alone.
+    /// With the development secret, only nodes on this machine are contacted.
     async fn check_local(&self) -> Result<(), Failure> {
         for seed in &self.seeds {
             let addrs = seed.resolve().await.map_err(Failure::failed)?;
             if let Some(addr) = addrs.iter().find(|addr| !addr.ip().is_loopback()) {
-                return Err(Failure::usage(format!("--seed {addr}: beyond loopback, a secret must be given")));
+                return Err(Failure::usage(format!("--seed {addr}: a secret is required beyond loopback")));
             }
         }
         Ok(())
     }
 
-    /// The nodes that mDNS finds from now on, as long as the program runs.
+    /// The nodes that mDNS discovers, continuously until the program ends.
     fn listen(&self, local_only: bool) -> Candidates {
         let candidates = Candidates::new();
         let mut places = vec![Interfaces::Loopback];
@@ -125,19 +123,19 @@ impl FindArgs {
         for interfaces in places {
             match MdnsDiscovery::new(MdnsSettings::new(&self.cluster).interfaces(interfaces)) {
                 Ok(mdns) => drop(tokio::spawn(collect(mdns.candidates(), candidates.clone(), local_only))),
-                Err(error) => tracing::warn!(%error, "nodes can only be found by --seed"),
+                Err(error) => tracing::warn!(%error, "mDNS is unavailable: nodes can only be found by --seed"),
             }
         }
         candidates
     }
 }
 
-/// Why there is no client: what each address that was asked has answered.
+/// The reason why no node was reached, with the answer of each address.
 fn unreached(error: ClientError) -> Failure {
     let ClientError::Unreachable(all) = error else { return Failure::failed(error) };
     if all.is_empty() {
         return Failure::failed(
-            "no node was found: no seed has an address, and no node of this cluster was found by mDNS",
+            "found no node of this cluster by mDNS, and no seed has an address: check --cluster, or give --seed",
         );
     }
     let is_untrusted = all.iter().any(|one| matches!(one.connect_error(), Some(ConnectError::Untrusted(_))));
@@ -146,7 +144,7 @@ fn unreached(error: ClientError) -> Failure {
         other => other.to_string(),
     });
     let answers = answers.collect::<Vec<_>>().join("; ");
-    let hint = if is_untrusted { "; is the secret the cluster's?" } else { "" };
+    let hint = if is_untrusted { "; check that the secret is the cluster's" } else { "" };
     Failure::failed(format!("no node was reached: {answers}{hint}"))
 }
 

@@ -1,4 +1,4 @@
-//! `ctl found`: has the nodes that are there form a new cluster, when no life is left that ever served.
+//! `ctl found`: has the running nodes form a new cluster, when no node that ever held data survives.
 
 use std::time::Duration;
 
@@ -20,10 +20,9 @@ use super::{
 };
 use crate::find::FindArgs;
 
-/// The longest wait for the new cluster. The founding node asks the others itself, twice, waits for a lease in between,
-/// and starts again.
+/// The minimum timeout for the new cluster. The node that creates it queries the others itself, twice, waits for a
+/// lease in between, and restarts.
 const FOUND_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two attempts to find the new cluster.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
@@ -34,34 +33,34 @@ pub(super) async fn run(
     output: Output,
 ) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(SURVEY_TIMEOUT)).await;
-    // The nodes know their lease, and check it themselves.
+    // No lease needs to be waited out here: the nodes know theirs and check it themselves.
     let by = plan_succession(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, false);
     let mut by = by.map_err(Failure::failed)?;
-    eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
+    eprintln!("nodes that answer: {}; no answer: {}", names(&survey), list(&survey.silent));
     let patience = timeout.max(FOUND_TIMEOUT);
     let answered = loop {
-        eprintln!("{} founds the new cluster, if no node that served answers it", by.name);
+        eprintln!("{} creates the new cluster, unless a node that held data answers it", by.name);
         match client.found(&by, cluster, true, patience).await {
             Ok(Ok(answered)) => break answered,
-            // The node that was asked reaches more nodes than this program. It has named one that precedes it.
+            // The node reaches more nodes than this program does, and has named one that precedes it.
             Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = *other,
-            // An earlier order is being carried out, and may not have reached all nodes.
+            // An earlier order is in progress, and may not have reached all nodes yet.
             Ok(Err(NotFounded::Succeeded { by: other })) => {
-                eprintln!("{other} succeeds it already");
+                eprintln!("the cluster was already replaced by {other}");
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
             Ok(Err(why)) => return Err(Failure::failed(why)),
-            // The answer may be lost: then the new cluster exists all the same.
+            // The answer may be lost although the new cluster was created.
             Err(error) => {
-                eprintln!("{} gives no answer ({error}): it may have founded the new cluster", by.name);
+                eprintln!("no answer from {} ({error}): it may have created the new cluster", by.name);
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
         }
     };
     let successor = successor(cluster, &by, find, patience).await;
     let others: Vec<_> = answered.into_iter().filter(|other| other.id != by.id).collect();
-    // The others join also if the new cluster wasn't seen: the founding node has agreed, and those named by a seed may
-    // be the ones that are to join it.
+    // The others get the order to join even if the new cluster wasn't seen: its creator has agreed, and the nodes named by a
+    // seed may be the very ones that must join.
     let stay = join(client, cluster, &others, patience).await;
     let successor = successor?;
     match output.json {
@@ -73,15 +72,18 @@ pub(super) async fn run(
             "stay": stay,
         })),
         false => output.bytes(
-            format!("cluster {cluster} is given up; {} has founded {successor} in its place, which is empty", by.name)
-                .as_bytes(),
+            format!(
+                "cluster {cluster} is abandoned; {} has created the empty cluster {successor} in its place",
+                by.name
+            )
+            .as_bytes(),
         ),
     };
     Ok(exit::DONE)
 }
 
 /// Has the other nodes join the new cluster. Returns the names of those that may not have received the order: they join
-/// by themselves if they had no part in the old one, and otherwise once they are started again.
+/// by themselves if they had no part in the old cluster, otherwise once they are restarted.
 async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience: Duration) -> Vec<String> {
     let mut asked = JoinSet::new();
     for other in others.iter().cloned() {
@@ -96,12 +98,12 @@ async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience
     }
     let stay: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     if !stay.is_empty() {
-        eprintln!("not known to join: {}", list(&stay));
+        eprintln!("these nodes may not have received the order to join: {}", list(&stay));
     }
     stay
 }
 
-/// Waits until the new cluster is there.
+/// Waits until the new cluster can be reached.
 async fn successor(
     cluster: ClusterId,
     by: &NodeInfo,
@@ -110,8 +112,8 @@ async fn successor(
 ) -> Result<ClusterId, Failure> {
     let deadline = Instant::now() + patience;
     while Instant::now() < deadline {
-        // As a rule the founding node listens where it did before; otherwise it is found like any other node. Nodes may
-        // still belong to the old cluster.
+        // Usually the node that created the cluster listens at its previous address; otherwise it is found like any
+        // other node. Nodes may still belong to the old cluster.
         let client = match find.connect_to(&by.addrs, SURVEY_TIMEOUT).await {
             Ok(client) => Ok(client),
             Err(_) => find.connect(Spread::Sticky, SURVEY_TIMEOUT).await,
@@ -125,5 +127,5 @@ async fn successor(
         }
         sleep(PAUSE).await;
     }
-    Err(Failure::failed(format!("{} has given the cluster up, and the new one wasn't seen yet", by.name)))
+    Err(Failure::failed(format!("{} has abandoned the cluster, but the new one has not been reached yet", by.name)))
 }

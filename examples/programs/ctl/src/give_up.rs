@@ -1,4 +1,4 @@
-//! `ctl give-up`: of two clusters of one name that have met, and that both hold data, one is given up for the other.
+//! `ctl give-up`: when two clusters of the same name have met and both hold data, abandons one for the other.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     if routing.cluster != cluster {
         let found = routing.cluster;
         return Err(Failure::failed(format!(
-            "cluster {cluster} was named, and {found} is there: name a node of {cluster} (--seed)"
+            "the node that answered belongs to cluster {found}, not {cluster}: name a node of {cluster} (--seed)"
         )));
     }
     leader::ask(&routing, deadline, async |node, left| {
@@ -35,7 +35,7 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
         true => output.object(&serde_json::json!({ "given_up": cluster.to_string() })),
         false => output.bytes(
             format!(
-                "cluster {cluster} is given up: its nodes join the other cluster; their directories are moved aside"
+                "cluster {cluster} is abandoned: its nodes move their directories aside and join the other cluster"
             )
             .as_bytes(),
         ),

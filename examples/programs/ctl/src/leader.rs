@@ -1,4 +1,4 @@
-//! Has the node that decides on configurations carry out an order.
+//! Gives an order to the leader of the configuration log.
 
 use std::time::Duration;
 
@@ -6,20 +6,19 @@ use artillery_ddata::{MemberId, NodeId, Routing};
 use artillery_programs::exit::Failure;
 use tokio::time::{Instant, sleep};
 
-/// Until the next question for the leader of the configuration.
+/// The pause before all nodes are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a node says to an order.
 pub(super) enum Said<T> {
-    /// It was carried out, or refused.
+    /// The order was carried out or refused.
     Done(Result<T, Failure>),
-    /// This node isn't the leader; that one is, as far as the node knows.
+    /// This node isn't the leader; the payload is the leader that it knows.
     Elsewhere(Option<MemberId>),
     /// The node wasn't reached, or can't answer. Another one may know the leader.
     Nothing,
 }
 
-/// Gives an order to one node after the other, until the leader answers. `ask` gets the node, and the time that is left.
+/// Gives an order to one node after the other, until the leader answers. `ask` gets the node and the remaining time.
 pub(super) async fn ask<T>(
     routing: &Routing,
     deadline: Instant,
@@ -43,5 +42,5 @@ pub(super) async fn ask<T>(
             sleep(PAUSE).await;
         }
     }
-    Err(Failure::failed("no node that decides was reached in time"))
+    Err(Failure::failed("found no leader of the configuration in time: no majority of its voters may be running"))
 }

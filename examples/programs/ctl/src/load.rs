@@ -1,4 +1,4 @@
-//! `ctl load`: drives a cluster as its applications would, and measures.
+//! `ctl load`: drives a cluster as applications would, and measures it.
 
 mod check;
 mod report;
@@ -29,16 +29,14 @@ use super::{
     output::Output,
 };
 
-/// Clients beyond this many share their connections with others.
+/// Further clients share these connections.
 const MOST_CONNECTIONS: u64 = 8;
 
-/// The longest wait for the removal of one key: keys that stay behind do no harm.
+/// The timeout of a key's removal; keys that remain do no harm.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What all workers share.
 struct LoadShared {
     ledger: Ledger,
-    /// Set when the load is to end before its time.
     stop: AtomicBool,
     deadline: Instant,
 }
@@ -57,7 +55,7 @@ pub(super) async fn run(load: &LoadArgs, args: &CtlArgs, output: Output, signals
     let tally = watch(&mut workers, &shared, load.seconds, signals).await;
     report::print(load, &tally, begin.elapsed(), output);
     if load.check {
-        // Keys of a checked run have unique names: no other run will ever use them.
+        // Keys of a checked run have unique names, so no other run will ever reuse them.
         let kvs: Vec<Kv> = kvs.into_iter().map(|kv| kv.with_timeout(timeout.min(REMOVAL_TIMEOUT))).collect();
         tokio::select! {
             () = worker::remove(&kvs, &shared.ledger) => {}
@@ -69,7 +67,7 @@ pub(super) async fn run(load: &LoadArgs, args: &CtlArgs, output: Output, signals
     Ok(if fine { exit::DONE } else { exit::FAILED })
 }
 
-/// Closes all clients at the same time: each waits a moment for nodes that don't answer.
+/// Closes all clients concurrently, since each waits briefly for nodes that don't answer.
 async fn close(clients: Vec<Client>) {
     let mut closing = JoinSet::new();
     for client in clients {
@@ -86,7 +84,6 @@ async fn connect(load: &LoadArgs, args: &CtlArgs, timeout: Duration) -> Result<V
     Ok(clients)
 }
 
-/// Starts as many workers as operations may be in flight.
 fn start(load: &LoadArgs, kvs: &[Kv], shared: &Arc<LoadShared>) -> JoinSet<Tally> {
     let all = load.clients * load.pipeline;
     let mut workers = JoinSet::new();
@@ -97,7 +94,7 @@ fn start(load: &LoadArgs, kvs: &[Kv], shared: &Arc<LoadShared>) -> JoinSet<Tally
     workers
 }
 
-/// Waits for all workers and adds up their results. Shows their progress meanwhile.
+/// Waits for all workers and adds up their results, showing their progress.
 async fn watch(workers: &mut JoinSet<Tally>, shared: &LoadShared, seconds: u64, signals: &mut Signals) -> Tally {
     let bar = if io::stderr().is_terminal() { ProgressBar::new(seconds) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} s {msg}") {

@@ -1,4 +1,5 @@
-//! `ctl`: looks at a cluster and works with its data, from outside; and at the directory of a node that isn't running.
+//! `ctl`: inspects a cluster and works with its data from outside, and checks the directory of a node that isn't
+//! running.
 
 mod args;
 mod change;
@@ -52,9 +53,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// Ends the program: planned, or a mistake.
+/// Ends the program with exit code 2, for a planned or an unknown command.
 fn refuse(command: &str) -> ! {
-    let problem = if LATER.contains(&command) { "not yet" } else { "there is no such command" };
+    let problem = if LATER.contains(&command) { "not yet" } else { "no such command" };
     CtlArgs::command().error(ErrorKind::InvalidSubcommand, format!("`{command}`: {problem}")).exit()
 }
 
@@ -62,13 +63,13 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let timeout = Duration::from_millis(args.timeout);
     if let Command::Load(load) = &args.command {
-        // It ends by itself when asked to, and says what it has seen so far.
+        // The load ends by itself on a signal, and then reports its results up to that point.
         return load::run(load, args, output, &mut signals).await;
     }
     if let Command::Check { dir } = &args.command {
         return tokio::select! {
             done = check::run(dir, output) => done,
-            () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
+            () = signals.asked_to_stop() => Err(Failure::failed("interrupted by a signal")),
         };
     }
     let work = async {
@@ -97,7 +98,7 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
         () = output::reader_gone(), if is_endless => Ok(exit::DONE),
         () = signals.asked_to_stop() => match is_endless {
             true => Ok(exit::DONE),
-            false => Err(Failure::failed("stopped before the end")),
+            false => Err(Failure::failed("interrupted by a signal; a write may have been applied")),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! `ctl outcome`: what became of a write, settled for ever.
+//! `ctl outcome`: reports the outcome of a write, and settles it permanently.
 
 use artillery_ddata::{Kv, RequestId, kv::Resolution};
 use artillery_programs::exit::{self, Failure};
@@ -19,8 +19,8 @@ pub(super) async fn run(kv: &Kv, request: RequestId, output: Output) -> Result<u
     } else {
         let words = match outcome {
             "applied" => "applied, once",
-            "conflict" => "its condition did not hold: nothing was changed, and nothing will be",
-            "never_applied" => "never applied, and now it never can be",
+            "conflict" => "its condition did not hold: nothing was changed, and it will never be applied",
+            "never_applied" => "never applied, and it never will be",
             _ => "forgotten: its record is no longer kept",
         };
         output.bytes(words.as_bytes());

@@ -1,4 +1,4 @@
-//! What `ctl` prints: bytes and words for people, objects for scripts (`docs/json.md`).
+//! The output of `ctl`: bytes and words for people, objects for scripts (`docs/json.md`).
 
 use std::io::{self, Write};
 #[cfg(target_os = "linux")]
@@ -17,19 +17,19 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Prints one object on a line of its own. Returns whether it could be written.
+    /// Prints one object on its own line. Returns whether it could be written.
     pub(super) fn object(self, value: &Value) -> bool {
         self.bytes(value.to_string().as_bytes())
     }
 
-    /// Prints bytes as they are, and a newline. Returns whether they could be written: the reader of our output may
-    /// have closed it, and needs nothing more then.
+    /// Prints bytes unchanged, and a newline. Returns false if writing failed, for example because the reader has
+    /// closed the pipe.
     pub(super) fn bytes(self, bytes: &[u8]) -> bool {
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
     }
 
-    /// Reports a failed command. Without `--json` standard error has it already.
+    /// Reports a failed command as JSON. Without `--json` the message on standard error suffices.
     pub(super) fn failure(self, failure: &Failure) {
         if self.json {
             self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
@@ -37,7 +37,7 @@ impl Output {
     }
 }
 
-/// Waits until the reader of our output has closed it. Never ends where that can't be seen, with a file for instance.
+/// Waits until the reader of standard output has closed it. Never returns if that can't be detected, as with a file.
 pub(super) async fn reader_gone() {
     #[cfg(target_os = "linux")]
     if let Ok(out) = io::stdout().as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked)
@@ -48,7 +48,6 @@ pub(super) async fn reader_gone() {
     std::future::pending().await
 }
 
-/// A table without lines.
 pub(super) fn plain_table(heads: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING);
@@ -58,7 +57,7 @@ pub(super) fn plain_table(heads: &[&str]) -> Table {
     table
 }
 
-/// What `--json` says of a committed write.
+/// The fields that `--json` prints for a committed write.
 pub(super) fn done_with<T>(key: &str, done: &Committed<T>) -> Value {
     json!({
         "key": key,
@@ -68,7 +67,7 @@ pub(super) fn done_with<T>(key: &str, done: &Committed<T>) -> Value {
     })
 }
 
-/// An object with a value: as text, or, where it is none, in hexadecimal.
+/// Adds a value to an object: as `value` if it is text, otherwise as `value_hex` in hexadecimal.
 pub(super) fn with_value(mut object: Value, value: Option<&[u8]>) -> Value {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     object["value"] = json!(text);

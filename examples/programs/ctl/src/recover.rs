@@ -1,4 +1,5 @@
-//! `ctl recover`: has the best of what is left go on, when the configuration log has lost its quorum for good.
+//! `ctl recover`: continues with the best surviving history, when the configuration log has lost its quorum
+//! permanently.
 
 use std::{fmt::Write, time::Duration};
 
@@ -11,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 
-/// The longest that a live node takes to report what it holds.
+/// How long a running node may take to report its state.
 pub(super) const SURVEY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest wait for the recovery. The node that goes on asks the others itself, twice, and waits for a lease in
-/// between.
+/// The minimum timeout of the recovery. The node that continues queries the others itself, twice, and waits for a lease
+/// in between.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, output: Output) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(SURVEY_TIMEOUT)).await;
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
-    eprintln!("nodes that answer: {}; silent: {}", names(&survey), list(&survey.silent));
-    eprintln!("{} has the best history that survives: it goes on, if the others stay silent", plan.by.name);
+    eprintln!("nodes that answer: {}; no answer: {}", names(&survey), list(&survey.silent));
+    eprintln!("{} has the best surviving history: it continues unless one of the others answers it", plan.by.name);
     let told = client.recover(&plan.by, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
     let recovered = told.map_err(Failure::failed)?;
     match output.json {
@@ -31,7 +32,7 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     Ok(exit::DONE)
 }
 
-/// The nodes that answered and don't continue: the recovery leaves them behind in the previous history.
+/// The nodes that answered but don't continue: the recovery leaves them behind in the previous history.
 fn left_behind(survey: &Survey, recovered: &Recovered, cluster: ClusterId) -> Vec<String> {
     let by = recovered.plan.by.id;
     let others = survey.standings.iter().filter(|other| other.cluster == cluster && other.me.id != by);
@@ -50,7 +51,7 @@ pub(super) fn list(names: &[String]) -> String {
 
 fn text(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> String {
     let Recovered { plan, history } = recovered;
-    let mut text = format!("cluster {cluster} goes on as history {history}, with what {} has\n", plan.by.name);
+    let mut text = format!("cluster {cluster} continues as history {history}, with the data of {}\n", plan.by.name);
     for kept in &plan.chains {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{kept}");
@@ -59,14 +60,14 @@ fn text(cluster: ClusterId, survey: &Survey, recovered: &Recovered) -> String {
     if !living.is_empty() {
         let _ = writeln!(
             text,
-            "Left behind, though they answer: {}. Each of them ends now, or waits for an operator if its directory may hold \
-             more than is kept",
+            "Left behind, although they answered: {}. Each of them exits now, or waits for an operator if its directory may \
+             hold more than was kept",
             list(&living)
         );
     }
     let _ = writeln!(
         text,
-        "Left behind, and silent: {}. Restart those that have ended, or start others: they join as new members",
+        "Left behind without an answer: {}. Restart the ended ones, or start others: they join as new members",
         list(&survey.silent)
     );
     text

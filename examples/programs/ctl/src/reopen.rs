@@ -1,4 +1,4 @@
-//! `ctl reopen`: has a chain open again from what is left, when no store comes back of those that served it last.
+//! `ctl reopen`: reopens a chain from the best surviving store, when none of its last members comes back.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
     output::Output,
 };
 
-/// The longest wait for the answer. The leader waits until all nodes that live have told it what they hold.
+/// The minimum timeout. The leader waits until all running nodes have reported what they hold.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(client: &Client, chain: u32, timeout: Duration, output: Output) -> Result<u8, Failure> {
@@ -45,6 +45,6 @@ fn show(reopened: &Reopened, name: &str, output: Output) {
             "known": known.0,
             "text": reopened.to_string(),
         })),
-        false => output.bytes(format!("{reopened}. {name} serves it").as_bytes()),
+        false => output.bytes(format!("{reopened}. {name} serves the chain").as_bytes()),
     };
 }

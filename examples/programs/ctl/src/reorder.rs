@@ -1,4 +1,4 @@
-//! `ctl reorder`: has the members of a chain stand in another order.
+//! `ctl reorder`: changes the order of the members of a chain.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn member(routing: &Routing, chain: ChainId, name: &str) -> Result<MemberId, Fai
     member.ok_or_else(|| Failure::failed(format!("{name} is no serving member of chain {}", chain.0)))
 }
 
-/// The node with this name, or this id.
+/// Finds a node by its name or id.
 pub(super) fn named(routing: &Routing, name: &str) -> Result<NodeId, Failure> {
     let mut found = routing.nodes.iter().filter(|(id, node)| node.name == name || id.to_string() == name);
     match (found.next(), found.next()) {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::output::{Output, with_value};
 
-/// Prints keys one to a line, with `--json` one object per entry.
+/// Prints one key per line, or with `--json` one object per entry.
 pub(super) async fn run(kv: &Kv, prefix: &str, output: Output) -> Result<u8, Failure> {
     let mut scan = kv.scan(prefix);
     while let Some(entry) = scan.next().await {

@@ -1,4 +1,4 @@
-//! `ctl status`: the whole cluster, from what each node says of itself.
+//! `ctl status`: shows the whole cluster, combined from the reports of all nodes.
 
 mod events;
 mod gather;
@@ -18,7 +18,6 @@ use artillery_programs::exit::{self, Failure};
 
 use super::output::Output;
 
-/// Between two snapshots of `--watch --json`.
 const PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(client: &Client, timeout: Duration, output: Output, watch: bool) -> Result<u8, Failure> {
@@ -43,7 +42,7 @@ fn code(whole: &gather::ClusterReport) -> u8 {
     if verdict::Verdict::of(whole).serves { exit::DONE } else { exit::FAILED }
 }
 
-/// Prints one object after the other, until its output is closed.
+/// Prints one object per period, until standard output is closed.
 async fn objects(client: &Client, timeout: Duration, output: Output) -> Result<u8, Failure> {
     let mut ticks = tokio::time::interval(PERIOD);
     loop {

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::output::{Output, with_value};
 
-/// Prints the keys of changes one to a line, with `--json` one object per change, until it is stopped or its output is
-/// closed.
+/// Prints one key per change and line, or with `--json` one object per change, until it is stopped or standard output
+/// is closed.
 pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: Output) -> Result<u8, Failure> {
     let mut watch = kv.watch(prefix);
     if let Some(from) = from {

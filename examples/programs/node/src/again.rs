@@ -1,5 +1,5 @@
-//! A node starts again in the same process, with the flags that it was started with: one whose cluster was given up, with one more
-//! flag that says which clusters are over, and one whose damaged directory was moved aside.
+//! Restarts a node in the same process with its original flags: after its cluster was abandoned, with an additional
+//! flag that names the abandoned clusters, or after its damaged directory was moved aside.
 
 use std::{
     env,
@@ -11,16 +11,13 @@ use artillery_programs::exit::Failure;
 
 use crate::{args::NodeArgs, system};
 
-/// What the node does after it has started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It founds the successor of its cluster.
+    /// It creates the successor of its cluster.
     Founds,
-    /// It joins the successor.
     Joins,
-    /// It begins with an empty directory.
     Anew {
-        /// It creates no cluster.
+        /// It must not create a cluster.
         existing: bool,
     },
 }
@@ -28,8 +25,8 @@ pub(super) enum Again {
 const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
 const EXISTING: &str = "--existing";
 
-/// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this, nodes whose disks
-/// all fail at once would bootstrap an empty cluster right away.
+/// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this check, nodes
+/// whose disks all fail at once would immediately bootstrap an empty cluster.
 pub(super) fn knows_a_cluster(args: &NodeArgs) -> bool {
     args.expect > 1
 }
@@ -43,16 +40,16 @@ impl Again {
         }
     }
 
-    /// Starts the program again. Returns only if that is impossible, with what the operator is to do instead.
+    /// Restarts the program. Returns only on failure, with the action that the operator must take instead.
     pub(super) fn begin(self, lineage: &[ClusterId]) -> Failure {
         let named = lineage.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let args = self.args(env::args_os().skip(1), &named);
         let error = replace(&args);
         let with = self.flag().map_or_else(String::new, |flag| format!(" with {flag} {named}"));
-        Failure::failed(format!("start the node again{with}: {error}"))
+        Failure::failed(format!("could not restart, start the node{with} again: {error}"))
     }
 
-    /// The flags of this process, without those that an earlier start has added, if another one takes their place.
+    /// The flags of this process. Flags that an earlier restart added are removed if this restart replaces them.
     fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
         let Some(flag) = self.flag() else {
             let mut args: Vec<_> = args.collect();
@@ -77,9 +74,9 @@ impl Again {
     }
 }
 
-/// Replaces this process by a new run of the program: supervisors don't see it end.
+/// Replaces this process by a new run of the program, so that supervisors don't see it end.
 fn replace(args: &[OsString]) -> std::io::Error {
-    // The file of the running program may have been replaced on the disk meanwhile.
+    // The running program's file may have been replaced on disk.
     let named = env::args_os().next().map(std::path::PathBuf::from);
     let program = env::current_exe().ok().filter(|path| path.exists()).or(named);
     match program {

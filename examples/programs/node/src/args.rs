@@ -10,9 +10,9 @@ use artillery_programs::{
 };
 use clap::{Parser, ValueEnum};
 
-/// One node of an Artillery cluster.
+/// Run one node of an Artillery cluster
 ///
-/// Prints one line of JSON on standard output as soon as it can answer a strong read; everything else goes to standard
+/// Prints one line of JSON on standard output as soon as it can answer a strong read; all other output goes to standard
 /// error. Stops cleanly on SIGINT and SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "node", version)]
@@ -24,96 +24,99 @@ pub(super) struct NodeArgs {
     pub(super) identity: IdentityArgs,
     #[command(flatten)]
     pub(super) link: LinkArgs,
-    /// Stable name of this node (default: the one that --data keeps, else random)
+    /// Stable name of this node (default: the name kept in --data, otherwise random)
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
     /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)
     #[arg(long, value_name = "ADDR")]
     pub(super) listen: Option<SocketAddr>,
-    /// What others dial, if that differs: an address, or a host name as NAME:PORT, which is looked up again and again (default with
-    /// --listen on all addresses: any of this machine's)
+    /// Address that other nodes dial, if it differs from --listen: IP:PORT, or NAME:PORT, which is resolved again at
+    /// each dial (default with --listen on all addresses: any address of this machine)
     #[arg(long, value_name = "ADDR")]
     pub(super) advertise: Option<Seed>,
-    /// Form the cluster once so many nodes are seen, the largest number of any node; 1: also alone, if no other one is found
+    /// Wait for this many nodes before forming a new cluster (the largest value of all nodes applies); with 1, a node
+    /// that finds no other forms one alone
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) expect: u32,
-    /// The cluster exists: found none, also if --data is empty, and wait for a node of the cluster
+    /// The cluster exists: never form a new one, even if --data is empty, but wait for a node of the cluster
     #[arg(long)]
     pub(super) existing: bool,
-    /// Where another node may be found, as HOST:PORT; repeatable
+    /// Address of another node, as HOST:PORT; repeatable
     #[arg(long = "seed", value_name = "HOST:PORT")]
     pub(super) seeds: Vec<Seed>,
-    /// File with one HOST:PORT a line, read again when it changes
+    /// File with one HOST:PORT per line, read again when it changes
     #[arg(long, value_name = "FILE")]
     pub(super) seed_file: Option<PathBuf>,
-    /// Host name whose addresses all are nodes, as HOST:PORT, looked up again and again
+    /// Host name that resolves to the addresses of nodes, as HOST:PORT; resolved again periodically
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) seed_dns: Option<Seed>,
-    /// Neither look for others by mDNS nor be found so
+    /// Don't use mDNS for discovery or announcement
     #[arg(long)]
     pub(super) no_mdns: bool,
-    /// The network interface for mDNS, whose addresses others dial if --listen is on all (default: loopback if --listen is
-    /// loopback, else all)
+    /// Network interface for mDNS, and for the address that others dial if --listen is on all addresses (default:
+    /// loopback if --listen is loopback, otherwise all)
     #[arg(long, value_name = "NAME")]
     pub(super) interface: Option<String>,
     /// Members per chain
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) replicas: u32,
-    /// Fewest members that take writes
+    /// Minimum number of serving members for accepting writes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) min_members: u32,
-    /// Where strong reads are served
+    /// Members that serve strong reads
     #[arg(long, value_enum, default_value_t = ModeArg::Craq)]
     pub(super) mode: ModeArg,
-    /// Length of a lease: a member that is gone is missed so long; settled when the cluster is formed
+    /// Length of a lease: how long writes stall after a member dies; fixed when the cluster forms
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(super) lease_ms: u64,
-    /// How wrong clocks may go, in millionths; settled when the cluster is formed
+    /// Maximum clock drift between nodes, in parts per million; fixed when the cluster forms
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(super) drift_ppm: u32,
-    /// How long a silent node is only suspected (default: half a lease); settled when the cluster is formed
+    /// How long an unresponsive node is suspected before it is considered dead (default: half a lease); fixed when the
+    /// cluster forms
     #[arg(long, value_name = "N")]
     pub(super) suspect_ms: Option<u64>,
-    /// How long a living member may hold its chain up before it is moved out; settled when the cluster is formed
+    /// How long a live member may hold up its chain before it is moved out; fixed when the cluster forms
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub(super) slow_ms: u64,
-    /// Threads: 1, which is best with one or two cores; 2, with the Redis and HTTP ports apart; each more is for chains
+    /// Number of threads: 1, best with one or two cores; 2, with the Redis and HTTP ports on their own thread; further
+    /// ones run chains
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) threads: u16,
-    /// Bytes of updates that may be in flight
+    /// Maximum bytes of updates in flight
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) window_bytes: Bytes,
-    /// Bytes of committed updates kept for members that lost some
+    /// Bytes of committed updates kept for members that missed some
     #[arg(long, value_name = "BYTES", default_value = "256MiB")]
     pub(super) backlog_bytes: Bytes,
-    /// Bytes of each queue of requests and answers
+    /// Capacity in bytes of each queue of requests and answers
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) queue_bytes: Bytes,
-    /// The largest value, inclusive
+    /// Maximum size of a value, inclusive
     #[arg(long, value_name = "BYTES", default_value = "64MiB")]
     pub(super) max_value_bytes: Bytes,
-    /// The most bytes of keys and values: at so many this node's chains only delete (default: no bound)
+    /// Maximum bytes of keys and values in memory: at this limit only deletes are accepted (default: unlimited)
     #[arg(long, value_name = "BYTES")]
     pub(super) max_memory_bytes: Option<Bytes>,
-    /// Keep the data in this directory, too, where the next start finds it (default: in memory alone)
+    /// Store the data in this directory, so that it survives a restart (default: in memory only)
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
-    /// When a write counts as being on the disk
+    /// When a write is considered durable
     #[arg(long, value_enum, default_value_t = SyncArg::Batch)]
     pub(super) sync: SyncArg,
-    /// The most bytes of --data that the journal may take: near them this node's chains only delete (default: what the disk has)
+    /// Maximum bytes of the journal in --data: near this limit only deletes are accepted (default: limited by the disk)
     #[arg(long, value_name = "BYTES", requires = "data")]
     pub(super) max_disk_bytes: Option<Bytes>,
-    /// When no member of a chain lives on, how long those that are back wait for the others
+    /// After all members of a chain were down, how many milliseconds the restarted ones wait for the others
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "data")]
     pub(super) reopen_ms: u64,
-    /// On SIGTERM, leave for good. Without this a node with --data only stops for a while, and keeps its vote; a node
-    /// without --data always leaves for good
+    /// On SIGTERM, leave the cluster permanently. Without this flag a node with --data stops temporarily and keeps its
+    /// vote; a node without --data always leaves permanently
     #[arg(long)]
     pub(super) leave_on_term: bool,
-    /// If --data is damaged or can't be read, move it aside, as DIR.damaged-N, and begin with an empty one. If DIR can't be
-    /// renamed, as a mount point, its contents are moved to DIR/damaged-N. With --expect above 1 it then creates no cluster, as
-    /// with --existing
+    /// If --data is damaged or unreadable, move it aside as DIR.damaged-N, and start with an empty one. If DIR can't be
+    /// renamed, for example because it is a mount point, move its contents to DIR/damaged-N. With --expect above 1 the
+    /// node then creates no cluster, as with --existing
     #[arg(long, requires = "data")]
     pub(super) replace_damaged: bool,
     /// Address for the Redis protocol (default: off)
@@ -122,16 +125,17 @@ pub(super) struct NodeArgs {
     /// Address for /health, /ready, /metrics and /status over HTTP (default: off)
     #[arg(long, value_name = "ADDR")]
     pub(super) http: Option<SocketAddr>,
-    /// File with the password that --resp wants by AUTH, and --http as `Authorization: Bearer PASSWORD`
+    /// File with the password that clients of --resp send by AUTH, and clients of --http as `Authorization: Bearer
+    /// PASSWORD`
     #[arg(long, value_name = "FILE")]
     pub(super) port_password_file: Option<PathBuf>,
     /// Let --resp and --http listen beyond loopback without a password
     #[arg(long)]
     pub(super) open: bool,
-    /// These clusters were given up (`ctl found`): found the one that succeeds them, alone
+    /// These clusters were abandoned (`ctl found`): create their successor, alone
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after")]
     pub(super) found_after: Vec<ClusterId>,
-    /// These clusters were given up (`ctl found`): join the one that succeeds them, and found none
+    /// These clusters were abandoned (`ctl found`): join their successor, and create no cluster
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id)]
     pub(super) join_after: Vec<ClusterId>,
     #[command(flatten)]
@@ -140,12 +144,12 @@ pub(super) struct NodeArgs {
     _later: Later,
 }
 
-/// Where strong reads are served.
+/// Members that serve strong reads.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum ModeArg {
-    /// At every member
+    /// Every member
     Craq,
-    /// At the tail alone: the baseline of the graphs
+    /// Only the tail: the baseline of the graphs
     Cr,
 }
 
@@ -158,12 +162,12 @@ impl From<ModeArg> for Mode {
     }
 }
 
-/// When a write counts as being on the disk.
+/// When a write is considered durable.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum SyncArg {
-    /// Once it is synced, together with all others that came meanwhile: it survives a power cut of all nodes
+    /// Once it is synced, in a group with concurrent writes: it survives a power loss of all nodes
     Batch,
-    /// Once the kernel has it: it survives the end of all processes, not a power cut
+    /// Once the kernel has it: it survives the end of all processes, but not a power loss
     Never,
 }
 
@@ -176,23 +180,23 @@ impl From<SyncArg> for SyncMode {
     }
 }
 
-/// What is planned; every one of these is refused.
+/// Flags that are planned; each is refused.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Not yet")]
 struct Later {
-    /// Chains of the cluster; for now there is one
+    /// Number of chains of the cluster; currently only 1
     #[arg(long, value_name = "N", value_parser = one)]
     chains: Option<u32>,
-    /// For placement and nearest reads
+    /// Datacenter of this node, for placement and nearest reads
     #[arg(long, value_name = "NAME", value_parser = not_yet)]
     datacenter: Option<String>,
     /// How long committed updates are kept
     #[arg(long, value_name = "N", value_parser = not_yet)]
     backlog_ms: Option<String>,
-    /// Streams of a copy
+    /// Number of streams of a copy
     #[arg(long, value_name = "N", value_parser = not_yet)]
     sync_streams: Option<String>,
-    /// Bytes per second of a copy
+    /// Maximum bytes per second of a copy
     #[arg(long, value_name = "BYTES", value_parser = not_yet)]
     sync_rate: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A directory that can't be used any more is moved aside, and never deleted.
+//! Moves an unusable directory aside; it is never deleted.
 
 use std::{
     env,
@@ -11,20 +11,20 @@ use artillery_programs::exit::Failure;
 
 use crate::system;
 
-/// The files of a directory that hold the names of the node and its cluster.
+/// The files with the names of the node and its cluster.
 const NAMES: [&str; 2] = ["NAME", "CLUSTER"];
-/// The file that a node locks.
+/// The file that a running node locks.
 const LOCK: &str = "LOCK";
-/// The journal means nothing without these files.
+/// Prefix of the control files, without which the journal is meaningless.
 const CONTROL: &str = "control-";
-/// File systems have it at their root, and it belongs to them.
+/// Belongs to the file system, at whose root it is.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Renames a directory to `DIR.WHY-N`, with the first number that is free. A new one in its place keeps the names of the
+/// Renames a directory to `DIR.WHY-N`, with the lowest free number. A new directory in its place keeps the names of the
 /// node and its cluster.
 ///
-/// Where a directory can't be renamed, as one that is a mount point, its contents are moved to `DIR/WHY-N`. The data stays on its
-/// disk in both cases, also if `dir` is a symbolic link.
+/// If the directory can't be renamed, for example because it is a mount point, its contents are moved to `DIR/WHY-N`.
+/// In both cases the data stays on its disk, even if `dir` is a symbolic link.
 pub(super) fn move_aside(dir: &Path, why: &str) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| Failure::failed(format!("{} can't be moved aside: {error}", dir.display()));
     let current = env::current_dir().ok();
@@ -32,7 +32,7 @@ pub(super) fn move_aside(dir: &Path, why: &str) -> Result<PathBuf, Failure> {
 }
 
 fn move_resolved(dir: &Path, why: &str, current: Option<&Path>) -> io::Result<PathBuf> {
-    // A process takes its working directory along when that is renamed, and would open the old one by a relative name again.
+    // A working directory stays the same directory when it is renamed: relative names would reopen the old one.
     if current.is_some_and(|current| current.starts_with(dir)) {
         return move_contents(dir, why);
     }
@@ -50,8 +50,8 @@ fn move_resolved(dir: &Path, why: &str, current: Option<&Path>) -> io::Result<Pa
     }
 }
 
-/// Whether a directory that can't be renamed may have its contents moved all the same: it is a mount point, or the directory
-/// above it belongs to another user or may not be written.
+/// Whether the contents of a directory that can't be renamed may be moved instead: it is a mount point, or its parent
+/// directory isn't writable for this process.
 fn can_stay(kind: ErrorKind) -> bool {
     let stay = [
         ErrorKind::ResourceBusy,
@@ -62,7 +62,7 @@ fn can_stay(kind: ErrorKind) -> bool {
     stay.contains(&kind)
 }
 
-/// Moves a directory's contents into a subdirectory, which nodes ignore. The lock stays: a node may hold it.
+/// Moves a directory's contents into a subdirectory, which nodes ignore. The lock file stays, since a node may hold it.
 fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
     let aside = free(dir.join(format!("{why}-")).as_os_str())?;
     system::private_directory(&aside)?;
@@ -79,7 +79,7 @@ fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
             names.push(name);
         }
     }
-    // The control file first: a journal alone is no store, so the rest is treated as damaged if this ends half-way.
+    // Control files first: a journal alone is no store, so if this ends halfway, the rest is treated as damaged.
     let (control, rest): (Vec<_>, _) = names.into_iter().partition(|name| name.to_string_lossy().starts_with(CONTROL));
     for part in [control, rest] {
         for name in part {
@@ -91,14 +91,13 @@ fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Whether it is an earlier result of [`move_contents`].
+/// Whether this is the name of an earlier result of [`move_contents`].
 fn is_aside(name: &str) -> bool {
     ["damaged-", "given-up-"]
         .iter()
         .any(|why| name.strip_prefix(why).is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
-/// Copies, with which the next node of `to` has the name and the cluster of the last one of `from`.
 fn keep_names(from: &Path, to: &Path) -> io::Result<()> {
     for name in NAMES {
         if from.join(name).is_file() {
@@ -109,16 +108,16 @@ fn keep_names(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The path that begins so, with the first number behind it that is free.
+/// The path with this beginning and the lowest free number appended.
 fn free(beginning: &std::ffi::OsStr) -> io::Result<PathBuf> {
     let numbered = |number: u32| {
         let mut path = beginning.to_owned();
         path.push(number.to_string());
         PathBuf::from(path)
     };
-    // What can't be looked at isn't free.
+    // A path that can't be inspected isn't free.
     let is_free = |path: &PathBuf| path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    (1..=u32::MAX).map(numbered).find(is_free).ok_or_else(|| io::Error::other("no name is free for the directory"))
+    (1..=u32::MAX).map(numbered).find(is_free).ok_or_else(|| io::Error::other("no free name for the directory"))
 }
 
 #[cfg(test)]

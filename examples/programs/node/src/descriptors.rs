@@ -1,19 +1,19 @@
-//! File descriptors: as many as the system grants this process, shared out so that clients of the ports can't take those
-//! that the journal, peers and this node's control need.
+//! Uses all file descriptors that the system grants this process, and limits those of the ports' clients, so that
+//! clients can't exhaust the descriptors that the journal, peers and this node's control need.
 
 use crate::system;
 
-/// The most connections of the Redis port, and of the HTTP port.
+/// Maximum number of connections of the Redis port, and of the HTTP port.
 const MOST: (usize, usize) = (4096, 256);
-/// Descriptors in addition to those of clients, unless there are very few: sockets for peers and mDNS, files of the journal and
-/// of checkpoints, and connections that are being turned away.
+/// Descriptors reserved for other purposes than clients, unless the limit is very low: sockets for peers and mDNS,
+/// files of the journal and of checkpoints, and connections that are being refused.
 const RESERVE: usize = 128;
-/// With fewer descriptors than this a node may run out of them itself: three nodes with idle clients use about 40 each.
+/// Below this limit a node may run out of descriptors without any clients: three nodes with idle clients use about 40
+/// each.
 const LOW: usize = 128;
-/// The soft limit where the hard one is no limit: macOS refuses more.
+/// The soft limit to set if the hard limit is unlimited: macOS refuses more.
 const UNLIMITED: u64 = 10_240;
 
-/// How many connections each port takes at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) resp: usize,
@@ -21,7 +21,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// The shares of a process that may have this many descriptors: a quarter, at least, is not for clients.
+    /// The shares for this descriptor limit. Where possible, at least a quarter of the descriptors is not for clients.
     fn of(limit: usize) -> Self {
         let http = (limit / 16).clamp(1, MOST.1);
         let reserve = (limit / 4).max(RESERVE.min(limit / 2));
@@ -29,29 +29,28 @@ impl Shares {
         Self { resp, http }
     }
 
-    /// The shares of this process.
     pub(super) fn here() -> Self {
         Self::of(limit())
     }
 }
 
-/// The soft limit to set in the place of `current`, with this hard limit; `None`: it stays, or is none.
+/// The soft limit to set instead of `current`, given this hard limit; `None` if `current` must stay.
 fn raised(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
     let wanted = maximum.unwrap_or(UNLIMITED);
     current.filter(|current| *current < wanted).map(|_| wanted)
 }
 
-/// Raises the soft limit to the hard one: the usual soft limit, 1024, is for programs that use `select`.
+/// Raises the soft limit to the hard one: the usual soft limit, 1024, exists for programs that use `select`.
 pub(super) fn raise() {
     let (current, maximum) = system::descriptors();
     if let Some(wanted) = raised(current, maximum)
         && let Err(error) = system::set_descriptors(wanted)
     {
-        tracing::warn!(%error, limit = limit(), "the limit of file descriptors can't be raised");
+        tracing::warn!(%error, limit = limit(), "could not raise the limit of file descriptors");
     }
     let limit = limit();
     if limit < LOW {
-        tracing::warn!(limit, "so few file descriptors may not be enough for this node's journal and peers");
+        tracing::warn!(limit, "the limit of file descriptors may be too low for this node's journal and peers");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The door of a port: connections up to a number, and a word to each that is one too many.
+//! A listener for a port with a limited number of connections, which sends a refusal to clients above the limit.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use tokio::{
 
 use crate::seldom::Seldom;
 
-/// The pause of a port that can't accept a connection, for want of file descriptors as a rule, before it tries again.
+/// The pause before accepting again after a failure, which is usually a shortage of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Refused clients whose sockets stay open: a client that has sent something already would lose the refusal if its socket
-/// were closed at once.
+/// Number of refused clients whose sockets stay open: a client that has already sent something would lose the refusal
+/// if its socket were closed at once.
 const TURNED_AWAY: usize = 16;
 
 /// A listener that accepts a limited number of connections at a time.
@@ -22,14 +22,14 @@ const TURNED_AWAY: usize = 16;
 pub(super) struct Door {
     listener: TcpListener,
     places: Arc<Places>,
-    /// The answer to a client that finds no place.
+    /// The text sent to a client above the limit.
     refusal: &'static str,
-    /// The last ones that found no place, oldest first.
+    /// The most recently refused clients, oldest first.
     turned_away: VecDeque<TcpStream>,
     failures: Seldom,
 }
 
-/// The places behind a door.
+/// The permits of a door, one per connection.
 #[derive(Debug)]
 pub(super) struct Places {
     free: Arc<Semaphore>,
@@ -37,7 +37,6 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// How many are taken.
     pub(super) fn taken(&self) -> usize {
         self.all - self.free.available_permits()
     }
@@ -61,7 +60,7 @@ impl Door {
         self.listener.local_addr()
     }
 
-    /// The next connection that finds a place, which it has until the second value is dropped.
+    /// The next connection that gets a permit. It holds the permit until the second value is dropped.
     pub(super) async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
         loop {
             let socket = match self.listener.accept().await {
@@ -79,16 +78,17 @@ impl Door {
         }
     }
 
-    /// Warns at most once a minute: clients that use up all descriptors can make each second connection fail.
+    /// Warns at most once a minute: clients that exhaust the descriptors can make every second connection fail.
     fn failed(&mut self, error: &io::Error) {
         if self.failures.is_due(Instant::now()) {
-            tracing::warn!(%error, addr = ?self.local_addr().ok(), "a connection wasn't accepted; this port tries again");
+            tracing::warn!(%error, addr = ?self.local_addr().ok(), "could not accept a connection; retrying");
         }
     }
 
-    /// Sends the refusal, and the end of the stream. The socket stays open until `TURNED_AWAY` others were turned away.
+    /// Sends the refusal and the end of the stream. The socket stays open until `TURNED_AWAY` further clients were
+    /// refused.
     async fn turn_away(&mut self, mut socket: TcpStream) {
-        // A new socket takes so few bytes at once; a client that is gone needs no answer.
+        // The send buffer of a new socket has space for this text. If the write fails, the client is gone.
         if socket.try_write(self.refusal.as_bytes()).is_ok() && socket.shutdown().await.is_ok() {
             self.turned_away.push_back(socket);
         }
@@ -124,7 +124,7 @@ mod tests {
             let next = door.next().await;
             ended.send(next).unwrap();
         });
-        // Each has sent a request before.
+        // Each client has already sent a request.
         let mut refused = Vec::new();
         for _ in 0..TURNED_AWAY {
             let mut socket = TcpStream::connect(addr).await.unwrap();

@@ -28,7 +28,7 @@ use super::{
 const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 30\r\n\
                        connection: close\r\n\r\nmax number of clients reached\n";
 
-/// Serves the port from now on, in a task that ends with the program. Returns the address.
+/// Starts a task that serves the port until the program ends. Returns the address.
 pub(super) fn serve(port: Bound, shown: Shown) -> String {
     let routes = Router::new()
         .route("/health", get(async || "ok\n"))
@@ -43,13 +43,13 @@ pub(super) fn serve(port: Bound, shown: Shown) -> String {
     let listener = PlacedListener(Door::new(port.listener, Shares::here().http, REFUSAL));
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "HTTP is answered no longer");
+            tracing::error!(%error, "the HTTP port no longer works");
         }
     });
     port.addr.to_string()
 }
 
-/// A node that isn't ready says what it waits for, one reason a line.
+/// A node that isn't ready lists the reasons, one per line.
 async fn ready(State(shown): State<Shown>) -> (StatusCode, String) {
     if shown.node().is_some_and(Node::may_serve) {
         return (StatusCode::OK, "ready\n".to_owned());

@@ -1,4 +1,4 @@
-//! `node`: one node of a cluster, as a process.
+//! `node`: one node of a cluster as a process.
 
 mod again;
 mod args;
@@ -37,8 +37,8 @@ use self::{
     shown::Shown,
 };
 
-/// The line on standard output, once each time that the program starts in this process: it starts again if its cluster
-/// was given up.
+/// The line on standard output. It is printed once per start, and the program restarts in this process if its cluster
+/// was abandoned.
 #[derive(Serialize)]
 struct ReadyLine<'a> {
     ready: bool,
@@ -49,11 +49,11 @@ struct ReadyLine<'a> {
     http: Option<String>,
 }
 
-/// A node allocates on every command: by this one more are served than by the system's (`benches/README.md`).
+/// A node allocates on every command: throughput is higher than with the system's allocator (`benches/README.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A path to a disk may fail for less than this. Damage remains.
+/// A transient I/O error of the disk may vanish within this time. Real damage remains.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -68,7 +68,7 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
     let hangups = Hangups::listen().map_err(Failure::failed)?;
     let ports = Ports::new(&args)?;
     let mut builder = Some(settings::builder(&args)?);
-    // Bound before the node starts: a port that is taken shouldn't leave a node behind.
+    // Bound before the node starts, so that a port in use fails before the node takes part in the cluster.
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
     let limits = resp::Limits::new(&args);
     // The port is served while the node loads its directory.
@@ -85,25 +85,25 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
         let started = tokio::select! {
             started = starting => started,
             () = signals.asked_to_stop() => {
-                tracing::warn!("asked to stop while this node starts: it ends, and has served nothing");
+                tracing::warn!("stop requested during the start: exiting, nothing was served");
                 return Ok(exit::DONE);
             }
         };
         match started {
             Err(StartError::Data(DataDirError::Damaged { why, .. })) if args.replace_damaged && !looked_again => {
-                tracing::warn!(%why, "the directory is damaged: this node reads it once more before it replaces it");
+                tracing::warn!(%why, "the directory is damaged: reading it once more before replacing it");
                 looked_again = true;
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
             Err(StartError::Data(DataDirError::Damaged { dir, why, .. })) if args.replace_damaged => {
                 args.existing |= again::knows_a_cluster(&args);
                 let aside = aside::move_aside(&dir, "damaged")?;
-                tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
+                tracing::error!(%why, aside = %aside.display(), "the directory is damaged and was moved aside: starting with an empty one");
             }
-            // The operator's order to give the cluster up was refused as long as a node held data that could go on.
+            // The operator's order to abandon the cluster was refused while any node held data that could continue.
             Err(StartError::Data(DataDirError::GivenUp { dir, cluster })) => {
                 let aside = aside::move_aside(&dir, "given-up")?;
-                tracing::error!(%cluster, aside = %aside.display(), "the directory's cluster was given up: this node begins with an empty one");
+                tracing::error!(%cluster, aside = %aside.display(), "the directory's cluster was abandoned: moved the directory aside, starting with an empty one");
             }
             started => break started.map_err(Failure::failed)?,
         }
@@ -117,8 +117,8 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, on_damage, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // In memory, the last member of a chain hands the chain over first, which takes as long as a resync. What is on disk stays
-    // there for the next start.
+    // A memory node that is the last member of a chain first hands the chain over, which takes as long as a resync.
+    // Data on disk stays there for the next start.
     let leaves_for_good = args.leave_on_term || args.data.is_none();
     let end = async { if leaves_for_good { node.leave().await } else { node.withdraw().await } };
     let mut is_told_to_stop = false;
@@ -126,7 +126,7 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
         () = end => {}
         () = signals.asked_to_stop() => {
             is_told_to_stop = true;
-            tracing::warn!("asked to stop once more: this node ends now, with what it alone holds");
+            tracing::warn!("second stop signal: exiting now; data held only by this node is lost unless it is on disk");
         }
     }
     match served?.filter(|_| !is_told_to_stop) {
@@ -142,20 +142,22 @@ async fn bound(plan: Option<Plan>) -> Result<Option<Bound>, Failure> {
     }
 }
 
-/// Reads the files with secrets and certificates anew at each SIGHUP: so operators replace one secret by another while
+/// Reads the files with secrets and certificates again at each SIGHUP, so that operators can replace a secret while
 /// nodes run.
 async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
     loop {
         hangups.next().await;
         match files.identity(node.name()).and_then(|identity| node.set_identity(identity).map_err(Failure::failed)) {
-            Ok(()) => tracing::warn!("SIGHUP: secrets and certificates are as their files say now"),
-            Err(error) => tracing::error!(%error, "SIGHUP: nothing has changed"),
+            Ok(()) => tracing::warn!("SIGHUP: reloaded secrets and certificates"),
+            Err(error) => {
+                tracing::error!(%error, "SIGHUP: could not reload, keeping the previous secrets and certificates")
+            }
         }
     }
 }
 
-/// Prints the ready line as soon as the node is ready. Ends only when the node does; returns how the process starts
-/// again, if it is to.
+/// Prints the ready line as soon as the node is ready. Returns only when the node has ended, with the kind of restart
+/// if one is due.
 async fn serve(
     node: &Node,
     on_damage: Option<Again>,
@@ -167,12 +169,12 @@ async fn serve(
         Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
         Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
         Err(why @ NeverReady::Unformed) => {
-            tracing::warn!(%why, "this node begins anew");
+            tracing::warn!(%why, "restarting this node");
             return Ok(Some(Again::Anew { existing: false }));
         }
         Err(NeverReady::NotLoaded { dir, is_damaged: true, why }) if on_damage.is_some() => {
             let aside = aside::move_aside(&dir, "damaged")?;
-            tracing::error!(%why, aside = %aside.display(), "the directory is damaged: this node begins with an empty one");
+            tracing::error!(%why, aside = %aside.display(), "the directory is damaged and was moved aside: starting with an empty one");
             return Ok(on_damage);
         }
         Err(why) => return Err(never(why)),
@@ -185,7 +187,7 @@ async fn serve(
         resp,
         http,
     };
-    // A program that reads the line may be gone already; the node runs on.
+    // The reader of the line may have closed the pipe; the node continues.
     let text = serde_json::to_string(&line).map_err(Failure::failed)?;
     let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), format!("{text}\n").as_bytes());
     match node.stopped().await {
@@ -195,11 +197,11 @@ async fn serve(
     }
 }
 
-/// Why the node will never be ready, with the most frequent cause.
+/// Adds the most frequent cause to the reason why the node will never be ready.
 fn never(why: NeverReady) -> Failure {
     match why {
         NeverReady::Refused(reasons) if reasons.contains("not trusted") => {
-            Failure::failed(format!("every seed refused this node, is its secret the cluster's? {reasons}"))
+            Failure::failed(format!("every seed refused this node, check that its secret is the cluster's: {reasons}"))
         }
         why => Failure::failed(why),
     }

@@ -1,4 +1,4 @@
-//! The metrics that `/metrics` shows, family by family: `docs/metrics.md` describes them, and a test compares both.
+//! The metrics that `/metrics` shows, by family. `docs/metrics.md` describes them; a test compares both.
 
 use artillery_ddata::{
     Place,
@@ -8,12 +8,9 @@ use artillery_ddata::{
 
 use super::prometheus::Page;
 
-/// The states of the membership.
 const STATES: [&str; 4] = ["alive", "suspect", "down", "left"];
-/// The roles of a node.
 const ROLES: [Place; 5] = [Place::Head, Place::Middle, Place::Tail, Place::Syncing, Place::Spare];
 
-/// The whole page.
 pub(super) fn text(metrics: &NodeMetrics) -> String {
     let mut page = Page::default();
     node(&mut page, &metrics.status);
@@ -32,19 +29,21 @@ pub(super) fn text(metrics: &NodeMetrics) -> String {
 fn node(page: &mut Page, status: &NodeStatus) {
     let cluster_id = status.cluster_id.as_deref().unwrap_or_default();
     let labels = [("node", status.node.as_str()), ("cluster", &status.cluster), ("cluster_id", cluster_id)];
-    page.gauge("artillery_node_info", "Which node it is, of which cluster; always 1.").sample(&labels, 1);
-    page.gauge("artillery_build_info", "The release that runs; always 1.")
+    page.gauge("artillery_node_info", "Names of the node and its cluster; always 1.").sample(&labels, 1);
+    page.gauge("artillery_build_info", "The running release; always 1.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    page.gauge("artillery_ready", "Whether the node may serve: what /ready says.").flag(&[], status.ready);
-    let mut role = page.gauge("artillery_node_role", "What the node is, in the first chain that it serves.");
+    page.gauge("artillery_ready", "Whether the node may serve, as /ready reports.").flag(&[], status.ready);
+    let mut role = page.gauge("artillery_node_role", "Role of the node in the first chain that it serves.");
     for place in ROLES {
         role.flag(&[("role", &place.to_string())], place == status.role);
     }
 }
 
 fn operations(page: &mut Page, metrics: &NodeMetrics) {
-    let mut count =
-        page.counter("artillery_operations_total", "What callers asked of this node, but for local clean reads.");
+    let mut count = page.counter(
+        "artillery_operations_total",
+        "Operations that callers requested of this node, except local clean reads.",
+    );
     for of in &metrics.operations {
         let kind = of.kind.to_string();
         let outcomes = [("done", of.done), ("conflict", of.conflict), ("refused", of.refused), ("unknown", of.unknown)];
@@ -52,7 +51,7 @@ fn operations(page: &mut Page, metrics: &NodeMetrics) {
             count.sample(&[("kind", &kind), ("outcome", outcome)], times);
         }
     }
-    let mut took = page.histogram("artillery_operation_duration_seconds", "How long these operations took here.");
+    let mut took = page.histogram("artillery_operation_duration_seconds", "Duration of these operations at this node.");
     for of in &metrics.operations {
         took.ranges(&[("kind", &of.kind.to_string())], &of.latency);
     }
@@ -60,7 +59,7 @@ fn operations(page: &mut Page, metrics: &NodeMetrics) {
 
 fn reads(page: &mut Page, metrics: &NodeMetrics) {
     let reads = &metrics.status.reads;
-    page.counter("artillery_reads_total", "Strong reads that this node served, by the way.")
+    page.counter("artillery_reads_total", "Strong reads that this node served, by how they were served.")
         .sample(&[("way", "local_clean")], reads.local_clean)
         .sample(&[("way", "dirty")], reads.dirty)
         .sample(&[("way", "through_chain")], reads.through_chain);
@@ -70,10 +69,9 @@ fn reads(page: &mut Page, metrics: &NodeMetrics) {
         .sample(&[], reads.shared_query);
     page.histogram("artillery_version_query_readers", "How many reads each answered version query served.")
         .ranges(&[], &metrics.readers_per_query);
-    page.counter("artillery_forwarded_total", "Requests handed on to another node.").sample(&[], reads.forwarded);
+    page.counter("artillery_forwarded_total", "Requests forwarded to another node.").sample(&[], reads.forwarded);
 }
 
-/// Adds a gauge with a number for each chain.
 fn per_chain(page: &mut Page, chains: &[ChainStatus], name: &str, help: &str, value: impl Fn(&ChainStatus) -> f64) {
     let mut family = page.gauge(name, help);
     for chain in chains {
@@ -91,12 +89,10 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
     let mut show = |name: &str, help: &str, value: fn(&ChainStatus) -> f64| per_chain(page, chains, name, help, value);
     show("artillery_chain_epoch", "Number of the configuration.", |chain| chain.epoch as f64);
     show("artillery_chain_open", "Whether the epoch is open here.", |chain| f64::from(u8::from(chain.open)));
-    show(
-        "artillery_chain_halted",
-        "Whether this member stopped serving, since something that never happens did.",
-        |chain| f64::from(u8::from(chain.halted.is_some())),
-    );
-    show("artillery_chain_copies", "On how many living members each committed update is, by gossip.", |chain| {
+    show("artillery_chain_halted", "Whether this member stopped serving because an invariant was violated.", |chain| {
+        f64::from(u8::from(chain.halted.is_some()))
+    });
+    show("artillery_chain_copies", "Live members that hold each committed update, by gossip.", |chain| {
         f64::from(chain.copies)
     });
     show("artillery_chain_last_sequence", "Sequence of the newest version here.", |chain| sequence(chain) as f64);
@@ -104,13 +100,17 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
     show("artillery_chain_watermark_lag_updates", "Updates here that are not known to be committed.", |chain| {
         chain.dirty_updates as f64
     });
-    show("artillery_chain_lease_seconds", "For how long the lease still runs; +Inf: it never ends.", |chain| {
+    show("artillery_chain_lease_seconds", "Remaining time of the lease; +Inf: it never ends.", |chain| {
         chain.lease_ms.map_or(f64::INFINITY, |left| left as f64 / 1e3)
     });
-    show("artillery_chain_full", "1: this member has no room, and its chain adds nothing.", |chain| {
-        f64::from(chain.full.is_some())
+    show(
+        "artillery_chain_full",
+        "1: the memory or disk of this member is full, and its chain accepts only deletes.",
+        |chain| f64::from(chain.full.is_some()),
+    );
+    show("artillery_chain_parked_reads", "Reads that wait for an answer from another member.", |chain| {
+        chain.parked_reads as f64
     });
-    show("artillery_chain_parked_reads", "Reads that wait for an answer.", |chain| chain.parked_reads as f64);
     show("artillery_chain_waiting_writes", "Writes that wait for their commit.", |chain| chain.waiting_writes as f64);
     show("artillery_chain_window_bytes", "Updates above the watermark.", |chain| chain.in_flight_bytes as f64);
     show("artillery_chain_backlog_bytes", "Committed updates kept for resends.", |chain| chain.backlog_bytes as f64);
@@ -121,15 +121,14 @@ fn sequence(chain: &ChainStatus) -> u64 {
 }
 
 fn room(page: &mut Page, metrics: &NodeMetrics) {
-    page.gauge("artillery_memory_bytes", "Keys and values that are held.").sample(&[], metrics.status.memory_bytes);
-    page.gauge("artillery_memory_limit_bytes", "At how many of them nothing is added; +Inf: there is no bound.")
+    page.gauge("artillery_memory_bytes", "Bytes of stored keys and values.").sample(&[], metrics.status.memory_bytes);
+    page.gauge("artillery_memory_limit_bytes", "Limit at which only deletes are accepted; +Inf: unlimited.")
         .sample(&[], metrics.status.max_memory_bytes.map_or(f64::INFINITY, |most| most as f64));
-    page.gauge("artillery_window_limit_bytes", "How large the window of a chain may get before writers wait.")
+    page.gauge("artillery_window_limit_bytes", "Maximum bytes of a chain's window before writers wait.")
         .sample(&[], metrics.window_limit_bytes);
-    page.gauge("artillery_backlog_limit_bytes", "How much a chain keeps for resends.")
+    page.gauge("artillery_backlog_limit_bytes", "Maximum bytes that a chain keeps for resends.")
         .sample(&[], metrics.backlog_limit_bytes);
-    let mut queue =
-        page.gauge("artillery_queue_bytes", "Room taken by what waits, or is under way, of all connections.");
+    let mut queue = page.gauge("artillery_queue_bytes", "Bytes that wait or are in flight, of all connections.");
     for of in &metrics.queues {
         queue.sample(&[("queue", of.queue)], of.bytes);
     }
@@ -139,10 +138,12 @@ fn room(page: &mut Page, metrics: &NodeMetrics) {
             family.sample(&[("chain", &of.chain.to_string())], value(of));
         }
     };
-    kept("artillery_chain_sessions", "Client sessions that are kept.", |of| of.sessions);
-    kept("artillery_chain_sessions_bytes", "These, with the records of their requests.", |of| of.sessions_bytes);
-    kept("artillery_chain_snapshots", "Snapshots that are kept for scans.", |of| of.snapshots);
-    kept("artillery_chain_watchers", "Questions for changes that wait for some.", |of| of.watchers);
+    kept("artillery_chain_sessions", "Stored client sessions.", |of| of.sessions);
+    kept("artillery_chain_sessions_bytes", "Bytes of these sessions and the records of their requests.", |of| {
+        of.sessions_bytes
+    });
+    kept("artillery_chain_snapshots", "Snapshots kept for scans.", |of| of.snapshots);
+    kept("artillery_chain_watchers", "Watch requests that wait for changes.", |of| of.watchers);
 }
 
 fn resyncs(page: &mut Page, chains: &[ChainStatus]) {
@@ -152,7 +153,7 @@ fn resyncs(page: &mut Page, chains: &[ChainStatus]) {
         resync.sample(&[("chain", &number), ("kind", "full")], chain.resyncs_full);
         resync.sample(&[("chain", &number), ("kind", "partial")], chain.resyncs_partial);
     }
-    let mut records = page.gauge("artillery_snapshot_records", "Records of the snapshot under way; 0: there is none.");
+    let mut records = page.gauge("artillery_snapshot_records", "Records of the snapshot in progress; 0: none.");
     for chain in chains {
         let number = chain.chain.to_string();
         for (way, count) in [("received", chain.receiving_records), ("sent", chain.sending_records)] {
@@ -166,20 +167,20 @@ fn rereplications(page: &mut Page, metrics: &NodeMetrics) {
         page,
         &metrics.status.chains,
         "artillery_chain_unreplicated_records",
-        "Records that the last start found on disk, whose last update isn't known to be committed since.",
+        "Records that the last start found on disk and whose last update isn't known to be committed.",
         |chain| chain.unreplicated_records as f64,
     );
-    let mut time =
-        page.gauge("artillery_chain_rereplication_seconds", "How long it took to settle these, or has taken so far.");
+    let mut time = page
+        .gauge("artillery_chain_rereplication_seconds", "Time taken to settle these records, up to now if unfinished.");
     for of in &metrics.chains {
         time.sample(&[("chain", &of.chain.to_string())], of.rereplication_time.as_secs_f64());
     }
-    let mut settled = page.counter("artillery_rereplicated_records_total", "Of these, records that are settled.");
+    let mut settled = page.counter("artillery_rereplicated_records_total", "Unreplicated records that were settled.");
     for of in &metrics.rereplications {
         settled.sample(&[("trigger", of.trigger), ("result", "done")], of.done);
         settled.sample(&[("trigger", of.trigger), ("result", "superseded")], of.superseded);
     }
-    let mut took = page.histogram("artillery_rereplication_duration_seconds", "How long it took to settle a record.");
+    let mut took = page.histogram("artillery_rereplication_duration_seconds", "Time taken to settle a record.");
     for of in &metrics.rereplications {
         took.ranges(&[("trigger", of.trigger)], &of.latency);
     }
@@ -188,7 +189,7 @@ fn rereplications(page: &mut Page, metrics: &NodeMetrics) {
 fn configuration(page: &mut Page, metrics: &NodeMetrics) {
     let mut changes = page.counter(
         "artillery_configuration_changes_total",
-        "Members that changed places by a decision of this node, by reason.",
+        "Membership changes that this node decided as leader, by reason.",
     );
     for &(reason, times) in &metrics.changes {
         changes.sample(&[("reason", reason)], times);
@@ -199,35 +200,35 @@ fn configuration(page: &mut Page, metrics: &NodeMetrics) {
             family.sample(&[], value(log, &metrics.status.node));
         }
     };
-    show(
-        "artillery_log_applied_entries",
-        "The last entry of the configuration log that this node acts by.",
-        |log, _| log.applied,
-    );
-    show("artillery_log_voters", "How many nodes keep the configuration log.", |log, _| log.voters.len() as u64);
-    show("artillery_log_leads", "Whether this node leads those who keep the log.", |log, node| {
+    show("artillery_log_applied_entries", "Index of the last applied entry of the configuration log.", |log, _| {
+        log.applied
+    });
+    show("artillery_log_voters", "Voters of the configuration log.", |log, _| log.voters.len() as u64);
+    show("artillery_log_leads", "Whether this node is the leader of the configuration log.", |log, node| {
         u64::from(log.leader.as_deref() == Some(node))
     });
     show(
         "artillery_log_settled",
-        "Whether all who belong there are there, and nothing is about to change.",
+        "Whether every chain has all its members and no change of the configuration is pending.",
         |log, _| u64::from(log.settled),
     );
     show(
         "artillery_log_orphaned",
-        "Whether no life of a node that served answers this one, which never served.",
+        "Whether no incarnation of a node that served answers this one, which never served.",
         |log, _| u64::from(log.orphaned),
     );
-    show("artillery_log_yields", "Whether another cluster succeeds this node's, and it serves nothing.", |log, _| {
-        log.successor.as_ref().map_or(0, |successor| u64::from(successor.yields))
-    });
-    show("artillery_log_recoveries", "How often the cluster was recovered after a loss.", |log, _| {
+    show(
+        "artillery_log_yields",
+        "Whether another cluster replaces this node's, so that it serves nothing.",
+        |log, _| log.successor.as_ref().map_or(0, |successor| u64::from(successor.yields)),
+    );
+    show("artillery_log_recoveries", "Recoveries of the cluster after a loss.", |log, _| {
         log.history.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
     });
 }
 
 fn connections(page: &mut Page, metrics: &NodeMetrics) {
-    let mut members = page.gauge("artillery_members", "Other nodes by what the membership takes them for.");
+    let mut members = page.gauge("artillery_members", "Other nodes by their state in the membership.");
     for state in STATES {
         let known = &metrics.status.members;
         members.sample(&[("state", state)], known.iter().filter(|member| member.state == state).count());
@@ -241,20 +242,20 @@ fn connections(page: &mut Page, metrics: &NodeMetrics) {
 fn traffic(page: &mut Page, metrics: &NodeMetrics) {
     let of = &metrics.traffic;
     let all = [
-        ("artillery_connections_accepted_total", "Connections that were dialled here and accepted.", of.accepted),
+        ("artillery_connections_accepted_total", "Inbound connections that were accepted.", of.accepted),
         ("artillery_connections_dialled_total", "Connections that this node dialled.", of.dialled),
         ("artillery_dial_failures_total", "Dials of this node that failed.", of.dial_failures),
         ("artillery_frames_sent_total", "Frames handed to QUIC.", of.frames_sent),
         ("artillery_frames_sent_bytes_total", "Bytes of these frames.", of.frame_bytes_sent),
-        ("artillery_frame_writes_total", "Writes that these frames were handed over in.", of.writes),
-        ("artillery_frames_received_total", "Frames taken out of streams.", of.frames_received),
+        ("artillery_frame_writes_total", "Writes by which these frames were handed over.", of.writes),
+        ("artillery_frames_received_total", "Frames read from streams.", of.frames_received),
         ("artillery_frames_received_bytes_total", "Bytes of these frames.", of.frame_bytes_received),
         ("artillery_datagrams_sent_total", "Datagrams handed to QUIC.", of.datagrams_sent),
         ("artillery_datagrams_received_total", "Datagrams received.", of.datagrams_received),
         ("artillery_datagrams_dropped_total", "Datagrams that didn't fit or had no connection.", of.datagrams_dropped),
-        ("artillery_udp_sends_total", "Calls of the system that sent UDP packets.", of.udp_sends),
+        ("artillery_udp_sends_total", "System calls that sent UDP packets.", of.udp_sends),
         ("artillery_udp_sent_bytes_total", "Bytes in these packets.", of.udp_bytes_sent),
-        ("artillery_udp_receives_total", "Calls of the system that received UDP packets.", of.udp_receives),
+        ("artillery_udp_receives_total", "System calls that received UDP packets.", of.udp_receives),
         ("artillery_udp_received_bytes_total", "Bytes in these packets.", of.udp_bytes_received),
     ];
     for (name, help, value) in all {

@@ -1,4 +1,4 @@
-//! The TCP ports of a node: where they listen, and the password that they require.
+//! The TCP ports of a node: their addresses and the password that they require.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,7 +7,6 @@ use tokio::net::TcpListener;
 
 use super::args::NodeArgs;
 
-/// The ports that the command line asks for.
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) http: Option<Plan>,
@@ -22,7 +21,7 @@ impl Ports {
         if args.http.or(args.resp).is_none() {
             let idle = [(secret.is_some(), "--port-password-file"), (args.open, "--open")];
             if let Some((_, flag)) = idle.iter().find(|(given, _)| *given) {
-                return Err(Failure::usage(format!("{flag}: without --resp or --http there is no port")));
+                return Err(Failure::usage(format!("{flag} needs --resp or --http")));
             }
         }
         let plan = |flag, addr: Option<SocketAddr>, what| {
@@ -35,7 +34,7 @@ impl Ports {
     }
 }
 
-/// A port that is to be bound.
+/// A port before it is bound.
 #[derive(Debug)]
 pub(super) struct Plan {
     flag: &'static str,
@@ -53,7 +52,7 @@ impl Plan {
     ) -> Result<Self, Failure> {
         if !addr.ip().is_loopback() && secret.is_none() {
             if !open {
-                let way = "beyond loopback, --port-password-file or --open is needed";
+                let way = "beyond loopback, --port-password-file or --open is required";
                 return Err(Failure::usage(format!("{flag} {addr}: {way}")));
             }
             tracing::warn!(%addr, "--open: any client that reaches this address can {what}");
@@ -73,15 +72,14 @@ impl Plan {
     }
 }
 
-/// A port that is bound and not served yet.
+/// A port that is bound but not served yet.
 pub(super) struct Bound {
     pub(super) listener: TcpListener,
     pub(super) addr: SocketAddr,
-    /// The password that clients must send.
     pub(super) secret: Option<Arc<[u8]>>,
 }
 
-/// Compares in a time that depends on the length alone, so that an attacker learns nothing else of the secret.
+/// Compares in a time that depends only on the length, so that an attacker learns nothing else about the secret.
 pub(super) fn same(given: &[u8], secret: &[u8]) -> bool {
     given.len() == secret.len() && given.iter().zip(secret).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

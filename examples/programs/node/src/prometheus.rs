@@ -4,34 +4,29 @@ use std::fmt::{Display, Write};
 
 use artillery_ddata::metrics::Histogram;
 
-/// The content type of `/metrics`.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Names and values of labels.
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A page of metrics. The samples of each family follow its heading.
 #[derive(Default)]
 pub(super) struct Page(String);
 
-/// One metric with all its labels.
 pub(super) struct Family<'a> {
     page: &'a mut String,
     name: &'a str,
 }
 
 impl Page {
-    /// Something that only grows; the name ends in `_total`.
+    /// A value that only grows; its name ends in `_total`.
     pub(super) fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         self.family(name, "counter", help)
     }
 
-    /// Something that goes up and down.
     pub(super) fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         self.family(name, "gauge", help)
     }
 
-    /// How many observations fell into each range.
     pub(super) fn histogram<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         self.family(name, "histogram", help)
     }
@@ -48,17 +43,15 @@ impl Page {
 }
 
 impl Family<'_> {
-    /// Adds one value.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
         self.line("", labels, None, value)
     }
 
-    /// Adds a value of 1 or 0.
     pub(super) fn flag(&mut self, labels: Labels<'_>, is: bool) -> &mut Self {
         self.sample(labels, u8::from(is))
     }
 
-    /// Adds all ranges, each with those below it, and their sum.
+    /// Adds the cumulative ranges, the sum and the count.
     pub(super) fn ranges(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
         let mut below = 0;
         for (at, count) in histogram.counts.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The Redis protocol: any client of Redis can try the cluster, at any node.
+//! The Redis protocol: any Redis client can use the cluster, at any node.
 //!
-//! One task for each connection reads what is there, makes commands in their order, gathers the answers and writes them at
-//! once. What a connection may hold is bounded, bytes that come and answers that wait; so is what is large at all of them together,
-//! and how many there are.
+//! One task per connection reads the received bytes, executes commands in order, gathers the answers and writes them
+//! together. The bytes of commands and of waiting answers are bounded per connection, and large ones also over all
+//! connections; so is the number of connections.
 
 mod about;
 mod ask;
@@ -47,22 +47,18 @@ use super::{
 
 /// The answer to a client above the limit.
 const REFUSAL: &str = "-ERR max number of clients reached\r\n";
-/// The longest that a command may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Room of a command beside its largest value: for its key and other words.
+/// Bytes of a command in addition to its largest value: for its key and other words.
 const MARGIN: usize = 1 << 20;
-/// Bounds of what the port takes in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes of a value.
     value_bytes: usize,
-    /// Bytes of a word of a command.
     word_bytes: usize,
-    /// Bytes of a command, and of a transaction.
+    /// Maximum bytes of a command, and of a transaction.
     command_bytes: usize,
-    /// Bytes of the large commands of all connections together, and of their large answers.
+    /// Maximum bytes of the large commands of all connections together, and of their large answers.
     large_bytes: usize,
-    /// Bytes of answers that wait while further commands of their clients are read.
+    /// Maximum bytes of answers that wait while further commands of their clients are read.
     backlog_bytes: usize,
 }
 
@@ -76,25 +72,23 @@ impl Limits {
     }
 }
 
-/// What all connections share.
 struct PortShared {
     node: Node,
     kv: Kv,
-    /// Makes writes of many connections together.
     together: Together,
     limits: Limits,
     secret: Option<Arc<[u8]>>,
     places: Arc<Places>,
-    /// Room for large commands, and for large answers.
+    /// Permits for large commands, and for large answers.
     commands: Room,
     answers: Arc<Room>,
-    /// Room for answers that wait while further commands of their client are read.
+    /// Permits for answers that wait while further commands of their client are read.
     backlog: Arc<Room>,
     last_id: AtomicU64,
     warnings: Warnings,
 }
 
-/// Serves the port from now on, in tasks that end with the program. Returns the address.
+/// Starts tasks that serve the port until the program ends. Returns the address.
 pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let kv = node.kv().with_timeout(COMMAND_TIMEOUT);
     let door = Door::new(port.listener, descriptors::Shares::here().resp, REFUSAL);

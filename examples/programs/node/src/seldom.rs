@@ -1,11 +1,10 @@
-//! Log lines that others can cause without end.
+//! Rate limit for log lines that remote parties can trigger any number of times.
 
 use tokio::time::{Duration, Instant};
 
-/// Between two lines.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Lets one line a minute pass.
+/// Permits one line per minute.
 #[derive(Debug, Default)]
 pub(super) struct Seldom {
     last: Option<Instant>,

@@ -1,4 +1,4 @@
-//! From the command line to the settings of the library.
+//! Converts the command line to the settings of the library.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -14,10 +14,9 @@ use artillery_programs::{exit::Failure, secret::Admission};
 
 use super::args::NodeArgs;
 
-/// Room for a key and headers beside the largest value of a frame.
+/// Bytes of a frame for the key and headers, in addition to the largest value.
 const FRAME_MARGIN: usize = 512 << 10;
 
-/// The builder of a node, by its command line.
 pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     let admission = args.identity.admission()?;
     let listen = args.listen.unwrap_or_else(|| default_listen(&admission));
@@ -56,18 +55,18 @@ fn allow_development(listen: SocketAddr, advertise: Option<&Seed>) -> Result<(),
     let listen = Seed::from(listen);
     for (flag, addr) in [("--listen", &listen), ("--advertise", advertise.unwrap_or(&listen))] {
         if !addr.addr().is_some_and(|addr| addr.ip().is_loopback()) {
-            let way = "beyond loopback, a secret must be given (--secret-file or ARTILLERY_SECRET)";
+            let way = "a secret is required beyond loopback (--secret-file or ARTILLERY_SECRET)";
             return Err(Failure::usage(format!("{flag} {addr}: {way}")));
         }
     }
     tracing::warn!(
-        "no secret is given: this node uses the development secret and listens on loopback only, so it finds no node of \
-         another host (--secret-file or ARTILLERY_SECRET)"
+        "no secret given: using the development secret and listening on loopback only, so nodes on other hosts can't be \
+         found; set --secret-file or ARTILLERY_SECRET"
     );
     Ok(())
 }
 
-/// Beyond loopback only nodes are admitted that hold a secret of the operator's.
+/// Nodes listen beyond loopback only with an operator's secret or certificates.
 fn default_listen(admission: &Admission) -> SocketAddr {
     if admission.is_development() { TransportConfig::loopback().listen } else { TransportConfig::default().listen }
 }

@@ -1,4 +1,4 @@
-//! What the HTTP port shows: the node, and before it has started how far its directory is loaded.
+//! The state that the HTTP port shows: the node, or until it has started the progress of loading its directory.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,7 +15,7 @@ struct ShownNode {
     loading: Mutex<Option<Loading>>,
 }
 
-/// `GET /status` of a node that loads its directory, as `docs/json.md` describes it.
+/// The answer to `/status` while the node loads its directory, as `docs/json.md` describes it.
 #[derive(Debug, Serialize)]
 pub(super) struct LoadingLine {
     ready: bool,
@@ -23,18 +23,17 @@ pub(super) struct LoadingLine {
 }
 
 impl Shown {
-    /// The node; `None`: it hasn't started.
+    /// The node; `None` until it has started.
     pub(super) fn node(&self) -> Option<&Node> {
         self.0.node.get()
     }
 
-    /// The node has started.
     pub(super) fn started(&self, node: &Node) {
-        // It starts once.
+        // Called once, so this can't fail.
         let _ = self.0.node.set(node.clone());
     }
 
-    /// The directory is loaded up to here.
+    /// Records and logs the progress of loading.
     pub(super) fn loads(&self, loading: Loading) {
         *self.0.loading.lock().unwrap_or_else(PoisonError::into_inner) = Some(loading);
         let LoadingStatus { step, records, records_per_second, read_bytes, total_bytes, .. } = loading.into();
@@ -50,7 +49,7 @@ impl Shown {
         );
     }
 
-    /// How far the directory is loaded; `None`: that isn't known.
+    /// The progress of loading; `None` until it is known.
     pub(super) fn loading(&self) -> Option<LoadingLine> {
         let loading = (*self.0.loading.lock().unwrap_or_else(PoisonError::into_inner))?;
         Some(LoadingLine { ready: false, loading: loading.into() })

@@ -1,4 +1,4 @@
-//! What depends on the operating system: the limit of descriptors, permissions, and the replacement of a process.
+//! Functions that depend on the operating system: the limit of descriptors, permissions, and replacing the process.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -24,12 +24,12 @@ pub(super) fn set_descriptors(soft: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limits })?)
 }
 
-/// Makes a directory that only this process's user may use.
+/// Creates a directory that only this process's user may use.
 pub(super) fn private_directory(dir: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)
 }
 
-/// Lets only this process's user read and write a file.
+/// Restricts a file to this process's user.
 pub(super) fn make_private(file: &Path) -> io::Result<()> {
     fs::set_permissions(file, Permissions::from_mode(0o600))
 }

@@ -7,27 +7,27 @@ use tokio::task::JoinSet;
 
 use crate::{CTL, NODE, expect, program::command, running::Node, token};
 
-/// Nodes that form a cluster of their own.
+/// The processes of a cluster.
 pub struct Cluster {
-    /// Its name, which no other cluster has.
+    /// Its unique name.
     pub name: String,
     /// Its secret.
     pub secret: String,
-    /// Head first.
+    /// The nodes, head first.
     pub nodes: Vec<Node>,
-    /// Their addresses, in the same order.
+    /// Their QUIC addresses, in the same order.
     pub addrs: Vec<String>,
     /// Their ready lines, in the same order.
     pub lines: Vec<Value>,
 }
 
 impl Cluster {
-    /// Three nodes with the cluster's name, the secret and these flags.
+    /// Starts three nodes with a new cluster name and secret and with these flags, and waits until they are ready.
     pub async fn start(flags: &[&str]) -> Self {
         Self::begin(|name, secret| Node::start(name, secret, flags)).await
     }
 
-    /// Like [`Cluster::start`], with a variable of the environment.
+    /// Like [`Cluster::start`], with an additional environment variable.
     pub async fn start_with((variable, value): (&str, &str), flags: &[&str]) -> Self {
         Self::begin(|name, secret| {
             let mut command = command(&NODE, Some(secret), &[&["--cluster", name], flags].concat());
@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     async fn begin(start: impl Fn(&str, &str) -> Node) -> Self {
-        // Now: nodes would run for minutes, in the middle of a test, while it is built.
+        // Built before the nodes start: a build takes minutes, during which they would be running.
         LazyLock::force(&CTL);
         let (name, secret) = (format!("test-{}", token()), token());
         let mut starting = JoinSet::new();
@@ -56,13 +56,13 @@ impl Cluster {
         Self { name, secret, nodes, addrs, lines }
     }
 
-    /// Runs `ctl` at one node, without mDNS. Insists on the exit code.
+    /// Runs `ctl` at one node, without mDNS. Panics unless it ends with this exit code.
     pub async fn ctl(&self, addr: &str, code: i32, args: &[&str]) -> (String, String) {
         let all = [&["--cluster", &self.name, "--no-mdns", "--seed", addr], args].concat();
         expect(code, &CTL, Some(&self.secret), &all).await
     }
 
-    /// Runs `ctl --json` at the head.
+    /// Runs `ctl --json` at the head, and returns the last line.
     pub async fn json(&self, code: i32, args: &[&str]) -> Value {
         let (out, _) = self.ctl(&self.addrs[0], code, &[args, &["--json"]].concat()).await;
         serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap()

@@ -1,10 +1,10 @@
-//! What programs print, beside what `docs/json.md` says of it.
+//! Compares the output of programs with `docs/json.md`.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// The example that `docs/json.md` shows first under this heading.
+/// The first example in `docs/json.md` under this heading.
 pub fn documented(heading: &str) -> Value {
     let page = include_str!("../../../../docs/json.md");
     let (_, section) = page.split_once(&format!("## {heading}\n")).expect("no such heading");
@@ -12,7 +12,7 @@ pub fn documented(heading: &str) -> Value {
     serde_json::from_str(block.split_once("```").unwrap().0).unwrap()
 }
 
-/// Insists that what a program printed has exactly the fields that the page shows, of the same kinds.
+/// Panics unless the printed object has exactly the fields of the documented one, with values of the same types.
 pub fn assert_documented(shown: &Value, printed: &Value, path: &str) {
     match (shown, printed) {
         (Value::Object(shown), Value::Object(printed)) => {

@@ -1,4 +1,4 @@
-//! The programs as people and scripts run them, for tests; and network namespaces for processes, for tests, benches and
+//! Runs the programs as people and scripts do, for tests; and network namespaces for processes, for tests, benches and
 //! `chaos`.
 
 mod cluster;
@@ -20,10 +20,10 @@ pub use self::{
 };
 use tokio::time::{Instant, sleep};
 
-/// The limit for every wait: far more than anything takes, even on a busy machine.
+/// The timeout of every wait: far more than anything takes, even on a busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Asks again and again until there is an answer. After the timeout it panics with the reason why there is none.
+/// Repeats `ask` until it returns `Ok`. After [`TEST_TIMEOUT`] it panics with the last error.
 pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
@@ -35,7 +35,7 @@ pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Result<T, String>) -> T
     }
 }
 
-/// A unique word of 32 hexadecimal digits.
+/// A random token of 32 hexadecimal digits.
 pub fn token() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))

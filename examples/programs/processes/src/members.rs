@@ -1,4 +1,4 @@
-//! A cluster whose nodes come and go.
+//! A cluster whose nodes join and leave.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use tokio::time::Instant;
 
 use crate::{CTL, Cluster, Node, TEST_TIMEOUT, eventually, run, text};
 
-/// The running nodes of a cluster, by name, and what is needed to start another one.
+/// The running nodes of a cluster, by name, and the arguments to start another one.
 pub struct Members {
     /// The name of the cluster.
     pub cluster: String,
     secret: String,
     flags: Vec<String>,
-    /// With their ready lines.
+    /// The nodes with their ready lines.
     nodes: BTreeMap<String, (Value, Node)>,
 }
 
 impl Members {
-    /// Three nodes, formed.
+    /// Starts three nodes, and waits until they have formed a chain.
     pub async fn start(flags: &[&str]) -> Self {
         let Cluster { name, secret, nodes, lines, .. } = Cluster::start(flags).await;
         let nodes = lines.into_iter().zip(nodes).map(|(line, node)| (text_of(&line, "node"), (line, node)));
@@ -27,7 +27,7 @@ impl Members {
         Self { cluster: name, secret, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), nodes }
     }
 
-    /// The addresses of the running nodes.
+    /// The QUIC addresses of the running nodes.
     pub fn addrs(&self) -> Vec<String> {
         self.nodes.values().map(|(line, _)| text_of(line, "addr")).collect()
     }
@@ -42,20 +42,20 @@ impl Members {
         text_of(&self.nodes[name].0, field)
     }
 
-    /// A node that runs.
+    /// A running node.
     pub fn node(&self, name: &str) -> &Node {
         &self.nodes[name].1
     }
 
-    /// A new client that knows all running nodes.
+    /// A new client that is given the addresses of all running nodes.
     pub async fn kv(&self) -> Kv {
         let builder = Client::builder().cluster(&self.cluster).secret(&self.secret).spread(Spread::Sticky);
         let builder = self.addrs().iter().fold(builder, |builder, seed| builder.seed(seed));
         builder.connect().await.unwrap().kv().with_timeout(TEST_TIMEOUT)
     }
 
-    /// So many clients at each member, by its name: each reads at the member that it found first. Waits until all
-    /// members serve.
+    /// `count` clients for each member, by the member's name: each client reads at its member. Waits until all members
+    /// serve.
     pub async fn kvs_of_each(&self, count: usize) -> BTreeMap<String, Vec<Kv>> {
         let mut of: BTreeMap<String, Vec<Kv>> =
             self.serving(self.nodes.len()).await.into_iter().map(|name| (name, Vec::new())).collect();
@@ -67,7 +67,7 @@ impl Members {
                 of.values().map(Vec::len).collect::<Vec<_>>()
             );
             let kv = self.kv().await;
-            // Until it is connected to its preferred member it may ask another one.
+            // A client may ask another member until it is connected to its preferred one.
             let mut served = Vec::new();
             while served.len() < 3 || !served.ends_with(&[served[served.len() - 1]; 3]) {
                 served.push(kv.get("still").await.unwrap().served.node);
@@ -81,44 +81,44 @@ impl Members {
         of
     }
 
-    /// Kills a node.
+    /// Kills a node and removes it.
     pub async fn kill(&mut self, name: &str) {
         self.take(name).kill().await;
     }
 
-    /// Removes a node from these, and returns it.
+    /// Removes a node without ending it, and returns it.
     pub fn take(&mut self, name: &str) -> Node {
         self.nodes.remove(name).unwrap().1
     }
 
-    /// Starts a new node, and doesn't wait for it.
+    /// Starts a new node without waiting for it.
     pub fn begin(&self, more: &[&str]) -> Node {
         let flags: Vec<_> = self.flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         Node::start(&self.cluster, &self.secret, &flags)
     }
 
-    /// Adds a node once it is ready. Returns its name.
+    /// Waits until a node is ready, and adds it. Returns its name.
     pub async fn add(&mut self, mut node: Node) -> String {
         let Some(line) = node.ready_line().await else {
             let mut others = Vec::new();
             for addr in self.addrs() {
                 others.push(self.status(&addr).await);
             }
-            panic!("no ready line; it said {:#?}, and the others say {others:#?}", node.err.all());
+            panic!("no ready line; its log is {:#?}, the others report {others:#?}", node.err.all());
         };
         let name = text_of(&line, "node");
         self.nodes.insert(name.clone(), (line, node));
         name
     }
 
-    /// The answer of `ctl status` at a node, if there is one.
+    /// The output of `ctl status` at a node; `None` if it fails.
     pub async fn status(&self, addr: &str) -> Option<Value> {
         let args = ["--cluster", &self.cluster, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
         let done = run(&CTL, Some(&self.secret), &args).await;
         serde_json::from_str(text(&done.stdout).lines().last()?).ok()
     }
 
-    /// A node's own view of its first chain, if it answers.
+    /// A node's own view of its first chain; `None` if it doesn't answer.
     pub async fn chain(&self, name: &str) -> Option<Value> {
         let status = self.status(&self.line(name, "addr")).await?;
         let node = status["nodes"].as_array()?.iter().find(|node| node["node"] == name)?;
@@ -150,7 +150,7 @@ fn text_of(line: &Value, field: &str) -> String {
     line[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}")).to_owned()
 }
 
-/// A number from the environment, or the one for ordinary runs.
+/// A number from the environment, with a default for ordinary runs.
 pub fn setting(variable: &str, ordinary: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(ordinary)
 }

@@ -1,4 +1,4 @@
-//! Network namespaces for programs, and the programs that change them, each run to its end.
+//! Network namespaces, and the programs that manage them, each run to completion.
 
 use std::{
     fs::{self, File},
@@ -13,20 +13,19 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-/// What this machine lacks for namespaces, if anything.
+/// The reason why this machine can't run namespaces; `None` if it can.
 pub fn missing() -> Option<&'static str> {
     if !geteuid().is_root() {
         return Some("network namespaces need root");
     }
-    (!exists("ip") || !exists("tc")).then_some("there is no iproute2 (`ip` and `tc`)")
+    (!exists("ip") || !exists("tc")).then_some("iproute2 (`ip` and `tc`) is missing")
 }
 
-/// Whether a program can be started.
 fn exists(program: &str) -> bool {
     Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs a program. Its standard error becomes the text of a failure.
+/// Runs a program to completion. Its standard error becomes the text of a failure.
 ///
 /// # Errors
 /// The program doesn't start, or fails.
@@ -37,7 +36,7 @@ pub fn run(program: &str, args: &[&str]) -> io::Result<Output> {
     checked(&command, output)
 }
 
-/// Has `ip` or `tc` execute some lines, in a namespace if one is given.
+/// Runs lines of `ip` or `tc`, in a namespace if one is given.
 ///
 /// # Errors
 /// The program doesn't start, or fails.
@@ -66,19 +65,19 @@ fn failed(command: &Command, why: &str) -> io::Error {
     io::Error::other(format!("{}: {why}", words.join(" ".as_ref()).display()))
 }
 
-/// Moves this thread, and those that it starts from now on, into a namespace.
+/// Moves this thread, and threads that it starts later, into a namespace.
 ///
 /// # Errors
-/// An error of the system.
+/// The namespace doesn't exist, or the system refuses the move.
 pub fn enter(namespace: &str) -> io::Result<()> {
     let path = Path::new("/run/netns").join(namespace);
     let file = File::open(&path).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
     Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
-/// Ends every process in a namespace but this one, and removes the namespace.
+/// Kills every process in a namespace except this one, and removes the namespace.
 pub fn remove(namespace: &str) {
-    // No caller is left to handle errors: the next run removes what stays behind.
+    // Errors are ignored: the next run removes leftovers.
     if let Ok(output) = run("ip", &["netns", "pids", namespace]) {
         let pids = String::from_utf8_lossy(&output.stdout).into_owned();
         let own = i32::try_from(process::id()).ok();
@@ -90,21 +89,21 @@ pub fn remove(namespace: &str) {
     let _ = run("ip", &["netns", "del", namespace]);
 }
 
-/// A program that makes namespaces. Their names tell which of its runs made them.
+/// A program that creates namespaces. Their names contain the process id of the run that created them.
 pub struct Maker {
-    /// How the names of its namespaces begin. The id of its process follows.
+    /// The prefix of the names of its namespaces. The process id follows.
     pub prefix: &'static str,
-    /// How the name of its process may begin.
+    /// Possible prefixes of its process name.
     pub programs: &'static [&'static str],
 }
 
 impl Maker {
-    /// The beginning of the names that this process gives.
+    /// The prefix of the names of this process's namespaces.
     pub fn own_prefix(&self) -> String {
         format!("{}{}-", self.prefix, process::id())
     }
 
-    /// The namespaces of runs that are over.
+    /// The namespaces of runs that have ended.
     pub fn leftovers(&self) -> Vec<String> {
         let Ok(output) = run("ip", &["netns", "list"]) else { return Vec::new() };
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -112,7 +111,7 @@ impl Maker {
         names.filter(|name| self.owner(name).is_some_and(|owner| !self.runs(owner))).map(str::to_owned).collect()
     }
 
-    /// The process that made a namespace, if this program did.
+    /// The process that created a namespace, if it is one of this program's.
     fn owner(&self, namespace: &str) -> Option<u32> {
         namespace.strip_prefix(self.prefix)?.split('-').next()?.parse().ok()
     }

@@ -1,4 +1,4 @@
-//! Finds the programs, and runs them to their end.
+//! Finds the programs, and runs them to completion.
 
 use std::{
     env, fs,
@@ -12,19 +12,19 @@ use tokio::{process::Command, time::timeout};
 
 use crate::TEST_TIMEOUT;
 
-/// The path of a program that is there and up to date once it is looked at.
+/// The path of a program, which is built on first access if it is missing or outdated.
 type Program = LazyLock<String>;
 
-/// `node`.
+/// The program `node`.
 pub static NODE: Program = LazyLock::new(|| built("node"));
-/// `ctl`.
+/// The program `ctl`.
 pub static CTL: Program = LazyLock::new(|| built("ctl"));
-/// `chaos`.
+/// The program `chaos`.
 pub static CHAOS: Program = LazyLock::new(|| built("chaos"));
-/// `quickstart`.
+/// The program `quickstart`.
 pub static QUICKSTART: Program = LazyLock::new(|| built("quickstart"));
 
-/// The sources of programs apart from their own: a program older than one of these must be built again.
+/// Shared sources: a program that is older than one of these must be rebuilt.
 const SHARED_SOURCES: [&str; 5] = [
     "artillery-core/src",
     "artillery-ddata/src",
@@ -33,12 +33,11 @@ const SHARED_SOURCES: [&str; 5] = [
     "examples/programs/common/src",
 ];
 
-/// The path of a program, beside the test that runs. Cargo builds the programs of those packages whose tests it runs: all
-/// programs with `--workspace`, one with `-p`. The others may be missing or old then: they are built here.
+/// The path of a program, relative to the running test. Cargo builds the programs of the packages whose tests it runs:
+/// all programs with `--workspace`, one with `-p`. The others may be missing or outdated, and are built here.
 fn built(name: &str) -> String {
     let test = env::current_exe().expect("a test knows where it is");
-    let folder =
-        test.parent().and_then(Path::parent).expect("tests stand in a folder of their own, below the programs");
+    let folder = test.parent().and_then(Path::parent).expect("the test is in a folder below the programs");
     let program = folder.join(name);
     if !is_current(name, &program) {
         build(name, folder);
@@ -47,14 +46,10 @@ fn built(name: &str) -> String {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(3)
-        .expect("this package stands below the workspace")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("this package is inside the workspace").to_owned()
 }
 
-/// Whether the program is there, and no source of it has changed since it was built.
+/// Whether the program exists, and none of its sources is newer.
 fn is_current(name: &str, program: &Path) -> bool {
     let Some(built) = changed(program) else { return false };
     let own = format!("examples/programs/{name}/src");
@@ -65,8 +60,8 @@ fn changed(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).and_then(|found| found.modified()).ok()
 }
 
-/// Whether this file is older, or all files below this folder. Tests and what only they use don't count: cargo builds no
-/// program for them.
+/// Whether this file, or every file below this folder, is older. Tests and modules used only by them are ignored, since
+/// cargo doesn't rebuild programs for them.
 fn is_older(path: &Path, built: SystemTime) -> bool {
     if path.file_stem().is_some_and(|stem| ["tests", "fake", "fixtures"].iter().any(|name| stem == *name)) {
         return true;
@@ -87,15 +82,15 @@ fn build(name: &str, folder: &Path) {
     let mut cargo = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--locked", "--profile", profile, "-p", &package, "--bin", name, "--target-dir"]);
     let built =
-        cargo.arg(folder.parent().expect("profiles stand in the folder of the target")).current_dir(root()).status();
-    assert!(built.expect("cargo is needed to build a program").success(), "{name} can't be built");
+        cargo.arg(folder.parent().expect("the profile's folder is in the target folder")).current_dir(root()).status();
+    assert!(built.expect("cargo must be available to build a program").success(), "could not build {name}");
 }
 
-/// A program that is about to start.
+/// A command for a program, with only the given secret in its environment.
 pub(crate) fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).env_remove("ARTILLERY_SECRET").stdin(Stdio::null()).kill_on_drop(true);
-    // With a secret, it would listen beyond this machine.
+    // With a secret, a node listens beyond this machine by default.
     if program == &**NODE && !args.contains(&"--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
@@ -105,7 +100,7 @@ pub(crate) fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Com
     command
 }
 
-/// Runs a program to its end.
+/// Runs a program to completion. Panics if that takes longer than [`TEST_TIMEOUT`].
 pub async fn run(program: &str, secret: Option<&str>, args: &[&str]) -> Output {
     let done = timeout(TEST_TIMEOUT, command(program, secret, args).output()).await;
     done.unwrap_or_else(|_| panic!("{program} {args:?} didn't end")).unwrap()
@@ -116,13 +111,14 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Insists that a program of this version has `--help` and `--version`.
+/// Panics unless a program prints help for `--help` and this version for `--version`.
 pub async fn assert_help_and_version(program: &str, version: &str) {
     assert!(expect(0, program, None, &["--help"]).await.0.contains("--log"));
     assert!(expect(0, program, None, &["--version"]).await.0.contains(version));
 }
 
-/// Insists that a program refuses these arguments, and says of each why: exit code 2, and nothing on standard output.
+/// Panics unless a program refuses each of these arguments with exit code 2, an empty standard output and an error that
+/// contains the given text.
 pub async fn assert_refused(program: &str, all: &[(&[&str], &str)]) {
     for (args, named) in all {
         let (out, err) = expect(2, program, None, args).await;
@@ -130,7 +126,7 @@ pub async fn assert_refused(program: &str, all: &[(&[&str], &str)]) {
     }
 }
 
-/// Like [`run`], and insists on an exit code. Returns standard output and standard error.
+/// Like [`run`], but panics unless the exit code is `code`. Returns standard output and standard error.
 pub async fn expect(code: i32, program: &str, secret: Option<&str>, args: &[&str]) -> (String, String) {
     let done = run(program, secret, args).await;
     let (out, err) = (text(&done.stdout), text(&done.stderr));

@@ -1,4 +1,4 @@
-//! Programs that run until they are ended.
+//! Programs that run until they are stopped.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{NODE, TEST_TIMEOUT, program::command, token};
 
-/// The lines of a stream, as they come.
+/// The lines that a stream has yielded.
 #[derive(Clone)]
 pub struct Lines(watch::Receiver<Vec<String>>);
 
@@ -33,27 +33,27 @@ impl Lines {
         self.0.borrow().clone()
     }
 
-    /// Waits until the lines are enough. `None`: the program ended first, or took too long.
+    /// Waits until `enough` returns true. `None` if the stream ended first, or after [`TEST_TIMEOUT`].
     pub async fn until(&mut self, enough: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
         let seen = timeout(TEST_TIMEOUT, self.0.wait_for(|lines| enough(lines))).await.ok()?;
         seen.ok().map(|lines| lines.clone())
     }
 
-    /// Waits until the stream ends. After a program has ended, its last lines may still be unread.
+    /// Waits until the stream ends. When a program has ended, its last lines may still be unread.
     async fn closed(&mut self) {
         // Never satisfied, so it returns when the sender is dropped.
         let _ = self.0.wait_for(|_| false).await;
     }
 }
 
-/// Bytes of memory that a process has in use.
+/// The resident memory of a process, in bytes.
 pub fn resident(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A running `node`. Dropped: killed.
+/// A running `node`, killed on drop.
 pub struct Node {
     child: Child,
     /// Its standard output.
@@ -63,13 +63,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node of this cluster, with more flags.
+    /// Starts a node of this cluster with additional flags.
     pub fn start(cluster: &str, secret: &str, more: &[&str]) -> Self {
         let args = [&["--cluster", cluster], more].concat();
         Self::of(&NODE, secret, &args)
     }
 
-    /// A chain of one, ready, with this secret and more flags; and its ready line.
+    /// Starts a chain of one with this secret and additional flags. Returns it with its ready line.
     pub async fn alone(secret: &str, more: &[&str]) -> (Self, Value) {
         let flags = [&["--expect", "1", "--no-mdns"], more].concat();
         let mut node = Self::start(&format!("test-{secret}"), secret, &flags);
@@ -77,7 +77,7 @@ impl Node {
         (node, line)
     }
 
-    /// Like [`Node::alone`], with this password for its ports, and a secret of its own.
+    /// Like [`Node::alone`], with a new secret, and with this password for its ports.
     pub async fn behind_a_password(password: &str, more: &[&str]) -> (Self, Value) {
         let file = std::env::temp_dir().join(format!("artillery-{password}"));
         std::fs::write(&file, format!("{password}\n")).unwrap();
@@ -86,7 +86,7 @@ impl Node {
         alone
     }
 
-    /// Starts another program that runs until it is ended.
+    /// Starts another long-running program.
     pub fn of(program: &str, secret: &str, args: &[&str]) -> Self {
         Self::spawn(command(program, Some(secret), args))
     }
@@ -97,28 +97,28 @@ impl Node {
         Self { child, out, err }
     }
 
-    /// Its ready line.
+    /// Waits for its ready line; panics if there is none.
     pub async fn ready(&mut self) -> Value {
-        self.ready_line().await.unwrap_or_else(|| panic!("no ready line; it said {:#?}", self.err.all()))
+        self.ready_line().await.unwrap_or_else(|| panic!("no ready line; its log is {:#?}", self.err.all()))
     }
 
-    /// Its ready line; `None`: it ended before, or took too long.
+    /// Waits for its ready line. `None` if it ended first, or after [`TEST_TIMEOUT`].
     pub async fn ready_line(&mut self) -> Option<Value> {
         let lines = self.out.until(|lines| !lines.is_empty()).await?;
         Some(serde_json::from_str(&lines[0]).unwrap())
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("a node has ended before its time")
     }
 
-    /// Bytes of memory that it has in use.
+    /// Its resident memory, in bytes.
     pub fn resident(&self) -> u64 {
         resident(self.id())
     }
 
-    /// Waits until it has ended and all its output is read. Returns its exit code, unless a signal ended it.
+    /// Waits until it has ended and all its output is read. Returns its exit code; `None` if a signal ended it.
     pub async fn ended(&mut self) -> Option<i32> {
         let all = async {
             let status = self.child.wait().await.unwrap();
@@ -135,7 +135,7 @@ impl Node {
         Command::new("kill").args([signal, &id]).status().await.unwrap();
     }
 
-    /// Asks it to stop, and waits until it has. Returns its exit code.
+    /// Sends it a signal, and waits until it has ended. Returns its exit code.
     pub async fn stop(&mut self, signal: &str) -> Option<i32> {
         self.signal(signal).await;
         self.ended().await

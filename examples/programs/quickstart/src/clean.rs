@@ -1,4 +1,4 @@
-//! Clean reads: every node answers by itself, and right.
+//! Clean reads: every node must answer them by itself, with the right value.
 
 use artillery_ddata::{
     Node,

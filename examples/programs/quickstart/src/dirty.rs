@@ -1,5 +1,4 @@
-//! Dirty reads: a key that is written all the time, read at a node where its newest version isn't known to be
-//! committed.
+//! Dirty reads: reads of a key under constant writes, at a node where its newest version isn't known to be committed.
 
 use std::sync::{
     Arc,
@@ -15,27 +14,24 @@ use super::ledger::{Acked, Ledger};
 const HOT: &str = "hot";
 const WRITERS: usize = 4;
 const READERS: usize = 4;
-/// Writes of one writer in one round.
 const ROUND: usize = 50;
-/// The number of attempts: dirty reads are a matter of timing.
+/// The maximum number of rounds: whether a read is dirty depends on timing.
 const ROUNDS: usize = 10;
 
-/// The number of dirty reads, and of version queries.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Met {
     pub(super) reads: u64,
     pub(super) queries: u64,
 }
 
-/// What writers and readers of a round share.
 #[derive(Default)]
 struct DirtyRound {
     over: AtomicBool,
-    /// Sequence of the newest write that was acknowledged.
+    /// Sequence of the newest acknowledged write.
     committed: AtomicU64,
 }
 
-/// Writes one key at the head, from several tasks at once, while head and middle read it.
+/// Writes one key at the head from several concurrent tasks, while head and middle read it.
 pub(super) async fn provoke(story: &Story, nodes: &[Node], ledger: &mut Ledger) -> Result<Met, Failure> {
     story.say("Now several tasks write one key at the head, while head and middle read it …");
     let mut eventual = 0;
@@ -45,16 +41,18 @@ pub(super) async fn provoke(story: &Story, nodes: &[Node], ledger: &mut Ledger) 
         if met.reads > 0 && met.queries > 0 {
             let Met { reads, queries } = met;
             story.say(&format!(
-                "{reads} strong reads met a dirty version; {queries} questions to the tail settled them."
+                "{reads} strong reads found a dirty version; {queries} version queries to the tail resolved them."
             ));
-            story.say(&format!("{eventual} eventual reads showed a version before it was committed, and said so."));
+            story.say(&format!(
+                "{eventual} eventual reads returned a version before it was committed, and marked it as dirty."
+            ));
             return Ok(met);
         }
     }
-    Err(Failure::failed("no read ever met a dirty version"))
+    Err(Failure::failed("no read found a dirty version"))
 }
 
-/// Plays one round. Returns the number of eventual reads that were dirty.
+/// Runs one round. Returns the number of eventual reads that were dirty.
 async fn play(nodes: &[Node], number: usize, ledger: &mut Ledger) -> Result<u64, Failure> {
     let round = Arc::new(DirtyRound::default());
     let mut readers = JoinSet::new();
@@ -91,7 +89,7 @@ async fn write(kv: Kv, writer: String, round: Arc<DirtyRound>) -> Result<Vec<Ack
     Ok(acked)
 }
 
-/// Strong reads: none may be older than what was acknowledged before it, or than the one before it.
+/// Strong reads: none may be older than a write acknowledged before it began, or than the previous read.
 async fn read(kv: Kv, name: String, round: Arc<DirtyRound>) -> Result<u64, Failure> {
     let mut before = Version::NONE;
     while !round.over.load(Ordering::SeqCst) {
@@ -102,13 +100,13 @@ async fn read(kv: Kv, name: String, round: Arc<DirtyRound>) -> Result<u64, Failu
             return Err(Failure::failed(older));
         }
         before = version;
-        // Reads from memory are ready at once: without this they would starve the other tasks.
+        // Reads from memory complete at once: without this they would starve the other tasks.
         tokio::task::yield_now().await;
     }
     Ok(0)
 }
 
-/// Eventual reads: they may be dirty, and must say so.
+/// Eventual reads: they may be dirty, and must be marked accordingly.
 async fn peek(kv: Kv, round: Arc<DirtyRound>) -> Result<u64, Failure> {
     let mut dirty = 0;
     while !round.over.load(Ordering::SeqCst) {

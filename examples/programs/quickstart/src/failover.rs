@@ -1,4 +1,4 @@
-//! The loss of the head, and a new node that takes a place in the chain.
+//! The loss of the head, followed by a new node that joins the chain.
 
 use std::time::Duration;
 
@@ -13,10 +13,9 @@ use super::{
 
 const NAME: &str = "dora";
 
-/// The longest that a failover, or a join, may take.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Stops the head's node and starts another one. Returns the number of configuration changes that followed the loss.
+/// Stops the head's node and starts another one. Returns the number of failovers.
 pub(super) async fn provoke(
     story: &Story,
     nodes: &mut Vec<Node>,
@@ -25,7 +24,7 @@ pub(super) async fn provoke(
 ) -> Result<u64, Failure> {
     let before = nodes.len();
     let gone = nodes.remove(0);
-    story.say(&format!("Now {}, the head, is stopped without a word, and the others go on writing …", gone.name()));
+    story.say(&format!("Now {}, the head, is stopped without notice, and the others keep writing …", gone.name()));
     let begin = Instant::now();
     gone.shutdown().await;
     for node in nodes.iter() {
@@ -37,18 +36,18 @@ pub(super) async fn provoke(
     let first = nodes.first().ok_or_else(|| Failure::failed("no node is left"))?;
     seen(first, before - 1).await?;
     let heads: Vec<_> = nodes.iter().filter(|node| node.role() == Place::Head).map(Node::name).collect();
-    story.say(&format!("After {pause:.1} s writes went on: {} is the head now.", heads.join(", ")));
+    story.say(&format!("Writes continued after {pause:.1} s: {} is the new head.", heads.join(", ")));
     let new = admission.builder(NAME).start().await.map_err(Failure::failed)?;
-    story.say(&format!("  {NAME} is new, and listens at {}", new.addr()));
+    story.say(&format!("  {NAME} is a new node, listening at {}", new.addr()));
     nodes.push(new.clone());
     let ready = timeout(FAILOVER_TIMEOUT, new.ready()).await;
     ready.map_err(|_| Failure::failed(format!("{NAME} was not ready in time")))?.map_err(Failure::failed)?;
     seen(&new, before).await?;
-    story.say(&format!("{NAME} has everything by now, and serves as the {}.", new.role()));
+    story.say(&format!("{NAME} has caught up and serves as the {}.", new.role()));
     Ok(1)
 }
 
-/// Waits until a node serves in a chain of `members`.
+/// Waits until a node serves in a chain of `members` members.
 async fn seen(node: &Node, members: usize) -> Result<(), Failure> {
     let seen = async {
         while node.status().await.chains.first().is_none_or(|chain| !chain.open || chain.members.len() != members) {
@@ -57,5 +56,5 @@ async fn seen(node: &Node, members: usize) -> Result<(), Failure> {
     };
     timeout(FAILOVER_TIMEOUT, seen)
         .await
-        .map_err(|_| Failure::failed(format!("there was no chain of {members} in time")))
+        .map_err(|_| Failure::failed(format!("no chain of {members} members formed in time")))
 }

@@ -1,4 +1,4 @@
-//! Three nodes that know nothing of each other form one chain.
+//! Three nodes that don't know each other form a chain.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,12 +9,10 @@ use tokio::{task::JoinSet, time::timeout};
 
 const NAMES: [&str; 3] = ["anna", "ben", "cleo"];
 
-/// The longest that nodes may take to find each other.
 const FORMING_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same for nodes without mDNS, which find no peer: long enough to see that.
+/// Without mDNS nodes find no peer; this is long enough to observe that.
 const FORMING_TIMEOUT_ALONE: Duration = Duration::from_secs(3);
 
-/// All that a node is given.
 pub(super) struct Admission {
     cluster: String,
     secret: String,
@@ -23,12 +21,12 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// The nodes keep their data below `data`, if that is given.
+    /// The nodes store their data below `data` if it is given.
     pub(super) fn new(mdns: bool, data: Option<PathBuf>) -> Self {
         Self { cluster: format!("quickstart-{}", &chance::token()[..8]), secret: chance::token(), mdns, data }
     }
 
-    /// Where the nodes of this run have their directories, if they have any: another run has other ones.
+    /// The parent of this run's data directories, if any; each run has its own.
     pub(super) fn place(&self) -> Option<PathBuf> {
         self.data.as_ref().map(|data| data.join(&self.cluster))
     }
@@ -43,12 +41,10 @@ impl Admission {
     }
 }
 
-/// Starts three nodes that share nothing but the name of their cluster and its secret.
+/// Starts three nodes that share only the cluster's name and secret.
 pub(super) async fn start(story: &Story, admission: &Admission) -> Result<Vec<Node>, Failure> {
     let cluster = &admission.cluster;
-    story.say(&format!(
-        "Three nodes start on loopback. All they are told is the cluster's name, {cluster}, and a secret."
-    ));
+    story.say(&format!("Three nodes start on loopback. All they know is the cluster's name, {cluster}, and a secret."));
     let mut nodes = Vec::new();
     for name in NAMES {
         let node = admission.builder(name).start().await.map_err(Failure::failed)?;
@@ -58,9 +54,9 @@ pub(super) async fn start(story: &Story, admission: &Admission) -> Result<Vec<No
     Ok(nodes)
 }
 
-/// Waits until they have formed a chain, and puts them in its order.
+/// Waits until the nodes have formed a chain, and sorts them by their position in it.
 pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Result<(), Failure> {
-    story.say(if mdns { "They look for each other by mDNS …" } else { "None of them looks for others …" });
+    story.say(if mdns { "They search for each other by mDNS …" } else { "None of them searches for others …" });
     let mut waiting = JoinSet::new();
     for node in nodes.iter() {
         let node = node.clone();
@@ -84,8 +80,8 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     Ok(())
 }
 
-/// How the nodes found each other, by their own status: by mDNS, if nothing else led any node to another, and the pairs
-/// that it led together connect all of them. Of two nodes one finds the other first, and both may hear of a third by
+/// How the nodes found each other, by their own status: by mDNS, if no node found another one otherwise, and the pairs
+/// found by mDNS connect all of them. One node of a pair finds the other first, and both may learn of a third by
 /// gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
@@ -101,7 +97,6 @@ pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     (tied.len() == nodes.len() && !nodes.iter().any(others)).then_some("mdns")
 }
 
-/// Why there is no chain.
 async fn no_chain(nodes: &[Node], patience: Duration) -> String {
     let mut others = 0;
     for node in nodes {
@@ -111,7 +106,7 @@ async fn no_chain(nodes: &[Node], patience: Duration) -> String {
     let seconds = patience.as_secs();
     match others {
         0 => format!("no peer was found within {seconds} s"),
-        _ => format!("peers were found, but there was no chain within {seconds} s"),
+        _ => format!("peers were found, but no chain formed within {seconds} s"),
     }
 }
 

@@ -1,17 +1,15 @@
-//! The acknowledged writes: a cluster that loses any of them has broken its promise.
+//! The acknowledged writes: a cluster that loses one of them has broken its promise.
 
 use std::collections::BTreeMap;
 
 use artillery_ddata::Version;
 
-/// A write that was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Acked {
     pub(super) version: Version,
     pub(super) value: String,
 }
 
-/// All acknowledged writes, by key, in the order of their versions.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     writes: BTreeMap<String, BTreeMap<Version, String>>,
@@ -22,7 +20,6 @@ impl Ledger {
         self.writes.entry(key.to_owned()).or_default().insert(acked.version, acked.value);
     }
 
-    /// How many writes were acknowledged.
     pub(super) fn acked(&self) -> usize {
         self.writes.values().map(BTreeMap::len).sum()
     }
@@ -31,12 +28,11 @@ impl Ledger {
         self.writes.keys().map(String::as_str)
     }
 
-    /// The last value of a key.
     pub(super) fn last(&self, key: &str) -> Option<(Version, &str)> {
         self.writes.get(key)?.last_key_value().map(|(version, value)| (*version, value.as_str()))
     }
 
-    /// The number of acknowledged writes of a key that a read with this result doesn't contradict.
+    /// The number of acknowledged writes of a key that this read result is consistent with.
     pub(super) fn kept(&self, key: &str, version: Version, value: Option<&[u8]>) -> usize {
         let Some(writes) = self.writes.get(key) else { return 0 };
         match writes.get(&version) {

@@ -1,4 +1,4 @@
-//! `quickstart`: a whole cluster in one process, formed from nothing, which explains itself as it goes.
+//! `quickstart`: a whole cluster in one process, which explains each step.
 
 mod clean;
 mod dirty;
@@ -25,28 +25,27 @@ use tokio::time::{Instant, timeout};
 
 use self::{form::Admission, ledger::Ledger, summary::Summary};
 
-/// Three nodes find each other, form a chain, and keep their promises, though one is lost and another one comes; with
-/// --data also though all of them end.
+/// Run a whole cluster in one process: three nodes find each other and form a chain, one of them is lost and another
+/// one joins, and every acknowledged write is checked; with --data also over a restart of all nodes
 ///
-/// They run in this process, on loopback, and share nothing but the name of their cluster and its secret, both made up
-/// for this run. Exit code 1: a promise was broken, or no peer was found.
+/// The nodes listen on loopback and share only the cluster's name and secret, both random for each run. Exit code 1: a
+/// promise was broken, or no peer was found.
 #[derive(Debug, Parser)]
 #[command(name = "quickstart", version)]
 struct QuickstartArgs {
-    /// End with a summary in JSON, and tell the story on standard error
+    /// Print a summary in JSON at the end, and everything else on standard error
     #[arg(long)]
     json: bool,
-    /// Look for nobody: then no peer is found, which shows that nothing is faked
+    /// Disable mDNS: then no peer is found, which shows that nothing is faked
     #[arg(long)]
     no_mdns: bool,
-    /// Keep the data below this directory, too, and show that it outlives a restart of all nodes
+    /// Store the data below this directory, and show that it survives a restart of all nodes
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
     log: LogArgs,
 }
 
-/// The longest that the nodes may take to leave.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -64,7 +63,7 @@ async fn run(args: QuickstartArgs) -> Result<u8, Failure> {
     let mut nodes = form::start(&story, &admission).await?;
     let played = tokio::select! {
         played = play(&story, &admission, &mut nodes, &mut summary) => played,
-        () = signals.asked_to_stop() => Err(Failure::failed("stopped before the end")),
+        () = signals.asked_to_stop() => Err(Failure::failed("interrupted by a signal")),
     };
     let _ = timeout(LEAVE_TIMEOUT, restart::stop(&nodes)).await;
     summary.seconds = (begin.elapsed().as_secs_f64() * 100.0).round() / 100.0;
@@ -97,7 +96,7 @@ async fn play(
     summary.restarted = restart::provoke(story, nodes, admission).await?;
     summary.verified = verify::everywhere(story, nodes, &ledger).await?;
     if summary.found_by.is_none() {
-        return Err(Failure::failed("the nodes met, but not by mDNS"));
+        return Err(Failure::failed("the nodes found each other, but not by mDNS"));
     }
     if summary.verified == summary.acked {
         Ok(())

@@ -1,4 +1,4 @@
-//! A restart of all nodes: what was acknowledged is in their directories.
+//! A restart of all nodes: acknowledged writes must be in their directories.
 
 use std::time::Duration;
 
@@ -14,22 +14,21 @@ use tokio::{
 
 use super::form::Admission;
 
-/// The longest that all nodes may take to end, or to be ready again.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(20);
-/// A directory that its last process has just left is tried again after so long.
+/// The pause before retrying a directory that its previous process has not released yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Stops all nodes, and starts them again from their directories, at new addresses. Returns how many.
+/// Stops all nodes, and restarts them from their directories at new addresses. Returns their number.
 pub(super) async fn provoke(story: &Story, nodes: &mut Vec<Node>, admission: &Admission) -> Result<usize, Failure> {
     let Some(dir) = admission.place() else { return Ok(0) };
     let names: Vec<_> = nodes.iter().map(|node| node.name().to_owned()).collect();
     story.say(&format!("Now {} are all stopped …", names.join(", ")));
     in_time(stop(nodes), "the nodes did not end in time").await?;
     nodes.clear();
-    story.say(&format!("No node is left: all that was written is in the files below {}.", dir.display()));
+    story.say(&format!("No node is left: the data is in the files below {}.", dir.display()));
     for name in &names {
-        let node = in_time(start(admission, name), "a directory was not free in time").await??;
-        story.say(&format!("  {name} starts again, and listens at {}", node.addr()));
+        let node = in_time(start(admission, name), "a directory was not released in time").await??;
+        story.say(&format!("  {name} starts again, listening at {}", node.addr()));
         nodes.push(node);
     }
     in_time(all_ready(nodes), "the nodes were not ready in time").await??;
@@ -37,7 +36,7 @@ pub(super) async fn provoke(story: &Story, nodes: &mut Vec<Node>, admission: &Ad
     Ok(names.len())
 }
 
-/// Has all nodes stop at the same time. Nodes with directories come back; others leave for good.
+/// Stops all nodes concurrently. Nodes with directories can come back; others leave permanently.
 pub(super) async fn stop(nodes: &[Node]) {
     let mut stopping = JoinSet::new();
     for node in nodes {

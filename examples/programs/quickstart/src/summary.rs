@@ -3,7 +3,7 @@
 use artillery_programs::exit::Failure;
 use serde::Serialize;
 
-/// The summary as `docs/json.md` describes it.
+/// The summary that `docs/json.md` describes.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub(super) found_by: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! No acknowledged write may be lost, at any node.
+//! Checks that no acknowledged write is lost at any node.
 
 use artillery_ddata::Node;
 use artillery_programs::{exit::Failure, story::Story};
@@ -18,7 +18,7 @@ pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &Ledger) -
     }
     let (acked, nodes) = (ledger.acked(), nodes.len());
     story.say(&format!(
-        "Of {acked} acknowledged writes, {verified} were read back, or their successors, at all {nodes} nodes."
+        "Of {acked} acknowledged writes, {verified} (or newer ones) were read back at all {nodes} nodes."
     ));
     Ok(verified)
 }

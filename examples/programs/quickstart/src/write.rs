@@ -30,6 +30,6 @@ pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &mut Ledge
         }
     }
     let count = ledger.acked();
-    story.say(&format!("Each node took {PER_NODE} writes: the head ordered them, the tail committed all {count}."));
+    story.say(&format!("Each node accepted {PER_NODE} writes: the head ordered them, the tail committed all {count}."));
     Ok(())
 }

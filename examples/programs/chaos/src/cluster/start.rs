@@ -1,4 +1,4 @@
-//! How nodes are started, and processes that are none of them.
+//! Starts nodes and additional processes.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,7 +13,7 @@ use super::{
     Cluster, DRIFT_PPM, HTTP, LEASE, RESP,
 };
 
-/// A process beyond the nodes of a run, in the namespace that belongs to no node.
+/// An additional process, in the namespace that belongs to no node.
 pub(in super::super) struct Other {
     pub(in super::super) process: Process,
     pub(in super::super) log: PathBuf,
@@ -21,28 +21,27 @@ pub(in super::super) struct Other {
 }
 
 impl Other {
-    /// The last line that it wrote.
+    /// The last non-empty line of its log.
     pub(in super::super) fn last_line(&self) -> String {
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
         said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned()
     }
 
-    /// Kills it, if it hasn't ended, and removes its directory.
+    /// Kills it if it is still running, and removes its directory.
     pub(in super::super) async fn remove(self) -> Result<(), Failure> {
         self.process.kill().await?;
-        // It has none if it never got that far.
+        // The directory doesn't exist if the process ended before creating it.
         let _ = self.data.map(std::fs::remove_dir_all);
         Ok(())
     }
 }
 
 impl Cluster {
-    /// Starts a node, if it doesn't run.
+    /// Starts a node unless it runs.
     pub(in super::super) fn start(&self, node: usize) -> Result<(), Failure> {
         self.start_with(node, &[])
     }
 
-    /// Starts a node with more flags, if it doesn't run.
     pub(in super::super) fn start_with(&self, node: usize, more: &[&str]) -> Result<(), Failure> {
         let log = self.log(node);
         let namespace = self.net().namespace(node);
@@ -56,12 +55,13 @@ impl Cluster {
         })
     }
 
-    /// Starts a process that is none of the nodes, with a fresh directory if they have some. `called`: its name, if any.
+    /// Starts an additional process, with a new directory if the cluster is durable. `called` is its name, if it has
+    /// one.
     pub(in super::super) fn start_other(&self, called: Option<String>) -> Result<Other, Failure> {
         let what = if called.is_some() { "twin" } else { "young" };
         let file = format!("{what}-{}", self.others.fetch_add(1, Ordering::Relaxed) + 1);
         let (spare, namespace, address) = self.spare();
-        // A port of its own: its peers can't tell from it that the process before is gone.
+        // Port 0 takes a fresh port: at a reused one, peers could not detect that the previous process is gone.
         let mut args = self.common_args(spare, SocketAddr::from((address, 0)));
         args.extend(called.into_iter().flat_map(|name| ["--name".to_owned(), name]));
         let data = self.is_durable().then(|| self.logs.join("data").join(&file));
@@ -91,7 +91,6 @@ impl Cluster {
         args
     }
 
-    /// The flags of any process with this number, which is to be at this address.
     fn common_args(&self, number: usize, at: SocketAddr) -> Vec<String> {
         let listen = if self.roams { SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port())) } else { at };
         let mut args = vec!["--cluster".to_owned(), self.name.clone(), "--listen".to_owned(), listen.to_string()];

@@ -1,4 +1,4 @@
-//! The door by the library's own client.
+//! A door that uses the library's own client.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use artillery_ddata::{Client, Error, Kv};
 
 use super::{ANSWER_TIMEOUT, Ask, Door, Reply, number, text};
 
-/// The library gives up this much earlier than its caller, so that the library's own error tells what is known.
+/// The library times out this much earlier than its caller, so that its own error, which states the outcome, is
+/// returned.
 const AHEAD: Duration = Duration::from_millis(200);
 
-/// A handle of a client.
 pub(crate) struct Library {
     kv: Kv,
 }

@@ -1,4 +1,4 @@
-//! The door by the Redis protocol, with a client that knows nothing of Artillery.
+//! A door that uses the Redis protocol, with a client that knows nothing of Artillery.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,13 +7,12 @@ use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, aio::Multiple
 
 use super::{ANSWER_TIMEOUT, Ask, Door, Reply, number, text};
 
-/// Errors that begin so promise that nothing was applied.
+/// Error codes that promise that nothing was applied.
 const REFUSALS: [&str; 3] = ["NOLEASE", "NOCHAIN", "BUSY"];
-/// Errors that begin so say that the outcome is unknown.
 const UNKNOWN: &str = "UNKNOWN";
 const CONFLICT: &str = "CONFLICT";
 
-/// A connection to one node, made anew after each failure.
+/// A connection to one node, reopened after each failure.
 pub(crate) struct Resp {
     addr: SocketAddr,
     patience: Duration,
@@ -25,7 +24,7 @@ impl Resp {
         Self { addr, patience: ANSWER_TIMEOUT, connection: None }
     }
 
-    /// Sets the longest wait for a connection, and for an answer.
+    /// Sets the timeout of a connection attempt (at most [`ANSWER_TIMEOUT`]) and of an answer.
     pub(crate) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -48,7 +47,7 @@ impl Resp {
 }
 
 impl Door for Resp {
-    // `SET` and `DEL` don't tell what they made.
+    // `SET` and `DEL` don't return the version.
     const PUTS: bool = false;
 
     async fn ask(&mut self, key: &str, ask: Ask) -> Reply {
@@ -63,7 +62,7 @@ impl Door for Resp {
             Err(error) => failure(&error),
         };
         if reply == Reply::Unknown {
-            // After a timeout a client should try whether a new connection does better.
+            // After a timeout, the next operation tries a new connection.
             self.connection = None;
         }
         reply
@@ -88,7 +87,6 @@ fn command(key: &str, ask: Ask) -> Option<Cmd> {
     Some(command)
 }
 
-/// Converts an answer that is no error.
 fn answer(ask: Ask, value: &Value) -> Reply {
     let reply = match (ask, value) {
         (Ask::Set(_), Value::Okay) => Some(Reply::Written(None)),
@@ -106,7 +104,7 @@ fn answer(ask: Ask, value: &Value) -> Reply {
     reply.unwrap_or_else(|| Reply::Odd(format!("{ask:?} was answered by {value:?}")))
 }
 
-/// Value, version, and whether it was dirty, which a strong read never is.
+/// The parts are the value, the version, and whether it was dirty, which a strong read never is.
 fn look(parts: &[Value]) -> Option<Reply> {
     let [value, at, Value::Int(_)] = parts else { return None };
     match (value, version(at)?) {
@@ -124,7 +122,6 @@ fn version(value: &Value) -> Option<Version> {
     }
 }
 
-/// Converts an error.
 fn failure(error: &RedisError) -> Reply {
     let detail = error.detail().unwrap_or_default();
     match error.code() {
@@ -135,7 +132,7 @@ fn failure(error: &RedisError) -> Reply {
             Err(_) => Reply::Odd(format!("{CONFLICT} {detail}")),
         },
         Some(code) => Reply::Odd(format!("{code} {detail}")),
-        // The connection broke, or the time was up.
+        // The connection broke, or the operation timed out.
         None if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() => Reply::Unknown,
         None => Reply::Odd(error.to_string()),
     }

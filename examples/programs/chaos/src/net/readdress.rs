@@ -1,4 +1,4 @@
-//! The address of a node changes while it runs.
+//! Changes the address of a node while it runs.
 
 use std::net::Ipv4Addr;
 
@@ -7,8 +7,8 @@ use artillery_programs::exit::Failure;
 use super::{CLIENTS, Net, ROUTER, ip, link_name};
 
 impl Net {
-    /// Takes a node's address away in both planes, and gives it its other one. Packets for the old one are lost without an
-    /// error, and so are those that still come from it.
+    /// Replaces a node's address in both planes by its other one. Packets to the old address, and packets still sent
+    /// from it, are lost without an error.
     pub(in super::super) fn readdress(&mut self, node: usize) -> Result<(), Failure> {
         let old = self.address(node);
         if !self.moved.remove(&node) {
@@ -19,7 +19,7 @@ impl Net {
         let added = hubs.iter().map(|(plane, _)| format!("addr add {new}/32 dev {plane}"));
         let routed = hubs.iter().map(|(plane, hub)| format!("route replace {hub}/32 dev {plane} src {new}"));
         let removed = hubs.iter().map(|(plane, _)| format!("addr del {old}/32 dev {plane}"));
-        // The routes that name the old address would go with it.
+        // The kernel removes routes that name the old address together with it, so they are replaced first.
         let lines = added.chain(routed).chain(self.routes("replace", new)).chain(removed);
         ip(Some(&self.namespace(node)), lines)?;
         self.route_to(node, old, new)
@@ -28,7 +28,8 @@ impl Net {
     fn route_to(&self, node: usize, old: Ipv4Addr, new: Ipv4Addr) -> Result<(), Failure> {
         let there = format!("route replace {new}/32 dev {}", link_name(node));
         ip(Some(&self.router()), [there.clone(), format!("route replace blackhole {old}/32")])?;
-        // A client's own route into nothing would be an error to it. On the link nothing answers at the old address.
+        // The clients get no blackhole route: that would report an error to them. On the link, nothing answers at the
+        // old address.
         ip(Some(&self.clients()), [there])
     }
 }

@@ -1,8 +1,8 @@
-//! A node that can dial, and can't be dialled: a relay in user space does what address translation does. Every packet of
-//! the node leaves from a port of the relay's own, one for each peer, and only what that peer sends back to this port
-//! reaches the node. What peers send to the node's own address is lost.
+//! Makes a node that can dial, but can't be dialled: a relay in user space acts as address translation. Packets of the
+//! node leave from a port of the relay, one port per peer, and only replies of that peer to this port reach the node.
+//! Packets that peers send to the node's own address are dropped.
 //!
-//! The relay poses as the peers towards the node, so a namespace of its own has their addresses.
+//! Towards the node the relay has the addresses of the peers, so it needs a namespace of its own.
 
 use std::{
     io,
@@ -17,18 +17,18 @@ use tokio::{net, task::JoinSet};
 
 use super::{BEFORE_CUTS, Net, PREFERENCE, RELAY_TABLE, ROUTER, TO_RELAY, ip};
 
-/// More than any packet has.
+/// More than the size of any UDP payload.
 const MAX_PACKET_BYTES: usize = 65_536;
 
-/// The tasks that carry packets. Dropped: they end.
+/// The tasks that forward packets; dropping it aborts them.
 pub(super) struct Relay {
     _tasks: JoinSet<()>,
-    /// The addresses that the relay poses as.
+    /// The addresses of the peers that the relay impersonates.
     peers: Vec<Ipv4Addr>,
 }
 
 impl Net {
-    /// From now on no peer reaches this node but in answer to it. `peers`: where each of them listens.
+    /// Lets peers reach this node only by replies to its packets. `peers` are the addresses where they listen.
     pub(in super::super) fn close_inbound(&mut self, node: usize, peers: &[SocketAddr]) -> Result<(), Failure> {
         let addresses: Vec<_> = (0..self.nodes).filter(|peer| *peer != node).map(|peer| self.address(peer)).collect();
         ip(Some(&self.relay()), addresses.iter().map(|peer| format!("addr add {peer}/32 dev lo")))?;
@@ -46,14 +46,13 @@ impl Net {
         Ok(())
     }
 
-    /// Takes the relay away.
     pub(super) fn open_inbound(&mut self) -> Result<(), Failure> {
         let Some((node, relay)) = self.relay.take() else { return Ok(()) };
         ip(Some(&self.router()), self.detour("del", node, &relay.peers))?;
         ip(Some(&self.relay()), relay.peers.iter().map(|peer| format!("addr del {peer}/32 dev lo")))
     }
 
-    /// Rules that lead packets of a node to the relay, and those of the relay past the cuts.
+    /// The rules that route a node's packets to the relay, and let the relay's packets bypass the cuts.
     fn detour(&self, verb: &str, node: usize, peers: &[Ipv4Addr]) -> Vec<String> {
         let own = self.address(node);
         let back = format!("rule {verb} pref {BEFORE_CUTS} iif {TO_RELAY} lookup main");
@@ -62,8 +61,8 @@ impl Net {
     }
 }
 
-/// A socket in a namespace. It stays there, unlike the thread that makes it.
-#[allow(clippy::disallowed_methods, reason = "a namespace is one of a thread, and tasks share theirs")]
+/// Opens a socket in a namespace, in which it stays.
+#[allow(clippy::disallowed_methods, reason = "entering a namespace affects the whole thread, which tasks share")]
 fn bind(namespace: String, at: SocketAddr, peer: Option<SocketAddr>) -> Result<net::UdpSocket, Failure> {
     let make = move || -> io::Result<UdpSocket> {
         namespaces::enter(&namespace)?;
@@ -72,11 +71,11 @@ fn bind(namespace: String, at: SocketAddr, peer: Option<SocketAddr>) -> Result<n
         peer.map_or(Ok(()), |peer| socket.connect(peer))?;
         Ok(socket)
     };
-    let made = thread::spawn(make).join().map_err(|_| Failure::failed("the relay has no socket"))?;
+    let made =
+        thread::spawn(make).join().map_err(|_| Failure::failed("the thread that opens the relay's socket panicked"))?;
     made.and_then(net::UdpSocket::from_std).map_err(|error| Failure::failed(format!("the relay at {at}: {error}")))
 }
 
-/// Carries packets between the node and one peer.
 fn carry(tasks: &mut JoinSet<()>, inside: net::UdpSocket, outside: net::UdpSocket) {
     let (inside, outside, node) = (Arc::new(inside), Arc::new(outside), Arc::new(OnceLock::new()));
     tasks.spawn(out(inside.clone(), outside.clone(), node.clone()));
@@ -86,7 +85,7 @@ fn carry(tasks: &mut JoinSet<()>, inside: net::UdpSocket, outside: net::UdpSocke
 async fn out(inside: Arc<net::UdpSocket>, outside: Arc<net::UdpSocket>, node: Arc<OnceLock<SocketAddr>>) {
     let mut packet = vec![0; MAX_PACKET_BYTES];
     loop {
-        // A peer that is down answers with errors.
+        // Errors are ignored: a peer that is down causes ICMP errors.
         if let Ok((bytes, from)) = inside.recv_from(&mut packet).await {
             node.get_or_init(|| from);
             let _ = outside.send(&packet[..bytes]).await;

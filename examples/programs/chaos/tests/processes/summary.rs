@@ -1,18 +1,18 @@
-//! `chaos` in runs of a few seconds; `.ci/run chaos` has the longer ones.
+//! Runs of `chaos` for a few seconds; `.ci/run chaos` has longer ones.
 
 use std::collections::BTreeSet;
 
 use artillery_processes::{CHAOS, documented, run, text};
 use serde_json::Value;
 
-/// The exit code that `.ci/run` takes for a skipped phase.
+/// The exit code that `.ci/run` treats as a skipped phase.
 const SKIPPED: i32 = 77;
 
 fn fields(of: &Value) -> BTreeSet<&String> {
     of.as_object().unwrap().keys().collect()
 }
 
-/// The summary of a run of so many seconds; `None`: it was skipped.
+/// The summary of a run; `None` if it was skipped.
 async fn summary(seconds: &str, more: &[&str]) -> Option<Value> {
     let args = ["--json", "--seconds", seconds];
     let done = run(&CHAOS, None, &[&args, more].concat()).await;

@@ -9,5 +9,5 @@ async fn help_and_version_are_printed() {
 
 #[tokio::test]
 async fn bad_arguments_are_named() {
-    assert_refused(&CHAOS, &[(&["--kinds", "flood"], "flood"), (&["--kinds", "wipe"], "wants --data")]).await;
+    assert_refused(&CHAOS, &[(&["--kinds", "flood"], "flood"), (&["--kinds", "wipe"], "needs --data")]).await;
 }

@@ -1,4 +1,4 @@
-//! Values that name their key, and the ledger of what was written.
+//! Values that identify their key and write, and the ledger of all writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,27 +6,26 @@ use artillery_ddata::{ReadMode, Version};
 
 use crate::args::LoadArgs;
 
-/// The keys of one run, what was issued for them, and what was acknowledged.
+/// The keys of one run, and the writes begun and acknowledged.
 pub(super) struct Ledger {
-    /// Stands in keys and values, so that runs at the same time or one after the other never meet.
+    /// Part of keys and values, so that concurrent or consecutive runs never collide.
     run: String,
     keys: Vec<Key>,
-    /// How many writes each writer has begun.
+    /// The number of writes that each writer has begun.
     writers: Vec<AtomicU64>,
     value_bytes: usize,
     check: bool,
-    /// Whether a read may be older than what was acknowledged before it.
+    /// Whether a read must not be older than any write acknowledged before it.
     strong: bool,
     operations: AtomicU64,
 }
 
 struct Key {
     name: String,
-    /// Sequence of the key's newest write that is known to be committed.
+    /// Sequence of the key's newest committed write.
     committed: AtomicU64,
 }
 
-/// Why a value is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Wrong {
     #[error("{0} is absent, though it was written")]
@@ -46,7 +45,7 @@ pub(super) const FIRST: usize = 0;
 
 impl Ledger {
     pub(super) fn new(run: String, load: &LoadArgs) -> Self {
-        // Without a check all runs use the same keys: with keys of its own each run would leave some behind.
+        // Without a check all runs share the same keys: otherwise each run would leave its keys behind.
         let prefix = if load.check { format!("load/{run}/") } else { "load/".to_owned() };
         let key = |number| Key { name: format!("{prefix}{number}"), committed: AtomicU64::new(0) };
         Self {
@@ -68,12 +67,10 @@ impl Ledger {
         &self.keys[key].name
     }
 
-    /// Whether values are checked.
     pub(super) fn checks(&self) -> bool {
         self.check
     }
 
-    /// Operations that succeeded so far.
     pub(super) fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
     }
@@ -82,7 +79,7 @@ impl Ledger {
         self.operations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The next value of this writer for this key; from now on it may be read.
+    /// The next value of this writer for this key. From then on, a read may return it.
     pub(super) fn value(&self, key: usize, writer: usize) -> Vec<u8> {
         let number = self.writers[writer].fetch_add(1, Ordering::SeqCst) + 1;
         if !self.check {
@@ -93,17 +90,16 @@ impl Ledger {
         value
     }
 
-    /// A write of this key was acknowledged.
     pub(super) fn committed(&self, key: usize, version: Version) {
         self.keys[key].committed.fetch_max(version.sequence.0, Ordering::SeqCst);
     }
 
-    /// The sequence that a strong read which begins now must not fall behind.
+    /// The minimum sequence for a strong read that begins now.
     pub(super) fn floor(&self, key: usize) -> u64 {
         self.keys[key].committed.load(Ordering::SeqCst)
     }
 
-    /// Checks what a read found that began when the floor was this one.
+    /// Checks the result of a read that began when [`Ledger::floor`] returned `floor`.
     pub(super) fn look(&self, key: usize, floor: u64, value: Option<&[u8]>, version: Version) -> Result<(), Wrong> {
         let name = || self.name(key).to_owned();
         let value = value.ok_or_else(|| Wrong::Absent(name()))?;

@@ -29,7 +29,6 @@ fn object(load: &LoadArgs, tally: &Tally, took: Duration) -> Value {
     })
 }
 
-/// Rounds to a tenth.
 fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

@@ -1,4 +1,4 @@
-//! Sums of what the workers measured.
+//! Sums up the measurements of the workers.
 
 use std::{fmt::Display, time::Duration};
 
@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 /// Latencies of one kind of operation, in microseconds.
 pub(super) struct Latency(Histogram<u64>);
 
-/// An hour: longer latencies count as this.
+/// One hour: longer latencies are recorded as this.
 const LONGEST_US: u64 = 3_600_000_000;
 
 impl Latency {
@@ -24,7 +24,7 @@ impl Latency {
         self.0.len()
     }
 
-    /// The latency that `percent` of a hundred operations stayed within.
+    /// The latency that `percent` % of the operations did not exceed.
     pub(super) fn percentile(&self, percent: f64) -> u64 {
         self.0.value_at_quantile(percent / 100.0)
     }
@@ -34,17 +34,15 @@ impl Latency {
     }
 }
 
-/// Operations and their latencies.
 pub(super) struct Tally {
     pub(super) reads: Latency,
     pub(super) writes: Latency,
     pub(super) errors: u64,
     pub(super) wrong: u64,
-    /// The first failures of each kind, in words.
+    /// The texts of the first distinct failures.
     pub(super) examples: Vec<String>,
 }
 
-/// The number of examples to keep: more would tell nothing new.
 const MOST_EXAMPLES: usize = 5;
 
 impl Tally {
@@ -69,7 +67,7 @@ impl Tally {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        // Both histograms have the same bounds, so adding can't fail.
+        // Can't fail: both histograms have the same bounds.
         let _ = (self.reads.0.add(&other.reads.0), self.writes.0.add(&other.writes.0));
         self.errors += other.errors;
         self.wrong += other.wrong;

@@ -1,4 +1,4 @@
-//! A worker of a load: one operation after the other.
+//! A worker of a load: runs one operation after the other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::args::LoadArgs;
 
-/// First values and removals that are in flight at the same time.
+/// Number of first values and removals in flight at the same time.
 const AT_ONCE: usize = 64;
 
 pub(super) struct Worker {
-    /// 1 and up: [`FIRST`] writes the first values.
+    /// At least 1: [`FIRST`] writes the first values.
     writer: usize,
     kv: Kv,
     dice: Dice,
@@ -27,14 +27,13 @@ pub(super) struct Worker {
     tally: Tally,
 }
 
-/// When this worker's operations are due.
 struct Pace {
     next: Instant,
     period: Duration,
 }
 
 impl Pace {
-    /// Worker `number` of `all` takes its turn among the others.
+    /// Spreads the workers evenly: worker `number` of `all` starts at its fraction of the period.
     fn new(number: u64, all: u64, rate: u64) -> Self {
         let period = Duration::from_secs_f64(all as f64 / rate as f64);
         Self { next: Instant::now() + period.mul_f64(number as f64 / all as f64), period }
@@ -56,7 +55,8 @@ impl Worker {
 
     pub(super) async fn run(mut self) -> Tally {
         while !self.shared.is_over() {
-            // With a rate, latency counts from when the operation was due: waiting behind a slow one is latency too.
+            // With a rate, latency counts from the time when the operation was due: waiting behind a slow one is
+            // latency too.
             let begin = match &mut self.pace {
                 Some(pace) => pace.take(),
                 None => Instant::now(),
@@ -64,7 +64,7 @@ impl Worker {
             if begin >= self.shared.deadline {
                 break;
             }
-            // `sleep_until` waits up to a millisecond even for a moment that has passed.
+            // `sleep_until` waits up to a millisecond even for a time in the past.
             if begin > Instant::now() {
                 sleep_until(begin).await;
             }
@@ -111,7 +111,7 @@ async fn write(kv: &Kv, ledger: &Ledger, key: usize, writer: usize) -> Result<()
     Ok(())
 }
 
-/// Gives every key a value, so that no read finds nothing.
+/// Gives every key a value, so that every read finds one.
 pub(super) async fn first_values(kvs: &[Kv], ledger: &Ledger) -> Result<(), Failure> {
     each_key(kvs, ledger.keys(), |kv, key| kv.put(ledger.name(key), ledger.value(key, FIRST)).into_future())
         .await
@@ -120,17 +120,17 @@ pub(super) async fn first_values(kvs: &[Kv], ledger: &Ledger) -> Result<(), Fail
     Ok(())
 }
 
-/// Removes every key; failures are ignored.
+/// Removes every key; failures are only logged.
 pub(super) async fn remove(kvs: &[Kv], ledger: &Ledger) {
     let done = each_key(kvs, ledger.keys(), |kv, key| kv.delete(ledger.name(key)).into_future()).await;
     let left = ledger.keys() - done.iter().filter(|(_, done)| done.is_ok()).count();
     if left > 0 {
-        tracing::warn!(left, "keys of this run could not be removed");
+        tracing::warn!(left, "could not remove all keys of this run");
     }
 }
 
-/// Does `work` with each key, a bounded number of them at a time. Once it fails, no other one is begun: each of them
-/// would take its whole timeout to fail as well.
+/// Runs `work` for each key, with a bounded number in flight. After a failure no other one is begun, since each would
+/// probably take its whole timeout to fail as well.
 async fn each_key<T, E, F>(kvs: &[Kv], keys: usize, work: impl Fn(&Kv, usize) -> F) -> Vec<(usize, Result<T, E>)>
 where
     T: Send + 'static,

@@ -1,14 +1,14 @@
-//! What happened between two looks at a cluster.
+//! The changes between two snapshots of a cluster.
 
 use super::snapshot::{Chain, Snapshot};
 
-/// The changes in words, one to a line; none if only counters and watermarks moved.
+/// Describes the changes, one per line; empty if only counters and watermarks changed.
 pub(super) fn between(before: &Snapshot, now: &Snapshot) -> Vec<String> {
     let mut events = Vec::new();
     for chain in &now.chains {
         match before.chains.iter().find(|then| then.number == chain.number) {
             Some(then) => of_chain(then, chain, &mut events),
-            None => events.push(format!("chain {} is there", chain.number)),
+            None => events.push(format!("chain {} is new", chain.number)),
         }
     }
     for node in &now.nodes {
@@ -22,7 +22,7 @@ pub(super) fn between(before: &Snapshot, now: &Snapshot) -> Vec<String> {
     }
     let known = |name: &str| now.nodes.iter().any(|node| node.name == name);
     let gone = before.nodes.iter().filter(|node| !known(&node.name));
-    events.extend(gone.map(|node| format!("{} isn't known any more", node.name)));
+    events.extend(gone.map(|node| format!("{} is no longer known", node.name)));
     events
 }
 

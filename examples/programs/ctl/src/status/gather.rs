@@ -1,4 +1,4 @@
-//! Asks every node that is known, and puts together what they say.
+//! Queries every known node, and combines their reports.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,22 +13,21 @@ use serde_json::{Value, json};
 use super::{histories, verdict::Verdict};
 use crate::recover::SURVEY_TIMEOUT;
 
-/// What a node said of itself, or why it said nothing.
+/// The status of a node, or the reason why it is missing.
 pub(super) struct NodeReport {
     pub(super) name: String,
     pub(super) addr: String,
     pub(super) status: Result<NodeStatus, String>,
 }
 
-/// What is known of a cluster.
 pub(super) struct ClusterReport {
     pub(super) routing: Arc<Routing>,
     pub(super) nodes: BTreeMap<NodeId, NodeReport>,
-    /// What nodes of any history hold; empty, if the caller didn't have them asked.
+    /// Reports of nodes of any history; empty if the caller didn't request them.
     pub(super) standings: Vec<Standing>,
 }
 
-/// A member that some node has heard of.
+/// A member as some node knows it.
 pub(super) struct KnownMember<'a> {
     pub(super) node: &'a str,
     pub(super) id: &'a str,
@@ -36,7 +35,7 @@ pub(super) struct KnownMember<'a> {
     pub(super) state: &'a str,
 }
 
-/// A member's view of a chain, if there is one.
+/// A place in a chain, with the view of the member that holds it.
 pub(super) struct ChainSeat<'a> {
     pub(super) id: MemberId,
     pub(super) name: String,
@@ -48,7 +47,7 @@ pub(super) struct ChainSeat<'a> {
 
 pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<ClusterReport, Failure> {
     let routing = client.refresh(timeout).await?;
-    // All nodes are asked at once: together those that don't answer cost one timeout, not one each.
+    // All nodes are queried at once, so that nodes that don't answer cost one timeout altogether.
     let asked: Vec<_> = routing
         .nodes
         .iter()
@@ -72,12 +71,12 @@ pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<Cluster
     Ok(ClusterReport { routing, nodes, standings: Vec::new() })
 }
 
-/// The same, with the nodes of other histories of the cluster.
+/// Like [`gather`], and also queries nodes of other histories of the cluster.
 pub(super) async fn gather_all(client: &Client, timeout: Duration) -> Result<ClusterReport, Failure> {
     let patience = timeout.min(SURVEY_TIMEOUT);
     let (whole, survey) = tokio::join!(gather(client, timeout), client.survey(patience));
     let (whole, mut standings) = (whole?, survey.standings);
-    // The configurations of one history don't tell where a node of another one listens since its last start.
+    // The configurations of one history don't contain the current addresses of another history's nodes.
     let is_new = |member: &KnownMember<'_>| standings.iter().all(|standing| standing.me.id.to_string() != member.id);
     let met: Vec<_> = whole.members().into_iter().filter(|member| member.state == "alive" && is_new(member)).collect();
     let addrs = met.iter().filter_map(|member| member.addr.parse().ok());
@@ -86,11 +85,11 @@ pub(super) async fn gather_all(client: &Client, timeout: Duration) -> Result<Clu
 }
 
 impl ClusterReport {
-    /// The seats of a chain, head first.
+    /// The places of a chain, head first.
     pub(super) fn seats(&self, chain: &ChainConfig) -> Vec<ChainSeat<'_>> {
         let view = |id: NodeId| match self.nodes.get(&id).map(|told| &told.status) {
             Some(Ok(status)) => {
-                status.chains.iter().find(|view| view.chain == chain.chain.0).ok_or("it doesn't know of the chain")
+                status.chains.iter().find(|view| view.chain == chain.chain.0).ok_or("it doesn't know the chain")
             }
             Some(Err(why)) => Err(why.as_str()),
             None => Err("its address isn't known"),
@@ -106,14 +105,15 @@ impl ClusterReport {
         chain.members.iter().map(|member| seat(member.id)).collect()
     }
 
-    /// The living copies of a chain: the most that a member that answers knows of. A firewall may hide members from here.
+    /// The number of live copies of a chain: the highest that an answering member reports, since a firewall may hide
+    /// members from here.
     pub(super) fn copies(&self, chain: &ChainConfig) -> u32 {
         let views = self.seats(chain).into_iter().filter_map(|seat| seat.view.ok());
         views.map(|view| view.copies).max().unwrap_or_default()
     }
 
-    /// The members that any node has heard of and the nodes that answered, by name. Where views differ, a node's view
-    /// of itself counts, then the first view.
+    /// All members known to any node, and the nodes that answered, by name. Where views differ, a node's view of itself
+    /// takes precedence, then the first view.
     pub(super) fn members(&self) -> Vec<KnownMember<'_>> {
         let told = || self.nodes.values().filter_map(|told| told.status.as_ref().ok());
         let selves = told().map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: "alive" });
@@ -126,19 +126,17 @@ impl ClusterReport {
         members.into_values().collect()
     }
 
-    /// The role of a node in the first chain that has it.
     pub(super) fn role(&self, name: &str) -> String {
         let seats = self.routing.chains.iter().flat_map(|chain| self.seats(chain));
         seats.into_iter().find(|seat| seat.name == name).map_or_else(|| "spare".to_owned(), |seat| seat.role)
     }
 }
 
-/// The sequence of the newest version of a member.
 pub(super) fn sequence(view: &ChainStatus) -> Option<u64> {
     view.last.split_once('.')?.1.parse().ok()
 }
 
-/// The status as `docs/json.md` describes it.
+/// The status that `docs/json.md` describes.
 pub(super) fn object(whole: &ClusterReport) -> Value {
     let chains: Vec<Value> = whole.routing.chains.iter().map(|chain| chain_object(whole, chain)).collect();
     let members: Vec<Value> = whole
@@ -188,7 +186,7 @@ fn node_object(whole: &ClusterReport, node: NodeId, told: &NodeReport) -> Value 
                 status.insert("error".to_owned(), Value::Null);
                 return Value::Object(status);
             }
-            Ok(_) => "its status is no object".to_owned(),
+            Ok(_) => "its status is not an object".to_owned(),
             Err(error) => error.to_string(),
         },
         Err(why) => why.clone(),

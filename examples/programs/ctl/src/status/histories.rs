@@ -1,4 +1,4 @@
-//! Histories of one cluster that have parted, side by side: which one stays is an operator's decision.
+//! Diverged histories of one cluster, side by side. Which one to keep is an operator's decision.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::output::plain_table;
 
-/// The nodes that answered, by the histories that they belong to, the newest first.
+/// The nodes that answered, grouped by history, the newest history first.
 fn histories(cluster: ClusterId, standings: &[Standing]) -> Vec<(History, Vec<&Standing>)> {
     let mut found = BTreeMap::<_, (History, Vec<&Standing>)>::new();
     for standing in standings.iter().filter(|standing| standing.cluster == cluster) {
@@ -22,20 +22,20 @@ fn histories(cluster: ClusterId, standings: &[Standing]) -> Vec<(History, Vec<&S
     found
 }
 
-/// The place where this history left the one before, by one of its nodes.
+/// The point where this history left the previous one, as one of its nodes reports it.
 fn branch<'a>(nodes: &[&'a Standing]) -> Option<&'a Branch> {
     nodes.iter().find_map(|standing| standing.branches.last())
 }
 
-/// What people are told; `None`: all nodes that answer belong to one history.
+/// The text for people; `None` if all nodes that answer belong to one history.
 pub(super) fn text(cluster: ClusterId, standings: &[Standing]) -> Option<String> {
     let found = histories(cluster, standings);
     if found.len() < 2 {
         return None;
     }
     let mut text =
-        "THE HISTORIES OF THIS CLUSTER HAVE PARTED: each holds what the other may lack. An operator must decide which \
-                    one stays: \"Parted histories\" in docs/operations.md\n"
+        "THE HISTORIES OF THIS CLUSTER HAVE DIVERGED: each may hold updates that the other doesn't have. An operator must \
+         decide which one to keep: \"Parted histories\" in docs/operations.md\n"
             .to_owned();
     let mut table = plain_table(&["history", "node", "chain", "epoch", "last", "watermark", ""]);
     for (history, nodes) in &found {
@@ -62,7 +62,7 @@ pub(super) fn text(cluster: ClusterId, standings: &[Standing]) -> Option<String>
     Some(text)
 }
 
-/// The same as `docs/json.md` describes it.
+/// The objects that `docs/json.md` describes.
 pub(super) fn objects(cluster: ClusterId, standings: &[Standing]) -> Vec<Value> {
     histories(cluster, standings)
         .into_iter()

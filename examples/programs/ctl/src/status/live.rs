@@ -1,5 +1,5 @@
-//! `ctl status --watch`: takes snapshots again and again. On a terminal it draws them; otherwise it prints a block for
-//! each change.
+//! `ctl status --watch`: takes snapshots repeatedly. On a terminal it draws them; otherwise it prints a block for each
+//! change.
 
 use std::{
     collections::VecDeque,
@@ -19,14 +19,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{events, gather, picture::Picture, snapshot::Snapshot};
 use crate::output::Output;
 
-/// Between two snapshots, of which a picture is drawn or the changes are printed.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Between two queries of the keyboard.
 const KEYS: Duration = Duration::from_millis(50);
-/// Events that are remembered: more than any terminal shows.
+/// Number of events to keep: more than any terminal shows.
 const EVENTS: usize = 200;
 
-/// Runs until it is stopped, or its output is closed.
+/// Runs until it is stopped, or standard output is closed.
 pub(super) async fn run(client: &Client, timeout: Duration, output: Output) -> Result<u8, Failure> {
     if io::stdout().is_terminal() && io::stdin().is_terminal() {
         draw(client, timeout).await
@@ -35,14 +33,14 @@ pub(super) async fn run(client: &Client, timeout: Duration, output: Output) -> R
     }
 }
 
-/// A terminal that is restored when this is dropped; ratatui does so when the program panics.
+/// The terminal, restored on drop; on a panic ratatui restores it.
 struct Screen(DefaultTerminal);
 
 impl Screen {
     fn take() -> Result<Self, Failure> {
         ratatui::try_init()
             .map(Self)
-            .map_err(|error| Failure::failed(format!("the terminal can't be drawn on: {error}")))
+            .map_err(|error| Failure::failed(format!("could not draw on the terminal: {error}")))
     }
 }
 
@@ -52,7 +50,6 @@ impl Drop for Screen {
     }
 }
 
-/// What is known so far.
 struct WatchState {
     began: Instant,
     before: Option<Snapshot>,
@@ -67,7 +64,6 @@ impl WatchState {
         Self { began, before: None, now: Snapshot::default(), events: VecDeque::new(), trouble: None }
     }
 
-    /// Adds a snapshot. Returns the changes.
     fn take(&mut self, whole: &gather::ClusterReport) -> Vec<String> {
         let now = Snapshot::of(whole, self.began.elapsed());
         let before = std::mem::replace(&mut self.now, now);
@@ -96,7 +92,7 @@ impl WatchState {
 }
 
 async fn draw(client: &Client, timeout: Duration) -> Result<u8, Failure> {
-    // The first snapshot comes before the terminal is taken: if it fails, the error is printed as usual.
+    // The first snapshot is taken before the terminal is initialized: if it fails, the error is printed as usual.
     let mut seen = WatchState::new();
     seen.take(&gather::gather(client, timeout).await?);
     let mut screen = Screen::take()?;
@@ -133,7 +129,7 @@ enum Key {
     Nothing,
 }
 
-/// The key that was pressed meanwhile; never waits.
+/// The command of the pressed key, without waiting.
 fn key() -> Result<Key, Failure> {
     let mut key = Key::Nothing;
     while event::poll(Duration::ZERO).map_err(Failure::failed)? {
@@ -167,7 +163,7 @@ async fn print(client: &Client, timeout: Duration, output: Output) -> Result<u8,
             }
             Err(failure) => {
                 let failure = failure.to_string();
-                // A trouble that lasts is reported once.
+                // A persistent failure is reported once.
                 if seen.trouble.as_ref() != Some(&failure) {
                     eprintln!("{failure}");
                 }
@@ -177,7 +173,6 @@ async fn print(client: &Client, timeout: Duration, output: Output) -> Result<u8,
     }
 }
 
-/// The changes, and the chains after them.
 fn block(now: &Snapshot, changes: &[String]) -> String {
     let mut text = changes.join("\n");
     for chain in &now.chains {

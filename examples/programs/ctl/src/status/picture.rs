@@ -1,4 +1,4 @@
-//! Draws a cluster: the chain with its arrows, reads by kind, and what happened. A function of what it is given alone.
+//! Draws a cluster: the chains with their arrows, the reads by kind, and recent events.
 
 use ratatui::{
     buffer::Buffer,
@@ -10,23 +10,20 @@ use ratatui::{
 
 use super::snapshot::{Chain, KINDS, Member, Snapshot, reads_per_second, writes_per_second};
 
-/// Lines of a member's box, with its frame.
 const BOX_LINES: u16 = 7;
-/// A chain: its heading, the boxes, the acknowledgements that go back.
+/// Lines of a chain: the heading, the boxes and the watermark below them.
 const CHAIN_LINES: u16 = BOX_LINES + 3;
-/// Columns between two boxes, and those that a box needs.
+/// Columns between two boxes, followed by the limits of a box.
 const ARROW: u16 = 7;
 const NARROWEST: u16 = 16;
 const WIDEST: u16 = 26;
 
-/// What is drawn.
 pub(super) struct Picture<'a> {
-    /// The snapshot before, for all that is shown per second.
+    /// The previous snapshot, for rates per second.
     pub(super) before: Option<&'a Snapshot>,
     pub(super) now: &'a Snapshot,
     /// Recent events, the newest last.
     pub(super) events: &'a [String],
-    /// Why the last snapshot failed, if it did.
     pub(super) trouble: Option<&'a str>,
 }
 
@@ -44,7 +41,7 @@ impl Widget for &Picture<'_> {
         self.events(rooms[below + 1], buffer);
         let (text, style) = match self.trouble {
             Some(why) => (format!(" {why}"), Style::new().fg(Color::Red)),
-            None => (format!(" {} s · q ends", self.now.at.as_secs()), dim()),
+            None => (format!(" {} s · q quits", self.now.at.as_secs()), dim()),
         };
         Paragraph::new(text).style(style).render(rooms[below + 2], buffer);
     }
@@ -58,7 +55,7 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// The width of a box; `None`: they don't fit beside each other.
+/// The width of a box; `None` if the boxes don't fit next to each other.
 fn box_width(members: usize, width: u16) -> Option<u16> {
     let members = u16::try_from(members.max(1)).ok()?;
     let left = width.checked_sub(2 + ARROW.checked_mul(members - 1)?)?;
@@ -122,7 +119,7 @@ fn left() -> ratatui::widgets::Padding {
     ratatui::widgets::Padding::left(1)
 }
 
-/// Boxes from head to tail, updates going right, and the watermark coming back.
+/// Boxes from head to tail, with updates flowing to the right and the watermark back to the left.
 fn boxes(chain: &Chain, width: u16, moves: bool, area: Rect, buffer: &mut Buffer) {
     let mut x = area.x + 1;
     for (at, member) in chain.members.iter().enumerate() {
@@ -182,7 +179,7 @@ fn member_box(member: &Member, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).block(frame).render(area, buffer);
 }
 
-/// The lag of the next member, and a dot that moves as updates do.
+/// The lag of the next member, and a dot that moves with the updates.
 fn arrow(from: &Member, to: &Member, moves: bool, area: Rect, buffer: &mut Buffer) {
     let last = |member: &Member| member.state.as_ref().ok().map(|state| state.last);
     let behind = last(from).zip(last(to)).map(|(from, to)| from.saturating_sub(to));
@@ -200,7 +197,7 @@ fn arrow(from: &Member, to: &Member, moves: bool, area: Rect, buffer: &mut Buffe
     buffer.set_stringn(area.x, area.y + 3, behind.map_or_else(|| "?".to_owned(), short), width, dim());
 }
 
-/// A number in six columns.
+/// A number in at most six columns.
 fn short(number: u64) -> String {
     match number {
         0..1_000_000 => number.to_string(),
@@ -209,7 +206,7 @@ fn short(number: u64) -> String {
     }
 }
 
-/// The chain as a list, where there is no room for boxes.
+/// The chain as a list, when the boxes don't fit.
 fn list(chain: &Chain, area: Rect, buffer: &mut Buffer) {
     for (member, y) in chain.members.iter().zip(area.y..area.bottom()) {
         let text = match &member.state {

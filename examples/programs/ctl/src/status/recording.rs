@@ -1,5 +1,5 @@
-//! What `status --watch` draws, on a terminal that isn't there; and `docs/status.svg`, which shows it to readers. After a
-//! change of the picture: `WRITE_RECORDING=1 cargo test -p artillery-ctl --bin ctl recording`.
+//! Tests the picture of `status --watch` on a simulated terminal, and generates `docs/status.svg`. After a change of
+//! the picture run `WRITE_RECORDING=1 cargo test -p artillery-ctl --bin ctl recording`.
 
 mod svg;
 
@@ -97,7 +97,7 @@ fn story() -> Vec<Snapshot> {
     ]
 }
 
-/// A frame for each snapshot after the first, with the events so far.
+/// One frame for each snapshot after the first, with all events up to then.
 fn frames() -> Vec<Buffer> {
     let story = story();
     let mut events = Vec::new();
@@ -132,7 +132,6 @@ fn the_picture_shows_the_chain_its_lag_its_reads_and_what_happened() {
     }
 }
 
-/// The column of the first dot.
 fn dot(text: &str) -> Option<usize> {
     text.lines().find_map(|line| line.chars().position(|sign| sign == '●'))
 }
@@ -142,7 +141,7 @@ fn a_dot_goes_down_the_chain_while_something_is_written() {
     let frames = frames();
     assert!(text(&frames[0]).contains('●'));
     let places: std::collections::BTreeSet<_> = frames.iter().map(|frame| dot(&text(frame))).collect();
-    assert!(places.len() > 2, "it stands still: {places:?}");
+    assert!(places.len() > 2, "the dot doesn't move: {places:?}");
     let quiet = &story()[0];
     let later = Snapshot { at: Duration::from_secs(9), ..quiet.clone() };
     assert!(!text(&draw(Some(quiet), &later, &[], None, WIDTH)).contains('●'));
@@ -160,7 +159,7 @@ fn any_size_and_unknown_values_are_drawn() {
         terminal.draw(|frame| frame.render_widget(&picture, frame.area())).unwrap();
     }
     let empty = draw(None, &Snapshot::default(), &[], None, WIDTH);
-    assert!(text(&empty).contains("q ends"));
+    assert!(text(&empty).contains("q quits"));
 }
 
 #[test]
@@ -187,5 +186,5 @@ fn the_recording_in_the_docs_is_what_is_drawn() {
         std::fs::write(path, &drawn).unwrap();
     }
     let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == drawn, "docs/status.svg shows something else: WRITE_RECORDING=1 writes it anew");
+    assert!(kept == drawn, "docs/status.svg is out of date: run with WRITE_RECORDING=1 to regenerate it");
 }

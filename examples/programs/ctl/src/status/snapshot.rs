@@ -1,4 +1,4 @@
-//! A cluster at one moment, as plain values: what is drawn, and compared with the moment before.
+//! A cluster at one moment as plain values, to be drawn and to be compared with the previous moment.
 
 use std::time::Duration;
 
@@ -6,13 +6,11 @@ use artillery_ddata::status::ReadsStatus;
 
 use super::gather::{ChainSeat, ClusterReport, sequence};
 
-/// All that is shown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
-    /// Since watching began.
+    /// Time since watching began.
     pub(super) at: Duration,
     pub(super) chains: Vec<Chain>,
-    /// All known nodes, spares too.
     pub(super) nodes: Vec<Node>,
 }
 
@@ -20,9 +18,9 @@ pub(super) struct Snapshot {
 pub(super) struct Chain {
     pub(super) number: u32,
     pub(super) epoch: u64,
-    /// The number of living members that hold each committed update.
+    /// The number of live members that hold each committed update.
     pub(super) copies: u32,
-    /// Head first; members that catch up stand behind the tail.
+    /// Head first; syncing members follow the tail.
     pub(super) members: Vec<Member>,
 }
 
@@ -30,23 +28,21 @@ pub(super) struct Chain {
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) role: String,
-    /// Or why the node's state is unknown.
+    /// The error is the reason why the state is unknown.
     pub(super) state: Result<MemberReport, String>,
 }
 
-/// The state of a member, as it reports it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemberReport {
-    /// The sequence of its newest version.
     pub(super) last: u64,
     pub(super) watermark: u64,
-    /// Updates of the head that it lacks, where both are known.
+    /// Updates that it is behind the head, where both are known.
     pub(super) lag: Option<u64>,
     /// Updates not known to be committed.
     pub(super) dirty: u64,
-    /// Records that its last start found, which aren't settled yet.
+    /// Unreplicated records that its last start found in its directory, not settled yet.
     pub(super) unreplicated: u64,
-    /// What is left of its lease in milliseconds; `None`: the lease never ends.
+    /// Remaining milliseconds of its lease; `None` if the lease never ends.
     pub(super) lease: Option<u64>,
     pub(super) open: bool,
     pub(super) halted: Option<String>,
@@ -56,7 +52,7 @@ pub(super) struct MemberReport {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) role: String,
-    /// `None`: the node didn't answer.
+    /// `None` if the node didn't answer.
     pub(super) reads: Option<ReadsStatus>,
 }
 
@@ -77,7 +73,6 @@ impl Snapshot {
         Self { at, chains, nodes: whole.nodes.values().map(node).collect() }
     }
 
-    /// A chain's members in words.
     pub(super) fn line(chain: &Chain) -> String {
         let members: Vec<_> = chain.members.iter().map(|member| format!("{} ({})", member.name, member.role)).collect();
         format!("chain {}, epoch {}, {} copies: {}", chain.number, chain.epoch, chain.copies, members.join(" → "))
@@ -98,12 +93,12 @@ fn member(seat: &ChainSeat<'_>) -> Member {
     Member { name: seat.name.clone(), role: seat.role.clone(), state }
 }
 
-/// The growth of a counter in a second; `None`: it began anew.
+/// The growth of a counter per second; `None` if the counter was reset.
 fn rate(before: u64, now: u64, seconds: f64) -> Option<u64> {
     now.checked_sub(before).map(|grown| (grown as f64 / seconds).round() as u64)
 }
 
-/// Reads of a node per second, by kind, in the order of [`KINDS`]; `None` where they are unknown.
+/// A node's reads per second, by kind in the order of [`KINDS`]; `None` where unknown.
 pub(super) fn reads_per_second(before: Option<&Snapshot>, now: &Snapshot, node: &Node) -> [Option<u64>; KINDS.len()] {
     let nothing = [None; KINDS.len()];
     let Some(before) = before else { return nothing };
@@ -118,7 +113,6 @@ pub(super) fn reads_per_second(before: Option<&Snapshot>, now: &Snapshot, node: 
     }
 }
 
-/// Kinds of reads, by the words that picture and table show.
 pub(super) const KINDS: [&str; 6] =
     ["local clean", "dirty", "version query", "shared query", "forwarded", "through chain"];
 
@@ -126,7 +120,7 @@ pub(super) fn kinds(reads: &ReadsStatus) -> [u64; KINDS.len()] {
     [reads.local_clean, reads.dirty, reads.version_query, reads.shared_query, reads.forwarded, reads.through_chain]
 }
 
-/// Updates that a chain committed in a second.
+/// Updates that a chain commits per second.
 pub(super) fn writes_per_second(before: Option<&Snapshot>, now: &Snapshot, chain: &Chain) -> Option<u64> {
     let watermark = |chain: &Chain| {
         chain.members.iter().filter_map(|member| member.state.as_ref().ok()).map(|state| state.watermark).max()

@@ -1,4 +1,4 @@
-//! The status as a table, for people.
+//! The status as tables, for people.
 
 use std::fmt::Write;
 

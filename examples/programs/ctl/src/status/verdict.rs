@@ -1,4 +1,4 @@
-//! Whether the cluster serves, and what is wrong. Pure.
+//! Decides whether the cluster serves, and names its problems, from the gathered reports alone.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,20 @@ use artillery_ddata::{
 
 use super::gather::{ChainSeat, ClusterReport};
 
-/// Which writes the head of a chain takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Writes {
-    /// None: fewer members serve than have to.
+    /// None: too few members serve.
     None,
     /// Only deletes: the disk or memory of a serving member is full.
     Deletes,
-    /// All.
     All,
 }
 
-/// Whether a cluster serves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) serves: bool,
-    /// The most that a chain takes.
+    /// The writes of the least limited chain.
     pub(super) writes: Writes,
-    /// What is wrong, if anything is.
     pub(super) problem: Option<String>,
 }
 
@@ -48,7 +44,7 @@ impl Verdict {
         Self { serves: false, writes: Writes::None, problem: Some(all.collect::<Vec<_>>().join("; ")) }
     }
 
-    /// The verdict of a cluster whose chains all serve. A chain without a limit takes all writes.
+    /// The verdict of a cluster whose chains all serve. A chain without a limit accepts all writes.
     fn of_limits(limits: Vec<Option<Limit>>, others: Vec<String>) -> Self {
         let writes = limits.iter().map(|limit| limit.as_ref().map_or(Writes::All, |limit| limit.writes)).max();
         let problems: Vec<_> = limits.into_iter().flatten().map(|limit| limit.why).chain(others).collect();
@@ -56,7 +52,6 @@ impl Verdict {
         Self { serves: true, writes: writes.unwrap_or(Writes::All), problem }
     }
 
-    /// The verdict in one line.
     pub(super) fn line(&self) -> String {
         match (self.serves, &self.problem) {
             (true, None) => "serving".to_owned(),
@@ -76,18 +71,20 @@ fn serves(seat: &ChainSeat<'_>) -> bool {
     seat.role != "syncing" && seat.view.is_ok_and(|view| view.open && view.halted.is_none() && is_leased(view))
 }
 
-/// Why the head of a chain refuses writes.
 struct Limit {
     writes: Writes,
     why: String,
 }
 
-/// Why the head of a chain refuses writes, by its configuration and the status of its members.
+/// The reason why the head of a chain refuses writes, from its configuration and its members' status; `None` if it
+/// accepts all.
 fn limit(chain: &ChainConfig, seats: &[ChainSeat<'_>]) -> Option<Limit> {
     let full = seats.iter().find_map(|seat| Some((seat.name.as_str(), seat.view.ok()?.full.as_deref()?)));
     if chain.is_sealed() {
-        let why =
-            format!("chain {} takes no writes: this cluster may give way to another one of its name", chain.chain.0);
+        let why = format!(
+            "chain {} accepts no writes: this cluster may be replaced by another one of the same name",
+            chain.chain.0
+        );
         return Some(Limit { writes: Writes::None, why });
     }
     limit_of(chain.chain.0, chain.serving().count(), chain.fewest(), full)
@@ -96,27 +93,29 @@ fn limit(chain: &ChainConfig, seats: &[ChainSeat<'_>]) -> Option<Limit> {
 /// `full` is the name of a member and its full resource, `disk` or `memory`.
 fn limit_of(chain: u32, have: usize, need: u32, full: Option<(&str, &str)>) -> Option<Limit> {
     if have < need as usize {
-        let why = format!("chain {chain} takes no writes: {have} of at least {need} members serve");
+        let why = format!("chain {chain} accepts no writes: {have} of at least {need} members serve");
         return Some(Limit { writes: Writes::None, why });
     }
     let (name, what) = full?;
-    Some(Limit { writes: Writes::Deletes, why: format!("chain {chain} takes no values: the {what} of {name} is full") })
+    Some(Limit {
+        writes: Writes::Deletes,
+        why: format!("chain {chain} accepts only deletes: the {what} of {name} is full"),
+    })
 }
 
-/// The members that gave no answer, each once.
 fn silent<'a>(seats: impl Iterator<Item = &'a ChainSeat<'a>>) -> Vec<String> {
     let silent = seats.filter(|seat| seat.view.is_err()).map(|seat| seat.name.clone());
     silent.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What the nodes that answered wait for, each reason once.
+/// The distinct reasons why nodes that answered are not ready.
 fn reasons(whole: &ClusterReport) -> BTreeSet<String> {
     let others = others(whole);
     let all = statuses(whole).flat_map(|status| status.waiting_for.iter().cloned());
     all.filter(|reason| !others.contains(reason)).collect()
 }
 
-/// The other clusters of this one's name that its nodes have met.
+/// The other clusters of the same name that this cluster's nodes have met.
 fn others(whole: &ClusterReport) -> BTreeSet<String> {
     statuses(whole).filter_map(|status| status.log.as_ref()?.another_cluster.clone()).collect()
 }
@@ -148,11 +147,11 @@ mod tests {
         let full = || limit_of(1, 2, 2, Some(("b", "memory")));
         assert!(limit_of(0, 2, 2, None).is_none());
         assert_eq!(line(vec![None, None], None), "serving");
-        let why = "chain 0 takes no writes: 1 of at least 2 members serve";
+        let why = "chain 0 accepts no writes: 1 of at least 2 members serve";
         assert_eq!(line(vec![few()], Some("no answer from b")), format!("serving reads only: {why}; no answer from b"));
-        let is_full = "chain 1 takes no values: the memory of b is full";
+        let is_full = "chain 1 accepts only deletes: the memory of b is full";
         assert_eq!(line(vec![full()], None), format!("serving reads and deletes only: {is_full}"));
         assert_eq!(line(vec![few(), full()], None), format!("serving reads and deletes only: {why}; {is_full}"));
-        assert_eq!(line(vec![few(), None], None), format!("serving; {why}"), "the other chain takes writes");
+        assert_eq!(line(vec![few(), None], None), format!("serving; {why}"), "the other chain accepts writes");
     }
 }

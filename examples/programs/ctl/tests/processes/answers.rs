@@ -1,4 +1,4 @@
-//! What `ctl` answers, and its exit codes.
+//! The output of `ctl` and its exit codes.
 
 use artillery_processes::{CTL, Cluster, Node, expect, token};
 
@@ -24,7 +24,7 @@ async fn answers_carry_values_versions_and_exit_codes() {
     for mode in ["strong", "chain", "eventual", "bounded:10,60000"] {
         let (out, err) = cluster.ctl(at, 0, &["get", "key", "--read", mode]).await;
         assert_eq!(out, "two\n");
-        // Reads that may be old or not committed are marked.
+        // Reads that may be stale or uncommitted are marked.
         let word = mode.split(':').next().unwrap();
         assert_eq!(err.contains(&format!("{word} read")), !["strong", "chain"].contains(&mode), "{err}");
         assert_eq!(cluster.json(0, &["get", "key", "--read", mode]).await["read"], *word);
@@ -47,8 +47,8 @@ async fn the_cluster_is_found_by_mdns() {
 async fn an_unknown_outcome_has_its_own_code() {
     let mut cluster = Cluster::start(&[]).await;
     let put = cluster.json(0, &["put", "key", "value"]).await;
-    // The head can settle it only by an update, and the tail will never commit that. The nodes that could decide with
-    // the head that the chain goes on without them are gone.
+    // The head can settle it only by an update, which the dead tail can't commit. The other members are dead too, so no
+    // majority can shorten the chain.
     cluster.nodes[2].kill().await;
     cluster.nodes[1].kill().await;
     let request = put["request"].as_str().unwrap();
@@ -57,7 +57,7 @@ async fn an_unknown_outcome_has_its_own_code() {
     assert_eq!(answer["kind"], "outcome_unknown", "{answer}");
     let settled = cluster.json(0, &["outcome", request]).await;
     assert_eq!((&settled["outcome"], &settled["version"]), (&"applied".into(), &put["version"]), "{settled}");
-    // Without a session nothing of the write was sent.
+    // Without a session, nothing of the write was sent.
     let answer = cluster.json(1, &["--timeout", "1500", "put", "key", "value"]).await;
     assert_eq!(answer["kind"], "not_applied", "{answer}");
 }
@@ -107,14 +107,14 @@ async fn changes_are_watched_from_a_position() {
     let changes: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&changes[0]["key"], &changes[0]["value"]), (&"w/b".into(), &"2".into()), "{lines:?}");
     assert_eq!((&changes[1]["key"], &changes[1]["value"]), (&"w/a".into(), &serde_json::Value::Null), "{lines:?}");
-    // After the first change there is only the second one.
+    // A watch from the first change's position prints only the second change.
     let mut other = watch(changes[0]["position"].as_str().unwrap().to_owned());
     assert_eq!(other.out.until(|lines| !lines.is_empty()).await.unwrap(), lines[1..]);
     let (_, err) = cluster.ctl(at, 2, &["watch", "w/", "--from", "1.7"]).await;
     assert!(err.contains("frontier"), "{err}");
 }
 
-/// The reader of its output has seen enough, and no further change comes that would show that to `ctl`.
+/// `ctl` must end when its reader closes the pipe, although no further change makes it write.
 #[tokio::test]
 async fn a_watch_ends_when_its_reader_is_gone() {
     const PIPE: &str = r#"{ "$0" "$@"; echo "exit code $?" >&2; } | head -n 1"#;

@@ -9,7 +9,6 @@ use std::{
 use artillery_processes::{CTL, Node, assert_documented, documented, expect, token};
 use serde_json::Value;
 
-/// A directory that is removed in the end.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -18,7 +17,6 @@ impl Drop for Directory {
     }
 }
 
-/// All files with their bytes.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fs::read_dir(dir)
         .unwrap()

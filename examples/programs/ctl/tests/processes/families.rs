@@ -1,11 +1,11 @@
-//! IPv6 alone and both families, by the programs and by the library; and host names.
+//! IPv6 alone and both address families, with the programs and with the library; and host names.
 
 use std::time::Duration;
 
 use artillery_ddata::Client;
 use artillery_processes::{CTL, Cluster, Node, eventually, expect, token};
 
-/// Whether this host has IPv6. Without it, the tests print that they cover less.
+/// Whether this host has IPv6. Without it, the tests report that they are skipped.
 fn has_ipv6() -> bool {
     let has = std::net::UdpSocket::bind("[::1]:0").is_ok();
     if !has {
@@ -14,7 +14,7 @@ fn has_ipv6() -> bool {
     has
 }
 
-/// The cluster is reached at this seed by `ctl`, by a client, and by one that blocks.
+/// Checks that `ctl`, a client and a blocking client reach the cluster at this seed.
 async fn is_reached_at(cluster: &Cluster, seed: &str) {
     cluster.ctl(seed, 0, &["put", "key", seed]).await;
     let builder = || Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(seed);
@@ -24,7 +24,7 @@ async fn is_reached_at(cluster: &Cluster, seed: &str) {
     let blocking = artillery_ddata::blocking::ClientBuilder::from(builder());
     let read_all = move || {
         let client = blocking.connect().unwrap();
-        // A handle of the asynchronous kind blocks as well.
+        // A handle of an asynchronous client can block as well.
         let found = [client.kv().get("key").unwrap(), kv.blocking().get("key").unwrap()];
         drop(sender.send(found));
     };

@@ -12,7 +12,7 @@ use tokio::{
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// Starts `ctl` on a terminal of its own, made by script(1).
+/// Starts `ctl` on a pseudo-terminal made by script(1).
 fn on_a_terminal(cluster: &Cluster) -> Option<tokio::process::Child> {
     let ctl = format!("{} --cluster {} --no-mdns --seed {} status --watch", *CTL, cluster.name, cluster.addrs[0]);
     let mut script = Command::new("script");
@@ -34,21 +34,21 @@ async fn a_terminal_is_drawn_on_and_given_back() {
         let mut seen = Vec::new();
         let drawn = async {
             let mut some = [0; 4096];
-            while !text(&seen).contains("q ends") {
+            while !text(&seen).contains("q quits") {
                 let count = screen.read(&mut some).await.unwrap();
-                assert!(count > 0, "it ended: {:?}", text(&seen));
+                assert!(count > 0, "the output ended: {:?}", text(&seen));
                 seen.extend_from_slice(&some[..count]);
             }
         };
-        timeout(TEST_TIMEOUT, drawn).await.expect("nothing is drawn");
+        timeout(TEST_TIMEOUT, drawn).await.expect("nothing was drawn");
         let shown = text(&seen);
         for part in [ENTER, "chain 0", "head", "middle", "tail", "local clean"] {
             assert!(shown.contains(part), "no {part:?} in {shown:?}");
         }
         assert!(!shown.contains(LEAVE));
         keys.write_all(key.as_bytes()).await.unwrap();
-        timeout(TEST_TIMEOUT, screen.read_to_end(&mut seen)).await.expect("it doesn't end").unwrap();
-        assert!(text(&seen).contains(LEAVE), "the terminal isn't given back");
+        timeout(TEST_TIMEOUT, screen.read_to_end(&mut seen)).await.expect("ctl did not end").unwrap();
+        assert!(text(&seen).contains(LEAVE), "the terminal isn't restored");
         assert_eq!(timeout(TEST_TIMEOUT, script.wait()).await.unwrap().unwrap().code(), Some(0));
     }
 }
@@ -66,8 +66,11 @@ async fn without_a_terminal_changes_are_printed_and_nothing_else() {
     assert!(first[0].starts_with("cluster ") && first[1].starts_with("  chain 0, epoch "), "{first:#?}");
     assert!(first[1].ends_with(&chain), "{first:#?}");
     members.kill(&names[2]).await;
-    let told =
-        watch.out.until(|lines| lines.iter().any(|line| line.contains("2 copies"))).await.expect("no change is told");
+    let told = watch
+        .out
+        .until(|lines| lines.iter().any(|line| line.contains("2 copies")))
+        .await
+        .expect("no change is printed");
     assert!(told.contains(&format!("chain 0: {} is out, was tail", names[2])), "{told:#?}");
     assert!(told.len() < 20, "more than changes: {told:#?}");
 }

@@ -41,10 +41,10 @@ async fn a_rate_is_kept() {
     assert!((1..=100).contains(&operations), "{load}");
 }
 
-/// More keys than could be removed in time if each of them were waited for.
+/// More keys than could be removed one after the other within the timeout.
 const CHECKED: [&str; 5] = ["--check", "--keys", "4000", "--timeout", "2000"];
 
-/// `ctl load` by way of the tail, once it reads.
+/// Starts `ctl load` through the tail, and returns once it reads.
 async fn loading(cluster: &Cluster) -> Node {
     let before = sum(&cluster.json(0, &["status"]).await, "local_clean");
     let find = ["--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[2], "--json"];
@@ -58,11 +58,11 @@ async fn loading(cluster: &Cluster) -> Node {
     load
 }
 
-/// Insists that it ends soon after its result, good or bad.
+/// Panics unless it ends soon after printing its result. Returns the result.
 async fn ends_after_its_result(mut load: Node) -> Value {
     let result = load.ready().await;
     let ended = timeout(Duration::from_secs(30), load.ended()).await;
-    assert!(ended.is_ok(), "it doesn't end after {result}: {:#?}", load.err.all());
+    assert!(ended.is_ok(), "ctl did not end after {result}: {:#?}", load.err.all());
     result
 }
 
@@ -75,7 +75,7 @@ async fn a_load_ends_though_its_head_is_killed() {
     assert_eq!(result["wrong"], 0, "{result}");
 }
 
-/// Stopped processes answer nothing, and read nothing: as nodes beyond a broken link.
+/// Stopped processes neither answer nor read, like nodes behind a broken link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_ends_though_nothing_answers_any_more() {
     let cluster = Cluster::start(&[]).await;

@@ -1,4 +1,4 @@
-//! The program as people and scripts run it: real processes, real sockets, mDNS on loopback.
+//! Runs the program as people and scripts do: real processes, real sockets, mDNS on loopback.
 
 mod answers;
 mod check;

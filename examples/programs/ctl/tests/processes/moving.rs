@@ -1,4 +1,4 @@
-//! An operator's orders under load: members change places, and two leave, and no client sees a failure.
+//! An operator's orders under load: members change places and two leave, without failures at clients.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use tokio::time::sleep;
 
 const SECONDS: &str = "12";
 
-/// The serving members of the chain, head first, as `ctl status` reports them.
 async fn members(cluster: &Cluster) -> Vec<String> {
     let status = cluster.json(0, &["status"]).await;
     let members = status["chains"][0]["members"].as_array().cloned().unwrap_or_default();

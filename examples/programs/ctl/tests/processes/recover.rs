@@ -1,5 +1,5 @@
-//! Most of the nodes that keep the configuration are gone for good: what goes on, what is refused, and how an operator
-//! lets the rest go on (docs/DESIGN.md §5.12).
+//! Most voters of the configuration log are lost permanently: what still works, what is refused, and how an operator
+//! recovers the cluster (docs/DESIGN.md §5.12).
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use artillery_processes::{CTL, Cluster, Node, expect, run, text, token};
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// `ctl` at one node; its exit code, and what it said.
 async fn ctl(cluster: &Cluster, addr: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let all = [&["--cluster", &cluster.name, "--no-mdns", "--seed", addr, "--timeout", "2000"], args].concat();
     let done = run(&CTL, Some(&cluster.secret), &all).await;
@@ -25,7 +24,7 @@ async fn fill(cluster: &Cluster) {
     }
 }
 
-/// Three nodes with data, the id of their cluster, and where the last of them listens.
+/// Three nodes with data, the id of their cluster, and the address of the last one.
 async fn filled() -> (Cluster, String, String) {
     let cluster = Cluster::start(&[]).await;
     let id = id(&cluster).await;
@@ -41,7 +40,7 @@ async fn is_whole(cluster: &Cluster, addr: &str) {
     }
 }
 
-/// Has the node at `addr` go on, as the one that is left. Returns what `ctl` printed.
+/// Recovers the cluster at `addr`, the surviving node. Returns the output of `ctl`.
 async fn recover(cluster: &Cluster, addr: &str, id: &str) -> Value {
     let begun = Instant::now();
     let (code, out, err) = ctl(cluster, addr, &["--json", "recover", "--accept-loss", id]).await;
@@ -57,18 +56,18 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(code == Some(1) && err.contains("nothing is lost"), "{code:?} {err}");
     let (code, ..) = ctl(&cluster, &last, &["recover"]).await;
-    assert_eq!(code, Some(2), "without a word about losses nothing is done");
+    assert_eq!(code, Some(2), "--accept-loss is required");
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", "all"]).await;
     assert!(code == Some(2) && err.contains("32 hexadecimal digits"), "{err}");
     cluster.nodes[0].kill().await;
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(code == Some(1) && err.contains("nothing is lost"), "{code:?} {err}");
     cluster.nodes[1].kill().await;
-    // No configuration can remove the dead: the status counts the living all the same.
+    // No configuration can remove the dead nodes, but the status counts only live copies.
     while status_at(&cluster, &last).await["chains"][0]["copies"] != 1 {}
     let (_, text, _) = ctl(&cluster, &last, &["status"]).await;
     assert!(text.contains(", 1 copies of each committed update"), "{text}");
-    // Requests that need the other nodes are refused, and all others go on.
+    // Requests that need the other nodes are refused; all others still work.
     let (code, _, err) = ctl(&cluster, &last, &["put", "k/0", "x"]).await;
     assert!(code == Some(1) || code == Some(3), "{code:?} {err}");
     assert_eq!(cluster.ctl(&last, 0, &["get", "k/7", "--read", "eventual"]).await.0, "7\n");
@@ -83,15 +82,15 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     assert!(told.contains("is kept") && told.to_lowercase().contains("missing"), "{told}");
     is_whole(&cluster, &last).await;
     let (_, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
-    assert!(err.contains("nothing is lost"), "once is enough: {err}");
-    // New nodes are admitted now.
+    assert!(err.contains("nothing is lost"), "a second recovery is refused: {err}");
+    // Recovered, the cluster admits new nodes.
     let mut new = Node::start(&cluster.name, &cluster.secret, &["--no-mdns", "--seed", &last]);
     let line = new.ready().await;
     assert_eq!(line["role"], "tail", "{line}");
     is_whole(&cluster, line["addr"].as_str().unwrap()).await;
 }
 
-/// The output of `ctl status` at the node at `addr`. It fails, too, if the cluster doesn't serve.
+/// The output of `ctl status` at `addr`, which has exit code 1 if the cluster doesn't serve.
 async fn status_at(cluster: &Cluster, addr: &str) -> Value {
     let (code, out, err) = ctl(cluster, addr, &["--json", "status"]).await;
     assert!(matches!(code, Some(0 | 1)) && !out.is_empty(), "{code:?} {err}");
@@ -132,7 +131,7 @@ async fn old_sessions_and_watches_are_refused_and_new_ones_are_not() {
     assert_eq!(watch.next().await.unwrap().unwrap().key, "k/1");
 }
 
-/// The survivor's log still names their old incarnations, at addresses where no node listens any more.
+/// The survivor's log still names their old incarnations, with stale addresses.
 #[tokio::test]
 async fn nodes_left_behind_rejoin_under_their_old_names() {
     let (mut cluster, id, last) = filled().await;
@@ -165,7 +164,7 @@ async fn a_paused_node_stops_when_it_resumes() {
     }
     for addr in &cluster.addrs[..2].to_vec() {
         let (code, out, _) = ctl(&cluster, addr, &["get", "k/0"]).await;
-        assert!(code == Some(1) || out == "new\n", "a read of what was left behind: {out}");
+        assert!(code == Some(1) || out == "new\n", "a read of the abandoned history: {out}");
     }
     for node in &mut cluster.nodes[..2] {
         assert_eq!(node.ended().await, Some(1));
@@ -173,7 +172,7 @@ async fn a_paused_node_stops_when_it_resumes() {
         assert!(said.is_some(), "{:?}", node.err.all());
     }
     assert_eq!(cluster.ctl(&last, 0, &["get", "k/0"]).await.0, "new\n");
-    // Other nodes take their places.
+    // Other nodes replace them.
     for _ in 0..2 {
         let mut node = Node::start(&cluster.name, &cluster.secret, &["--no-mdns", "--seed", &last]);
         let line = node.ready().await;

@@ -1,4 +1,4 @@
-//! Bad arguments are named.
+//! Error messages for bad arguments.
 
 use artillery_processes::{CTL, assert_help_and_version, assert_refused};
 

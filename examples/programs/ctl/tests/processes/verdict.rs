@@ -1,4 +1,4 @@
-//! The first line of `ctl status` and its exit code; and why no node is found.
+//! The first line and the exit code of `ctl status`, and the reasons why no node is found.
 
 use artillery_processes::{CTL, Cluster, eventually, expect, run, text, token};
 
@@ -47,5 +47,5 @@ async fn another_secret_found_by_mdns_is_named_and_another_cluster_is_not() {
     let err = of(&cluster.name, &token()).await;
     assert!(err.contains("its secret or certificates differ"), "{err}");
     let err = of("another-name", &cluster.secret).await;
-    assert!(err.contains("no node of this cluster was found by mDNS") && !err.contains("secret"), "{err}");
+    assert!(err.contains("found no node of this cluster by mDNS") && !err.contains("secret"), "{err}");
 }

@@ -4,7 +4,6 @@ use super::*;
 
 const FILES: [&str; 5] = ["CLUSTER", "LOCK", "NAME", "control-1", "journal-0000000001"];
 
-/// Fills a directory as a node does, and with what others put there.
 fn fill(dir: &Path) {
     fs::create_dir_all(dir).unwrap();
     for name in FILES {
@@ -84,11 +83,11 @@ fn a_working_directory_stays_where_it_is() {
     assert_eq!(names(&place.path().join("damaged-2")), ["CLUSTER", "NAME", "control-1"]);
 }
 
-/// A file system of its own, until this is dropped.
+/// A separate file system, unmounted on drop.
 struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
-    /// `None`: this needs root.
+    /// `None` if this process may not mount, which needs root.
     fn new(at: &'a Path) -> Option<Self> {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1M", "tmpfs"]).arg(at).output();
         mounted.is_ok_and(|mounted| mounted.status.success()).then_some(Self(at))
@@ -114,5 +113,5 @@ fn the_contents_of_a_mount_point_are_moved() {
     let aside = move_aside(&dir, "damaged").unwrap();
     assert_eq!(aside, dir.canonicalize().unwrap().join("damaged-1"));
     assert_eq!(names(&dir), ["CLUSTER", "LOCK", "NAME", "damaged-1"]);
-    assert_eq!(names(place.path()), ["data"], "nothing is beside it, on another disk");
+    assert_eq!(names(place.path()), ["data"], "nothing was moved next to it, to another disk");
 }

@@ -1,4 +1,4 @@
-//! A door as a listener of axum: a connection keeps its place until it is closed, or takes too long for a request or an answer.
+//! Makes a [`Door`] a listener of axum: a connection keeps its permit until it is closed or exceeds [`PATIENCE`].
 
 use std::{
     io,
@@ -18,14 +18,14 @@ use tokio::{
 
 use crate::door::Door;
 
-/// The time that a connection has, from its beginning or from the last byte of an answer that it took, for its next request and
-/// for the first byte of that answer. So one that is idle, or sends its request byte by byte, keeps no place from others.
+/// The time that a connection has for its next request and for the first byte of the answer, measured from its
+/// beginning or from the last byte of an answer that it received. This frees the permits of clients that are idle or
+/// send their request byte by byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct PlacedListener(pub(super) Door);
 
-/// A connection with its place.
 #[derive(Debug)]
 pub(super) struct Placed {
     stream: TcpStream,
@@ -38,7 +38,7 @@ impl Placed {
         Self { stream, end: Box::pin(sleep(PATIENCE)), _place: place }
     }
 
-    /// An error in the place of more waiting, if the connection has taken too long.
+    /// Replaces `Pending` by an error if the connection has exceeded its time.
     fn in_time<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match done {
             Poll::Pending if self.end.as_mut().poll(context).is_ready() => {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(places.taken(), 0);
     }
 
-    /// Bytes of a request renew nothing: one that is sent byte by byte has the same time as another.
+    /// Bytes of a request don't extend the deadline: a request sent byte by byte has the same deadline as another.
     #[tokio::test(start_paused = true)]
     async fn answers_renew_a_connection_and_requests_do_not() {
         let (_listener, mut client, mut placed) = connected(door().await).await;

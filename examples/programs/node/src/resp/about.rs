@@ -12,16 +12,15 @@ use super::{
 };
 use crate::descriptors::Shares;
 
-/// The release of Redis whose answers these commands give. Some clients check it before they use a command.
+/// The Redis release whose answers these commands return. Some clients check it before they use a command.
 const LIKE_REDIS: &str = "7.0.0";
 
-/// `COMMAND`.
 pub(super) fn command(words: &Words) -> Reply {
     let Some(what) = words.get(1).map(lower) else { return Reply::List(COMMANDS.iter().map(described).collect()) };
     match what.as_str() {
         "count" if words.len() == 2 => Reply::count(COMMANDS.len()),
         "count" => table::wrong_number("command|count"),
-        // No command has a text; clients know such an answer.
+        // No command has documentation; clients handle an empty answer.
         "docs" => Reply::Map(Vec::new()),
         "info" if words.len() == 2 => Reply::List(COMMANDS.iter().map(described).collect()),
         "info" => {
@@ -38,12 +37,12 @@ fn described(spec: &Spec) -> Reply {
     let numbers = [first, last, step].map(Reply::Number);
     let mut all = vec![Reply::text(spec.name), Reply::Number(spec.arity), Reply::List(flags)];
     all.extend(numbers);
-    // Access rules, hints, key specifications and parts: none.
+    // Access rules, hints, key specifications and subcommands: all empty.
     all.extend([(); 4].map(|()| Reply::List(Vec::new())));
     Reply::List(all)
 }
 
-/// `CONFIG GET`, for the few settings that programs ask for.
+/// `CONFIG GET`, for the few settings that programs query.
 pub(super) fn config(words: &Words) -> Reply {
     if !words[1].eq_ignore_ascii_case(b"get") {
         return unknown_part(words, "CONFIG");
@@ -64,13 +63,12 @@ pub(super) fn config(words: &Words) -> Reply {
     Reply::Map(found.map(|(name, value)| (Reply::text(name), Reply::text(value))).collect())
 }
 
-/// The answer to an unknown second word.
 pub(super) fn unknown_part(words: &Words, command: &str) -> Reply {
     let part = words.get(1).map(|part| String::from_utf8_lossy(&part[..part.len().min(128)]).into_owned());
     Reply::error(format_args!("unknown subcommand '{}'. Try {command} HELP.", part.unwrap_or_default()))
 }
 
-/// The answer to `HELLO`. Every node takes writes, so every node is a master to a Redis client.
+/// The answer to `HELLO`. Every node accepts writes, so every node is a master to a Redis client.
 pub(super) fn hello(id: u64, protocol: Protocol) -> Reply {
     let version = if protocol == Protocol::Three { 3 } else { 2 };
     let fields = [
@@ -100,14 +98,14 @@ pub(super) fn role(status: &NodeStatus) -> Reply {
     Reply::List(vec![Reply::text("master"), Reply::Number(offset), Reply::List(others.map(replica).collect())])
 }
 
-/// The number of serving members beside one: they hold every acknowledged write. A spare repeats what members report.
+/// The number of other serving members, which hold every acknowledged write. A spare repeats what members report.
 pub(super) fn others(node: &Node) -> i64 {
     let chains = node.routing();
     let serving = chains.iter().flat_map(|known| known.chains.first()).flat_map(ChainConfig::serving).count();
     i64::try_from(serving.saturating_sub(1)).unwrap_or(i64::MAX)
 }
 
-/// `DBSIZE`: the keys of this node.
+/// `DBSIZE`: the number of keys at this node.
 pub(super) fn size(status: &NodeStatus) -> Reply {
     Reply::Number(i64::try_from(keys(status)).unwrap_or(i64::MAX))
 }
@@ -116,7 +114,7 @@ fn keys(status: &NodeStatus) -> u64 {
     status.chains.iter().map(|chain| chain.keys).sum()
 }
 
-/// `INFO`: these sections, or all.
+/// `INFO`: the given sections, or all.
 pub(super) fn info(status: &NodeStatus, shared: &PortShared, sections: &[String]) -> Reply {
     let all = [
         ("server", server(status)),

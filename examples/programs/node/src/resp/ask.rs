@@ -1,4 +1,4 @@
-//! What a command asks for, after its words were parsed.
+//! The operations that parsed commands request.
 
 use artillery_ddata::Version;
 use bytes::Bytes;
@@ -15,20 +15,17 @@ use super::{
     write::{SetAnswer, When, Write},
 };
 
-/// A parsed command.
 #[derive(Debug, Clone)]
 pub(super) enum Ask {
-    /// Nothing: the answer is known.
+    /// The answer is already known.
     Say(Reply),
     Read(Read),
     Write(Write),
-    /// Something about the connection itself.
     Own(Own),
-    /// Something about this node.
     Node(AboutNode),
 }
 
-/// What changes or shows the state of a connection.
+/// Changes or shows the state of a connection.
 #[derive(Debug, Clone)]
 pub(super) enum Own {
     Auth(Words),
@@ -43,21 +40,21 @@ pub(super) enum Own {
     Unwatch,
 }
 
-/// What only this node can say.
+/// Queries about this node.
 #[derive(Debug, Clone)]
 pub(super) enum AboutNode {
     Info(Vec<String>),
     DbSize,
     Role,
     Scan(Scan),
-    /// Wait until this many other members hold all writes, for so many milliseconds; 0: for ever.
+    /// Wait until this many other members hold all writes, for up to `ms` milliseconds, or without limit if `ms` is 0.
     Wait {
         copies: i64,
         ms: u64,
     },
 }
 
-/// Parses the words of a command, or returns the error.
+/// Parses the words of a command. The error is the answer for the client.
 pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
     Ok(match spec.kind {
         Kind::Get => read(What::Value, words),
@@ -112,7 +109,6 @@ pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
     })
 }
 
-/// A word in small letters.
 pub(super) fn lower(word: &Bytes) -> String {
     String::from_utf8_lossy(word).to_ascii_lowercase()
 }
@@ -122,7 +118,7 @@ pub(super) fn number(word: &[u8]) -> Result<i64, Reply> {
 }
 
 pub(super) fn no_expiry() -> Reply {
-    Reply::error("not yet: keys don't expire")
+    Reply::error("key expiry is not yet supported")
 }
 
 fn read(what: What, words: &[Bytes]) -> Ask {

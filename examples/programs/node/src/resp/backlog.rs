@@ -1,5 +1,6 @@
-//! Answers that a client hasn't taken yet while its next commands are read: many clients write a whole pipeline before they read.
-//! All connections together keep at most the capacity of the backlog, and one of them at most its share.
+//! Answers that wait because the client hasn't received them while its next commands are read: many clients write a
+//! whole pipeline before they read. All connections together keep at most the capacity of the backlog, and each of them
+//! at most its share.
 
 use std::{collections::VecDeque, io, sync::Arc};
 
@@ -7,15 +8,15 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::room::{Room, Taken};
 
-/// Pieces that are written at a time: other connections have their turn then.
+/// Number of pieces written per turn; other connections run in between.
 const TURN: usize = 16;
 
-/// The answers of one connection that wait, each piece with its permits.
+/// The waiting answers of one connection, each piece with its permits.
 #[derive(Debug)]
 pub(super) struct Backlog {
     shared: Arc<Room>,
     pieces: VecDeque<(Bytes, Taken)>,
-    /// The KiB that they hold.
+    /// The KiB that the pieces hold.
     held: usize,
 }
 
@@ -38,7 +39,7 @@ impl Backlog {
         self.held = 0;
     }
 
-    /// Takes all of `bytes` if there is capacity for them now. Returns whether there is.
+    /// Moves all of `bytes` into the backlog if it has capacity now. Returns whether it did.
     pub(super) fn take(&mut self, bytes: &mut BytesMut) -> bool {
         let kib = bytes.len().div_ceil(1 << 10);
         if self.held + kib > share(&self.shared) {
@@ -53,7 +54,7 @@ impl Backlog {
         true
     }
 
-    /// Writes what `write` takes at once, up to a bound. Returns how many bytes that were.
+    /// Writes as many pieces as `write` accepts at once, up to [`TURN`]. Returns the number of bytes written.
     pub(super) fn write(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
         let mut all = 0;
         for _ in 0..TURN {

@@ -1,4 +1,4 @@
-//! One client of the port: its settings, and the results of its commands.
+//! One client of the port: its settings, and the execution of its commands.
 
 mod own;
 mod pending;
@@ -21,10 +21,9 @@ use super::{
     table::{self, Kind},
 };
 
-/// The longest wait for this node's own status, which comes at once unless something is very wrong.
+/// The timeout of this node's own status, which normally arrives at once.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A client.
 pub(super) struct Client {
     shared: Arc<PortShared>,
     id: u64,
@@ -32,23 +31,19 @@ pub(super) struct Client {
     /// Whether the client has sent the password, or needs none.
     trusted: bool,
     name: Option<Bytes>,
-    /// Commands that aren't answered yet.
     pending: Pending,
-    /// What it gathers since MULTI.
     transaction: Option<Transaction>,
-    /// Keys that it watches, and the versions that they had.
+    /// Watched keys and their versions at the time of WATCH.
     watched: BTreeMap<Bytes, Version>,
-    /// Answers on their way.
     pub(super) output: Output,
 }
 
-/// How a connection goes on after a command.
+/// The next action of the connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Next,
-    /// It wants to leave.
     Leave,
-    /// The client wants to wait until this many other members serve, for so many milliseconds; 0: for ever.
+    /// Wait until this many other members serve, for up to `ms` milliseconds, or without limit if `ms` is 0.
     Wait {
         copies: i64,
         ms: u64,
@@ -78,20 +73,18 @@ impl Client {
         self.output.let_wait(trusted);
     }
 
-    /// The bounds of its commands.
     pub(super) fn bounds(&self) -> Bounds {
         let limits = &self.shared.limits;
         Bounds { word: limits.word_bytes, command: limits.command_bytes, trusted: self.trusted }
     }
 
-    /// The bytes of commands that wait for EXEC.
     pub(super) fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }
 
-    /// Runs a command, or begins to: [`flush`](Self::flush) completes its answer.
+    /// Runs a command, or adds it to the pending ones, which [`flush`](Self::flush) executes and answers.
     pub(super) async fn execute(&mut self, words: &Words) -> Then {
-        // Reads that are ready at once would starve other connections without this.
+        // Without this, a client whose reads are all ready at once would starve other connections.
         coop::consume_budget().await;
         if words.first().is_some_and(|name| is_foreign(name)) {
             self.shared.warnings.warn(self.id);
@@ -124,15 +117,15 @@ impl Client {
         Then::Next
     }
 
-    /// Adds an answer that isn't large, behind those of all earlier commands.
+    /// Adds a small answer after those of all earlier commands.
     pub(super) fn say(&mut self, reply: Reply) {
         if let Some(reply) = self.pending.behind(reply) {
             self.output.say(&reply, self.protocol);
         }
     }
 
-    /// Adds an answer, behind those of all earlier commands. `applied`: its command has taken effect, also if the
-    /// answer is lost.
+    /// Adds an answer after those of all earlier commands. `applied`: the command has taken effect even if the answer
+    /// is lost.
     async fn tell(&mut self, reply: Reply, applied: bool) {
         self.flush().await;
         self.output.tell(vec![reply], self.protocol, applied).await;
@@ -175,7 +168,7 @@ impl Client {
             return Then::Next;
         }
         let Ok(status) = timeout(STATUS_TIMEOUT, self.shared.node.status()).await else {
-            self.say(Reply::Error("BUSY this node didn't say how it is".into()));
+            self.say(Reply::Error("BUSY this node's status is not available in time".into()));
             return Then::Next;
         };
         let reply = match about {

@@ -1,4 +1,4 @@
-//! Bytes of one connection: in, through its client's commands, and out.
+//! The bytes of one connection: reads commands, executes them, and writes the answers.
 
 use std::{
     io::{ErrorKind, Result},
@@ -24,33 +24,30 @@ use super::{
     reply::Reply,
 };
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 pub(super) const CHUNK: usize = 16 << 10;
-/// Bytes of a command, of a transaction, or of answers that every connection may hold without taking room.
+/// Bytes of a command, of a transaction, or of answers that every connection may hold without permits.
 pub(super) const FREE: usize = 64 << 10;
-/// A client that sends a large command, or has answers to take, is cut off when nothing moves for this long.
+/// A client that sends a large command, or has answers to receive, is disconnected when no byte moves for this long.
 pub(super) const STALLED: Duration = Duration::from_secs(30);
-/// Between two looks at the members, for a client that waits for them.
+/// How often the members are checked for a client that waits for them.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Plain commands that count as one step of a connection: after 128 steps (tokio's budget) other connections have their turn.
+/// Plain commands per step of a connection: after 128 steps (tokio's budget) other connections have their turn.
 const PLAIN_RUN: usize = 16;
 
-/// A connection.
 pub(super) struct Connection {
     socket: OwnedReadHalf,
     shared: Arc<PortShared>,
     client: Client,
     input: BytesMut,
     frames: Frames,
-    /// Room for what is large, and for how many KiB.
+    /// Permits for a large command, one per KiB.
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a connection has no command to run.
 enum Idle {
-    /// It needs more bytes: this many belong to the incomplete command.
+    /// More bytes are needed: the incomplete command has this many already.
     Wants(usize),
-    /// The connection is over.
     Over,
 }
 
@@ -63,7 +60,7 @@ impl Connection {
 
     /// Serves the connection until one side ends it.
     pub(super) async fn run(mut self) -> Result<()> {
-        // Without this an answer might wait in the kernel until a timer ends, for a next one to travel with it.
+        // Without this, Nagle's algorithm could delay an answer in the kernel.
         self.socket.as_ref().set_nodelay(true)?;
         loop {
             let idle = self.commands().await?;
@@ -78,23 +75,22 @@ impl Connection {
             };
             if !self.read(known).await? {
                 self.take_no_more();
-                // A client may have sent its last command, and read from now on.
+                // The client may have closed only its sending side, and still read answers.
                 return self.client.output.write_all().await;
             }
         }
     }
 
-    /// Frees the buffer of commands and its permits: the client may take long for its last answers.
+    /// Frees the buffer of commands and its permits: the client may take long to receive its last answers.
     fn take_no_more(&mut self) {
         self.input = BytesMut::new();
         self.room = None;
     }
 
-    /// Runs all commands that have come.
     async fn commands(&mut self) -> Result<Idle> {
         loop {
             while self.plain() {
-                // An endless stream of plain commands would starve other connections without this.
+                // Without this, an endless stream of plain commands would starve other connections.
                 coop::consume_budget().await;
                 self.client.output.write_much().await?;
             }
@@ -126,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Runs the plain commands that come first, a few at a time. Returns whether there were any.
+    /// Runs the plain commands at the front of the input, up to [`PLAIN_RUN`]. Returns whether there were any.
     fn plain(&mut self) -> bool {
         if self.room.is_some() || !self.frames.is_new() {
             return false;
@@ -144,26 +140,26 @@ impl Connection {
         done > 0
     }
 
-    /// Takes room for a command of which this many bytes are known, and for what its client has queued. Returns whether
-    /// there is room: otherwise the client has got an error.
+    /// Acquires permits for a command of `known` bytes and for the queued commands. Returns false if there are none
+    /// left; then the client has been sent an error.
     async fn hold(&mut self, known: usize) -> bool {
         let wanted = known + self.client.queued_bytes();
         let Some(more) = wanted.checked_sub(FREE) else {
             if self.room.take().is_some() {
-                // Frees the buffer in which large commands came.
+                // Frees the buffer that has grown for large commands.
                 self.input = BytesMut::from(&self.input[..]);
             }
             return true;
         };
         let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
-        // Other clients may wait for these answers, and free the room that this one waits for.
+        // Other clients may depend on these answers, and then free the permits that this one waits for.
         self.client.flush().await;
         if self.client.output.write_ready().await.is_err() {
             return false;
         }
         let Some(taken) = self.shared.commands.take(lacking).await else {
-            self.client.say(Reply::Error("BUSY too many bytes of large commands are on their way".into()));
+            self.client.say(Reply::Error("BUSY too many bytes of large commands are in flight".into()));
             return false;
         };
         match &mut self.room {
@@ -173,7 +169,7 @@ impl Connection {
         true
     }
 
-    /// Reads more bytes. Returns whether more may follow.
+    /// Reads more bytes. Returns false at the end of the stream.
     async fn read(&mut self, known: usize) -> Result<bool> {
         self.input.reserve(known.saturating_sub(self.input.len()).max(CHUNK));
         // Without permits, read at most a chunk at a time, however large the buffer is.
@@ -225,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other side has closed the connection and sent nothing before.
+    /// Whether the other side has closed the connection without sending anything before.
     fn is_gone(&mut self) -> bool {
         self.input.len() < CHUNK && matches!(self.socket.try_read_buf(&mut (&mut self.input).limit(CHUNK)), Ok(0))
     }

@@ -1,7 +1,7 @@
-//! What a client is told when a command has no result.
+//! The answers to commands without a result.
 //!
 //! `NOLEASE`, `NOCHAIN` and `BUSY` promise that nothing was applied, by this attempt or an earlier one, so that a
-//! client may send the command again; `UNKNOWN` says that the outcome is unknown. No other answer begins with these
+//! client may send the command again; `UNKNOWN` means that the outcome is unknown. No other answer begins with these
 //! words.
 
 use artillery_ddata::{Error, Kv, NotLocal, Refusal, error::NotApplied};
@@ -15,22 +15,21 @@ pub(super) const SYNTAX: &str = "syntax error";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
-/// Converts an error of the library to the answer that a client gets.
 pub(super) fn told(error: &Error) -> Reply {
     match error {
         Error::Refused { reason, .. } => refused(reason),
         Error::NotApplied { reason, .. } => not_applied(reason),
-        // Also for kinds of errors that this release doesn't know: the command may have taken effect.
+        // Includes kinds of errors that this release doesn't know: the command may have taken effect.
         _ => Reply::Error(format!("UNKNOWN {error}").into()),
     }
 }
 
-/// Like [`told`], for a read of this key. If no member could be reached, and this node's own lease is out, the answer
-/// says so: for that reason the node had to ask others.
+/// Like [`told`], for a read of this key. If no member could be reached and this node's own lease has expired, the
+/// answer is `NOLEASE`: the missing lease is why this node had to ask others.
 pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
     match (error, kv.get_local(key)) {
         (Error::NotApplied { reason, .. }, Err(NotLocal::NoLease)) => {
-            Reply::Error(format!("NOLEASE this node holds no lease, and nobody else has answered: {reason}").into())
+            Reply::Error(format!("NOLEASE this node holds no lease, and no other member has answered: {reason}").into())
         }
         _ => told(error),
     }
@@ -47,7 +46,7 @@ fn not_applied(reason: &NotApplied) -> Reply {
     let kind = match reason {
         NotApplied::TimedOut => "BUSY",
         NotApplied::WithinRuntime => "ERR",
-        // Not formed, not reached, not known, stopped: no chain can be reached from here.
+        // Not formed, unreachable, unknown or stopped: no chain can be reached from here.
         _ => "NOCHAIN",
     };
     Reply::Error(format!("{kind} nothing was applied: {reason}").into())
@@ -81,7 +80,7 @@ mod tests {
     fn text(reply: Reply) -> String {
         match reply {
             Reply::Error(text) => text.into_owned(),
-            other => panic!("no error: {other:?}"),
+            other => panic!("expected an error, got {other:?}"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Other protocols on the Redis port. A web page can have a browser send a request of its own making to a node of the
-//! same machine: the body may hold commands.
+//! Detects other protocols on the Redis port. A web page can make a browser send a request with arbitrary content to a
+//! node on the same machine: the body may hold commands.
 
 use std::sync::Mutex;
 
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::seldom::Seldom;
 
-/// Whether a line of HTTP or the beginning of TLS was taken for a command with this name. Every request of a browser has
-/// one of them before its body. No command begins so.
+/// Whether a line of HTTP or the beginning of a TLS handshake was parsed as a command with this name. Every request of
+/// a browser begins with one of these, before its body. No command does.
 pub(super) fn is_foreign(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") || name.starts_with(b"\x16\x03")
 }
 
-/// Warns of such connections, at most once a minute: a web page can send requests without end.
+/// Warns of such connections at most once a minute, since a web page can send any number of requests.
 #[derive(Debug, Default)]
 pub(super) struct Warnings(Mutex<Seldom>);
 
@@ -22,7 +22,7 @@ impl Warnings {
         if self.0.lock().is_ok_and(|mut lines| lines.is_due(Instant::now())) {
             tracing::warn!(
                 id,
-                "HTTP or TLS on the Redis port: closed, nothing of its body was done; a web page may have sent it"
+                "HTTP or TLS on the Redis port: connection closed, no command in its body was executed; a web page may have sent it"
             );
         }
     }

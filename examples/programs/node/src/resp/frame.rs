@@ -1,8 +1,8 @@
-//! Splits incoming bytes into commands: bounded while they are incomplete, decoded when they are whole.
+//! Splits received bytes into commands, which are bounded while incomplete and decoded once complete.
 //!
-//! The codec trusts the lengths that a peer announces: unbounded ones would exhaust memory, and deep nesting the stack.
-//! So the announced lengths are checked first, each once, however the bytes come in pieces; the codec sees only whole
-//! commands made of strings.
+//! The codec trusts the lengths that a peer announces: unbounded lengths would exhaust memory, and deep nesting the
+//! stack. So the announced lengths are checked first, each once, however the bytes are split; the codec sees only
+//! complete commands that consist of strings.
 
 use bytes::{Buf, Bytes, BytesMut};
 use redis_protocol::resp2::{decode::decode_range, types::RangeFrame};
@@ -10,48 +10,43 @@ use smallvec::SmallVec;
 
 use super::{inline, number};
 
-/// Bytes of a line, at most: of one that announces a length, or of a whole inline command.
+/// Maximum bytes of a line: of one that announces a length, or of a whole inline command.
 const MAX_LINE: usize = 64 << 10;
-/// Words of a command, at most.
 const MAX_WORDS: i64 = 1 << 20;
-/// Bounds for a client that hasn't sent the password: words, and bytes of each.
+/// Limits for a client that hasn't sent the password: number of words, and bytes of each.
 const MAX_STRANGE: (i64, i64) = (10, 16 << 10);
 
-/// The name of a command and what follows it.
+/// The name and the arguments of a command.
 pub(super) type Words = SmallVec<[Bytes; 4]>;
 
-/// The first thing in the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A command.
     Command(Words),
     /// The beginning of a command of at least this many bytes.
     Part(usize),
-    /// Invalid bytes, after which no command can be found.
+    /// Invalid bytes: the rest of the stream can't be parsed.
     Bad(String),
 }
 
-/// Bounds of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Bytes of a word.
+    /// Maximum bytes of a word.
     pub(super) word: usize,
-    /// Bytes of a command.
+    /// Maximum bytes of a command.
     pub(super) command: usize,
     /// Whether the client has sent the password, or needs none.
     pub(super) trusted: bool,
 }
 
-/// How far the first command has been scanned.
+/// The scan state of the first command in the buffer.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Scanned up to here, which may lie behind the bytes that have come.
+    /// Position up to which the command is scanned; it may lie beyond the received bytes.
     at: usize,
-    /// Words that are still to come; `None`: their number is not known yet.
+    /// Number of words not scanned yet; `None` if their total is still unknown.
     left: Option<i64>,
 }
 
-/// An incomplete or invalid line.
 enum Stop {
     Part,
     Bad(String),
@@ -63,7 +58,6 @@ impl Frames {
         self.left.is_none()
     }
 
-    /// Takes the first command out of `buffer`.
     pub(super) fn next(&mut self, buffer: &mut BytesMut, bounds: &Bounds) -> Next {
         loop {
             if self.left.is_none() && buffer.first().is_none_or(|first| *first != b'*') {
@@ -87,7 +81,7 @@ impl Frames {
         }
     }
 
-    /// Scans on to the end of a command in the form of an array.
+    /// Continues the scan up to the end of a command in array form.
     fn look(&mut self, buffer: &[u8], bounds: &Bounds) -> Result<(), Stop> {
         if self.left.is_none() {
             let (words, behind) = announced(buffer, 0, "mbulk count", "multibulk length", MAX_WORDS)?;
@@ -117,7 +111,7 @@ impl Frames {
     }
 }
 
-/// The number behind the mark at `at`, and where its line ends.
+/// Parses the number after the type byte at `at`. Returns it with the position after its line.
 fn announced(buffer: &[u8], at: usize, line: &str, what: &str, most: i64) -> Result<(i64, usize), Stop> {
     let rest = &buffer[at + 1..];
     let Some(end) = rest.windows(2).take(MAX_LINE).position(|pair| pair == b"\r\n") else {
@@ -134,7 +128,7 @@ fn bad(text: &str) -> Stop {
     Stop::Bad(text.to_owned())
 }
 
-/// A command as a person types it: a line, with words in quotes where needed. Without a word: an empty line.
+/// A command as a person types it: one line, with words in quotes where needed. Without words if the line is empty.
 fn inline_command(buffer: &mut BytesMut) -> Next {
     let Some(end) = buffer.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
         let too_long = buffer.len() >= MAX_LINE;
@@ -148,21 +142,21 @@ fn inline_command(buffer: &mut BytesMut) -> Next {
     }
 }
 
-/// The words of a whole command, which share its bytes.
+/// The words of a complete command, as slices of its bytes.
 fn decode(frame: &Bytes) -> Option<Words> {
     let Ok(Some((RangeFrame::Array(words), _))) = decode_range(frame) else {
-        // No words, as `*-1` has none.
+        // A negative count means no words.
         return frame.starts_with(b"*-").then(Words::new);
     };
     let word = |word| if let RangeFrame::BulkString((from, to)) = word { Some(frame.slice(from..to)) } else { None };
     words.into_iter().map(word).collect()
 }
 
-/// Bytes of a word that is copied rather than kept with all the bytes that it came with.
+/// Longer words are kept as slices of the received buffer, shorter ones are copied.
 pub(super) const SHORT: usize = 16 << 10;
 
-/// Keeps a word for longer than its command lives. Short words are copied: otherwise each would keep the whole buffer
-/// that it came in.
+/// Keeps a word beyond the lifetime of its command. Short words are copied: a slice would keep the whole received
+/// buffer alive.
 pub(super) fn keep(word: &Bytes) -> Bytes {
     if word.len() <= SHORT { Bytes::copy_from_slice(word) } else { word.clone() }
 }
@@ -173,7 +167,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { word: 1000, command: 3000, trusted: true };
 
-    /// The commands in these bytes, whole and in a hundred pieces or more, down to single bytes.
+    /// The commands in these bytes, parsed at once and in about a hundred pieces, down to single bytes.
     fn all(bytes: &[u8]) -> Vec<Next> {
         let run = |pieces: Vec<&[u8]>| {
             let (mut frames, mut buffer, mut seen) = (Frames::default(), BytesMut::new(), Vec::new());

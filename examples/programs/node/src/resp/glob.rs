@@ -1,11 +1,12 @@
-//! Patterns as Redis has them.
+//! Glob patterns with Redis's rules.
 
-/// Whether `text` matches: `*` any bytes, `?` one, `[a-z]` one of these, `[^a]` none of these, `\` takes the next as it is.
+/// Whether `text` matches: `*` any bytes, `?` one byte, `[a-z]` a byte of the class, `[^a]` any other byte, `\` escapes
+/// the next.
 ///
-/// It never goes back further than to the last `*`, so that no pattern takes more than the product of the lengths.
+/// Backtracks only to the last `*`, so that the running time is at most the product of the lengths.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
-    // Behind the last `*`, and what of the text comes behind what that stands for.
+    // The backtracking point: the pattern after the last `*`, and the text after the bytes that this `*` matches.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -27,7 +28,7 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What is left of the pattern behind what matches this byte.
+/// The rest of the pattern, if its first element matches this byte.
 fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     let byte = byte?;
     match pattern {
@@ -39,7 +40,8 @@ fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     }
 }
 
-/// Behind `[`: one of these, or with `^` none of them. A class that isn't closed ends with the pattern.
+/// Matches a class, after its `[`. Returns the rest of the pattern. An unclosed class extends to the end of the
+/// pattern.
 fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (not, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),
@@ -103,7 +105,7 @@ mod tests {
         for (pattern, text) in no {
             assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
-        // What goes back to every `*` would take ages here.
+        // An algorithm that backtracks to every `*` would take exponential time here.
         assert!(!matches("*a".repeat(30).as_bytes(), ("a".repeat(3000) + "b").as_bytes()));
     }
 }

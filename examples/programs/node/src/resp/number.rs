@@ -1,6 +1,6 @@
 //! Numbers as words.
 
-/// A number in its one decimal form: no sign but `-`, no blanks, no leading zeros.
+/// Parses a number in its canonical decimal form: no sign but `-`, no blanks, no leading zeros.
 pub(super) fn integer(word: &[u8]) -> Option<i64> {
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     let plain = match digits {

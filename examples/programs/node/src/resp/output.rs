@@ -1,5 +1,5 @@
-//! Answers to one client: gathered, and written while the socket takes them. The rest waits in the backlog, or stops the
-//! connection if the backlog is full. The large answers of all connections together are limited.
+//! The answers to one client: gathered, and written as the socket accepts them. The rest waits in the backlog, or
+//! blocks the connection if the backlog is full. The large answers of all connections together are limited.
 
 use std::{
     io::{self, Error, ErrorKind},
@@ -23,16 +23,16 @@ use super::{
     room::{Room, Taken},
 };
 
-/// Answers are written once this many bytes are gathered, though more commands wait.
+/// Answers are written once this many bytes are gathered, even if more commands wait.
 const GATHERED: usize = 64 << 10;
-/// Between two looks at the progress of a client that is written to.
+/// The interval between two checks of a client's progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// A client that holds room for large answers and takes fewer bytes than this between two looks is cut off if other
-/// clients wait for the room.
+/// Bytes per check interval. A client that holds permits for large answers and receives less is disconnected if other
+/// clients wait for permits.
 const SLOW: u64 = 1 << 20;
 
-/// How much longer a client is waited for that has answers to take. Time counts in which this node waits for the client, not
-/// time in which it runs the client's commands. Only a client that takes something renews it.
+/// The remaining time to wait for a client that has answers to receive. Only time in which this node waits for the
+/// client counts, not time in which it runs the client's commands. It is reset whenever the client receives bytes.
 #[derive(Debug, Default)]
 struct Patience {
     spent: Duration,
@@ -52,24 +52,22 @@ impl Patience {
     }
 }
 
-/// The KiB of room that are lacking.
+/// The missing permits, in KiB.
 #[derive(Debug)]
 pub(super) struct Lacking(usize);
 
-/// Answers that one client has not taken yet.
 #[derive(Debug)]
 pub(super) struct Output {
     socket: OwnedWriteHalf,
     room: Arc<Room>,
     backlog: Backlog,
-    /// Gathered behind the backlog.
+    /// Gathered after the backlog's answers.
     bytes: BytesMut,
-    /// Whether answers may wait in the backlog: those to strangers may not.
+    /// Whether answers may wait in the backlog; answers to unauthenticated clients may not.
     may_wait: bool,
-    /// Bytes written to the socket.
     written: u64,
     patience: Patience,
-    /// Why nothing can be written any more.
+    /// The error after which nothing can be written.
     broken: Option<Error>,
 }
 
@@ -80,34 +78,33 @@ impl Output {
         Self { socket, room, backlog, bytes, may_wait: false, written: 0, patience, broken: None }
     }
 
-    /// Lets later answers wait in the backlog, or no longer.
+    /// Sets whether later answers may wait in the backlog.
     pub(super) fn let_wait(&mut self, may_wait: bool) {
         self.may_wait = may_wait;
     }
 
-    /// How much longer this client is waited for if it takes nothing.
+    /// The remaining time to wait for this client if it receives nothing.
     pub(super) fn patience(&self) -> Duration {
         self.patience.left()
     }
 
-    /// Counts time in which this client was waited for and took nothing.
+    /// Records time spent waiting for this client without progress.
     pub(super) fn waited(&mut self, time: Duration) {
         self.patience.spend(time);
     }
 
-    /// Gathers an answer that isn't large.
     pub(super) fn say(&mut self, reply: &Reply, protocol: Protocol) {
         reply.encode(&mut self.bytes, protocol);
     }
 
-    /// Gathers answers. If they are large together, they need permits first, and no longer hold them when this returns. Answers
-    /// that get none are dropped; `applied`: they belong to commands that have taken effect.
+    /// Gathers answers. If they are large together, they need permits first, and hold none when this returns. Answers
+    /// that get no permits are replaced by errors; `applied`: their commands have taken effect.
     pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
         let kib = room_for(&replies);
         if kib == 0 {
             return replies.iter().for_each(|reply| self.say(reply, protocol));
         }
-        // Answers that need no room don't wait for it.
+        // Earlier answers, which need no permits, are sent first.
         self.pass_on(false).await;
         match self.room.take_for_kept(kib).await {
             Some(room) => self.tell_within(room, replies, protocol).await,
@@ -115,8 +112,8 @@ impl Output {
         }
     }
 
-    /// Gathers an answer if there is room for it now, or in `room`. If there is none, drops the answer and returns what
-    /// room is lacking.
+    /// Gathers an answer if it needs no permits, or gets them from `room` or at once. Otherwise drops the answer and
+    /// returns the missing permits.
     pub(super) async fn tell_now(
         &mut self,
         room: Option<Taken>,
@@ -130,18 +127,18 @@ impl Output {
         Ok(())
     }
 
-    /// Waits for room. `None`: that took too long.
+    /// Waits for permits. `None` after the timeout.
     pub(super) async fn wait(&mut self, Lacking(kib): Lacking) -> Option<Taken> {
         self.pass_on(false).await;
         self.room.take(kib).await
     }
 
-    /// Takes room for answers, if there is any now.
+    /// Acquires permits for answers if they are available now.
     pub(super) fn try_room(&self, replies: &[Reply]) -> Option<Taken> {
         self.room.try_take(room_for(replies))
     }
 
-    /// Gathers answers that have room, if they need any.
+    /// Gathers answers whose permits are in `room`, and returns the permits.
     pub(super) async fn tell_within(&mut self, room: Taken, replies: Vec<Reply>, protocol: Protocol) {
         for reply in replies {
             self.tell_one(&room, reply, protocol).await;
@@ -149,29 +146,29 @@ impl Output {
         self.give_back(room).await;
     }
 
-    /// Gathers one of the answers that have room.
+    /// Gathers one of the answers whose permits are in `room`.
     pub(super) async fn tell_one(&mut self, room: &Taken, reply: Reply, protocol: Protocol) {
         self.say(&reply, protocol);
-        // Its bytes are in memory twice now.
+        // Encoded, so its bytes are in memory twice until it is dropped.
         drop(reply);
         if self.bytes.len() >= GATHERED {
             self.pass_on(room.num_permits() > 0).await;
         }
     }
 
-    /// Writes the answers that hold permits, or leaves them to the backlog, and gives the permits back.
+    /// Writes the answers that hold permits, or moves them to the backlog, and returns the permits.
     pub(super) async fn give_back(&mut self, room: Taken) {
         if room.num_permits() > 0 {
             self.pass_on(true).await;
         }
     }
 
-    /// Whether the gathered answers are to be written before more are gathered.
+    /// Whether the gathered answers must be written before more are gathered.
     pub(super) fn is_much(&self) -> bool {
         self.bytes.len() >= GATHERED
     }
 
-    /// Writes the gathered answers, or leaves them to the backlog, if they are many.
+    /// Writes the gathered answers, or moves them to the backlog, if they reach [`GATHERED`].
     pub(super) async fn write_much(&mut self) -> io::Result<()> {
         if self.is_much() {
             self.pass_on(false).await;
@@ -179,19 +176,18 @@ impl Output {
         self.check()
     }
 
-    /// Writes the bytes that the socket takes now. The rest waits, within the capacity of the backlog.
+    /// Writes the bytes that the socket accepts now. The rest waits, within the capacity of the backlog.
     pub(super) async fn write_ready(&mut self) -> io::Result<()> {
         self.pass_on(false).await;
         self.check()
     }
 
-    /// Writes everything.
     pub(super) async fn write_all(&mut self) -> io::Result<()> {
         self.write_out(false).await;
         self.check()
     }
 
-    /// Waits until the client takes some of the answers. Returns whether it has: sockets may wake in vain.
+    /// Waits until the client receives some of the answers. Returns whether it has, since wakeups may be spurious.
     pub(super) async fn write_some(&mut self) -> io::Result<bool> {
         let before = self.written;
         self.write_step().await;
@@ -199,7 +195,7 @@ impl Output {
         Ok(self.written > before)
     }
 
-    /// Writes the bytes that the client takes until `end`. Fails when the client is out of patience.
+    /// Writes the bytes that the client receives until `end`. Fails when the client has made no progress for too long.
     pub(super) async fn write_until(&mut self, end: Instant) -> io::Result<()> {
         let mut ended = pin!(sleep_until(end));
         let mut is_over = false;
@@ -227,18 +223,17 @@ impl Output {
         self.check()
     }
 
-    /// Writes everything, and the end of the stream behind it.
+    /// Writes everything, then the end of the stream.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         self.write_all().await?;
         self.socket.shutdown().await
     }
 
-    /// Whether all answers are written.
     pub(super) fn is_empty(&self) -> bool {
         self.backlog.is_empty() && self.bytes.is_empty()
     }
 
-    /// Whether the connection is broken, so that gathered answers go nowhere.
+    /// Whether the connection is broken, so that gathered answers are lost.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
@@ -247,8 +242,8 @@ impl Output {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Writes the bytes that the socket takes now. The rest stays gathered if it isn't much, and moves to the backlog if that has
-    /// capacity. Otherwise this waits until everything is written.
+    /// Writes the bytes that the socket accepts now. The rest stays gathered if it is at most [`FREE`], or moves to the
+    /// backlog if that has capacity. Otherwise this waits until everything is written.
     async fn pass_on(&mut self, has_room: bool) {
         self.write_now();
         if self.bytes.len() > FREE && !self.is_broken() && !(self.may_wait && self.backlog.take(&mut self.bytes)) {
@@ -256,7 +251,7 @@ impl Output {
         }
     }
 
-    /// Writes the bytes that the socket takes at once: nearly always that is all, and no clock is needed.
+    /// Writes the bytes that the socket accepts at once. That is nearly always all of them, and needs no timer.
     fn write_now(&mut self) {
         if self.is_broken() {
             return;
@@ -277,7 +272,7 @@ impl Output {
         if self.written > before || self.is_empty() {
             self.patience.renew();
         }
-        // Memory of many answers is freed, and memory of few is used again.
+        // Frees the memory of many answers, but reuses that of a few.
         if much && self.is_empty() {
             self.bytes = BytesMut::new();
         }
@@ -286,7 +281,7 @@ impl Output {
     }
 
     async fn write_step(&mut self) {
-        // A client that takes answers as fast as they are written would starve the other connections.
+        // Without this, a client that receives answers as fast as they are written would starve other connections.
         coop::consume_budget().await;
         match self.socket.writable().await {
             Ok(()) => self.write_now(),
@@ -294,7 +289,7 @@ impl Output {
         }
     }
 
-    /// Writes everything. A client with permits is cut off if it is slow and others wait for permits.
+    /// Writes everything. A client with permits is disconnected if it is slow and others wait for permits.
     async fn write_out(&mut self, has_room: bool) {
         self.write_now();
         let mut stalled = Duration::ZERO;
@@ -322,17 +317,17 @@ impl Output {
         }
     }
 
-    /// Ends the connection at once: the system drops the bytes that the client hasn't taken.
+    /// Ends the connection at once: the kernel drops the bytes that the client hasn't received.
     pub(super) fn cut_off(&mut self) {
         if let Err(error) = self.socket.as_ref().set_zero_linger() {
-            tracing::debug!(%error, "what a client hasn't taken stays for a while");
+            tracing::debug!(%error, "could not discard the unsent answers of a client");
         }
         self.broken = Some(ErrorKind::TimedOut.into());
         self.drop_if_broken();
     }
 }
 
-/// The room that answers need, in KiB: none if they aren't large together.
+/// The permits that answers need, in KiB: none unless they are large together.
 fn room_for(replies: &[Reply]) -> usize {
     let bytes: usize = replies.iter().map(Reply::bytes).sum();
     if bytes > FREE { bytes >> 10 } else { 0 }

@@ -1,14 +1,14 @@
-//! Plain commands, `GET key` and `SET key value`, read in the buffer where they came.
+//! Plain commands, `GET key` and `SET key value`, parsed in place in the receive buffer.
 //!
-//! Only whole, well-formed commands within bounds are taken here. All others, right or wrong, are left to
+//! Only complete, well-formed commands within limits are parsed here. All others, valid or not, are left to
 //! [`Frames`](super::frame::Frames).
 
 use super::frame::Bounds;
 
-/// Digits of a length, at most: longer commands gain nothing here.
+/// Maximum digits of a length: longer words gain nothing here.
 const MAX_DIGITS: usize = 8;
 
-/// A plain command, and its words among the bytes that came.
+/// A plain command, with its words as slices of the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plain<'a> {
     Get { key: &'a [u8] },
@@ -41,12 +41,12 @@ pub(super) fn first<'a>(bytes: &'a [u8], bounds: &Bounds) -> Option<(Plain<'a>, 
     (len <= bounds.command).then_some((plain, len))
 }
 
-/// A word that is all there, and what follows it.
+/// A complete word, and the bytes after it.
 fn word<'a>(bytes: &'a [u8], bounds: &Bounds) -> Option<(&'a [u8], &'a [u8])> {
     let digits = bytes.strip_prefix(b"$")?;
     let (mut len, mut at) = (0, 0);
     while let Some(digit @ b'0'..=b'9') = digits.get(at).filter(|_| at < MAX_DIGITS) {
-        // A number has one form, as everywhere: without a leading zero.
+        // Leading zeros are invalid, as everywhere.
         if at == 1 && len == 0 {
             return None;
         }
@@ -115,7 +115,7 @@ mod tests {
         assert!(!taken(set(1, 1), Bounds { trusted: false, ..BOUNDS }));
     }
 
-    /// The commands in pieces of bytes, with or without the short way.
+    /// Parses the bytes, split at `cuts`, with or without the fast path.
     fn commands(bytes: &[u8], cuts: &[usize], bounds: &Bounds, short: bool) -> Vec<Next> {
         let (mut frames, mut buffer, mut rest, mut seen) = (Frames::default(), BytesMut::new(), bytes, Vec::new());
         for cut in cuts.iter().copied().chain([bytes.len()]) {
@@ -157,7 +157,7 @@ mod tests {
         seen
     }
 
-    /// A number as a text, in which `?` stands for the right one.
+    /// A number as text, in which `?` stands for the right number.
     fn number() -> impl Strategy<Value = String> {
         let others = vec!["0?", "-?", "+?", " ?", "? ", "", "-0", "-1", "a", "100000000", "18446744073709551617"];
         prop_oneof![
@@ -167,7 +167,7 @@ mod tests {
         ]
     }
 
-    /// A word behind its length, or behind another number.
+    /// A word after its length, or after another number.
     fn word_with(word: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         let end = prop_oneof![12 => Just("\r\n"), 1 => select(vec!["\n", "\r", "xx", ""])];
         let mark = prop_oneof![20 => Just('$'), 1 => select(vec![':', '*', '+'])];

@@ -9,30 +9,28 @@ use smallvec::SmallVec;
 
 use super::{failure::told_of_read, reply::Reply};
 
-/// Keys to read, and the kind of answer.
 #[derive(Debug, Clone)]
 pub(super) struct Read {
     pub(super) what: What,
     pub(super) keys: SmallVec<[Bytes; 1]>,
 }
 
-/// The kinds of answers to a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Value,
-    /// A part of the value, from one place to another; negative ones count from its end.
+    /// Part of the value, from one offset to another; negative offsets count from the end.
     Range(i64, i64),
     Length,
-    /// How many of the keys are there.
+    /// The number of keys that exist.
     Count,
     Type,
-    /// The values of all keys at one moment.
+    /// The values of all keys, from one snapshot.
     Values,
-    /// Value, version, and whether the newest version had to be asked for.
+    /// Value, version, and whether a version query was needed.
     Version,
 }
 
-/// What a key holds.
+/// The value and version of a key; `None` if it is absent.
 pub(super) type Found = Option<Versioned<Bytes>>;
 
 impl Read {
@@ -40,7 +38,7 @@ impl Read {
         Self { what, keys }
     }
 
-    /// Whether its answer depends on nothing but what one key holds.
+    /// Whether the answer depends only on the value of a single key.
     pub(super) fn is_plain(&self) -> bool {
         self.keys.len() == 1 && self.what != What::Version
     }
@@ -52,7 +50,7 @@ impl Read {
         Some(self.answer(&[found], false))
     }
 
-    /// The answer, from this node or from other members.
+    /// The answer, from this node or from another member.
     pub(super) async fn ask(&self, kv: &Kv) -> Result<Reply, Error> {
         let (found, dirty) = match self.keys.as_slice() {
             [key] => kv.get(key).await.map(|read| {
@@ -64,12 +62,10 @@ impl Read {
         Ok(self.answer(&found, dirty))
     }
 
-    /// The answer if no member has answered.
     pub(super) fn told(&self, kv: &Kv, error: &Error) -> Reply {
         told_of_read(kv, self.keys.first().map_or(&[], |key| key), error)
     }
 
-    /// The answer, from the results for each key.
     pub(super) fn answer(&self, found: &[Found], dirty: bool) -> Reply {
         let first = found.first().and_then(Option::as_ref);
         let value = || first.map(|first| first.value.clone());
@@ -91,7 +87,7 @@ impl Read {
     }
 }
 
-/// From one byte to another, both included.
+/// The bytes from one offset to another, both included.
 fn part(value: &Bytes, from: i64, to: i64) -> Bytes {
     let len = i64::try_from(value.len()).unwrap_or(i64::MAX);
     if from < 0 && to < 0 && from > to {

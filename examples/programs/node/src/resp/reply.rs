@@ -1,4 +1,4 @@
-//! Answers, and their bytes in both versions of the protocol.
+//! Answers, and their encoding in both versions of the protocol.
 
 use std::borrow::Cow;
 
@@ -12,27 +12,23 @@ use redis_protocol::{
     },
 };
 
-/// An answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// A word of the protocol's own, as `OK`.
+    /// A word that is part of the protocol, such as `OK`.
     Word(&'static str),
-    /// What went wrong; its first word is the kind.
+    /// An error text, whose first word is its kind.
     Error(Cow<'static, str>),
     Number(i64),
     Value(Bytes),
-    /// No value.
     Absent,
-    /// No list: a transaction that didn't happen, for instance.
+    /// No list, for example for a transaction that was not executed.
     NoList,
     List(Vec<Reply>),
-    /// Names and what belongs to them: a flat list in version 2.
+    /// Names and values: a flat list in version 2.
     Map(Vec<(Reply, Reply)>),
-    /// Text for people.
     Text(String),
 }
 
-/// Which version of the protocol a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Two,
@@ -42,22 +38,19 @@ pub(super) enum Protocol {
 impl Reply {
     pub(super) const OK: Self = Self::Word("OK");
 
-    /// An error of the kind that has no name of its own.
+    /// An error of the generic kind `ERR`.
     pub(super) fn error(text: impl std::fmt::Display) -> Self {
         Self::Error(format!("ERR {text}").into())
     }
 
-    /// A text as a value.
     pub(super) fn text(text: impl AsRef<str>) -> Self {
         Self::Value(Bytes::copy_from_slice(text.as_ref().as_bytes()))
     }
 
-    /// A value that may be absent.
     pub(super) fn found(value: Option<Bytes>) -> Self {
         value.map_or(Self::Absent, Self::Value)
     }
 
-    /// A number of things.
     pub(super) fn count(count: usize) -> Self {
         Self::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
@@ -67,7 +60,7 @@ impl Reply {
         Self::Number(flag.into())
     }
 
-    /// Bytes of the values in it.
+    /// The total bytes of its values.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Value(value) => value.len(),
@@ -78,21 +71,21 @@ impl Reply {
         }
     }
 
-    /// The answer in place of this one if there is no room for its values. `applied`: its command has taken effect.
+    /// Replaces this answer by an error if it holds values, because there are no permits for them. `applied`: its
+    /// command has taken effect.
     pub(super) fn lost(self, applied: bool) -> Self {
         match self.bytes() {
             0 => self,
-            _ if applied => Self::Error("UNKNOWN the command was done; for what it told there was no room".into()),
+            _ if applied => Self::Error("UNKNOWN the command was applied, but its result was dropped: too many bytes of large answers are in flight".into()),
             _ => Self::no_room(),
         }
     }
 
-    /// The error in place of a large answer that finds no room.
+    /// The error in place of a large answer that gets no permits.
     pub(super) fn no_room() -> Self {
-        Self::Error("BUSY too many bytes of large answers are on their way".into())
+        Self::Error("BUSY too many bytes of large answers are in flight".into())
     }
 
-    /// Appends its bytes.
     pub(super) fn encode(&self, out: &mut BytesMut, protocol: Protocol) {
         let new = protocol == Protocol::Three;
         match self {
@@ -131,7 +124,7 @@ impl Reply {
     }
 }
 
-/// The first line of a list, whose parts follow in their order, or of a string of bytes. `mark` says which, `len` how many.
+/// Writes the first line of a list or a bulk string: the type byte `mark` and the length.
 fn begin(out: &mut BytesMut, mark: u8, len: usize) {
     let mut line = [b'0'; 23];
     let (mut at, mut rest) = (line.len() - 2, len);
@@ -167,7 +160,7 @@ fn encoded(result: Result<usize, RedisProtocolError>) {
     debug_assert!(result.is_ok(), "the buffer grows, so it can't be too short: {result:?}");
 }
 
-/// An error ends with its line.
+/// An error must be a single line.
 fn one_line(text: &str) -> Cow<'_, str> {
     if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ").into() } else { text.into() }
 }

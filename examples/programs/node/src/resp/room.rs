@@ -1,4 +1,4 @@
-//! Room for the large commands and the large answers of all connections together.
+//! Permits for the large commands and the large answers of all connections together.
 
 use std::sync::{
     Arc,
@@ -12,17 +12,17 @@ use tokio::{
 
 use super::COMMAND_TIMEOUT;
 
-/// Room that is shared, in KiB.
+/// A shared budget of permits, one per KiB.
 #[derive(Debug)]
 pub(super) struct Room {
     free: Arc<Semaphore>,
     all: usize,
     waiting: AtomicUsize,
-    /// Bounds what waits for room.
+    /// Bounds the bytes that are kept while their permits are awaited.
     queue: Semaphore,
 }
 
-/// Room that was taken, until it is dropped.
+/// Permits, returned on drop.
 pub(super) type Taken = OwnedSemaphorePermit;
 
 impl Room {
@@ -35,29 +35,29 @@ impl Room {
         kib.min(self.all) as u32
     }
 
-    /// Takes this many KiB, or all KiB of the room if it has fewer, if they are free.
+    /// Acquires this many permits, or all of them if there are fewer in total, if they are free now.
     pub(super) fn try_take(&self, kib: usize) -> Option<Taken> {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }
 
-    /// All KiB, free and taken.
+    /// The total number of permits.
     pub(super) fn kib(&self) -> usize {
         self.all
     }
 
-    /// The bytes that are taken, in whole KiB.
+    /// The acquired permits, in bytes.
     pub(super) fn taken_bytes(&self) -> usize {
         (self.all - self.free.available_permits()) << 10
     }
 
-    /// Like [`Room::try_take`], for a holder of some room already: keeps that if it is enough.
+    /// Like [`Room::try_take`], but keeps `taken` if it suffices.
     pub(super) fn try_take_with(&self, taken: Option<Taken>, kib: usize) -> Option<Taken> {
         let enough = self.wanted(kib) as usize;
         let taken = taken.filter(|taken| taken.num_permits() >= enough);
         taken.or_else(|| self.try_take(kib))
     }
 
-    /// Like [`Room::try_take`], but waits until they are free. `None`: that took too long.
+    /// Like [`Room::try_take`], but waits until the permits are free. `None` after the timeout.
     pub(super) async fn take(&self, kib: usize) -> Option<Taken> {
         if let Some(taken) = self.try_take(kib) {
             return Some(taken);
@@ -68,8 +68,8 @@ impl Room {
         taken.ok()?.ok()
     }
 
-    /// Like [`Room::take`], for a caller that keeps in memory meanwhile what the room is for: all such callers together
-    /// may keep as much again, and no more.
+    /// Like [`Room::take`], for a caller that keeps the bytes in memory while it waits: all such callers together may
+    /// keep at most as much as there are permits.
     pub(super) async fn take_for_kept(&self, kib: usize) -> Option<Taken> {
         if let Some(taken) = self.try_take(kib) {
             return Some(taken);
@@ -90,7 +90,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn as_much_may_wait_as_there_is_room_for() {
         let room = Room::new(8 << 10);
-        let first = room.try_take(100).expect("all that there is");
+        let first = room.try_take(100).expect("all permits");
         assert!(room.try_take(1).is_none());
         let (kept, told_at_once, patient) = tokio::join!(
             room.take_for_kept(5),
@@ -101,9 +101,9 @@ mod tests {
             room.take(7)
         );
         assert!(told_at_once);
-        assert!(kept.is_none() && patient.is_none(), "they waited in vain");
+        assert!(kept.is_none() && patient.is_none(), "they got no permits");
         drop(first);
-        let kept = room.take_for_kept(8).await.expect("no other caller waits any more");
+        let kept = room.take_for_kept(8).await.expect("no other caller is waiting");
         let (next, ()) = tokio::join!(room.take_for_kept(8), async { drop(kept) });
         assert!(next.is_some());
     }

@@ -1,4 +1,4 @@
-//! SCAN: the keys in the order of their hashes, so that a cursor is valid at every node and no node keeps it.
+//! SCAN returns keys in the order of their hashes, so that a cursor is valid at every node and no node stores it.
 
 use artillery_ddata::Kv;
 use bytes::Bytes;
@@ -11,18 +11,17 @@ use super::{
     reply::Reply,
 };
 
-/// The keys that one call looks at, unless the client says how many.
+/// The default number of keys that one call examines.
 const COUNT: u32 = 10;
-/// The keys that one call looks at, at most.
+/// The maximum number of keys that one call examines.
 const MAX_COUNT: i64 = 10_000;
 
-/// A call.
 #[derive(Debug, Clone)]
 pub(super) struct Scan {
     cursor: u64,
     pattern: Option<Bytes>,
     count: u32,
-    /// Whether it wants the one type that there is.
+    /// Whether it asks for strings, the only type.
     strings: bool,
 }
 
@@ -47,7 +46,7 @@ impl Scan {
         Ok(scan)
     }
 
-    /// The next cursor and keys; 0: that was all.
+    /// The next cursor and keys; cursor 0 ends the scan.
     pub(super) async fn ask(&self, kv: &Kv) -> Reply {
         let page = match kv.scan_hashed(self.cursor).limit(self.count).await {
             Ok(page) => page,

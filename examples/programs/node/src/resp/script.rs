@@ -1,4 +1,4 @@
-//! Commands that run one after the other in one update: pipelined writes, and transactions.
+//! Commands that run consecutively in one update: pipelined writes, and transactions.
 
 use std::slice::Iter;
 
@@ -16,7 +16,7 @@ use super::{
     write::{SetAnswer, When, Write, conflict_with, count},
 };
 
-/// Makes writes in their order, in one update. Returns the answer to each.
+/// Executes writes in order, in one update. Returns the answer to each.
 pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     if writes.iter().all(Write::is_plain) {
         let reply = make_plain(kv, writes).await.unwrap_or_else(|error| told(&error));
@@ -34,7 +34,7 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     }
 }
 
-/// Makes plain writes in their order, in one update. All of them share its answer.
+/// Executes plain writes in order, in one update. All of them share its answer.
 pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a Write>) -> Result<Reply, Error> {
     let mut puts = Vec::new();
     for write in writes {
@@ -52,8 +52,8 @@ pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a
     kv.write(batch).await.map(|_| Reply::OK)
 }
 
-/// The answer to a write whose script may have run. If it has certainly run, and only its results are lost, an
-/// unconditional write has happened.
+/// The answer to a write whose script failed. If the script certainly ran and only its results are lost, an
+/// unconditional write has been applied.
 fn without_results(write: &Write, error: &Error) -> Reply {
     match error {
         Error::OutcomeUnknown { reason: Unknown::ResultsLost(_), .. } if write.is_plain() => Reply::OK,
@@ -66,7 +66,7 @@ pub(super) fn of_read(read: &Read) -> Group {
     read.keys.iter().fold(Group::new(), Group::get)
 }
 
-/// The steps of a write, in groups that fail alone.
+/// The steps of a write, in groups that fail independently.
 pub(super) fn of_write(write: &Write) -> Vec<Group> {
     let group = Group::new();
     match write {
@@ -99,7 +99,6 @@ pub(super) fn of_write(write: &Write) -> Vec<Group> {
 
 /// The results of a script, group by group, in the order of its commands.
 pub(super) struct Results<'a> {
-    /// The version that the script made.
     pub(super) version: Version,
     pub(super) outcomes: Iter<'a, GroupOutcome>,
 }
@@ -165,12 +164,10 @@ fn failed(outcome: Option<&GroupOutcome>) -> Reply {
         Some(Err(GroupFailure::Failed { failure, .. })) => match failure {
             RequestFailure::NotANumber => Reply::error(NOT_AN_INTEGER),
             RequestFailure::Overflow => Reply::error(OVERFLOW),
-            RequestFailure::TooLarge(len) => {
-                Reply::error(format_args!("a value of {len} bytes is more than is allowed"))
-            }
+            RequestFailure::TooLarge(len) => Reply::error(format_args!("a value of {len} bytes is above the limit")),
             _ => Reply::error("the command failed"),
         },
         Some(Err(failure)) => Reply::error(failure),
-        _ => Reply::Error("UNKNOWN the command was done; what it told is lost".into()),
+        _ => Reply::Error("UNKNOWN the command was applied, but its result is lost".into()),
     }
 }

@@ -1,27 +1,25 @@
-//! The commands, and how many words each takes.
+//! The table of commands, with the number of words of each.
 
 use super::{frame::Words, reply::Reply};
 
 /// The flags of a command, by Redis's names.
 type Flags = &'static [&'static str];
 
-/// Where the keys of a command are: the first, the last (from behind, if negative), the step from one to the next;
-/// 0: it has none.
+/// The positions of the keys of a command: the first, the last (negative: from the end), and the step between two keys;
+/// all 0 if there are none.
 type Keys = (i64, i64, i64);
 
-/// A command.
 #[derive(Debug)]
 pub(super) struct Spec {
-    /// Its name, in small letters.
+    /// In lower case.
     pub(super) name: &'static str,
-    /// Words including its name; negative: at least so many.
+    /// Number of words including the name; negative: a minimum.
     pub(super) arity: i64,
     pub(super) flags: Flags,
     pub(super) keys: Keys,
     pub(super) kind: Kind,
 }
 
-/// The kinds of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Append,
@@ -49,9 +47,9 @@ pub(super) enum Kind {
     MSet,
     MSetNx,
     Multi,
-    /// Known, and not implemented: the keys of a cluster don't expire yet.
+    /// Known but not implemented: keys can't expire yet.
     Expiry,
-    /// Known, and refused for good.
+    /// Known, and always refused.
     Flush,
     Ping,
     Quit,
@@ -82,7 +80,7 @@ const fn spec(name: &'static str, arity: i64, flags: Flags, keys: Keys, kind: Ki
     Spec { name, arity, flags, keys, kind }
 }
 
-/// In the order of their names.
+/// Sorted by name.
 pub(super) const COMMANDS: &[Spec] = &[
     spec("append", 3, WRITE, ONE, Kind::Append),
     spec("auth", -2, OTHER, NONE, Kind::Auth),
@@ -142,8 +140,8 @@ pub(super) const COMMANDS: &[Spec] = &[
 ];
 
 impl Spec {
-    /// Whether it may stand between MULTI and EXEC. Commands about this node, or that walk through many keys, can't be
-    /// answered at the head.
+    /// Whether it is allowed between MULTI and EXEC. Commands about this node, and commands that iterate over keys,
+    /// can't be executed at the head.
     pub(super) fn fits_transactions(&self) -> bool {
         !matches!(
             self.kind,
@@ -157,31 +155,27 @@ impl Spec {
     }
 }
 
-/// The command of this name.
 pub(super) fn named(name: &[u8]) -> Option<&'static Spec> {
     let small = |byte: &u8| byte.to_ascii_lowercase();
     let found = COMMANDS.binary_search_by(|spec| spec.name.bytes().cmp(name.iter().map(small)));
     found.ok().map(|at| &COMMANDS[at])
 }
 
-/// The command that these words give, if it has as many as it needs.
 pub(super) fn find(words: &Words) -> Result<&'static Spec, Reply> {
     let Some(spec) = words.first().and_then(|name| named(name)) else { return Err(unknown(words)) };
     if fits(spec.arity, words.len()) { Ok(spec) } else { Err(wrong_number(spec.name)) }
 }
 
-/// Whether so many words are right.
 pub(super) fn fits(arity: i64, words: usize) -> bool {
     let words = i64::try_from(words).unwrap_or(i64::MAX);
     if arity < 0 { words >= -arity } else { words == arity }
 }
 
-/// The answer to a command with too many or too few words.
 pub(super) fn wrong_number(name: &str) -> Reply {
     Reply::error(format_args!("wrong number of arguments for '{name}' command"))
 }
 
-/// The answer to an unknown command: it repeats the words, up to a length.
+/// The answer to an unknown command; it repeats the words up to a maximum length.
 fn unknown(words: &Words) -> Reply {
     const SHOWN: usize = 128;
     let shown = |word: &[u8], most: usize| String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned();

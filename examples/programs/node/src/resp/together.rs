@@ -1,6 +1,5 @@
-//! Combines plain writes of many connections: those that come while others are under way travel together next, in one
-//! update. They can share an answer, and a record, because they are unconditional and their answers say no more than
-//! that.
+//! Combines plain writes of many connections: writes that arrive while an update is in flight form the next update
+//! together. They can share an answer and a record, because they are unconditional and their answer is always `OK`.
 
 use std::time::Duration;
 
@@ -21,17 +20,15 @@ use super::{
     write::{MOST_BYTES, MOST_STEPS, Write, sizes},
 };
 
-/// How often an update yields to other connections before it leaves (`benches/README.md`).
+/// How often an update yields to other connections before it is sent (`benches/README.md`).
 const YIELDS: usize = 16;
-/// Writes that wait behind an update wait no longer than this for it, however long that takes.
+/// The next update is sent after this time even if the previous one is still in flight.
 const MAX_UPDATE_WAIT: Duration = Duration::from_millis(5);
-/// Writes in the queue, at most; further ones wait for room.
+/// Maximum number of entries in the queue; senders of further ones wait.
 const QUEUE: usize = 1024;
 
-/// The queue of writes to combine.
 pub(super) struct Together(Sender<QueuedWrites>);
 
-/// Writes of one connection, in their order.
 struct QueuedWrites {
     writes: Vec<Write>,
     done: oneshot::Sender<Reply>,
@@ -39,36 +36,36 @@ struct QueuedWrites {
 
 impl QueuedWrites {
     fn answer(self, done: Result<Reply, Error>) {
-        // The connection that asked may have ended.
+        // The connection that sent them may have ended.
         drop(self.done.send(done.unwrap_or_else(|error| told(&error))));
     }
 }
 
 impl Together {
-    /// Whether writes may travel with others: plain ones, small enough to leave room.
+    /// Whether writes may be combined with others: plain ones that leave space for more.
     pub(super) fn takes(writes: &[Write]) -> bool {
         let (bytes, steps) = sizes(writes);
         bytes <= MOST_BYTES / 8 && steps <= MOST_STEPS / 4 && writes.iter().all(Write::is_plain)
     }
 
-    /// `connections` counts those that there are.
+    /// `connections` returns the current number of connections.
     pub(super) fn new(kv: &Kv, connections: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
         tokio::spawn(carry(kv.clone(), receiver, connections));
         Self(sender)
     }
 
-    /// Makes writes of one connection. Returns the answer that each of them gets.
+    /// Executes writes of one connection. Returns the answer to each of them.
     pub(super) async fn make(&self, writes: Vec<Write>) -> Reply {
         let (done, reply) = oneshot::channel();
         if self.0.send(QueuedWrites { writes, done }).await.is_err() {
-            return Reply::Error("BUSY this node is about to stop".into());
+            return Reply::Error("BUSY this node is stopping".into());
         }
-        reply.await.unwrap_or_else(|_| Reply::Error("UNKNOWN this node is about to stop".into()))
+        reply.await.unwrap_or_else(|_| Reply::Error("UNKNOWN this node is stopping".into()))
     }
 }
 
-/// Sends one update after the other, until the senders of the queue are gone.
+/// Sends one update after the other, until the senders of the queue are dropped.
 async fn carry(kv: Kv, mut queue: Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
     let mut taken = Vec::new();
     while queue.recv_many(&mut taken, QUEUE).await > 0 {
@@ -83,8 +80,8 @@ async fn carry(kv: Kv, mut queue: Receiver<QueuedWrites>, connections: impl Fn()
     }
 }
 
-/// Lets connections that were answered just now send again. A connection waits for its writes, so once all have sent
-/// there is no other to yield to: each yield may cost a system call.
+/// Gives connections that have just been answered time to send again. A connection waits for its writes, so once all
+/// have sent there is no point in yielding further: each yield may cost a system call.
 async fn gather(taken: &mut Vec<QueuedWrites>, queue: &mut Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
     for _ in 0..YIELDS {
         if taken.len() + queue.len() >= connections() {
@@ -97,7 +94,7 @@ async fn gather(taken: &mut Vec<QueuedWrites>, queue: &mut Receiver<QueuedWrites
     }
 }
 
-/// Puts writes into as few updates as their bytes and steps allow.
+/// Packs writes into as few updates as the limits of bytes and steps allow.
 fn updates(waiting: impl Iterator<Item = QueuedWrites>) -> Vec<Vec<QueuedWrites>> {
     let (mut updates, mut bytes, mut steps) = (vec![Vec::new()], 0, 0);
     for next in waiting {
@@ -117,8 +114,8 @@ fn updates(waiting: impl Iterator<Item = QueuedWrites>) -> Vec<Vec<QueuedWrites>
 async fn make(kv: Kv, update: Vec<QueuedWrites>) {
     let writes = update.iter().flat_map(|waiting| &waiting.writes);
     match script::make_plain(&kv, writes).await {
-        // The head may have other limits than this node, and the refusal doesn't say which write it concerns: so each
-        // is made by itself.
+        // The head may have other limits than this node, and the refusal doesn't name the write that it concerns, so
+        // each is executed separately.
         Err(error) if update.len() > 1 && is_about_content(&error) => {
             for waiting in update {
                 let done = script::make_plain(&kv, &waiting.writes).await;
@@ -162,7 +159,10 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let (sender, mut queue) = mpsc::channel(QUEUE);
         let mut taken = vec![waiting(1)];
-        assert!(pin!(gather(&mut taken, &mut queue, || 1)).poll(&mut context).is_ready(), "one connection");
+        assert!(
+            pin!(gather(&mut taken, &mut queue, || 1)).poll(&mut context).is_ready(),
+            "the only connection has already sent"
+        );
         {
             let mut three = pin!(gather(&mut taken, &mut queue, || 3));
             assert!(three.as_mut().poll(&mut context).is_pending());
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(taken.len(), 3);
         let mut four = pin!(gather(&mut taken, &mut queue, || 4));
         let yields = (0..=YIELDS).position(|_| four.as_mut().poll(&mut context).is_ready());
-        assert_eq!(yields, Some(YIELDS), "a connection that doesn't write isn't waited for any longer");
+        assert_eq!(yields, Some(YIELDS), "the wait for a connection that doesn't write is bounded");
     }
 
     #[test]

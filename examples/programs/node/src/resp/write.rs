@@ -1,5 +1,5 @@
-//! Writes, one at a time. The answer that a write needs decides how it is made: preferred are requests that can be
-//! asked again after a failover, and answered from their record.
+//! Executes single writes. The required answer decides how a write is executed: requests that can be retried after a
+//! failover and answered from their record are preferred.
 
 use artillery_ddata::{
     Batch, Error, Kv, Version,
@@ -9,12 +9,11 @@ use bytes::Bytes;
 
 use super::{failure::told, reply::Reply, script};
 
-/// Bytes of keys and values in one update, at most: larger ones would travel on streams of their own.
+/// Maximum bytes of keys and values in one update: larger ones would use streams of their own.
 pub(super) const MOST_BYTES: usize = 48 << 10;
-/// Steps of one update, and commands in one update, at most.
+/// Maximum number of steps of one update, and of commands in one update.
 pub(super) const MOST_STEPS: usize = 512;
 
-/// A write.
 #[derive(Debug, Clone)]
 pub(super) enum Write {
     Set {
@@ -23,7 +22,7 @@ pub(super) enum Write {
         when: When,
         answer: SetAnswer,
     },
-    /// Puts all of these; with `absent` only if all keys are absent.
+    /// Puts all pairs; with `absent` only if all keys are absent.
     SetMany {
         pairs: Vec<(Bytes, Bytes)>,
         absent: bool,
@@ -47,7 +46,6 @@ pub(super) enum Write {
     },
 }
 
-/// Under which condition a key is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Always,
@@ -55,19 +53,17 @@ pub(super) enum When {
     Present,
 }
 
-/// The kinds of answers to a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SetAnswer {
-    /// `OK`, or nothing if the condition didn't hold.
+    /// `OK`, or nil if the condition didn't hold.
     Word,
-    /// Whether it was done.
+    /// 1 or 0, for whether the value was set.
     Flag,
-    /// What was there.
     Old,
 }
 
 impl SetAnswer {
-    /// The answer to a set that was done or not, where the old value doesn't matter.
+    /// The answer to a set without its old value; `done` is whether the value was set.
     pub(super) fn of(self, done: bool) -> Reply {
         match self {
             Self::Flag => Reply::flag(done),
@@ -78,7 +74,7 @@ impl SetAnswer {
 }
 
 impl Write {
-    /// Whether the write is unconditional and its answer says no more than that.
+    /// Whether the write is unconditional and its answer is always `OK`.
     pub(super) fn is_plain(&self) -> bool {
         match self {
             Self::Set { when, answer, .. } => (*when, *answer) == (When::Always, SetAnswer::Word),
@@ -87,7 +83,7 @@ impl Write {
         }
     }
 
-    /// The bytes of its keys and values, and the steps that it takes at most.
+    /// The bytes of its keys and values, and its maximum number of steps.
     pub(super) fn size(&self) -> (usize, usize) {
         match self {
             Self::Set { key, value, .. } | Self::Append { key, value } | Self::Swap { key, value, .. } => {
@@ -116,7 +112,6 @@ impl Write {
         }
     }
 
-    /// Makes this write by itself.
     pub(super) async fn make(self, kv: &Kv) -> Reply {
         self.made(kv).await.unwrap_or_else(|error| told(&error))
     }
@@ -139,7 +134,7 @@ impl Write {
             Self::Take(key) => match kv.get_delete(key).await?.result {
                 Taken::Nothing => Reply::Absent,
                 Taken::Value(taken) => Reply::Value(taken.value),
-                _ => Reply::Error("UNKNOWN the key was deleted; what it held is known no more".into()),
+                _ => Reply::Error("UNKNOWN the key was deleted, but its value is lost".into()),
             },
             Self::Append { key, value } => count(kv.append(key, value).await?.result),
             Self::Add { key, by } => Reply::Number(kv.increment(key, by).await?.result),
@@ -149,13 +144,11 @@ impl Write {
     }
 }
 
-/// The sizes of all of these together.
 pub(super) fn sizes(writes: &[Write]) -> (usize, usize) {
     let sizes = writes.iter().map(Write::size);
     sizes.fold((0, 0), |(bytes, steps), (more, others)| (bytes + more, steps + others))
 }
 
-/// Sets all keys if all are absent.
 async fn set_absent(kv: &Kv, pairs: &[(Bytes, Bytes)]) -> Result<Reply, Error> {
     let batch = pairs.iter().fold(Batch::new(), |batch, (key, _)| batch.require(key, Expected::Absent));
     let batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
@@ -174,7 +167,6 @@ pub(super) fn conflict_with(version: Version) -> Reply {
     Reply::Error(format!("CONFLICT {version}").into())
 }
 
-/// A number of bytes.
 pub(super) fn count(count: u64) -> Reply {
     Reply::Number(i64::try_from(count).unwrap_or(i64::MAX))
 }

@@ -1,5 +1,5 @@
-//! What an application's own subscriber receives from the nodes that it embeds. It is alone in its process: the subscriber is the
-//! process's.
+//! The events that an application's own subscriber receives from embedded nodes. This test has a process to itself,
+//! since the subscriber is global.
 
 use std::{
     fmt::Write,
@@ -14,7 +14,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// The most lines of a node's start.
+/// Maximum number of lines during a node's start.
 const MOST: usize = 8;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -23,7 +23,7 @@ fn lines() -> Vec<String> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Keeps each event of the level INFO or a more severe one.
+/// Records each event of level INFO or more severe.
 struct Embedder;
 
 struct Text(String);
@@ -86,16 +86,16 @@ async fn nodes_start_with_few_lines_and_none_of_the_log_s_routine() {
     let all = lines();
     let of_three = &all[first.len()..];
     assert!(of_three.len() <= 3 * MOST, "{} lines: {of_three:#?}", of_three.len());
-    // Its errors stay.
+    // Errors of openraft must still be logged.
     let is_routine = |line: &String| line.contains(" openraft") && !line.starts_with("ERROR");
     assert!(!all.iter().any(is_routine), "{all:#?}");
 
-    // A loss is a value, and a warning.
+    // The loss of a member is reported as an event and as a warning.
     let mut events = one.events();
     let lost = three.name().to_owned();
     three.shutdown().await;
     loop {
-        let event = events.next().await.expect("the node goes on");
+        let event = events.next().await.expect("the node is running");
         if let artillery_ddata::node::NodeEvent::MemberLost { node, .. } = &event {
             assert_eq!(node.name, lost);
             let line = event.to_string();

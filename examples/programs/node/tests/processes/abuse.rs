@@ -1,5 +1,5 @@
-//! Hostile or broken callers: handshakes that stop halfway, readers that never read, garbage from a holder of the
-//! secret, connections by the thousand. Other callers are served meanwhile, and memory stays within bounds.
+//! Hostile or broken callers: incomplete handshakes, readers that never read, garbage from a caller with the secret,
+//! connections by the thousand. Meanwhile other callers must be served, and memory must stay bounded.
 
 use std::{
     net::SocketAddr,
@@ -32,19 +32,18 @@ use tokio::{
 };
 
 const FLAGS: [&str; 6] = ["--queue-bytes", "8MiB", "--window-bytes", "8MiB", "--backlog-bytes", "16MiB"];
-/// Freed memory is given back at once: see `overload`.
+/// Makes the allocator release freed memory at once: see `overload`.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
-/// The length of a value that no reader fetches from its stream.
+/// Length of a value that no reader fetches from its stream.
 const LARGE: usize = 1 << 20;
-/// The number of values that the key gets one after the other: an unread answer keeps its value in memory.
+/// How often the key is overwritten: each unread answer keeps its own value in memory.
 const OVERWRITTEN: u64 = 400;
-/// One at each node: the large answers of a connection may take up two of the largest frame.
+/// One at each node: the large answers of a connection may occupy two of the largest frames.
 const SLOW_READERS: usize = 3;
 const LARGE_ANSWERS: u64 = 2 * (64 << 20);
-/// Queue, window and backlog, twice, and what allocators keep.
+/// Queue, window and backlog, twice, plus memory that allocators retain.
 const MARGIN: u64 = 80 << 20;
 
-/// Visitors at a time.
 const VISITORS: usize = 16;
 
 struct Deaf;
@@ -80,7 +79,7 @@ impl Insider {
         self.addrs[at % 3]
     }
 
-    /// Starts handshakes of which the node gets the first packet, and no further one.
+    /// Starts handshakes and sends only the first packet of each.
     async fn half_open(&self, count: usize) {
         let mut all = JoinSet::new();
         for n in 0..count {
@@ -101,24 +100,21 @@ impl Insider {
         SlowReader { writer, asked: 0, _rest: (endpoint, connection, answers) }
     }
 
-    /// Sends garbage until the node closes the connection.
     async fn garbage(&self, at: usize) {
         let endpoint = self.endpoint(None);
         let connection = endpoint.connect(self.addr(at)).await.unwrap();
         let (mut writer, _reader) = connection.open_bi(StreamKind(streams::REQUESTS), 0).await.unwrap();
         while writer.send(&[0xff; 40], &[]).await.is_ok() {}
-        timeout(TEST_TIMEOUT, connection.closed()).await.expect("garbage is put up with");
+        timeout(TEST_TIMEOUT, connection.closed()).await.expect("garbage is tolerated");
     }
 
-    /// Connects, and disconnects.
     async fn knock(&self, endpoint: &Endpoint, at: usize) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         while endpoint.connect(self.addr(at)).await.is_err() {
-            assert!(Instant::now() < deadline, "no caller is admitted any more");
+            assert!(Instant::now() < deadline, "no caller is admitted");
         }
     }
 
-    /// Connects, sends one request, and disconnects.
     async fn visit(&self, at: usize) {
         let client = Client::builder().cluster(&self.cluster).secret(&self.secret).timeout(TEST_TIMEOUT);
         let client = client.seed(self.addr(at)).connect().await.unwrap();
@@ -134,7 +130,7 @@ struct SlowReader {
 }
 
 impl SlowReader {
-    /// Asks for the large value of this moment, if the node reads more requests.
+    /// Requests the current large value, if the node reads more requests.
     async fn ask(&mut self) {
         let operation =
             Operation::Read { query: Query::Key("large".into()), mode: ReadMode::Strong, floor: None, history: None };
@@ -146,7 +142,7 @@ impl SlowReader {
     }
 }
 
-/// A well-behaved client: how many of its calls were served, and how long the longest took.
+/// A well-behaved client, with the number of its served calls and the duration of the longest one.
 #[derive(Default)]
 struct Honest {
     over: AtomicBool,
@@ -209,7 +205,7 @@ async fn abuse(half_open: usize, visits: usize) {
         }
     }
     let asked: u64 = readers.iter().map(|reader| reader.asked).sum();
-    assert!(asked > OVERWRITTEN, "only {asked} requests were taken in");
+    assert!(asked > OVERWRITTEN, "only {asked} requests were accepted");
     let now = told(&format!("{SLOW_READERS} readers that never read"), since);
     assert!(now > served, "no other caller was served");
     for (before, after) in before.iter().zip(resident()) {

@@ -1,4 +1,4 @@
-//! Small requests with large effects: appends to large values, by many clients at a time.
+//! Small requests with large effects: appends to large values by many concurrent clients.
 
 use std::{
     sync::{
@@ -12,13 +12,12 @@ use artillery_ddata::{Client, Kv};
 use artillery_processes::{Cluster, TEST_TIMEOUT};
 use tokio::{task::JoinSet, time::Instant};
 
-/// Freed memory is given back at once: see `overload`.
+/// Makes the allocator release freed memory at once: see `overload`.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
-/// The size of a run.
 struct Scale {
     window: u64,
-    /// Of each of the large values.
+    /// Bytes of each large value.
     value: usize,
     clients: usize,
     time: Duration,
@@ -50,7 +49,7 @@ fn strict() -> bool {
     std::env::var_os("OVERLOAD_STRICT").is_some()
 }
 
-/// The time within which this part of a hundred was done.
+/// The time within which this percentage of the operations completed.
 fn percentile(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent / 100).min(times.len() - 1)]
@@ -65,7 +64,7 @@ async fn appends(scale: Scale) -> (Duration, Duration) {
     for n in 0..KEYS {
         kvs[0].put(key(n), vec![b'.'; value]).await.unwrap();
     }
-    // Fills the backlog, and measures how long an append takes alone.
+    // Fills the backlog, and measures the duration of a single append.
     let mut alone = Vec::new();
     for n in 0..2 * KEYS + 4 * window as usize / value {
         alone.push(append(&kvs[0], n).await);
@@ -107,8 +106,7 @@ async fn appends(scale: Scale) -> (Duration, Duration) {
         puts.len(),
         percentile(puts.clone(), 50),
     );
-    // The figures depend on the machine too, and the machines of CI are shared: there only figures that are far off
-    // fail.
+    // The figures depend on the machine, and the machines of CI are shared: there only gross deviations fail.
     let windows = if strict() { 2 } else { 3 };
     for (quiet, most) in quiet.into_iter().zip(most) {
         assert!(most <= quiet + windows * window + (64 << 20), "{quiet} bytes before, {most} at most");
@@ -117,7 +115,7 @@ async fn appends(scale: Scale) -> (Duration, Duration) {
     for n in 0..KEYS {
         length += other.get(&key(n)).await.unwrap().into_value().unwrap().len();
     }
-    assert_eq!(length, KEYS * value + count + 2 * KEYS + 4 * window as usize / value, "each append was made once");
+    assert_eq!(length, KEYS * value + count + 2 * KEYS + 4 * window as usize / value, "each append was applied once");
     (alone, p99)
 }
 

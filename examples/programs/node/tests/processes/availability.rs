@@ -1,5 +1,5 @@
-//! A node that refuses everything would be safe. So this test shows that requests far from a fault succeed, at every
-//! node, and that the nodes serve them themselves.
+//! A node that refuses everything would be safe. This test shows that requests away from a fault succeed at every node,
+//! and that the nodes serve them themselves.
 
 use std::{
     collections::BTreeMap,
@@ -17,16 +17,16 @@ use artillery_ddata::Kv;
 use artillery_processes::{Members, setting};
 use tokio::{task::JoinSet, time::sleep};
 
-/// Clients of each node; each reads and writes by turns.
+/// Clients per node; each alternates reads and writes.
 const CLIENTS: usize = 3;
-/// Reads among ten operations.
+/// Reads per ten operations.
 const READS: u64 = 9;
-/// The time after a fault, and after its end, in which anything may fail.
+/// The time after a fault, and after its end, during which operations may fail.
 const FAULT: Duration = Duration::from_secs(3);
 const HEAL: Duration = Duration::from_secs(5);
-/// The time that is measured in between.
+/// The measured time in between.
 const QUIET: Duration = Duration::from_secs(2);
-/// An operation that doesn't succeed within this time has failed.
+/// Slower operations are treated as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Figures {
     done: AtomicU64,
 }
 
-/// The load by the clients of each node, as long as it runs.
+/// A load by clients of each node, until [`Load::end`].
 struct Load {
     over: Arc<AtomicBool>,
     figures: BTreeMap<String, Arc<Figures>>,
@@ -75,7 +75,7 @@ async fn operate(kv: Kv, key: String, figures: Arc<Figures>, over: Arc<AtomicBoo
     }
 }
 
-/// The reads that a node served itself, and the requests that it forwarded.
+/// The number of reads that a node served itself, and of requests that it forwarded.
 async fn reads(members: &Members, name: &str) -> (u64, u64) {
     let status = members.status(&members.line(name, "addr")).await.unwrap();
     let node = status["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap();
@@ -100,14 +100,14 @@ async fn measure(members: &Members, when: &str) {
     for (name, (all, done)) in load.end().await {
         let (own, forwarded) = shares[&name];
         println!(
-            "{when}, {name}: {done} of {all} operations done; {own} reads served by itself, {forwarded} handed on"
+            "{when}, {name}: {done} of {all} operations done; {own} reads served by itself, {forwarded} forwarded"
         );
         assert!(all >= 100 && done * 100 >= all * 99, "{when}, {name}: {done} of {all}");
-        assert!(own >= 50 && own * 100 >= (own + forwarded) * 15, "{when}, {name}: {own}, {forwarded} handed on");
+        assert!(own >= 50 && own * 100 >= (own + forwarded) * 15, "{when}, {name}: {own} local, {forwarded} forwarded");
     }
 }
 
-/// Of `AVAILABILITY_PLACES` (1) places, the head first.
+/// Tests the first `AVAILABILITY_PLACES` (default 1) of head, middle and tail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn far_from_faults_every_node_serves_by_itself() {
     let places = setting("AVAILABILITY_PLACES", 1) as usize;
@@ -116,7 +116,7 @@ async fn far_from_faults_every_node_serves_by_itself() {
     for (at, place) in ["head", "middle", "tail"].into_iter().enumerate().take(places) {
         let name = members.serving(3).await.swap_remove(at);
         members.kill(&name).await;
-        // The bound of the promise, not a condition.
+        // The bound of the promise, not a wait for a condition.
         sleep(FAULT).await;
         measure(&members, &format!("without the {place}")).await;
         let node = members.begin(&["--name", &name]);

@@ -1,5 +1,5 @@
-//! Counters that one client each increments while others read them: each read is held against what was acknowledged
-//! before it began and what had been begun when it ended, and against every read that ended before it began.
+//! Counters, each incremented by one client while others read it. Each read is checked against the increments
+//! acknowledged before it began, the increments begun before it ended, and every read that ended before it began.
 
 use std::{
     sync::{
@@ -13,11 +13,11 @@ use artillery_ddata::{Error, Kv, RequestId, kv::Resolution};
 use artillery_processes::Members;
 use tokio::{task::JoinSet, time::sleep};
 
-/// Short, so that failovers leave outcomes unknown, which then are to be settled by asking.
+/// Short, so that failovers leave unknown outcomes, which must then be settled by queries.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(400);
-/// Connections that writers share, and those that readers do.
+/// Connections shared by the writers, and as many by the readers.
 const CLIENTS: usize = 4;
-/// Readers, each of which goes round all counters.
+/// Number of readers; each cycles through all counters.
 const READERS: usize = 6;
 
 #[derive(Default)]
@@ -27,7 +27,6 @@ struct Counter {
     seen: AtomicU64,
 }
 
-/// The results.
 #[allow(dead_code, reason = "all of it is printed")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sum {
@@ -106,7 +105,7 @@ impl CountersShared {
     }
 }
 
-/// Asks for the outcome of a request until it is known. Returns whether it was applied.
+/// Queries the outcome of a request until it is known. Returns whether it was applied.
 async fn settle(kv: &Kv, request: RequestId) -> bool {
     loop {
         match kv.resolve(request).await {
@@ -135,12 +134,12 @@ impl Counters {
         Self { shared, tasks }
     }
 
-    /// Increments that were acknowledged so far.
+    /// The number of acknowledged increments up to now.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.shared.counters.iter().map(|counter| counter.acknowledged.load(SeqCst)).sum()
     }
 
-    /// Ends the load, and insists that each counter is exactly what was acknowledged.
+    /// Ends the load, and checks that each counter equals its acknowledged increments.
     pub(crate) async fn end(mut self, members: &Members) -> Sum {
         self.shared.over.store(true, SeqCst);
         std::mem::take(&mut self.tasks).join_all().await;

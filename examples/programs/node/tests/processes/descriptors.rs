@@ -1,5 +1,5 @@
-//! More clients than a node has file descriptors for: the node and its journal keep theirs, and the clients above the limit get
-//! an error.
+//! More clients than a node has file descriptors for: the node and its journal keep theirs, and the clients above the
+//! limit get an error.
 
 use artillery_processes::{NODE, Node, token};
 use tokio::{
@@ -9,12 +9,11 @@ use tokio::{
 
 use super::resp::wire::Wire;
 
-/// Descriptors of a node, its soft and its hard limit.
+/// Descriptors of a node, as its soft and its hard limit.
 const LIMIT: usize = 256;
-/// Idle clients of each node.
+/// Idle clients per node.
 const IDLE: usize = LIMIT + 50;
 
-/// Three durable nodes with few descriptors.
 struct Poor {
     place: std::path::PathBuf,
     nodes: Vec<Node>,
@@ -57,7 +56,7 @@ impl Drop for Poor {
     }
 }
 
-/// Lets this process have as many descriptors as it may.
+/// Raises this process's soft limit of descriptors to its hard limit.
 fn raise() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
@@ -76,14 +75,14 @@ async fn idle_clients_leave_a_node_its_descriptors() {
             idle.push(TcpStream::connect(addr).await.unwrap());
         }
     }
-    // Each node has seen all of them when this one is refused.
+    // Each node has accepted all earlier connections when it refuses this one.
     for (resp, http) in poor.resp.iter().zip(&poor.http) {
         let mut late = TcpStream::connect(resp).await.unwrap();
         late.write_all(b"PING\r\n").await.unwrap();
         let mut told = String::new();
         late.read_to_string(&mut told).await.unwrap();
         assert_eq!(told, "-ERR max number of clients reached\r\n");
-        // The HTTP port has places of its own.
+        // The HTTP port has permits of its own.
         let mut scrapes = Vec::new();
         for _ in 0..LIMIT {
             scrapes.push(TcpStream::connect(http).await.unwrap());
@@ -95,14 +94,14 @@ async fn idle_clients_leave_a_node_its_descriptors() {
         assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("max number of clients reached"), "{told}");
     }
     println!("descriptors under such clients: {:?}", [0, 1, 2].map(|node| poor.used(node)));
-    // The journal gets new files and checkpoints.
+    // The journal needs new files, and checkpoints.
     let value = "x".repeat(1 << 20);
     for n in 0..200 {
         assert_eq!(early.call(&["SET", &format!("key-{}", n % 10), &value]).await, "+OK\r\n");
     }
     drop(idle);
     for (node, addr) in poor.nodes.iter().zip(&poor.resp) {
-        // Its places are free again as soon as it has seen that those clients are gone.
+        // Its permits are free again as soon as it has noticed that those clients are gone.
         let pong = artillery_processes::eventually(async || {
             let mut socket = TcpStream::connect(addr).await.map_err(|error| error.to_string())?;
             socket.write_all(b"PING\r\nQUIT\r\n").await.map_err(|error| error.to_string())?;
@@ -121,7 +120,7 @@ async fn idle_clients_leave_a_node_its_descriptors() {
     }
 }
 
-/// A temporary shortage of descriptors is no failed disk: writes wait, and continue once there are some.
+/// A temporary shortage of descriptors is not a failed disk: writes wait, and continue once descriptors are available.
 #[tokio::test]
 async fn a_durable_node_waits_for_descriptors() {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -138,7 +137,7 @@ async fn a_durable_node_waits_for_descriptors() {
     let mut done = 0;
     while wire.call(&["SET", &format!("key-{}", done % 10), &value]).await == "+OK\r\n" {
         done += 1;
-        assert!(done < 200, "a file was made without a descriptor");
+        assert!(done < 200, "a file was created without a descriptor");
     }
     prlimit(pid, Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     artillery_processes::eventually(async || match wire.call(&["SET", "key-0", "last"]).await {

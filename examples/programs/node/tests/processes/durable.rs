@@ -1,4 +1,4 @@
-//! Nodes with `--data`: all of them are killed at once, and what was acknowledged is there again.
+//! Nodes with `--data`: all of them are killed at once, and acknowledged writes must survive.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,7 @@ struct Durable {
     secret: String,
     place: PathBuf,
     nodes: Vec<Node>,
-    /// The addresses at which the nodes were started last.
     seeds: Vec<String>,
-    /// Further flags of all nodes.
     more: Vec<String>,
 }
 
@@ -27,7 +25,7 @@ impl Durable {
         self.place.join(format!("node-{n}"))
     }
 
-    /// Starts a node. It is told its name only when it has no directory yet.
+    /// Starts a node. `--name` is given only if it has no directory yet.
     fn start(&mut self, n: usize, seed: Option<&str>, more: &[&str]) -> &mut Node {
         let (name, dir) = (format!("node-{n}"), self.dir(n));
         let mut flags = vec!["--no-mdns", "--log", "info", "--data", dir.to_str().unwrap()];
@@ -77,7 +75,10 @@ async fn all_nodes_are_killed_and_nothing_is_lost() {
     for round in 0..3 {
         let client = durable.start_all().await;
         for node in durable.nodes.iter().filter(|_| round > 0) {
-            assert!(node.err.all().iter().any(|line| line.contains("loading the directory")), "it says how far it is");
+            assert!(
+                node.err.all().iter().any(|line| line.contains("loading the directory")),
+                "the progress of loading is logged"
+            );
         }
         for before in 0..round {
             let read = client.kv().get(&format!("key-{before}")).await.unwrap();
@@ -107,7 +108,7 @@ async fn all_nodes_are_told_to_stop_and_nothing_is_lost() {
     }
 }
 
-/// Node 0 of three is told to stop, and then node 1 counts two members and so many voters.
+/// Stops node 0 of three by SIGTERM; node 1 must then report two members and `wanted` voters.
 async fn voters_after_a_stop(more: &[&str], wanted: usize) {
     let mut durable = Durable::new();
     durable.more = more.iter().map(|&flag| flag.to_owned()).collect();
@@ -160,7 +161,7 @@ async fn another_cluster_is_refused_and_named() {
     durable.start(0, None, &["--expect", "1"]).ready().await;
     assert_eq!(durable.nodes[0].stop("-TERM").await, Some(0));
     flip(&durable.dir(0));
-    // A damaged directory isn't moved aside for it.
+    // The damaged directory must not be moved aside for another cluster.
     let dir = durable.dir(0);
     let flags = ["--no-mdns", "--expect", "1", "--replace-damaged", "--data", dir.to_str().unwrap()];
     let mut refused = Node::start("another", &durable.secret, &flags);
@@ -170,7 +171,7 @@ async fn another_cluster_is_refused_and_named() {
     let named =
         |line: &String| line.contains(&names) && line.contains("--cluster") && line.contains("another directory");
     assert!(refused.err.all().iter().any(named), "{:#?}", refused.err.all());
-    // Nor is the cluster forgotten when it is moved aside.
+    // Moving it aside must keep the name of the cluster.
     durable.start(0, None, &["--expect", "1", "--replace-damaged"]).ready().await;
     assert_eq!(durable.nodes[1].stop("-TERM").await, Some(0));
     assert!(durable.place.join("node-0.damaged-1/CLUSTER").is_file() && dir.join("CLUSTER").is_file());

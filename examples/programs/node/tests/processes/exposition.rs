@@ -1,11 +1,9 @@
-//! Reads Prometheus' text format, and finds what `promtool check metrics` finds.
+//! Parses Prometheus' text format, and finds the problems that `promtool check metrics` finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A page of metrics, taken apart.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// By name: kind and help.
     pub(crate) families: BTreeMap<String, Family>,
 }
 
@@ -13,7 +11,6 @@ pub(crate) struct Page {
 pub(crate) struct Family {
     pub(crate) kind: String,
     pub(crate) help: String,
-    /// In their order.
     pub(crate) samples: Vec<Sample>,
 }
 
@@ -25,8 +22,7 @@ pub(crate) struct Sample {
 }
 
 impl Page {
-    /// # Errors
-    /// The first line that makes no sense.
+    /// The error is the first invalid line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut page = Self::default();
         if !text.ends_with('\n') {
@@ -69,7 +65,7 @@ impl Page {
         Some(())
     }
 
-    /// The sum of all samples of a family that have this label; `None`: there is none.
+    /// The sum of all samples of a family that have this label; `None` if there are none.
     pub(crate) fn sum(&self, family: &str, label: &str, value: &str) -> Option<f64> {
         let samples = &self.families.get(family)?.samples;
         let found: Vec<_> =
@@ -77,14 +73,14 @@ impl Page {
         (!found.is_empty()).then(|| found.iter().map(|sample| sample.value).sum())
     }
 
-    /// The one sample of a family without labels, its count if it is a histogram.
+    /// The only sample of a family without labels; its count if it is a histogram.
     pub(crate) fn value(&self, family: &str) -> Option<f64> {
         let samples = &self.families.get(family)?.samples;
         let is_it = |sample: &&Sample| sample.labels.is_empty() && !sample.name.ends_with("_sum");
         samples.iter().find(is_it).map(|sample| sample.value)
     }
 
-    /// Everything that breaks a rule of the format or of Prometheus' naming.
+    /// All violations of the format and of Prometheus' naming rules.
     pub(crate) fn lint(&self) -> Vec<String> {
         self.families.iter().flat_map(|(name, family)| family.lint(name)).collect()
     }
@@ -116,7 +112,7 @@ fn is_name(name: &str) -> bool {
     name.starts_with(|sign: char| sign.is_ascii_lowercase()) && name.chars().all(fits)
 }
 
-/// Units that are none of the base units, and words that say what the type says.
+/// Units other than base units, and words that repeat the type.
 const BAD_WORDS: [&str; 12] = [
     "milliseconds",
     "microseconds",
@@ -161,7 +157,7 @@ impl Family {
         problems
     }
 
-    /// The ranges of each series come in order, grow, and end with all.
+    /// The buckets of each series must be ordered and cumulative, and end with +Inf.
     fn lint_ranges(&self) -> Vec<&'static str> {
         let mut series: BTreeMap<BTreeMap<String, String>, Vec<&Sample>> = BTreeMap::new();
         for sample in &self.samples {

@@ -1,8 +1,8 @@
-//! Processes that are killed: writes go on without them, clean reads at the others never stop, a new node takes the place,
-//! and every counter ends exactly where its acknowledged increments are.
+//! Nodes are killed: writes must continue without them, clean reads at the others must never stop, a new node must take
+//! the place, and every counter must end exactly at its acknowledged increments.
 //!
-//! `FAILOVER_ROUNDS` kills of each place (1); every figure is printed, and held against the bounds only where there are
-//! enough of them to speak of nineteen in twenty.
+//! Each place is killed `FAILOVER_ROUNDS` (default 1) times. All figures are printed, but checked against the bounds
+//! only if there are enough rounds for a ratio of nineteen in twenty.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,6 @@ use tokio::{
 };
 
 const WRITERS: usize = 4;
-/// At each member.
 const READERS: usize = 3;
 
 /// When writes were begun and acknowledged, and when each node served reads.
@@ -32,7 +31,6 @@ struct Timeline {
     over: AtomicBool,
 }
 
-/// The results of one kill.
 #[derive(Debug)]
 struct KillRound {
     /// From the kill to the first acknowledgement of a write that was begun after it.
@@ -60,7 +58,7 @@ async fn read(kv: Kv, seen: Arc<Timeline>) {
     }
 }
 
-/// Kills the member in one place, measures, and starts another node.
+/// Kills the member at this place, measures, and starts another node.
 async fn kill(members: &mut Members, at: usize) -> KillRound {
     let victim = members.serving(3).await.swap_remove(at);
     let seen = Arc::<Timeline>::default();
@@ -102,7 +100,7 @@ async fn resumed(seen: &Timeline, killed: Instant) -> Duration {
     .await
 }
 
-/// The longest time after the kill in which a node that served before and after it served nothing.
+/// The longest time after the kill without reads at a node that served before and after it.
 fn gaps(seen: &Timeline, killed: Instant) -> Duration {
     let reads = seen.reads.lock().unwrap();
     let survivors = reads.values().filter(|at| at.iter().any(|&at| at > killed + Duration::from_millis(400)));

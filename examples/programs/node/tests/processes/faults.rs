@@ -1,5 +1,5 @@
-//! Heads that die again and again, members that are paused for a while, and restarts one after the other, under a load
-//! that checks every read and every increment. Variables of the environment make the tests longer.
+//! Repeated deaths of the head, paused members, and consecutive restarts, under a load that checks every read and every
+//! increment. Environment variables make the tests longer.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn goes_on(counters: &Counters, why: &str) {
     }
 }
 
-/// `HEAD_FAILOVERS` (2) of them.
+/// `HEAD_FAILOVERS` (default 2) failovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_are_exact_across_failovers_of_the_head() {
     let mut members = Members::start(&[]).await;
@@ -36,7 +36,7 @@ async fn counters_are_exact_across_failovers_of_the_head() {
     println!("{:?}", counters.end(&members).await);
 }
 
-/// For `PAUSE_SECONDS` (4) each.
+/// Pauses of `PAUSE_SECONDS` (default 4) each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_member_resumes_fenced_and_rejoins() {
     let pause = Duration::from_secs(setting("PAUSE_SECONDS", 4));
@@ -52,13 +52,13 @@ async fn a_paused_member_resumes_fenced_and_rejoins() {
         members.serving(3).await;
         let chain = members.chain(&stopped).await.unwrap_or_default();
         println!("place {at}: resyncs {} full, {} partial", chain["resyncs_full"], chain["resyncs_partial"]);
-        assert!(chain["resyncs_partial"].as_u64() >= Some(1), "it had all but the last few updates: {chain:#}");
-        assert_eq!(chain["resyncs_full"], 0, "it had all but the last few updates: {chain:#}");
+        assert!(chain["resyncs_partial"].as_u64() >= Some(1), "it was missing only the last few updates: {chain:#}");
+        assert_eq!(chain["resyncs_full"], 0, "it was missing only the last few updates: {chain:#}");
     }
     println!("{:?}", counters.end(&members).await);
 }
 
-/// For `ROLLING_SECONDS` (8), each of them at least once.
+/// Restarts for `ROLLING_SECONDS` (default 8), at least one per node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_restart_under_their_old_names_one_at_a_time() {
     let mut members = Members::start(&[]).await;

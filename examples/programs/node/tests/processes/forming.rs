@@ -1,4 +1,4 @@
-//! Three nodes become a chain, a fourth a spare.
+//! Three nodes form a chain, a fourth one is a spare.
 
 use artillery_processes::{Cluster, Node, assert_documented, documented, token};
 use serde_json::Value;
@@ -21,7 +21,7 @@ async fn three_nodes_with_a_name_and_a_secret_are_a_chain() {
     }
     for node in &mut cluster.nodes {
         assert_eq!(node.stop("-TERM").await, Some(0), "{:#?}", node.err.all());
-        assert_eq!(node.out.all().len(), 1, "one line on standard output, no more");
+        assert_eq!(node.out.all().len(), 1, "exactly one line on standard output");
     }
 }
 
@@ -71,10 +71,10 @@ async fn a_fourth_node_is_a_spare_and_answers() {
     assert_eq!(fourth.stop("-INT").await, Some(0), "{:#?}", fourth.err.all());
 }
 
-/// Ends a node. Returns its lines about times that it was started with and doesn't go by.
+/// Ends a node. Returns its lines about times of the command line that it ignores in favour of its cluster's.
 async fn other_times(node: &mut Node) -> Vec<String> {
     node.kill().await;
-    // Wait for the last line.
+    // Wait until the last line is read.
     node.err.until(|_| false).await;
     node.err.all().into_iter().filter(|line| line.contains("other times than its cluster's")).collect()
 }
@@ -111,7 +111,7 @@ async fn nodes_started_with_different_times_form_a_cluster_that_goes_by_the_prop
     assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 1], "one of them proposed the cluster: {said:?}");
     let chosen: Vec<_> =
         said.concat().iter().filter_map(|line| Some(line.rsplit_once("cluster's (")?.1.to_owned())).collect();
-    assert_eq!(chosen[0], chosen[1], "both go by the same");
+    assert_eq!(chosen[0], chosen[1], "both use the same times");
 }
 
 #[tokio::test]

@@ -7,14 +7,13 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Status code and body.
 pub(crate) async fn get(addr: &str, path: &str, header: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{header}\r\n");
     let (head, body) = exchange(addr, &request).await;
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
-/// Head and body of the answer to a request as it is sent.
+/// Sends a raw request. Returns the head and the body of the answer.
 pub(crate) async fn exchange(addr: &str, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -50,7 +49,7 @@ async fn requests_without_the_token_are_refused() {
     assert_eq!(get(http, "/status", &format!("Authorization: Bearer {token}\r\n")).await.0, 200);
 }
 
-/// Nothing changes through this port, so that a request from a web page can't change anything.
+/// The port must be read-only, so that a request from a web page can't change anything.
 #[tokio::test]
 async fn the_port_only_reads() {
     let (_node, line) = Node::alone(&token(), &["--http", "127.0.0.1:0"]).await;

@@ -1,4 +1,4 @@
-//! A node that joins under full load, and is paused in the middle: its source keeps no copy for it.
+//! A node joins under full load and is paused halfway: its source must not keep a copy for it.
 
 use std::{
     sync::{
@@ -24,7 +24,6 @@ const FLAGS: [&str; 6] = ["--window-bytes", "64MiB", "--backlog-bytes", "128MiB"
 const VALUE: usize = 32 << 10;
 const WRITERS: usize = 8;
 
-/// Writes the same keys over and over.
 async fn write(kv: Kv, writer: usize, keys: usize, over: Arc<AtomicBool>, writes: Arc<AtomicU64>) {
     for key in (writer..keys).step_by(WRITERS).cycle() {
         if over.load(Relaxed) {
@@ -35,7 +34,6 @@ async fn write(kv: Kv, writer: usize, keys: usize, over: Arc<AtomicBool>, writes
     }
 }
 
-/// Waits until a condition holds for the first chain of a node.
 async fn until(members: &Members, name: &str, what: &str, enough: impl Fn(&Value) -> bool) {
     let http = members.line(name, "http");
     eventually(async || {
@@ -46,7 +44,7 @@ async fn until(members: &Members, name: &str, what: &str, enough: impl Fn(&Value
     .await;
 }
 
-/// Measures the memory of processes ten times a second: the maximum of each, in MiB.
+/// Samples the memory of processes ten times a second, and records the maximum of each in MiB.
 struct Sampler {
     most: Arc<Mutex<Vec<u64>>>,
     looks: JoinHandle<()>,
@@ -73,7 +71,7 @@ impl Sampler {
     }
 }
 
-/// `JOINER_MIB` (128) of data, `JOINER_SECONDS` (4) without a sign of the joiner.
+/// With `JOINER_MIB` (default 128) of data, and a pause of `JOINER_SECONDS` (default 4).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_joiner_that_stops_in_the_middle_costs_its_source_nothing() {
     let keys = (setting("JOINER_MIB", 128) << 20) as usize / VALUE;

@@ -1,4 +1,4 @@
-//! Members that are told to stop, most of them at once: the rest goes on, and admits others.
+//! Most members are stopped at once by SIGTERM: the rest must continue, and admit others.
 
 use artillery_processes::Members;
 use tokio::join;
@@ -9,7 +9,7 @@ async fn most_members_leave_at_once_and_others_join() {
     let kv = members.kv().await;
     kv.put("before", "1").await.unwrap();
     let order = members.serving(3).await;
-    // More often than not the leader of the configuration is the head, and so stops too.
+    // Usually the leader of the configuration log is the head, and so stops too.
     let (mut first, mut second) = (members.take(&order[0]), members.take(&order[1]));
     assert_eq!(join!(first.stop("-TERM"), second.stop("-TERM")), (Some(0), Some(0)));
     assert_eq!(members.serving(1).await, order[2..]);

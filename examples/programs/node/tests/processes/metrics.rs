@@ -1,4 +1,4 @@
-//! `/metrics` of real nodes: the format, the page that describes it, and that events are counted.
+//! `/metrics` of real nodes: the format, the page that documents it, and the counting of events.
 
 use std::{collections::BTreeSet, io::Write, process::Stdio};
 
@@ -9,7 +9,6 @@ use crate::{
     http::{exchange, get},
 };
 
-/// Metrics: name, kind and labels of each.
 type Metrics = BTreeSet<(String, String, BTreeSet<String>)>;
 
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
@@ -17,10 +16,10 @@ const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 async fn scrape(http: &str) -> Page {
     let (code, body) = get(http, "/metrics", "").await;
     assert_eq!(code, 200, "{body}");
-    Page::parse(&body).unwrap_or_else(|line| panic!("no line of the format: {line}"))
+    Page::parse(&body).unwrap_or_else(|line| panic!("invalid line: {line}"))
 }
 
-/// The metrics that `docs/metrics.md` describes, one in a row.
+/// The metrics that `docs/metrics.md` documents, one per row.
 fn described() -> Metrics {
     let page = include_str!("../../../../../docs/metrics.md");
     let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
@@ -28,13 +27,13 @@ fn described() -> Metrics {
     let row = |line: &str| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let name = words(cells[1]).pop_first().unwrap();
-        assert!(cells[4].len() > 5, "{name}: it says nothing");
+        assert!(cells[4].len() > 5, "{name}: the description is empty");
         (name, cells[2].to_owned(), words(cells[3]))
     };
     rows.map(row).collect()
 }
 
-/// The metrics that a node exports. Of a family without a sample the labels aren't known.
+/// The metrics that a node exports. The labels of a family without samples are unknown.
 fn exported(page: &Page) -> Metrics {
     let labels = |samples: &[crate::exposition::Sample]| {
         let all = samples.iter().flat_map(|sample| sample.labels.keys().cloned());
@@ -43,11 +42,10 @@ fn exported(page: &Page) -> Metrics {
     page.families.iter().map(|(name, family)| (name.clone(), family.kind.clone(), labels(&family.samples))).collect()
 }
 
-/// The tool itself, where it is installed.
 fn promtool(text: &str) {
     let tool = std::process::Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).spawn();
     let Ok(mut tool) = tool else {
-        println!("SKIPPED: no promtool here: only our own lint has looked at /metrics");
+        println!("SKIPPED: promtool isn't installed: /metrics was checked by our own lint only");
         return;
     };
     tool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -66,7 +64,7 @@ async fn exported_metrics_are_documented_and_well_formed() {
         let only = |one: &Metrics, other: &Metrics| one.difference(other).cloned().collect::<Vec<_>>();
         assert_eq!((only(&described, &exported), only(&exported, &described)), (vec![], vec![]), "described, exported");
         promtool(&get(http, "/metrics", "").await.1);
-        // The oldest scrapers name no host.
+        // The oldest scrapers send no host.
         for version in ["1.0", "1.1\r\nHost: node\r\nConnection: close"] {
             let (head, _) = exchange(http, &format!("GET /metrics HTTP/{version}\r\n\r\n")).await;
             assert!(head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{head}");
@@ -74,7 +72,6 @@ async fn exported_metrics_are_documented_and_well_formed() {
     }
 }
 
-/// All nodes of a cluster.
 struct Scrapes(Vec<Page>);
 
 impl Scrapes {
@@ -95,11 +92,11 @@ impl Scrapes {
     }
 }
 
-/// Waits until enough was counted, at all of these nodes together.
+/// Waits until these nodes together have counted at least one.
 async fn until(members: &Members, names: &[String], family: &str, labelled: Option<(&str, &str)>) {
     eventually(async || {
         let counted = Scrapes::of(members, names).await.sum(family, labelled) >= 1.0;
-        counted.then_some(()).ok_or_else(|| format!("{family} {labelled:?} doesn't move"))
+        counted.then_some(()).ok_or_else(|| format!("{family} {labelled:?} doesn't grow"))
     })
     .await;
 }
@@ -118,7 +115,7 @@ async fn served_requests_are_counted() {
     kv.delete("gone").await.unwrap();
     kv.get("key").await.unwrap();
     kv.get("key").mode(artillery_ddata::ReadMode::ThroughChain).await.unwrap();
-    // Many clients write and read few keys: reads meet dirty versions, and share their questions to the tail.
+    // Many clients write and read few keys, so that reads find dirty versions and share version queries to the tail.
     let seed = members.line(&names[1], "addr");
     let secret = members.secret();
     let known = ["--cluster", &members.cluster, "--no-mdns", "--seed", &seed, "--timeout", "30000"];
@@ -160,21 +157,21 @@ async fn served_requests_are_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn membership_changes_are_counted() {
-    // The backlog is small, so that a new node needs a snapshot, and a node that was away for a moment doesn't.
+    // The backlog is small, so that a new node needs a snapshot, but a node that was paused briefly doesn't.
     let mut members = Members::start(&[&HTTP[..], &["--backlog-bytes", "64KiB"]].concat()).await;
     let names = members.serving(3).await;
     let kv = members.kv().await;
     for n in 0..64 {
         kv.put(format!("large/{n}"), vec![0; 4 << 10]).await.unwrap();
     }
-    // A stranger is refused, and counted by the reason.
+    // An unauthenticated client is refused, and counted by the reason.
     let secret = token();
     let addr = members.line(&names[0], "addr");
     let args = ["--cluster", &members.cluster, "--no-mdns", "--seed", &addr, "--timeout", "2000", "get", "key"];
     assert!(!run(&CTL, Some(&secret), &args).await.status.success());
     until(&members, &names[..1], "artillery_connections_refused_total", Some(("reason", "untrusted"))).await;
 
-    // A member that is paused for a moment is moved out, and returns by the updates that it lacks.
+    // A member that is paused briefly is moved out, and returns by the updates that it missed.
     members.node(&names[2]).signal("-STOP").await;
     members_of(&members, &names[..2]).await;
     until(&members, &names[..2], "artillery_configuration_changes_total", Some(("reason", "silent"))).await;
@@ -182,12 +179,12 @@ async fn membership_changes_are_counted() {
     until(&members, &names, "artillery_resync_total", Some(("kind", "partial"))).await;
     members.serving(3).await;
 
-    // A new node, which is a spare until a member goes: it has no data.
+    // A new node is a spare, without data, until a member dies.
     let fourth = members.begin(&[]);
     let fourth = members.add(fourth).await;
     let spare = Scrapes::of(&members, std::slice::from_ref(&fourth)).await;
     assert_eq!(spare.sum("artillery_node_role", Some(("role", "spare"))), 1.0);
-    assert!(spare.sum("artillery_forwarded_total", None) >= 1.0, "it asks a member before it is ready");
+    assert!(spare.sum("artillery_forwarded_total", None) >= 1.0, "it queries a member before it is ready");
     assert_eq!(spare.sum("artillery_ready", None), 1.0);
     members.kill(&names[1]).await;
     let left = [names[0].clone(), names[2].clone(), fourth];
@@ -210,7 +207,6 @@ async fn members_of(members: &Members, names: &[String]) {
     .await;
 }
 
-/// Waits until `/ready` says so.
 async fn ready_is(http: &str, wanted: u16) {
     eventually(async || {
         let (code, _) = get(http, "/ready", "").await;
@@ -230,7 +226,7 @@ async fn a_node_that_may_not_serve_is_not_ready() {
     let cluster = Cluster::start(&HTTP).await;
     let http = cluster.lines[0]["http"].as_str().unwrap();
     ready_is(http, 200).await;
-    // Most of the nodes that keep the configuration are away: no node renews its lease.
+    // With a majority of the voters paused, no lease is renewed.
     signal(&cluster.nodes[1..], "-STOP").await;
     ready_is(http, 503).await;
     assert_eq!(get(http, "/health", "").await.0, 200);

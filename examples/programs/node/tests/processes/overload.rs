@@ -1,4 +1,5 @@
-//! Ten times too many callers: memory stays flat, no acknowledged write is lost, and afterwards all is as before.
+//! Ten times as many callers as the nodes can serve: memory must stay flat, no acknowledged write may be lost, and
+//! afterwards requests must be served at once again.
 
 use std::{
     sync::{
@@ -17,36 +18,34 @@ use tokio::{
 
 const WINDOW: u64 = 4 << 20;
 const QUEUE: u64 = 1 << 20;
-/// Bounds that are reached already by twice the callers that saturate the nodes.
+/// Limits that twice the saturating number of callers already reaches.
 const FLAGS: [&str; 4] = ["--window-bytes", "4MiB", "--queue-bytes", "1MiB"];
 
-/// A node's allocator keeps freed memory for a while, to use it again. Here resident memory is to show what is in use,
-/// so the allocator gives freed memory back at once.
+/// A node's allocator retains freed memory for reuse. Here resident memory must show the memory in use, so the
+/// allocator releases freed memory at once.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
-/// Every second key has a large value, so that bytes count and not only numbers.
+/// Every second key has a large value, so that limits in bytes matter as well as limits in number.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
 
-/// The connections that callers share.
 const CLIENTS: usize = 4;
 
-/// When there are too many callers, one in this many gives up early and calls again, and so leaves work behind whose
-/// result no caller waits for. That would fill any unbounded queue.
+/// Under overload, one in this many callers times out early and calls again, which leaves requests behind whose results
+/// no caller waits for. They would fill any unbounded queue.
 const IMPATIENT: usize = 4;
 const IMPATIENT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// This many callers saturate three nodes: the test checks that ten times as many get hardly more done than twice as
-/// many.
+/// This many callers saturate three nodes: the test checks that ten times as many complete hardly more operations than
+/// twice as many.
 const SATURATING: usize = 32;
 
-/// The state of one key. One caller at a time writes it.
+/// The state of one key, which only one caller at a time writes.
 #[derive(Default, Clone)]
 struct Key {
     /// The last number whose write was acknowledged, and its version.
     acknowledged: (u64, Option<Version>),
-    /// The last number that was tried.
     tried: u64,
-    /// The outcome of some write is unknown: it may be applied after others that were acknowledged.
+    /// The outcome of some write is unknown: it may be applied after acknowledged ones.
     unsettled: bool,
 }
 
@@ -65,7 +64,6 @@ struct Load {
     keys: Vec<Mutex<Key>>,
 }
 
-/// The results of one phase.
 #[allow(dead_code, reason = "all of it is printed")]
 #[derive(Debug)]
 struct Phase {
@@ -76,7 +74,7 @@ struct Phase {
     unknown: u64,
     p99: Duration,
     longest: Duration,
-    /// The maximum memory of each node, in the second half.
+    /// The maximum memory of each node in the second half.
     resident: Vec<u64>,
 }
 
@@ -84,7 +82,6 @@ fn name(key: usize) -> String {
     format!("overload/{key}")
 }
 
-/// The number, repeated.
 fn value(key: usize, number: u64) -> Vec<u8> {
     number.to_be_bytes().repeat(SIZES[key % SIZES.len()] / 8)
 }
@@ -120,7 +117,7 @@ impl Load {
         }
     }
 
-    /// Writes and reads this caller's keys, until the phase is over.
+    /// Writes and reads this caller's keys until the phase ends.
     async fn call(self: Arc<Self>, caller: usize, callers: usize, patience: Duration, measured: Arc<Measured>) {
         let kv = &self.kvs[caller % self.kvs.len()];
         for key in (caller..self.keys.len()).step_by(callers).cycle() {
@@ -136,12 +133,12 @@ impl Load {
             measured.operations.fetch_add(1, Ordering::Relaxed);
             if let Ok(read) = kv.get(&name(key)).timeout(patience).await {
                 let floor = self.keys[key].lock().unwrap().acknowledged.1;
-                assert!(floor.is_none_or(|floor| read.version() >= floor), "an older value of {key} came back");
+                assert!(floor.is_none_or(|floor| read.version() >= floor), "a read of {key} returned an older value");
             }
         }
     }
 
-    /// Runs this many callers for this long; `impatient`: some of them give up early.
+    /// Runs this many callers for this long; with `impatient` some of them time out early.
     async fn phase(self: &Arc<Self>, cluster: &Cluster, callers: usize, impatient: bool, time: Duration) -> Phase {
         let measured = Arc::new(Measured::default());
         let mut calls = JoinSet::new();
@@ -165,7 +162,7 @@ impl Load {
         let rate = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / took;
         let (bytes, operations) = (rate(&measured.bytes), rate(&measured.operations));
         measured.over.store(true, Ordering::Relaxed);
-        while let Some(done) = timeout(TEST_TIMEOUT, calls.join_next()).await.expect("a caller waits for ever") {
+        while let Some(done) = timeout(TEST_TIMEOUT, calls.join_next()).await.expect("a caller never returned") {
             done.unwrap();
         }
         let mut latencies = std::mem::take(&mut *measured.latencies.lock().unwrap());
@@ -175,10 +172,10 @@ impl Load {
         Phase { bytes, operations, refused, unknown, p99, longest, resident }
     }
 
-    /// Every acknowledged write is there, at every node.
+    /// Checks at every node that every acknowledged write survived.
     async fn verify(&self) {
         let settled = self.keys.iter().filter(|key| !key.lock().unwrap().unsettled).count();
-        assert!(settled * 2 > self.keys.len(), "of {settled} keys it is known what they must hold");
+        assert!(settled * 2 > self.keys.len(), "the expected value of only {settled} keys is known");
         for (key, known) in self.keys.iter().enumerate() {
             let (name, known) = (name(key), known.lock().unwrap().clone());
             for kv in &self.kvs {
@@ -194,17 +191,18 @@ impl Load {
     }
 }
 
-/// Runs twice the callers that saturate, then ten times as many. Returns both phases, and prints whose memory grew.
+/// Runs twice the saturating number of callers, then ten times as many. Returns both phases, and prints the memory of
+/// the nodes.
 async fn overload(steady: Duration, ten_fold: Duration) -> (Phase, Phase) {
     let cluster = Cluster::start_with(ENVIRONMENT, &FLAGS).await;
     let load = Arc::new(Load::connect(&cluster, 10 * SATURATING).await);
-    // Every key has its first value, and memory what it needs for all of them.
+    // Writes a first value to every key, so that memory reaches its base level.
     load.phase(&cluster, SATURATING, false, steady / 4).await;
     let twice = load.phase(&cluster, 2 * SATURATING, false, steady).await;
     let tenfold = load.phase(&cluster, 10 * SATURATING, true, ten_fold).await;
     println!("twice:   {twice:?}\ntenfold: {tenfold:?}");
 
-    // One caller alone is served again at once.
+    // Afterwards a single caller must be served at once.
     let again = async {
         load.write(&load.kvs[0], 1, TEST_TIMEOUT, &Measured::default()).await;
         load.kvs[0].get(&name(1)).await.unwrap();
@@ -215,12 +213,12 @@ async fn overload(steady: Duration, ten_fold: Duration) -> (Phase, Phase) {
     (twice, tenfold)
 }
 
-/// Bounds of the test. The figures depend on the machine too, and the machines of CI are shared: there only figures
-/// that are far off fail.
+/// Bounds of the test. The figures depend on the machine, and the machines of CI are shared: there only gross
+/// deviations fail.
 struct Strictness {
-    /// By how much memory may grow, in percent.
+    /// Permitted growth of memory, in percent.
     growth: u64,
-    /// How many times longer than the work queued before it an operation may take.
+    /// Permitted multiple of the time that the work queued ahead of an operation takes.
     times: u64,
 }
 
@@ -245,8 +243,8 @@ async fn memory_is_flat_under_ten_times_too_many_callers() {
     let Strictness { growth, times } = Strictness::wanted();
     let (twice, tenfold) = overload(Duration::from_secs(16), Duration::from_secs(30)).await;
     let mib = |phase: &Phase| phase.resident.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
-    // An admitted request stands behind the contents of the window and the queues, and behind one operation of each
-    // other caller. This run itself shows how long that much work takes.
+    // An accepted request waits for the contents of the window and the queues, and for one operation of each other
+    // caller. This run itself shows how long that much work takes.
     let mean = SIZES.iter().sum::<usize>() as u64 / SIZES.len() as u64;
     let before_it = WINDOW + QUEUE + CLIENTS as u64 * QUEUE + 10 * SATURATING as u64 * mean;
     let expected = Duration::from_secs_f64(before_it as f64 / tenfold.bytes);
@@ -258,6 +256,9 @@ async fn memory_is_flat_under_ten_times_too_many_callers() {
     );
     assert!(tenfold.p99 < expected * times as u32, "{:?}, about {expected:?} expected", tenfold.p99);
     for (before, after) in twice.resident.iter().zip(&tenfold.resident) {
-        assert!(after * 100 <= before * (100 + growth), "{before} bytes, and ten-fold {after}");
+        assert!(
+            after * 100 <= before * (100 + growth),
+            "{before} bytes with twice, {after} with ten times the callers"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Thousands of requests that wait for long: their memory is bounded, and no other request waits behind them.
+//! Thousands of parked requests: their memory must be bounded, and other requests must not wait behind them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,20 +20,18 @@ use tokio::{
 
 use crate::abuse::Insider;
 
-/// Freed memory is given back at once: see `overload`.
+/// Makes the allocator release freed memory at once: see `overload`.
 const ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
-/// The longest prefix of keys that is allowed.
+/// Maximum length of a prefix.
 const PREFIX: usize = 4096;
 
-/// The memory that watches may take, at a node and in a chain, by default; and what allocators and others add.
+/// The default limits of memory for watches, of a node and of a chain, and a margin for allocators and other uses.
 const WATCHES: u64 = 2 * (64 << 20);
 const MARGIN: u64 = 64 << 20;
 
-/// Connections of one endpoint.
 const OF_ENDPOINT: usize = 50;
 
-/// A connection with streams for reads and for writes.
 struct Caller {
     reads: (FrameWriter, FrameReader),
     writes: (FrameWriter, FrameReader),
@@ -78,8 +76,8 @@ async fn send(writer: &mut FrameWriter, operation: Operation) {
     writer.send(&encoded.header, &encoded.body).await.unwrap();
 }
 
-/// Starts this many connections, each with this many waiting watches. Returns the longest write of one of them, and the
-/// 99th percentile.
+/// Opens this many connections, each with this many parked watches. Returns the longest duration of a write at one of
+/// them, and the 99th percentile.
 async fn parked(connections: usize, watches: usize) -> (Duration, Duration) {
     let cluster = Cluster::start_with(ENVIRONMENT, &[]).await;
     let insider = Insider::of(&cluster);
@@ -100,7 +98,7 @@ async fn parked(connections: usize, watches: usize) -> (Duration, Duration) {
         }
     }
     callers.extend(connecting.join_all().await.into_iter().flatten());
-    // Has the streams and their state made first.
+    // Creates the streams and their state before memory is measured.
     for (at, caller) in &mut callers {
         caller.put(*at).await;
     }
@@ -130,7 +128,7 @@ async fn parked(connections: usize, watches: usize) -> (Duration, Duration) {
     (longest, p99)
 }
 
-/// More than a stream takes in, and together more than there is room for.
+/// More watches than a stream accepts, and in total more than memory permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_that_wait_hold_up_no_write_of_their_connection() {
     parked(30, 1024).await;
@@ -140,7 +138,7 @@ async fn reads_that_wait_hold_up_no_write_of_their_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_watching_connections_stay_within_bounds() {
     let (longest, p99) = parked(10_000, 1).await;
-    // The machines of CI are shared: there only figures that are far off fail.
+    // The machines of CI are shared: there only gross deviations fail.
     let limit = Duration::from_millis(if std::env::var_os("OVERLOAD_STRICT").is_some() { 100 } else { 2000 });
     assert!(p99 < limit, "{p99:?}, {longest:?} at most");
 }

@@ -1,4 +1,4 @@
-//! Each case in which a node used to be silent: it reports within seconds what it waits for, or what happens.
+//! Cases in which a node waits or something goes wrong: it must log the reason within seconds.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::http::get;
 
-/// An event is reported by then. Each wait ends with its line, so a slow machine needs no more than its own time.
+/// The timeout for an event's line. Each wait ends with the line, so only a failure takes this long.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A node that isn't ready reports the reason by then, counted from its start (docs/operations.md).
+/// The time from its start in which a node that isn't ready must log the reason (docs/operations.md).
 const FIRST_REPORT: Duration = Duration::from_secs(5);
 
-/// Waits for a line with all of these parts.
+/// Waits for a line that contains all of these parts.
 async fn says(node: &Node, parts: &[&str]) -> String {
     says_by(Instant::now() + SOON, node, parts).await
 }
 
-/// Waits for a line with all of these parts in the first report of a node that was started just now.
+/// Waits for a line with all of these parts in the first report of a node that was just started.
 async fn says_first(node: &Node, parts: &[&str]) -> String {
     says_by(Instant::now() + FIRST_REPORT, node, parts).await
 }
@@ -84,7 +84,7 @@ async fn another_secret_at_a_seed_is_named() {
     let args = ["--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[0]];
     let (_, err) = expect(1, &NODE, Some(&token()), &args).await;
     assert!(err.contains("secret") && err.contains(&cluster.addrs[0]), "{err}");
-    // A second seed, which is silent, keeps the node from ending.
+    // A second seed that doesn't answer keeps the node from ending.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = silent.local_addr().unwrap().to_string();
     let node = Node::start(&cluster.name, &token(), &[&args[2..], &["--seed", &other]].concat());
@@ -143,9 +143,9 @@ async fn a_member_that_stands_still_is_moved_out_and_learns_it() {
 
 #[tokio::test]
 async fn an_orderly_end_and_a_hundred_clients_write_no_line_at_the_others() {
-    // A busy machine may delay a node for longer than the usual lease, which is an event.
+    // With the usual lease, a delay on a busy machine would be an event.
     let mut cluster = Cluster::start(&["--lease-ms", "6000"]).await;
-    // Its start may have taken long enough for a report.
+    // A slow start may already have caused a report.
     let before: Vec<_> = cluster.nodes.iter().map(|node| node.err.all()).collect();
     cluster.ctl(&cluster.addrs[0], 0, &["put", "key", "value"]).await;
     for n in 0..100 {
@@ -156,7 +156,7 @@ async fn an_orderly_end_and_a_hundred_clients_write_no_line_at_the_others() {
     }
     assert_eq!(cluster.nodes[2].stop("-TERM").await, Some(0));
     assert_eq!(cluster.nodes[2].err.all(), before[2]);
-    // The others go on, and have reported what they report by then.
+    // By the time the others serve again, they would have logged an event.
     cluster.ctl(&cluster.addrs[0], 0, &["put", "key", "other"]).await;
     cluster.ctl(&cluster.addrs[1], 0, &["get", "key"]).await;
     for (node, before) in cluster.nodes[..2].iter().zip(&before) {

@@ -1,4 +1,4 @@
-//! The Redis protocol of a node, by bytes and by third-party clients.
+//! The Redis protocol of a node, tested by bytes and by third-party clients.
 
 use artillery_processes::{Cluster, Node, token};
 
@@ -15,17 +15,15 @@ pub(crate) mod wire;
 
 use self::wire::Wire;
 
-/// Three nodes with a Redis port.
 async fn cluster() -> Cluster {
     Cluster::start(&["--resp", "127.0.0.1:0"]).await
 }
 
-/// The address of a node's port.
 fn port(cluster: &Cluster, node: usize) -> String {
     cluster.lines[node]["resp"].as_str().unwrap().to_owned()
 }
 
-/// One node, a chain of its own, and the address of its port.
+/// A chain of one, with the address of its Redis port.
 async fn alone(flags: &[&str]) -> (Node, String) {
     let (node, line) = Node::alone(&token(), &[&["--resp", "127.0.0.1:0"], flags].concat()).await;
     (node, line["resp"].as_str().unwrap().to_owned())
@@ -73,7 +71,7 @@ async fn writes_of_many_connections_travel_together() {
     let cluster = cluster().await;
     let (here, there) = (port(&cluster, 1), port(&cluster, 2));
     let mut wire = Wire::to(&here).await;
-    // The sequence of the version that a write made counts updates.
+    // The sequence in the version of a write counts the updates.
     let mut sequence = async |key: &str| {
         assert_eq!(wire.call(&["SET", key, "v"]).await, "+OK\r\n");
         let got = wire.call(&["VGET", key]).await;
@@ -103,7 +101,7 @@ async fn writes_of_many_connections_travel_together() {
     }
 }
 
-/// Two nodes, of which the head accepts smaller values than the other one does. Returns the other's port.
+/// Two nodes, whose head accepts smaller values than the other one. Returns the other's port.
 async fn strict_head() -> (Vec<Node>, String) {
     loop {
         let (name, token) = (format!("test-{}", token()), token());
@@ -199,7 +197,7 @@ async fn a_scan_continues_at_another_node() {
     let (mut cursor, mut seen, mut turn) = ("0".to_owned(), std::collections::BTreeSet::new(), 0);
     loop {
         turn += 1;
-        // Other keys come and go meanwhile.
+        // Other keys are created and deleted during the scan.
         let other = format!("other:{turn}");
         wires[turn % 3].call(&["SET", &other, "v"]).await;
         wires[turn % 3].call(&["DEL", &format!("other:{}", turn / 2)]).await;

@@ -1,5 +1,5 @@
-//! All nodes of a cluster in memory are restarted together: the result is another cluster, and clients that remember
-//! the old one are told so (docs/DESIGN.md §5.11).
+//! All nodes of a memory-only cluster are restarted together: the result is another cluster, and clients of the old one
+//! must be refused (docs/DESIGN.md §5.11).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn no_client_takes_an_empty_chain_for_the_old_one() {
     for node in &mut cluster.nodes {
         node.kill().await;
     }
-    // At their old addresses, and under their old names.
+    // At their old addresses and under their old names.
     let nodes = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
         let name = line["node"].as_str().unwrap();
         Node::start(&cluster.name, &cluster.secret, &["--name", name, "--listen", addr])
@@ -34,7 +34,7 @@ async fn no_client_takes_an_empty_chain_for_the_old_one() {
     }
     let after: Value = cluster.json(0, &["status"]).await["cluster_id"].clone();
     assert_ne!(before, after);
-    // A client of the old one reads no absent key, and writes nothing.
+    // A client of the old cluster must not read keys as absent, nor write.
     let kv = old.kv().with_timeout(Duration::from_secs(5));
     for error in [kv.get("key").await.map(drop).unwrap_err(), kv.put("key", "again").await.map(drop).unwrap_err()] {
         let Error::NotApplied { reason: NotApplied::Unreachable { reason: Some(reason), .. }, .. } = &error else {
@@ -42,12 +42,12 @@ async fn no_client_takes_an_empty_chain_for_the_old_one() {
         };
         assert!(matches!(&**reason, ConnectError::Refused(Refused::DifferentCluster { .. })), "{error}");
     }
-    // A session and a request of the old one are refused by a client of the new one.
+    // A session and a request of the old cluster are refused by a client of the new one.
     let new = seeds(builder(), &cluster.addrs).connect().await.unwrap();
     let resumed = Session::resume(session.frontier());
     let error = new.kv().get("key").session(&resumed).await.map(drop).unwrap_err();
     assert!(matches!(error, Error::Refused { reason: Refusal::OtherHistory, .. }), "{error}");
     let (_, err) = cluster.ctl(&cluster.addrs[0], 1, &["outcome", &request]).await;
     assert!(err.contains("another history"), "{err}");
-    assert_eq!(new.kv().get("key").await.unwrap().value(), None, "and it holds nothing of it");
+    assert_eq!(new.kv().get("key").await.unwrap().value(), None, "the new cluster holds nothing of the old one");
 }

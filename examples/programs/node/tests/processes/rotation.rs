@@ -1,4 +1,4 @@
-//! A secret is replaced by another under load, and neither a secret nor a value ever stands in a log.
+//! A secret is replaced under load, and neither a secret nor a value ever appears in a log.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const CALLERS: usize = 3;
 
-/// The files that all nodes read; gone with the test.
+/// The files that all nodes read, removed on drop.
 struct Files(PathBuf);
 
 impl Files {
@@ -43,11 +43,11 @@ impl Drop for Files {
     }
 }
 
-/// Has all nodes read their files, and waits until they have.
+/// Makes all nodes reload their files, and waits until they have.
 async fn reread(nodes: &mut [Node], times: usize) {
     for node in nodes {
         node.signal("-HUP").await;
-        let told = |lines: &[String]| lines.iter().filter(|line| line.contains("SIGHUP: secrets")).count() == times;
+        let told = |lines: &[String]| lines.iter().filter(|line| line.contains("SIGHUP: reloaded")).count() == times;
         assert!(node.err.until(told).await.is_some(), "{:#?}", node.err.all());
     }
 }
@@ -88,7 +88,8 @@ async fn a_secret_is_replaced_under_load_and_stands_in_no_log() {
 
     files.write("also", &new);
     reread(&mut nodes, 1).await;
-    // A client that has the new secret early is trusted already, and one that is late is trusted still.
+    // A client that uses the new secret early is already trusted, and one that still uses the old secret remains
+    // trusted.
     let ctl = ["--cluster", &name, "--no-mdns", "--seed", &addrs[1], "--timeout", "20000", "--also-trust"];
     files.write("other", &old);
     expect(0, &CTL, Some(&new), &[&ctl[..], &[&files.path("other"), "put", "ahead", "1"]].concat()).await;
@@ -118,7 +119,7 @@ async fn a_secret_is_replaced_under_load_and_stands_in_no_log() {
         assert!(log.iter().any(|line| line.contains("TRACE")), "nothing was traced");
         for secret in [&old, &new, &value, &password] {
             let told = log.iter().find(|line| line.contains(secret.as_str()));
-            assert_eq!(told, None, "a secret or a value stands in a log");
+            assert_eq!(told, None, "a log contains a secret or a value");
         }
     }
 }

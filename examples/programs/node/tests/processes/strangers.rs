@@ -28,9 +28,9 @@ async fn a_stranger_by_mdns_is_left_out_with_one_warning() {
             .push(tokio::spawn(async move { err.until(|lines| lines.iter().any(|line| line.contains("WARN"))).await }));
     }
     for warned in warned {
-        assert!(warned.await.unwrap().is_some(), "a node said nothing of the stranger");
+        assert!(warned.await.unwrap().is_some(), "a node didn't log the stranger");
     }
-    // Long enough for a second warning: the cluster goes on as if there were no stranger.
+    // Long enough for a second warning: the cluster continues as if there were no stranger.
     for n in 0..20 {
         cluster.ctl(&cluster.addrs[0], 0, &["put", "key", &n.to_string()]).await;
     }
@@ -38,7 +38,7 @@ async fn a_stranger_by_mdns_is_left_out_with_one_warning() {
         let lines = node.err.all();
         assert_eq!(lines.len(), 1, "more than one warning: {lines:#?}");
     }
-    assert!(stranger.out.all().is_empty(), "the stranger got in");
+    assert!(stranger.out.all().is_empty(), "the stranger was admitted");
     assert_eq!(stranger.stop("-TERM").await, Some(0));
     let status = cluster.json(0, &["status"]).await;
     assert_eq!(status["members"].as_array().unwrap().len(), 3, "{status}");

@@ -1,4 +1,4 @@
-//! Directories that are mount points, small, or missing.
+//! Data directories that are mount points, small, or missing.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,11 +8,11 @@ use std::{
 use artillery_ddata::Client;
 use artillery_processes::{Node, token};
 
-/// A file system of its own, until this is dropped.
+/// A separate file system, unmounted on drop.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// A file system of `size` MiB. `None`: this needs root, and reports it.
+    /// A file system of `size` MiB. `None`, with a message, if this process may not mount, which needs root.
     fn new(size: u32) -> Option<Self> {
         let at = std::env::temp_dir().join(format!("artillery-volume-{}", token()));
         std::fs::create_dir(&at).unwrap();
@@ -54,7 +54,7 @@ async fn a_damaged_volume_has_its_contents_moved() {
     let line = start(&secret, &volume.0, &["--replace-damaged"]).ready().await;
     assert_eq!(line["node"], "db-1", "it keeps the name");
     assert!(volume.0.join("damaged-1/journal-0000000001").is_file());
-    // The next start passes over it.
+    // The next start ignores the moved contents.
     let line = start(&secret, &volume.0, &["--replace-damaged"]).ready().await;
     assert_eq!(line["node"], "db-1");
     assert!(!volume.0.join("damaged-2").exists());
@@ -68,7 +68,7 @@ async fn a_small_volume_holds_data_before_it_is_full() {
     let line = node.ready().await;
     let client = Client::builder().cluster(format!("test-{secret}")).secret(&*secret);
     let client = client.seed(line["addr"].as_str().unwrap()).connect().await.unwrap();
-    // About the third of it; a checkpoint of the same size fits in addition to them.
+    // About a third of it; a checkpoint of the same size also fits.
     for n in 0..30 {
         let put = client.kv().put(format!("key-{n}"), vec![n; 1 << 20]).await;
         assert!(put.is_ok(), "value {n}: {put:?}");
@@ -85,7 +85,7 @@ async fn a_small_volume_holds_data_before_it_is_full() {
     assert_eq!(node.stop("-TERM").await, Some(0));
 }
 
-/// All volumes of a cluster are missing. Its nodes start with the command lines of before.
+/// All volumes of a cluster are missing, and its nodes start with unchanged command lines.
 #[tokio::test]
 async fn nodes_of_an_existing_cluster_found_none() {
     let (secret, place) = (token(), std::env::temp_dir().join(format!("artillery-existing-{}", token())));
@@ -96,7 +96,7 @@ async fn nodes_of_an_existing_cluster_found_none() {
     let seed = founder.ready().await["addr"].as_str().unwrap().to_owned();
     let mut other = existing(1, &seed);
     let second = other.ready().await["addr"].as_str().unwrap().to_owned();
-    // The founder's volume is missing; the other node is up.
+    // The founder's volume is missing; the other node is running.
     founder.kill().await;
     std::fs::rename(place.join("0"), place.join("volume-0")).unwrap();
     let mut empty = existing(0, &second);
@@ -104,7 +104,7 @@ async fn nodes_of_an_existing_cluster_found_none() {
     assert!(empty.err.until(|lines| lines.iter().any(says)).await.is_some(), "{:#?}", empty.err.all());
     empty.kill().await;
     other.kill().await;
-    // All are missing.
+    // All volumes are missing.
     std::fs::rename(place.join("1"), place.join("volume-1")).unwrap();
     std::fs::remove_dir_all(place.join("0")).unwrap();
     let waits = |line: &&String| line.contains("this node waits for a node of its cluster");

@@ -1,4 +1,4 @@
-//! `quickstart`, run as by a newcomer.
+//! Runs of `quickstart`, as by a newcomer.
 
 use artillery_processes::{QUICKSTART, assert_documented, documented, expect};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Bad arguments are named, and what is planned is refused, never ignored.
+//! Error messages for bad arguments.
 
 use artillery_processes::{QUICKSTART, assert_help_and_version, assert_refused};
 

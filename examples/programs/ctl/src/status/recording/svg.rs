@@ -1,4 +1,4 @@
-//! Screens as an animated picture that any browser shows.
+//! Renders screens as an animated SVG picture.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use ratatui::{
     style::{Color, Modifier},
 };
 
-/// Pixels of a cell.
+/// Width and height of a cell in pixels.
 const WIDE: u32 = 8;
 const HIGH: u32 = 17;
-/// Seconds for which each screen is shown.
+/// Seconds per screen.
 const SHOWN: u32 = 1;
 
-/// One screen after the other, for ever.
+/// Shows one screen after the other, in an endless loop.
 pub(super) fn animated(screens: &[Buffer]) -> String {
     let Some(first) = screens.first() else { return String::new() };
     let (width, height) = (u32::from(first.area.width) * WIDE + 16, u32::from(first.area.height) * HIGH + 16);
@@ -36,7 +36,7 @@ pub(super) fn animated(screens: &[Buffer]) -> String {
     svg + "</svg>\n"
 }
 
-/// The runs of cells that look alike; none of spaces alone.
+/// Writes each run of equally styled cells as one text element; runs of spaces are omitted.
 fn line(screen: &Buffer, y: u16, svg: &mut String) {
     let mut x = 0;
     while x < screen.area.width {

@@ -32,7 +32,7 @@ impl Client {
         self.say(reply);
     }
 
-    /// Checks the password of the only user there is.
+    /// Checks the password of the only user, `default`.
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Reply {
         let right = self.shared.secret.as_ref().is_none_or(|secret| same(password, secret));
         if user != b"default" || !right {
@@ -43,7 +43,7 @@ impl Client {
     }
 
     pub(super) async fn hello(&mut self, words: &Words) {
-        // Answers before this one keep the protocol version of their time.
+        // Earlier answers must still be sent in the previous protocol version.
         self.flush().await;
         let reply = match self.greet(words) {
             Ok(()) => about::hello(self.id, self.protocol),
@@ -52,7 +52,7 @@ impl Client {
         self.say(reply);
     }
 
-    /// Applies what HELLO asks for: all of it or nothing.
+    /// Applies the options of HELLO, all of them or none.
     fn greet(&mut self, words: &Words) -> Result<(), Reply> {
         let protocol = match words.get(1).map(|version| integer(version)) {
             None => self.protocol,
@@ -113,7 +113,7 @@ impl Client {
                 self.name = checked(&words[2])?;
                 Reply::OK
             }
-            // The client's library names itself: accepted, and not used.
+            // Clients send the name and version of their library: accepted, but not used.
             _ => match lower(&words[2]).as_str() {
                 "lib-name" | "lib-ver" => Reply::OK,
                 other => return Err(Reply::error(format_args!("Unrecognized option '{other}'"))),
@@ -131,7 +131,7 @@ impl Client {
     }
 }
 
-/// Checks that a name is printable. An empty one becomes none.
+/// Checks that a name is printable; an empty one becomes `None`.
 fn checked(name: &Bytes) -> Result<Option<Bytes>, Reply> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         Ok((!name.is_empty()).then(|| keep(name)))

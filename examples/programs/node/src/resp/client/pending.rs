@@ -1,5 +1,5 @@
-//! Commands of a pipeline that are made together: reads become one read, at one moment, and writes one update. Reads
-//! and writes are never pending at the same time, so that they take effect in their order.
+//! Combines the commands of a pipeline: consecutive reads become one read of a single snapshot, consecutive writes one
+//! update. Reads and writes are never pending at the same time, so that they take effect in their order.
 
 use artillery_ddata::{Error, kv::MAX_KEY};
 use bytes::Bytes;
@@ -17,30 +17,29 @@ use crate::resp::{
     write::{MOST_BYTES, MOST_STEPS, SetAnswer, When, Write},
 };
 
-/// The attempts to read a value that grows while its reader waits for room.
+/// Number of attempts to read a value that grows while its reader waits for permits.
 const READS: usize = 3;
 
-/// Unanswered commands, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     slots: Vec<Slot>,
     reads: usize,
     writes: usize,
-    /// Of the writes.
+    /// Total bytes of the writes.
     bytes: usize,
     steps: usize,
 }
 
 #[derive(Debug)]
 enum Slot {
-    /// Answered, behind an unanswered one.
+    /// Already answered, but behind an unanswered command.
     Said(Reply),
     Read(Read),
     Write(Write),
 }
 
 impl Pending {
-    /// Keeps an answer until the answers before it are there; returns it if none are missing.
+    /// Keeps an answer until all earlier commands are answered; returns it if none is pending.
     pub(super) fn behind(&mut self, reply: Reply) -> Option<Reply> {
         if self.slots.is_empty() {
             return Some(reply);
@@ -49,7 +48,7 @@ impl Pending {
         None
     }
 
-    /// Whether this many more bytes and steps are too many for one update.
+    /// Whether one update can't hold this many more bytes and steps.
     fn is_full(&self, (bytes, steps): (usize, usize)) -> bool {
         self.slots.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES || self.steps + steps > MOST_STEPS
     }
@@ -61,7 +60,7 @@ impl Pending {
         self.slots.push(Slot::Write(write));
     }
 
-    /// The answers of writes that fit in one update.
+    /// Executes writes that fit into one update, and returns the answers.
     async fn made(mut self, shared: &PortShared) -> Vec<Reply> {
         if matches!(*self.slots, [Slot::Write(_)])
             && let Some(Slot::Write(write)) = self.slots.pop()
@@ -97,8 +96,8 @@ async fn made(shared: &PortShared, mut writes: Vec<Write>) -> Vec<Reply> {
     }
 }
 
-/// Reads of one key each at one moment. Returns no answers if they have to be made one by one: together they may find
-/// no more bytes than one value may have, as one of them alone. Fails if no member serves them.
+/// Executes the single-key reads as one snapshot. Returns no answers if they must be executed separately, because their
+/// combined size may exceed the limit of one value. Fails if no member serves them.
 async fn together(shared: &PortShared, slots: &[Slot]) -> Result<Vec<Reply>, Error> {
     let reads = slots.iter().filter_map(|slot| match slot {
         Slot::Read(read) if read.is_plain() => Some(read),
@@ -137,7 +136,7 @@ impl Client {
         self.pending.slots.push(Slot::Read(read));
     }
 
-    /// Adds a write to the pending ones, or makes it alone if it would make their update fail or travel slowly.
+    /// Adds a write to the pending ones, or executes it alone if it would make their update fail or slow it down.
     pub(super) async fn write(&mut self, write: Write) {
         let ((bytes, steps), (key, value)) = (write.size(), write.longest());
         if self.pending.reads > 0 || self.pending.is_full((bytes, steps)) {
@@ -151,9 +150,9 @@ impl Client {
         self.pending.push(write, (bytes, steps));
     }
 
-    /// Runs a plain command if that takes no waiting, with the same effect and answer as `execute`: a read that this
-    /// node may serve at once, or a write that fits among the pending ones. Otherwise nothing has happened. Returns
-    /// whether it ran.
+    /// Runs a plain command if that needs no waiting, with the same effect and answer as `execute`: a read that this
+    /// node may serve at once, or a write that fits among the pending ones. Returns whether it ran; otherwise nothing
+    /// has changed.
     pub(in crate::resp) fn try_plain(&mut self, plain: Plain<'_>) -> bool {
         if !self.trusted || self.transaction.is_some() || self.pending.is_full((0, 0)) || self.output.is_much() {
             return false;
@@ -165,7 +164,7 @@ impl Client {
     }
 
     fn try_get(&mut self, key: &[u8]) -> bool {
-        // A read must see the writes before it, which are still pending.
+        // A read must see earlier writes, which are still pending.
         if self.pending.writes > 0 {
             return false;
         }
@@ -179,7 +178,7 @@ impl Client {
     }
 
     fn try_set(&mut self, key: &[u8], value: &[u8]) -> bool {
-        // Nor may a write overtake a read before it. Larger words are left for `write`, which refuses or slices them.
+        // A write must not overtake an earlier read. Larger words are left to `write`, which refuses or slices them.
         if self.pending.reads > 0 || key.len() > MAX_KEY || value.len() > SHORT.min(self.shared.limits.value_bytes) {
             return false;
         }
@@ -193,7 +192,6 @@ impl Client {
         fits
     }
 
-    /// Makes the pending commands, and answers them.
     pub(in crate::resp) async fn flush(&mut self) {
         if self.pending.slots.is_empty() {
             return;
@@ -206,8 +204,8 @@ impl Client {
         self.output.tell(replies, self.protocol, true).await;
     }
 
-    /// Answers a read by itself. A value that finds no room isn't kept: it is read again once there is room. Fails if
-    /// no member serves it.
+    /// Answers a single read. A value for which there are no permits isn't kept, but read again once permits are
+    /// available. Fails if no member serves it.
     async fn read_alone(&mut self, read: &Read) -> Result<(), Error> {
         let mut room = None;
         for _ in 0..READS {
@@ -226,7 +224,7 @@ impl Client {
         Ok(())
     }
 
-    /// Answers reads. Large values are read one at a time: the next one only after the one before is answered.
+    /// Answers reads. Large values are read one at a time: the next one only after the previous one is answered.
     async fn read_all(&mut self, slots: Vec<Slot>) {
         let shared = self.shared.clone();
         // A read that no member served has used up its deadline. The reads behind it skip that wait.
@@ -236,7 +234,7 @@ impl Client {
         };
         let room = self.output.try_room(&found);
         if room.is_none() {
-            // There is no room for all values: drop them, and read the keys one by one.
+            // The permits don't suffice for all values: drop them, and read the keys one by one.
             found.clear();
         }
         let mut found = found.into_iter();

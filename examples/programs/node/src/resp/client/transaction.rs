@@ -1,5 +1,5 @@
-//! MULTI, EXEC, DISCARD and WATCH: commands that are gathered here and run as one update, if the watched keys still have the
-//! versions that they had.
+//! MULTI, EXEC, DISCARD and WATCH: commands are gathered and run as one update, provided that the watched keys still
+//! have their recorded versions.
 
 use artillery_ddata::{
     Script,
@@ -17,15 +17,14 @@ use crate::resp::{
     write::Write,
 };
 
-/// Commands of a transaction, and watched keys, at most.
+/// Maximum number of commands of a transaction, and of watched keys.
 const MAX_COMMANDS: usize = 4096;
 
-/// The commands since MULTI.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     queued: Vec<Queued>,
     bytes: usize,
-    /// One of its commands was invalid, so the transaction won't run.
+    /// One of its commands was invalid, so EXEC will fail.
     spoilt: bool,
 }
 
@@ -34,7 +33,7 @@ enum Queued {
     Say(Reply),
     Read(Read),
     Write(Write),
-    /// The number of other members that hold what was written.
+    /// WAIT: answered by the number of other members that hold the writes.
     Copies,
 }
 
@@ -61,8 +60,8 @@ impl Client {
         self.say(Reply::OK);
     }
 
-    /// Handles an unknown command, or one with too few words: it spoils a transaction, and an EXEC of that kind ends
-    /// it.
+    /// Handles an unknown command, or one with too few words: it makes the next EXEC fail. An invalid EXEC itself ends
+    /// the transaction.
     pub(super) fn misspelt(&mut self, words: &Words, error: Reply) {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoilt = true;
@@ -78,7 +77,6 @@ impl Client {
         }
     }
 
-    /// Keeps a command for EXEC.
     pub(super) fn queue(&mut self, spec: &Spec, words: &Words) {
         let bytes = words.iter().map(Bytes::len).sum::<usize>();
         let most = self.shared.limits.command_bytes;
@@ -87,10 +85,10 @@ impl Client {
             _ if !spec.fits_transactions() => {
                 Err(Reply::error(format_args!("{} is not allowed in transactions", spec.name.to_uppercase())))
             }
-            _ if transaction.bytes + bytes > most || transaction.queued.len() >= MAX_COMMANDS => {
-                Err(Reply::error(format_args!("a transaction of more than {MAX_COMMANDS} commands or {most} bytes")))
-            }
-            // An error in its arguments is reported when it runs.
+            _ if transaction.bytes + bytes > most || transaction.queued.len() >= MAX_COMMANDS => Err(Reply::error(
+                format_args!("a transaction may have at most {MAX_COMMANDS} commands and {most} bytes"),
+            )),
+            // As in Redis, invalid arguments are reported by EXEC.
             Ok(Ask::Say(reply)) | Err(reply) => Ok(Queued::Say(reply)),
             Ok(Ask::Read(read)) => Ok(Queued::Read(read)),
             Ok(Ask::Write(write)) => Ok(Queued::Write(write)),
@@ -140,14 +138,13 @@ impl Client {
                 };
                 Reply::List(transaction.queued.into_iter().map(answer).collect())
             }
-            // A watched key has another version by now.
+            // A watched key has changed.
             Ok(Err(_)) => Reply::NoList,
             Err(error) => told(&error),
         };
         self.tell(reply, true).await;
     }
 
-    /// Records the versions of watched keys.
     pub(super) async fn watch(&mut self, keys: Vec<Bytes>) {
         if self.transaction.is_some() {
             return self.say(Reply::error("WATCH inside MULTI is not allowed"));
@@ -158,7 +155,7 @@ impl Client {
                 continue;
             }
             if self.watched.len() >= MAX_COMMANDS {
-                return self.say(Reply::error(format_args!("more than {MAX_COMMANDS} watched keys")));
+                return self.say(Reply::error(format_args!("at most {MAX_COMMANDS} keys can be watched")));
             }
             match self.shared.kv.get(&key).await {
                 Ok(read) => self.watched.insert(key, read.version()),
@@ -178,7 +175,7 @@ fn groups(queued: &Queued) -> Vec<Group> {
 }
 
 impl Queued {
-    /// The answer to a command that is no part of the script.
+    /// The answer to a command that is not part of the script.
     fn plain(self, copies: i64) -> Reply {
         match self {
             Self::Say(reply) => reply,

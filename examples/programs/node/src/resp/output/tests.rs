@@ -1,4 +1,4 @@
-//! Clients that take answers slowly, or not at all.
+//! Clients that receive answers slowly, or not at all.
 
 use std::{
     future::{Future, poll_fn},
@@ -12,10 +12,10 @@ use tokio::{
 
 use super::*;
 
-/// More than the buffers of a socket take.
+/// More than a socket's buffers hold.
 const MUCH: usize = 32 << 20;
 
-/// The answers to a client, and the client's end.
+/// The output to a client, and the client's socket.
 async fn connected(room: &Arc<Room>, may_wait: bool) -> (Output, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -40,7 +40,7 @@ async fn answers_to_strangers_do_not_wait() {
     assert_eq!(room.taken_bytes(), 0);
     let (mut stranger, _client) = connected(&room, false).await;
     gather(&mut stranger, MUCH);
-    // It is written to until it takes nothing for too long.
+    // The write fails once the client has received nothing for too long.
     assert_eq!(stranger.write_ready().await.unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(room.taken_bytes(), 0);
 }
@@ -52,7 +52,7 @@ async fn only_a_client_that_takes_answers_renews_its_patience() {
     gather(&mut output, MUCH);
     output.write_ready().await.unwrap();
     let later = || Instant::now() + STALLED * 2 / 3;
-    // The socket's buffers may take some more first.
+    // The socket's buffers may accept some more first.
     while output.patience() > STALLED / 2 {
         output.write_until(later()).await.unwrap();
     }
@@ -72,7 +72,7 @@ async fn only_a_client_that_takes_answers_renews_its_patience() {
     assert_eq!((error.kind(), room.taken_bytes()), (ErrorKind::TimedOut, 0));
 }
 
-/// A client that takes everything at once leaves the thread to others all the same.
+/// A client that receives everything at once must not starve other connections.
 #[tokio::test]
 async fn writing_takes_part_in_the_budget() {
     let (mut output, _client) = connected(&Arc::new(Room::new(MUCH)), true).await;

@@ -1,4 +1,4 @@
-//! What a port must withstand: garbage, too much, and clients that don't read.
+//! Abuse that the port must withstand: garbage, oversized requests, and clients that don't read.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn garbage_ends_its_connection_alone() {
         Wire::to(&port).await.burden(bytes).await;
         assert_eq!(good.call(&["SET", "k", "v"]).await, "+OK\r\n");
     }
-    // Nested as deep as a client likes.
+    // Nesting of any depth.
     Wire::to(&port).await.burden(&b"*1\r\n".repeat(1 << 18)).await;
     let mut long = Wire::to(&port).await;
     long.write(&[b'x'; 1 << 16]).await;
@@ -32,7 +32,7 @@ async fn garbage_ends_its_connection_alone() {
     assert!(node.err.all().is_empty(), "{:?}", node.err.all());
 }
 
-/// A web page can have a browser send such a request to a port of the same machine.
+/// A web page can make a browser send such a request to a port on the same machine.
 #[tokio::test]
 async fn commands_in_requests_of_browsers_are_not_done() {
     let (_node, port) = alone(&[]).await;
@@ -69,7 +69,7 @@ async fn a_value_that_is_too_large_is_named() {
     assert!(told.starts_with("-ERR ") && told.contains("1048576"), "{told}");
     let told = wire.call(&["SET", &"k".repeat(4097), "v"]).await;
     assert!(told.starts_with("-ERR ") && told.contains("4097") && told.contains("4096"), "{told}");
-    // A command that is too large doesn't spoil those beside it.
+    // A command that is too large must not affect the commands next to it.
     wire.send(&[&["SET", "a", "1"], &["SET", "b", &more], &["SET", "c", "3"], &["MGET", "a", "b", "c"]]).await;
     assert_eq!(wire.reply().await, "+OK\r\n");
     assert!(wire.reply().await.starts_with("-ERR "));
@@ -81,7 +81,7 @@ async fn a_value_that_is_too_large_is_named() {
     assert!(wire.is_closed().await);
 }
 
-/// Answers that a client doesn't read stop their own connection, and take little memory.
+/// Unread answers must block only their own connection, and take little memory.
 #[tokio::test]
 async fn a_client_that_does_not_read_is_not_read() {
     const CLIENTS: usize = 8;
@@ -101,20 +101,21 @@ async fn a_client_that_does_not_read_is_not_read() {
     }
     let grown = node.resident().saturating_sub(before);
     assert!(grown < (CLIENTS as u64) * (16 << 20), "{} MiB for {CLIENTS} clients", grown >> 20);
-    // All answers come once the client reads.
+    // All answers arrive once the client reads.
     let mut wire = stuck.pop().unwrap();
     for _ in 0..1000 {
         assert_eq!(wire.reply().await.len(), (1 << 20) + 12);
     }
 }
 
-/// The memory of such clients doesn't grow with their number, and a client that reads is served once they are cut off.
+/// The memory of such clients must not grow with their number, and a client that reads must be served once they are
+/// disconnected.
 #[tokio::test]
 async fn clients_that_do_not_read_share_bounded_room() {
     const CLIENTS: usize = 32;
-    /// Long enough for all of them to fill the room that they get.
+    /// Long enough for all of them to fill the memory that they get.
     const WATCHED: Duration = Duration::from_secs(3);
-    /// A client that reads nothing while no other waits for room is cut off after 30 s.
+    /// A client that reads nothing while no other waits for permits is disconnected after 30 s.
     const SOON: Duration = Duration::from_secs(25);
     let (node, port) = alone(&["--max-value-bytes", "1MiB", "--queue-bytes", "1MiB"]).await;
     let mut good = Wire::to(&port).await;
@@ -139,12 +140,12 @@ async fn clients_that_do_not_read_share_bounded_room() {
             }
         } else {
             assert!(told.starts_with("-BUSY "), "{told}");
-            assert!(began.elapsed() < SOON, "no client was cut off");
+            assert!(began.elapsed() < SOON, "no client was disconnected");
         }
     }
 }
 
-/// A spare with its port, and the members. The spare has no data: it asks others.
+/// A spare with its port, and the members. The spare has no data, so it queries members.
 async fn spare() -> (Node, String, Vec<Node>) {
     let (name, secret) = (format!("test-{}", token()), token());
     let flags = ["--replicas", "2", "--max-value-bytes", "1MiB", "--queue-bytes", "1MiB", "--resp", "127.0.0.1:0"];
@@ -157,13 +158,13 @@ async fn spare() -> (Node, String, Vec<Node>) {
     (nodes.swap_remove(at), lines[at]["resp"].as_str().unwrap().to_owned(), nodes)
 }
 
-/// A spare doesn't keep the answers of members while there is no room for them.
+/// A spare must not keep the answers of members while there are no permits for them.
 #[tokio::test]
 async fn a_spare_without_room_keeps_no_answers() {
     const CLIENTS: usize = 400;
-    /// Far less than a value for each client, and far more than what is on its way from members at a time.
+    /// Far less than one value per client, and far more than is in flight from members at a time.
     const MAX_RESIDENT_BYTES: u64 = 256 << 20;
-    /// Long enough for all of them to be answered, or to have waited for room in vain.
+    /// Long enough for all of them to be answered, or to have timed out.
     const WATCHED: Duration = Duration::from_secs(8);
     let (spare, port, _members) = spare().await;
     let mut good = Wire::to(&port).await;
@@ -196,7 +197,7 @@ async fn a_spare_asks_for_no_values_that_are_not_read() {
     let value = "x".repeat(1 << 20);
     assert_eq!(wire.call(&["MSET", "a", "1", "b", "2"]).await, "+OK\r\n");
     assert_eq!(wire.call(&["INCR", "a"]).await, ":2\r\n");
-    // Two members have it, and the spare knows.
+    // The spare knows that two members hold the writes.
     assert_eq!(wire.call(&["WAIT", "1", "1000"]).await, ":1\r\n");
     assert_eq!(wire.call(&["SET", "k", &value]).await, "+OK\r\n");
     let many: Vec<_> = (0..300).map(|n| if n % 2 == 0 { ["GET", "a"] } else { ["GET", "b"] }).collect();

@@ -1,4 +1,4 @@
-//! Third-party clients: redis-cli, and the libraries `redis` of Python and of Node.
+//! Third-party clients: redis-cli, and the `redis` libraries for Python and for Node.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::{process::Command, time::timeout};
 
 use super::{cluster, port};
 
-/// The longest that fetching a library may take: the network decides.
+/// Timeout for downloading a library, which depends on the network.
 const FETCH: Duration = Duration::from_secs(240);
 
-/// Standard output of a program; `None`: it isn't there, or failed, which is printed.
+/// Runs a program. Returns its standard output; `None` if it is missing or failed, which is printed.
 async fn output(program: &str, args: &[&str], folder: Option<&Path>) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
@@ -96,7 +96,7 @@ async fn the_python_library_works() {
         let done = output(python, &["-c", PYTHON, port.rsplit_once(':').unwrap().1], None).await;
         assert!(done.expect("the script failed").starts_with("fine"));
     } else {
-        eprintln!("SKIPPED: python3, or its library redis, isn't here and can't be fetched");
+        eprintln!("SKIPPED: python3, or its library redis, isn't installed and can't be downloaded");
     }
     let _ = std::fs::remove_dir_all(&folder);
 }
@@ -134,7 +134,7 @@ async fn the_node_library_works() {
         let done = output("node", &["-e", NODE, "x", port.rsplit_once(':').unwrap().1], Some(&folder)).await;
         assert!(done.expect("the script failed").starts_with("fine"));
     } else {
-        eprintln!("SKIPPED: npm, or the library redis for Node, isn't here and can't be fetched");
+        eprintln!("SKIPPED: npm, or the library redis for Node, isn't installed and can't be downloaded");
     }
     let _ = std::fs::remove_dir_all(&folder);
 }

@@ -1,4 +1,4 @@
-//! A node that is cut off says so, and never answers from an old state.
+//! A node that is cut off must report that, and never answer from an outdated state.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn without_a_lease_nothing_is_read() {
         node.signal("-STOP").await;
     }
     let begun = Instant::now();
-    // As long as its lease lasts, it may answer.
+    // While its lease lasts, it may answer.
     let told = loop {
         match wire.call(&["GET", "k"]).await {
             value if value == "$1\r\nv\r\n" => assert!(begun.elapsed() < TEST_TIMEOUT, "it still answers"),
@@ -28,7 +28,7 @@ async fn without_a_lease_nothing_is_read() {
     // A write reaches no member: either that is certain, or its outcome is unknown.
     let told = wire.call(&["INCR", "n"]).await;
     assert!(["-NOCHAIN ", "-BUSY ", "-NOLEASE ", "-UNKNOWN "].iter().any(|word| told.starts_with(word)), "{told}");
-    // Each command takes its five seconds, but commands that were sent together wait together.
+    // Each command may take five seconds, but pipelined commands wait concurrently.
     let begun = Instant::now();
     let together = [&["VGET", "k"][..], &["MGET", "k", "n"], &["GET", "k"], &["GET", "n"]].repeat(3);
     wire.send(&together).await;
@@ -42,7 +42,7 @@ async fn without_a_lease_nothing_is_read() {
     }
     let begun = Instant::now();
     while wire.call(&["GET", "k"]).await != "$1\r\nv\r\n" {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "it doesn't answer again");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the node doesn't answer again");
     }
     let count = wire.call(&["INCR", "n"]).await;
     assert!([":1\r\n", ":2\r\n"].contains(&count.as_str()), "{count}");

@@ -1,4 +1,4 @@
-//! Commands of one connection take effect in their order, however they are sent.
+//! Commands of one connection take effect in order, however they are sent.
 
 use super::{Wire, cluster, port};
 

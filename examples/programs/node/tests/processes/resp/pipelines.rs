@@ -4,7 +4,7 @@ use artillery_processes::eventually;
 
 use super::{Wire, alone, wire::command};
 
-/// Writes everything, and only then reads the answers, which are all the same.
+/// Writes everything before reading the answers, which are all the same.
 async fn exchange(wire: &mut Wire, one: &[u8], times: usize, answer: &str) {
     wire.write(&one.repeat(times)).await;
     assert_answers(wire, times, answer).await;
@@ -25,7 +25,7 @@ async fn a_client_may_write_its_pipeline_first() {
     assert_eq!(wire.call(&["SET", "k", &value]).await, "+OK\r\n");
     exchange(&mut wire, &command(&[b"GET", b"k"]), 100_000, &answer).await;
     exchange(&mut wire, &command(&[b"SET", b"k", value.as_bytes(), b"GET"]), 50_000, &answer).await;
-    // The same behind a value that is considered large, and with the end of the stream behind the last command.
+    // The same with a value that is treated as large, and with the end of the stream after the last command.
     let large = "y".repeat(100_000);
     assert_eq!(wire.call(&["SET", "large", &large]).await, "+OK\r\n");
     exchange(&mut wire, &command(&[b"GET", b"large"]), 300, &format!("$100000\r\n{large}\r\n")).await;
@@ -36,20 +36,20 @@ async fn a_client_may_write_its_pipeline_first() {
     assert!(wire.is_closed().await);
 }
 
-/// The bytes of answers that wait for all clients of a node.
+/// The waiting bytes of answers, of all clients of a node.
 async fn waiting(wire: &mut Wire) -> usize {
     let info = wire.call(&["INFO", "clients"]).await;
     let line = info.lines().find_map(|line| line.strip_prefix("artillery_waiting_answer_bytes:"));
     line.unwrap().parse().unwrap()
 }
 
-/// Answers above the capacity stop the connection, and no answer is lost.
+/// Answers above the capacity block the connection, and no answer is lost.
 #[tokio::test]
 async fn what_waits_for_such_clients_is_bounded() {
     const CLIENTS: usize = 8;
     const COMMANDS: usize = 60_000;
     const ROOM: usize = 1 << 20;
-    /// Answers wait in pieces of somewhat more than 64 KiB.
+    /// Answers wait in pieces of slightly more than 64 KiB.
     const PIECE: usize = 128 << 10;
     let (_node, port) = alone(&["--max-value-bytes", "1MiB", "--queue-bytes", "1MiB"]).await;
     let mut good = Wire::to(&port).await;
@@ -79,7 +79,7 @@ async fn what_waits_for_such_clients_is_bounded() {
     assert_eq!(waiting(&mut good).await, 0);
 }
 
-/// WAIT doesn't wait for the answers before it to be taken.
+/// WAIT must not wait until earlier answers are received.
 #[tokio::test]
 async fn a_pipeline_that_is_written_first_may_hold_wait() {
     let (_node, port) = alone(&[]).await;
@@ -87,7 +87,7 @@ async fn a_pipeline_that_is_written_first_may_hold_wait() {
     let answer = format!("$100000\r\n{value}\r\n");
     let mut wire = Wire::narrow(&port).await;
     assert_eq!(wire.call(&["SET", "k", &value]).await, "+OK\r\n");
-    // More commands follow WAIT than a socket's buffers take.
+    // More commands follow WAIT than a socket's buffers hold.
     for _ in 0..3 {
         wire.write(&command(&[b"GET", b"k"]).repeat(100)).await;
         wire.write(&command(&[b"WAIT", b"1", b"1"])).await;
@@ -100,7 +100,8 @@ async fn a_pipeline_that_is_written_first_may_hold_wait() {
     assert_answers(&mut wire, 20_000, "+OK\r\n").await;
 }
 
-/// Clients that have ended their stream in the middle of a large command hold no permits for it while they take their answers.
+/// Clients that have ended their stream in the middle of a large command must hold no permits for it while they receive
+/// their answers.
 #[tokio::test]
 async fn clients_that_have_ended_leave_the_room_for_commands_to_others() {
     const COMMANDS: usize = 40_000;
@@ -108,7 +109,7 @@ async fn clients_that_have_ended_leave_the_room_for_commands_to_others() {
     let mut good = Wire::to(&port).await;
     let value = "x".repeat(100);
     assert_eq!(good.call(&["SET", "k", &value]).await, "+OK\r\n");
-    // Large commands have a capacity of 16 MiB.
+    // The capacity for large commands is 16 MiB.
     let mut ended = Vec::new();
     for _ in 0..2 {
         let mut wire = Wire::narrow(&port).await;

@@ -1,4 +1,4 @@
-//! Plain commands take a short path, which shows in nothing but its speed.
+//! The fast path of plain commands must be indistinguishable except by speed.
 
 use artillery_processes::TEST_TIMEOUT;
 use tokio::{
@@ -12,7 +12,7 @@ use super::{
     wire::{command, latin},
 };
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, determined by the seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -25,7 +25,7 @@ impl Numbers {
         all[self.below(all.len())]
     }
 
-    /// A command, of which most are plain.
+    /// A random command, usually a plain one.
     fn command(&mut self) -> String {
         let key = format!("k{}", self.below(4));
         let len = [1, 1, 1, 100, 1000, 6000][self.below(6)];
@@ -48,7 +48,7 @@ impl Numbers {
     }
 }
 
-/// The bytes that a node answers to this input, sent in pieces of this many bytes.
+/// The bytes that a node answers to this input, sent in pieces of this size.
 async fn told(port: &str, bytes: &[u8], piece: usize) -> String {
     let mut wire = Wire::to(port).await;
     for piece in bytes.chunks(piece) {
@@ -93,7 +93,7 @@ async fn a_plain_read_comes_behind_plain_writes() {
     }
 }
 
-/// What came in one piece is answered in one piece.
+/// Commands received in one piece are answered in one piece.
 #[tokio::test]
 async fn a_pipeline_is_answered_by_one_write() {
     let (_node, port) = alone(&[]).await;
@@ -109,7 +109,7 @@ async fn a_pipeline_is_answered_by_one_write() {
     }
 }
 
-/// Answers are gathered up to a bound, however many commands came in one piece.
+/// Gathered answers are bounded, however many commands arrive in one piece.
 #[tokio::test]
 async fn plain_answers_that_are_not_read_hold_little() {
     const CLIENTS: usize = 64;

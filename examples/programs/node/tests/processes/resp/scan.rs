@@ -1,4 +1,4 @@
-//! A walk through many keys, a page from each node in turn, while other keys come and go.
+//! A scan of many keys, one page from each node in turn, while other keys are created and deleted.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Answers beside those of a redis-server, byte for byte: recorded ones, and where one is installed, its own.
+//! Compares answers with those of redis-server byte for byte: with recorded ones, and where it is installed, with its
+//! own.
 
 use std::process::Stdio;
 
@@ -16,12 +17,11 @@ use super::{
 };
 
 const TABLE: &str = include_str!("table.txt");
-/// At its end: the connection is closed.
+/// The last answer of a case: the connection is closed.
 const CLOSED: &str = "<closed>";
-/// An answer that differs between servers, and is only read.
+/// An answer that differs between servers and is not compared.
 const ANY: &str = "...";
 
-/// Converts a text with escapes to bytes.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -49,7 +49,7 @@ fn unescaped(text: &str) -> Vec<u8> {
     }
 }
 
-/// The words of a line; in quotes, with escapes and blanks.
+/// The words of a line; words in quotes may hold escapes and blanks.
 fn words(line: &str) -> Vec<Vec<u8>> {
     let (mut words, mut rest) = (Vec::new(), line.trim_start());
     while !rest.is_empty() {
@@ -63,7 +63,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// Runs the table against a server. Returns how many answers were compared, and those that differ.
+/// Runs the table against a server. Returns the number of compared answers, and the differences.
 async fn run(addr: &str) -> (usize, Vec<String>) {
     let (mut compared, mut different, mut case, mut title) = (0, Vec::new(), 0, "");
     let mut wire = Wire::to(addr).await;
@@ -106,15 +106,15 @@ async fn run(addr: &str) -> (usize, Vec<String>) {
 #[tokio::test]
 async fn answers_are_those_of_redis() {
     let cluster = cluster().await;
-    // A middle member: every write and every doubtful read goes to another node.
+    // A middle member: every write and every dirty read involves another node.
     let (compared, different) = run(&port(&cluster, 1)).await;
     assert!(compared >= 250, "{compared} answers");
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// A redis-server on a free port. Dropped: killed.
+/// A redis-server on a free port, killed on drop.
 pub(super) async fn redis_server() -> Option<(Child, String)> {
-    // As a rule no other process takes the port in between; if one does, the server ends, and the test sees that.
+    // If another process takes the port in between, the server ends, and the test notices that.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port().to_string();
     let mut command = Command::new("redis-server");
     command.args(["--port", &free, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);

@@ -34,7 +34,7 @@ async fn watched_counters_lose_nothing() {
     }
     let lost: u32 = clients.join_all().await.into_iter().sum();
     assert_eq!(Wire::to(&ports[0]).await.call(&["GET", "n"]).await, "$2\r\n60\r\n");
-    assert!(lost > 0, "no transaction ever met another: that shows nothing");
+    assert!(lost > 0, "no transactions conflicted: the test shows nothing");
 }
 
 #[tokio::test]

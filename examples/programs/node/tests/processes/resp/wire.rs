@@ -1,4 +1,4 @@
-//! The protocol's bytes, without a client library between.
+//! The bytes of the protocol, without a client library.
 
 use artillery_processes::TEST_TIMEOUT;
 use tokio::{
@@ -11,15 +11,13 @@ use tokio::{
     time::timeout,
 };
 
-/// A connection.
 pub(crate) struct Wire {
     input: OwnedReadHalf,
-    /// `None`: a task writes.
+    /// `None` while a task writes.
     output: Option<OwnedWriteHalf>,
     read: Vec<u8>,
 }
 
-/// The bytes of a command.
 pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -40,7 +38,7 @@ impl Wire {
         Self { input, output: Some(output), read: Vec::new() }
     }
 
-    /// Like [`Wire::to`], with small buffers, so that hardly any bytes are on their way to a client that doesn't read.
+    /// Like [`Wire::to`], with small buffers, so that hardly any bytes are in flight to a client that doesn't read.
     pub(crate) async fn narrow(addr: &str) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
@@ -59,7 +57,7 @@ impl Wire {
         self.output.as_mut().unwrap().shutdown().await.unwrap();
     }
 
-    /// Writes in a task, until the end of the connection. The other side sees no end of the stream.
+    /// Writes in a task, until the connection ends. The node sees no end of the stream.
     pub(crate) fn write_aside(&mut self, bytes: Vec<u8>) -> JoinHandle<OwnedWriteHalf> {
         let mut output = self.output.take().unwrap();
         tokio::spawn(async move {
@@ -73,44 +71,42 @@ impl Wire {
         drop(self.output.as_mut().unwrap().write_all(bytes).await);
     }
 
-    /// Sends commands in one write.
     pub(crate) async fn send(&mut self, commands: &[&[&str]]) {
         let bytes = |words: &&[&str]| command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         let all: Vec<_> = commands.iter().flat_map(bytes).collect();
         self.write(&all).await;
     }
 
-    /// Sends a command, and takes the answer.
     pub(crate) async fn call(&mut self, words: &[&str]) -> String {
         self.send(&[words]).await;
         self.reply().await
     }
 
-    /// The bytes of the next answer, as text; what is no UTF-8 is shown as Latin 1 would.
+    /// The bytes of the next answer as text, decoded as Latin-1.
     pub(crate) async fn reply(&mut self) -> String {
         loop {
             if let Some(end) = end(&self.read, 0) {
                 return latin(self.read.drain(..end).as_slice());
             }
-            assert!(self.more().await, "closed behind {:?}", latin(&self.read));
+            assert!(self.more().await, "closed after {:?}", latin(&self.read));
         }
     }
 
-    /// The next `len` bytes, with any content.
+    /// The next `len` bytes, whatever they are.
     pub(crate) async fn bytes(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < len && self.more().await {}
         let len = len.min(self.read.len());
         self.read.drain(..len).collect()
     }
 
-    /// Whether nothing but the end of the stream follows.
+    /// Whether the stream ends without further bytes.
     pub(crate) async fn is_closed(&mut self) -> bool {
         !self.more().await && self.read.is_empty()
     }
 
     async fn more(&mut self) -> bool {
         let read = timeout(TEST_TIMEOUT, self.input.read_buf(&mut self.read)).await.expect("no answer came");
-        // A client that is cut off while it sends may see a reset instead of an end.
+        // A client that is disconnected while it sends may see a reset instead of an end.
         read.unwrap_or(0) > 0
     }
 }
@@ -119,7 +115,7 @@ pub(crate) fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// Where the answer that begins at `at` ends, if it is there.
+/// The end of the answer that begins at `at`, if it is complete.
 fn end(bytes: &[u8], at: usize) -> Option<usize> {
     let line = bytes[at..].windows(2).position(|pair| pair == b"\r\n")? + at;
     let number = || std::str::from_utf8(&bytes[at + 1..line]).unwrap().parse::<i64>().unwrap();
