@@ -1,4 +1,3 @@
-
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Version,
     control::{

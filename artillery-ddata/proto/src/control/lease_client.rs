@@ -343,13 +343,10 @@ impl LeaseClient {
 
 #[cfg(feature = "mutants")]
 impl LeaseClient {
-    /// Test-only: writes down all that the lease client's conduct depends on, except the content of the log's entries. Two
-    /// lease clients that write the same and share a log go on in the same way.
-    ///
-    /// # Errors
-    /// The error of `out`.
+    /// Test-only: writes every field that affects behaviour, without the content of the log's entries. Two lease clients with
+    /// equal output and the same log behave identically.
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        // Names every field, so that a forgotten new one doesn't compile.
+        // Destructured, so that a new field doesn't compile until it is handled here.
         let Self {
             me,
             configs,

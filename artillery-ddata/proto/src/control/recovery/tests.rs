@@ -94,7 +94,7 @@ fn known_losses_are_reported() {
     let plan = plan(CLUSTER, &[left_behind, spare]).unwrap();
     assert_eq!((plan.by.id, plan.newest, plan.upto), (id(1), Epoch(3), LogIndex(3)));
     assert_eq!(plan.chains[0].gone_on_to, Some(Epoch(3)));
-    assert!(plan.chains[0].to_string().contains("MISSING: the chain went on to epoch 3"));
+    assert!(plan.chains[0].to_string().contains("MISSING: the chain continued to epoch 3"));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn of_stores_that_are_back_the_one_of_the_newest_epoch_goes_on() {
     let knows = five(again(3, config(3, &[1, 2]), Version::new(2, 90)));
     let plan = plan(CLUSTER, &[knows]).unwrap();
     assert_eq!((plan.chains[0].epoch, plan.chains[0].gone_on_to), (Epoch(2), Some(Epoch(3))));
-    assert!(plan.chains[0].to_string().contains("MISSING: the chain went on to epoch 3"));
+    assert!(plan.chains[0].to_string().contains("MISSING: the chain continued to epoch 3"));
 }
 
 #[test]
