@@ -290,7 +290,7 @@ mutants! {
     CountUnproven = "count-unproven", trap 72;
     /// A segment is treated as durable although the sync of its directory entry may have failed.
     TrustName = "trust-name", trap 72;
-    /// Data that was read once is accepted, although the kernel may have dropped the page by the time it is rewritten.
+    /// Groups that could be read once are accepted, although they can't be read when their segment is rewritten.
     ReadOnce = "read-once", trap 72;
     /// The control file exists in one copy: a torn write loses the node's promises.
     KeepOneCopy = "keep-one-copy", trap 80;
