@@ -57,7 +57,7 @@ pub(crate) fn renewal(n: u8, number: u64, applied: LogIndex) -> Renewal {
     }
 }
 
-/// A spare without a log: it has served nothing and has heard from no other node.
+/// A spare without a log: it has served nothing and has received no message.
 pub(crate) fn standing(me: NodeInfo, cluster: ClusterId) -> Standing {
     Standing {
         me,

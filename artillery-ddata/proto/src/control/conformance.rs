@@ -14,7 +14,7 @@ pub async fn appendable(log: &dyn ConfigLog) {
     let change = ConfigChange::Chains(Vec::new());
     log.append(term, last.next(), change.clone()).await.expect("the place is free");
     let appended = LogEntry { index: last.next(), term, change: change.clone() };
-    assert_eq!(log.entry(last.next()), Ok(Some(appended)), "a reader sees what is appended");
+    assert_eq!(log.entry(last.next()), Ok(Some(appended)), "a reader sees the appended entry");
     let confirmed = log.confirm(term).await.expect("the log is still reachable");
     assert_eq!(confirmed, last.next(), "the confirmed index covers every earlier append");
     for taken in [last, last.next()] {

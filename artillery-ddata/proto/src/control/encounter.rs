@@ -198,7 +198,7 @@ impl Encounters {
 /// Another cluster with this one's name and secret exists, and it isn't decided yet which one stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encountered {
-    /// The node's own cluster, as far as the node knows.
+    /// The node's own cluster, to its knowledge.
     pub mine: Party,
     /// The configuration of the node's own cluster never changes, so it can't give way.
     pub is_fixed: bool,

@@ -20,9 +20,9 @@
 //! A node abandons an accepted proposal only when it knows one of these:
 //!
 //! 1. A majority of its founders has voted to abandon it: they refuse it permanently.
-//! 2. A founder reports that it never takes part in it ([`FormationMessage::Refused`], or membership of another
-//! cluster). An incarnation reports this only of proposals that it never accepted, which therefore can never be
-//! accepted by all, and of those that it abandoned for one of these reasons.
+//! 2. A founder reports that it will never take part in it ([`FormationMessage::Refused`], or membership of another
+//!    cluster). An incarnation reports this only of proposals that it never accepted, which therefore can never be
+//!    accepted by all, and of those that it abandoned for one of these reasons.
 //! 3. Enough founders have been replaced by newer incarnations that no majority remains.
 //!
 //! # Why two groups can't form
@@ -39,7 +39,7 @@
 //! - **So two proposals that are both formed share no incarnation**, unless one of them had permanently lost the
 //!   majority of its founders before the other was accepted by all: an incarnation named in both accepted one of them
 //!   after it had abandoned the other. Each names at least as many incarnations as any of its founders expects. Hence
-//!   fewer than 2 × the smallest `expect` nodes never form two groups that can act, whatever the network does.
+//!   fewer than 2 × the smallest `expect` incarnations never form two groups that can act, whatever the network does.
 //! - **More nodes form two groups only if the network hides both proposers from each other.** Let `p` and `q` be both
 //!   formed. They share no incarnation. So `p` doesn't name the proposer of `q`, and `q` doesn't name that of `p`. A
 //!   proposal names all free nodes that its proposer sees, except silent ones, and a node that sees a member of a
@@ -70,7 +70,6 @@
 //! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last.
 //! Ballots begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon
 //! alone.
-//! begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon alone.
 
 mod attempt;
 mod interface;

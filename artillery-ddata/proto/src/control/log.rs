@@ -166,8 +166,9 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
         BTreeMap::new()
     }
 
-    /// Sets whether this node may lead; initially it may. A leader that may not resigns, so that another node is
-    /// elected. A node that may not is no candidate, but votes. Once permitted again, it leads in a later term only.
+    /// Sets whether this node may lead; initially it may. A leader without permission resigns, so that another node is
+    /// elected. A node without permission is no candidate, but votes. Once permitted again, it leads in a later term
+    /// only.
     fn may_lead(&self, may: bool) {
         let _ = may;
     }

@@ -207,7 +207,8 @@ pub enum ArrangeError {
     GiveUp(#[from] NotGivenUp),
 }
 
-/// Why the members of a chain were not reordered. The chain keeps its old order, except possibly after `Overtaken`.
+/// Why the members of a chain were not reordered. If the leader lost its leadership during the order (`NotLeading`),
+/// its proposal may still take effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ReorderError {
@@ -249,7 +250,7 @@ pub enum ReorderError {
 }
 
 /// Why a cluster was not given up in favour of another one of its name. Nothing was changed, except possibly after
-/// `Undecided`.
+/// `Undecided`, or if the leader lost its leadership during the order (`NotLeading`).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotGivenUp {
@@ -272,7 +273,7 @@ pub enum NotGivenUp {
     #[error("this node has recently met no other cluster of this name that holds data and has a leader")]
     Alone,
     /// Another such order is pending.
-    #[error("it is being given up already")]
+    #[error("the cluster is already being given up")]
     Busy,
     /// The log did not decide the order in time. It may still do so: check the cluster's status.
     #[error("the configuration log hasn't decided it yet")]

@@ -23,7 +23,7 @@ pub struct Standing {
     pub log: Option<LogEnd>,
     /// The voters known to this node; two sets while one replaces the other.
     pub voters: Vec<BTreeSet<MemberId>>,
-    /// How long ago the node sent the renewal for its newest lease: the log's leader certainly knew this node then.
+    /// How long ago the node sent the renewal for its newest lease: it certainly was a serving member then.
     pub in_touch: Option<Duration>,
     /// How long ago a leader with a confirmed quorum last answered this node. A spare, which gets no lease, is answered
     /// too.
@@ -126,7 +126,7 @@ pub struct KeptChain {
     pub last: Version,
     /// The commit watermark of the copy: the updates between this and `last` become committed.
     pub watermark: Sequence,
-    /// How long ago the log's leader certainly knew the node that continues; `None`: never.
+    /// How long ago the node that continues certainly was a serving member; `None`: never.
     pub in_touch: Option<Duration>,
     /// The epoch that the chain is known to have reached without that node.
     pub gone_on_to: Option<Epoch>,

@@ -37,7 +37,8 @@ impl fmt::Display for Reopened {
     }
 }
 
-/// Why a chain was not opened again. Nothing was changed.
+/// Why a chain was not opened again. Nothing was changed, unless the leader lost its leadership during the order
+/// (`NotLeading`): then its proposal may still take effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotReopened {

@@ -4,7 +4,6 @@
 //! A start writes to its directory before it sends anything. So the current contents of a store prove little: a copy
 //! that is started repeatedly would have as much as its original. Therefore a store reports what each of its last
 //! starts *found*.
-//! again would have as much as the store that it is a copy of. A store tells what each of its last starts has *found*.
 
 use std::collections::BTreeMap;
 

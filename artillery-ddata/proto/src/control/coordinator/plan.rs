@@ -132,7 +132,7 @@ impl View<'_> {
         members.len() < self.settings.replicas || hands_over()
     }
 
-    /// The serving members without those that can be removed now. At least one stays.
+    /// The serving members that can't be removed now. At least one stays.
     fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
         let goes = |id| self.is_gone(id) || self.is_blamed(config, id).is_some();
