@@ -19,7 +19,6 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// Every guard is in force.
     pub const ALL: Self = Self {
         #[cfg(any(test, feature = "mutants"))]
         out: None,

@@ -61,9 +61,7 @@ pub struct NodeMachine {
     /// What this node's disk holds; `None`: it has no disk.
     kept: Option<Kept>,
     acted: Option<LogIndex>,
-    /// The addresses of nodes, according to the membership.
     met: BTreeMap<MemberId, Vec<SocketAddr>>,
-    /// The number of renewals in flight.
     renewals: usize,
     /// The number of withdrawn resignations.
     stretch: u64,

@@ -99,7 +99,6 @@ pub(crate) enum CoordinatorInput {
     },
     /// [`CoordinatorOutput::Append`] has ended.
     Appended {
-        /// The index of the proposal.
         at: LogIndex,
         fate: ProposalFate,
     },
@@ -131,7 +130,6 @@ pub(crate) enum CoordinatorInput {
     Tick,
 }
 
-/// The fate of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProposalFate {
     /// The index is taken, by the proposal or by another entry: read the log to find out.
@@ -163,18 +161,15 @@ pub(crate) enum CoordinatorOutput {
         /// For operators.
         why: Vec<ChangeReason>,
     },
-    /// The answer to [`CoordinatorInput::Reorder`].
     Reordered {
         token: u64,
         /// The epoch of the configuration with that order.
         result: Result<Epoch, ReorderError>,
     },
-    /// The answer to [`CoordinatorInput::AcceptLoss`].
     Reopened {
         token: u64,
         result: Result<Reopened, NotReopened>,
     },
-    /// The answer to [`CoordinatorInput::GiveUp`].
     GivenUp {
         token: u64,
         /// `Ok`: the cluster has given way.
@@ -192,7 +187,6 @@ pub(crate) enum CoordinatorOutput {
     },
     /// This node may lead again, in a later term.
     Stand,
-    /// Report this to operators.
     Warn(LogWarning),
 }
 
@@ -222,7 +216,6 @@ pub(crate) struct Coordinator {
     outputs: VecDeque<CoordinatorOutput>,
 }
 
-/// The state of one leadership term.
 #[derive(Clone, Debug)]
 struct LeaderTerm {
     term: Term,
@@ -246,7 +239,6 @@ struct LeaderTerm {
     /// Per node: when the latest message of the log that it has answered was sent.
     answered: BTreeMap<MemberId, Timestamp>,
     unheard: Option<Unheard>,
-    /// The last report to operators about the voters.
     warned: Option<LogWarning>,
 }
 
@@ -342,8 +334,7 @@ impl Coordinator {
                 self.configs = configs;
                 self.voted.extend(self.voters.iter().copied());
                 self.voted.retain(|&id| self.voters.contains(&id) || self.configs.node(id).is_some());
-                // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap
-                // 63).
+                // A leader with a shorter lease than others would remove a member whose lease still runs (trap 63).
                 if !allows!(self.settings.guards, KeepOwnTimes) {
                     self.settings.adopt(self.configs.timing());
                 }

@@ -85,7 +85,6 @@ impl Encounters {
         Self { mine, is_fixed, holds_data: is_fixed, seen: BTreeMap::new(), told: BTreeMap::new() }
     }
 
-    /// Records that this node's cluster holds data.
     pub fn hold_data(&mut self) {
         self.holds_data = true;
     }

@@ -99,12 +99,10 @@ use crate::{ClusterId, MemberId, Timestamp};
 
 /// Bounds the nodes, and the incarnations, that are remembered until a cluster is formed.
 const MAX_NODES: usize = 4096;
-/// The maximum number of founders.
 pub const MAX_FOUNDERS: u16 = 256;
 /// The maximum number of members of formed clusters that are asked at a time.
 const MAX_ASKED_MEMBERS: usize = 3;
 
-/// One incarnation's part in forming a cluster.
 #[derive(Debug)]
 pub struct Formation {
     me: NodeInfo,
@@ -122,7 +120,6 @@ pub struct Formation {
     seeds_missing: bool,
     /// The search since all seeds have answered: only then does this node see the nodes that they know.
     answered_search: Search,
-    /// When a new free node was last seen.
     sighted_at: Timestamp,
     propose_at: Option<Timestamp>,
     postpone_until: Timestamp,

@@ -343,8 +343,8 @@ impl LeaseClient {
 
 #[cfg(feature = "mutants")]
 impl LeaseClient {
-    /// Test-only: writes every field that affects behaviour, without the content of the log's entries. Two lease clients with
-    /// equal output and the same log behave identically.
+    /// Test-only: writes every field that affects behaviour, without the content of the log's entries. Two lease
+    /// clients with equal output and the same log behave identically.
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Destructured, so that a new field doesn't compile until it is handled here.
         let Self {

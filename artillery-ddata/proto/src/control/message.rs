@@ -24,7 +24,6 @@ pub struct Renewal {
     pub applied: LogIndex,
     /// The sender's progress in leaving its chains.
     pub leave: Leave,
-    /// The promotions that its chains request as tails.
     pub promotions: Vec<Promotion>,
     pub reports: Vec<Report>,
     /// The sender's copies of chains that it doesn't serve: of each chain in which an earlier incarnation of its store
@@ -86,7 +85,6 @@ impl Leave {
         Self { stage: LeaveStage::Resigned, ..self }
     }
 
-    /// Whether the node leaves, or has left, permanently.
     pub fn is_for_good(self) -> bool {
         self.is_asked() && !self.returns
     }
@@ -141,7 +139,6 @@ impl PathDelay {
         self.took.max(self.waits_for())
     }
 
-    /// The age of the pending probe.
     pub fn waits_for(&self) -> Duration {
         self.waits.map_or(Duration::ZERO, |(_, age)| age)
     }
@@ -164,7 +161,6 @@ pub struct Promotion {
     pub member: MemberId,
 }
 
-/// An operator's order to one node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AdminCommand {
     /// The node leaves its chains: this incarnation serves nothing more, but keeps forwarding requests.
@@ -272,7 +268,6 @@ pub enum NotGivenUp {
     /// runs a release that doesn't know this order; or the cluster's configuration is fixed.
     #[error("this node has recently met no other cluster of this name that holds data and has a leader")]
     Alone,
-    /// Another such order is pending.
     #[error("the cluster is already being given up")]
     Busy,
     /// The log did not decide the order in time. It may still do so: check the cluster's status.
@@ -280,7 +275,6 @@ pub enum NotGivenUp {
     Undecided,
 }
 
-/// The answer to a [`Renewal`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Renewed {
     pub number: u64,
@@ -328,7 +322,6 @@ impl Renewed {
 /// The effect of a node's leave on its chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Farewell {
-    /// The chains continue without the node.
     GoesOn,
     /// The node is the last serving member of a chain, or the last voter, and another node takes its place.
     HandsOver,

@@ -27,7 +27,6 @@ pub struct StoreStart {
     pub groups: u64,
 }
 
-/// The last starts of a store, newest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoreStarts([StoreStart; STARTS]);

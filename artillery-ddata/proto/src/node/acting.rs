@@ -13,17 +13,14 @@ use crate::{
 /// How often the known positions of other stores are written to the disk while no store has a new start.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
-/// The contents of a node's disk.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) upto: LogIndex,
     /// The chains in which an earlier incarnation of the store served, as found at the start; `None`: still loading.
     pub(super) holds: Option<Vec<StoreHolding>>,
-    /// The configurations that are being written.
     pub(super) keeping: Option<Arc<Configs>>,
     /// The position of this store; `None`: the driver hasn't set it yet.
     pub(super) position: Option<StorePosition>,
-    /// The last known positions of other stores.
     pub(super) heard: HeardStores,
     /// When those positions were last written to the disk.
     pub(super) noted: Timestamp,
@@ -31,7 +28,6 @@ pub(super) struct Kept {
     pub(super) tell_at: Timestamp,
 }
 
-/// The configurations that were sent to the chains.
 #[derive(Clone, Debug)]
 pub(super) struct Acting {
     configs: Arc<Configs>,

@@ -39,7 +39,6 @@ pub enum NodeInput {
     },
     /// [`NodeOutput::Append`] has ended.
     Appended {
-        /// The index of the proposal.
         at: LogIndex,
         fate: ProposalFate,
     },
@@ -177,24 +176,20 @@ pub enum NodeOutput {
     },
     /// This node may lead again, in a later term.
     Stand,
-    /// Report the state of the voters to operators.
     Warn(LogWarning),
     Answer {
         to: MemberId,
         renewed: Renewed,
     },
-    /// The answer to [`NodeInput::Reorder`].
     Reordered {
         token: u64,
         /// The epoch of the configuration with that order.
         result: Result<Epoch, ReorderError>,
     },
-    /// The answer to [`NodeInput::AcceptLoss`].
     Reopened {
         token: u64,
         result: Result<Reopened, NotReopened>,
     },
-    /// The answer to [`NodeInput::GiveUp`].
     GivenUp {
         token: u64,
         /// `Ok`: the cluster has given way.
@@ -212,7 +207,6 @@ pub enum NodeOutput {
     Succeeded {
         by: ClusterId,
     },
-    /// Report an event to operators.
     Event(NodeEvent),
 }
 

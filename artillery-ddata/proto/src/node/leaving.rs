@@ -17,7 +17,6 @@ const FAREWELL_LEASES: u32 = 3;
 /// A node's progress in leaving, and a leader's newest statement about its chains.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Leaving {
-    /// Callers wait for the node to have left.
     is_awaited: bool,
     /// The chains that have yet to report that they no longer use a lease.
     resigning: Option<BTreeSet<ChainId>>,
@@ -37,7 +36,6 @@ pub(super) struct Leaving {
     is_kept: bool,
     /// The renewal whose answer carried the leader's newest statement: the fields below.
     word_of: u64,
-    /// The log can do without the node.
     released: bool,
     /// When a leader last reported that the chains can continue without the node.
     goes_on: Option<Timestamp>,

@@ -52,7 +52,6 @@ struct Succession {
     since: Timestamp,
     /// When to decide, or check again.
     look_at: Timestamp,
-    /// How often all nodes have been asked.
     rounds: u32,
     /// The nodes that may still answer in this round.
     waits: BTreeSet<MemberId>,

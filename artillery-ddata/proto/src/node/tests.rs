@@ -31,7 +31,6 @@ struct Rig {
     node: NodeMachine,
     now: Timestamp,
     configs: Arc<Configs>,
-    /// Whether the chains report that they are open.
     open: bool,
 }
 

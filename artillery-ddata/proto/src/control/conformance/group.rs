@@ -23,7 +23,6 @@ pub trait Rig {
 
     fn heal(&self);
 
-    /// Lets two milliseconds pass.
     fn pass(&self) -> BoxFuture<'_, ()>;
 
     fn leads(&self, node: MemberId) -> Option<Term>;
@@ -216,7 +215,6 @@ impl<'a, R: Rig> Case<'a, R> {
         self.wait(what, || is_so().then_some(())).await;
     }
 
-    /// The node that leads in the newest term.
     fn leading(&self, among: &[MemberId]) -> Option<(MemberId, Term)> {
         let leading = among.iter().filter_map(|&node| Some((node, self.rig.leads(node)?)));
         leading.max_by_key(|&(_, term)| term)

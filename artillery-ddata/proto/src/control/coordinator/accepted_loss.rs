@@ -32,20 +32,16 @@ pub(super) struct LossOrder {
     choice: Option<Heir>,
 }
 
-/// The node that will serve the chain alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Heir {
     id: MemberId,
     last: Version,
-    /// The highest known watermark.
     known: Sequence,
 }
 
 /// Why the chain can't be opened right now.
 enum Hindrance {
-    /// The order must be refused.
     Final(NotReopened),
-    /// The obstacle may disappear soon.
     Passing(NotReopened),
 }
 
@@ -63,8 +59,7 @@ impl Coordinator {
         if leading.loss.is_some() {
             return Err(NotReopened::Busy);
         }
-        // Time for all nodes to report what they hold, for leases to expire, and for the round that confirms this
-        // leader.
+        // For all nodes to report what they hold, for leases to expire, and for the round that confirms this leader.
         let until = now + self.settings.reopen + 3 * self.settings.lease_and_drift();
         leading.loss = Some(LossOrder { token, chain, epoch: config.epoch, until, choice: None });
         Ok(())
@@ -153,9 +148,8 @@ impl View<'_> {
         best.or_else(free).ok_or(Hindrance::Passing(NotReopened::NoNode))
     }
 
-    /// Whether the member has been silent for so long that it isn't just briefly cut off, in which case it could
-    /// continue to answer. By then each living node has renewed with this leader, and stores that were about to return
-    /// are back.
+    /// Whether the member has been silent long enough to exclude a brief disconnection, in which it could still answer
+    /// callers. By then each living node has renewed with this leader, and stores that were about to return are back.
     fn is_silent(&self, id: MemberId) -> bool {
         let heard = self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since));
         self.now - heard >= self.settings.lease_and_drift() + self.settings.reopen

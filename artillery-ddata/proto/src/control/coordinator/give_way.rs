@@ -51,11 +51,9 @@ pub(super) struct Outranked {
 pub(super) struct Sealing {
     /// The chains should be sealed, and the cluster gives way if it is empty.
     wanted: bool,
-    /// When this leader first saw a sealed chain.
     since: Option<Timestamp>,
     /// The earliest time for another seal.
     pause: Timestamp,
-    /// The operator's order: its token, and its end.
     order: Option<(u64, Timestamp)>,
 }
 

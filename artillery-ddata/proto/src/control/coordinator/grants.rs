@@ -19,7 +19,6 @@ pub(super) struct Grants {
     /// Renewals received since then: the next round answers them.
     next: Vec<PendingGrant>,
     round: Option<u64>,
-    /// The newest confirmed round.
     confirmed: u64,
 }
 

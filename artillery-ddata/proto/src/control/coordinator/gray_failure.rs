@@ -66,7 +66,6 @@ impl Coordinator {
         away.map(|(&node, _)| node)
     }
 
-    /// Looks for members that stall a chain.
     pub(super) fn judge(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let longest = if allows!(self.settings.guards, KeepAwayForLong) {
@@ -132,7 +131,6 @@ impl PathRing {
         Self(reports.iter().map(|report| (report.disk.takes(), report.disk.usual)).collect())
     }
 
-    /// Which of the paths are slow.
     fn slow(&self, slow: Duration) -> Vec<bool> {
         let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
         let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
@@ -234,8 +232,7 @@ impl View<'_> {
             let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
             let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
             let unopened = open(before) && is_long(before.opened) && !open(behind);
-            // The awaited update may have arrived, and only its acknowledgement be lost. So the successor must be
-            // missing a later one.
+            // The awaited update may have arrived without its acknowledgement: the successor must miss a later one.
             let waits = before.report.hop.waits.is_some_and(|(_, age)| age >= patience);
             let unsent = open(before) && waits && behind.report.held < before.report.held;
             Some((unopened || unsent) && is_long(behind.moved))
@@ -272,7 +269,6 @@ impl View<'_> {
             .then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
     }
 
-    /// Whether this incarnation permanently stopped serving a chain.
     pub(super) fn has_halted(&self, chain: ChainId, id: MemberId) -> bool {
         let told = self.nodes.get(&id).and_then(|seen| seen.told.get(&chain));
         told.is_some_and(|told| told.report.halted) && !allows!(self.settings.guards, KeepHalted)

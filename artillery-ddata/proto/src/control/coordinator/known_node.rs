@@ -12,7 +12,6 @@ use crate::{
     },
 };
 
-/// Answers that are remembered for each node.
 const REMEMBERED_ANSWERS: usize = 16;
 
 /// A node that has renewed in this term.

@@ -42,7 +42,6 @@ impl View<'_> {
         other != id && stays && lived
     }
 
-    /// Whether the leaving node will return.
     pub(super) fn returns(&self, id: MemberId) -> bool {
         self.nodes.get(&id).is_some_and(|seen| seen.leaver.returns())
     }

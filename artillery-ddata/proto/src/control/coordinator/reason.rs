@@ -11,7 +11,6 @@ pub struct ChangeReason {
     pub why: Why,
 }
 
-/// Why a member's place changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {

@@ -13,7 +13,6 @@ const TRUST_FACTOR: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastReport {
     pub(super) report: Report,
-    /// When the member last reported progress.
     pub(super) moved: Timestamp,
     /// When the member first reported that this epoch is open.
     pub(super) opened: Timestamp,
@@ -23,7 +22,6 @@ pub(super) struct LastReport {
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     pub(super) epoch: Epoch,
-    /// The member that should be moved out.
     pub(super) blame: Option<Suspicion>,
     /// The member that has been between slow paths, or whose disk has been slow, without a break, and since when.
     pub(super) suspect: Option<(SlowSuspect, Timestamp)>,
@@ -35,7 +33,6 @@ pub(super) struct Watched {
 pub(super) struct Suspicion {
     pub(super) member: MemberId,
     pub(super) why: Why,
-    /// The ends of the broken hop, if any.
     pub(super) ends: Option<[MemberId; 2]>,
     pub(super) since: Timestamp,
 }

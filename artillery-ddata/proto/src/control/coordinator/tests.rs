@@ -24,7 +24,6 @@ struct World {
     term: u64,
     number: u64,
     confirms: bool,
-    /// The highest number answered to each node.
     answered: BTreeMap<u8, u64>,
     /// Pending proposals, if their decisions are delayed.
     put_off: Option<Vec<(Term, LogIndex, ConfigChange)>>,
@@ -33,7 +32,6 @@ struct World {
     given_up: Vec<(u64, Result<(), NotGivenUp>)>,
     why: Vec<Why>,
     nodes: u8,
-    /// The last answer to each node.
     said: BTreeMap<u8, Renewed>,
     leaves: BTreeMap<u8, Leave>,
     /// The current voters; `new_voters` are those that the leader wants.
@@ -218,7 +216,6 @@ impl World {
         self.answer(n, renewal)
     }
 
-    /// Node `n` renews, and requests this promotion.
     fn wish(&mut self, n: u8, wish: Promotion) {
         let renewal = Renewal { promotions: vec![wish], ..self.renewal(n) };
         self.renew_with(n, renewal);

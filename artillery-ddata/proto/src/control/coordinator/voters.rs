@@ -266,15 +266,9 @@ pub(super) fn wanted(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogWarning {
     /// If one more voter is lost, no configuration can change.
-    AtRisk {
-        /// The silent voters.
-        missing: BTreeSet<MemberId>,
-    },
+    AtRisk { missing: BTreeSet<MemberId> },
     /// A majority of the voters is silent: no configuration can change.
-    Lost {
-        /// The silent voters.
-        missing: BTreeSet<MemberId>,
-    },
+    Lost { missing: BTreeSet<MemberId> },
     /// The log survives the loss of another voter again.
     Safe,
 }

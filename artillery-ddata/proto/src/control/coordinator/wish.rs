@@ -1,7 +1,6 @@
 use super::known_node::KnownNode;
 use crate::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, control::message::Report};
 
-/// A reorder in progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
     pub(super) token: u64,

@@ -19,7 +19,6 @@ pub(super) struct Attempt {
     proposal: Proposal,
     me: u16,
     poll: Poll,
-    /// Founders whose incarnations have ended.
     replaced: BTreeSet<u16>,
     gather: Duration,
     repeat: Duration,
@@ -78,7 +77,6 @@ impl Attempt {
         self.peers().map(|(_, id)| id).collect()
     }
 
-    /// Founders that aren't known to have accepted.
     pub(super) fn silent(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.peers().filter(|&(at, _)| !self.poll.has_accepted(at)).map(|(_, id)| id)
     }

@@ -18,7 +18,6 @@ pub(super) struct KnownFounders {
     /// How many proposals failed because a node, in any incarnation, sent no message: other nodes have priority over
     /// it.
     misses: BTreeMap<NodeId, u32>,
-    /// Incarnations that have certainly ended.
     replaced: BTreeSet<MemberId>,
 }
 
@@ -85,7 +84,6 @@ impl KnownFounders {
         }
     }
 
-    /// Excludes `id` from this node's proposals.
     pub(super) fn exclude(&mut self, id: MemberId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
             known.excluded = true;
@@ -101,7 +99,6 @@ impl KnownFounders {
         }
     }
 
-    /// Records a message of a node.
     pub(super) fn heard(&mut self, id: MemberId) {
         self.misses.remove(&id.node);
     }

@@ -12,14 +12,22 @@ use crate::{ClusterId, MemberId};
 #[non_exhaustive]
 pub enum FormationMessage {
     /// Sent to a founder that isn't known to have accepted: asks it to accept.
-    Propose { proposal: Box<Proposal>, progress: ProposalProgress },
+    Propose {
+        proposal: Box<Proposal>,
+        progress: ProposalProgress,
+    },
     /// Sent to a founder that has accepted: the state of the proposal.
-    Progress { id: ProposalId, progress: ProposalProgress },
+    Progress {
+        id: ProposalId,
+        progress: ProposalProgress,
+    },
     /// The sender never takes part in this proposal: it never accepted it, or has abandoned it.
-    Refused { id: ProposalId, reason: RejectReason },
+    Refused {
+        id: ProposalId,
+        reason: RejectReason,
+    },
     /// Asks which cluster the receiver belongs to.
     Ask,
-    /// The sender belongs to this cluster.
     Formed(Box<Bootstrap>),
 }
 
@@ -49,7 +57,6 @@ pub struct ProposalId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RejectReason {
-    /// The node had accepted another proposal.
     #[error("it had accepted another proposal")]
     Busy,
     #[error("it belongs to a cluster or knows of one")]
@@ -62,7 +69,6 @@ pub enum RejectReason {
     Settings,
     #[error("it expects {0} founders or more")]
     Expects(u16),
-    /// The node only joins a cluster that exists.
     #[error("it only joins a cluster that exists")]
     Joins,
 }
@@ -72,7 +78,6 @@ pub enum RejectReason {
 /// Founders are named by their position in the founding.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProposalProgress {
-    /// The founders that are known to have accepted.
     pub accepted: BTreeSet<u16>,
     /// The sender takes part in no ballot below this one.
     pub promised: Ballot,
@@ -101,6 +106,5 @@ pub struct Vote {
 pub enum ProposalVerdict {
     /// The cluster is formed. A founder votes for this only when all founders are known to have accepted.
     Form,
-    /// The proposal is permanently refused.
     Abandon,
 }

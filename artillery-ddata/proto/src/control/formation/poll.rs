@@ -35,7 +35,6 @@ impl Poll {
         &self.mine
     }
 
-    /// Whether founder `at` is known to have accepted.
     pub(super) fn has_accepted(&self, at: u16) -> bool {
         self.mine.accepted.contains(&at)
     }

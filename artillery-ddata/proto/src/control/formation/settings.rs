@@ -14,7 +14,6 @@ pub struct FormationSettings {
     /// The minimum number of founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. All
     /// free nodes that it sees become founders. If they expect different numbers, the largest is used.
     pub expect: u16,
-    /// The chain settings of the new cluster.
     pub chains: ChainSettings,
     /// The times of the cluster if this node proposes it. They are not compared with those of the other founders.
     pub timing: Timing,
@@ -32,7 +31,6 @@ pub struct FormationSettings {
     pub settle: Duration,
     /// The additional wait for each node with a lower id.
     pub stagger: Duration,
-    /// The interval at which messages are repeated.
     pub repeat: Duration,
     /// How long changes are collected before they are sent.
     pub gather: Duration,
@@ -103,7 +101,6 @@ pub enum InvalidFormation {
     /// The cluster would succeed more than [`MAX_LINEAGE`] clusters.
     #[error("{0} clusters that it succeeds: up to {MAX_LINEAGE} are possible")]
     Lineage(usize),
-    /// A chain setting is out of range.
     #[error(transparent)]
     Chains(#[from] InvalidChainSettings),
     /// A time of the cluster is out of range.

@@ -6,7 +6,6 @@ use crate::{
 
 const CLUSTER: ClusterId = ClusterId(7);
 
-/// The plan right after the order.
 fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
     plan_after(asked, standings, Duration::ZERO)
 }

@@ -27,7 +27,6 @@ const BY: ClusterId = ClusterId(6);
 struct Rig {
     node: NodeMachine,
     now: Timestamp,
-    /// The nodes that answer.
     answer: BTreeSet<MemberId>,
     asked: BTreeSet<MemberId>,
     /// Renewals that get no answer, and when each ends.

@@ -11,7 +11,6 @@ fn hear(rig: &mut Rig, farewell: Farewell) {
     rig.answer(|renewed| renewed.farewell = Some(farewell));
 }
 
-/// An operator chooses node 3 to continue alone.
 fn go_on_alone(rig: &mut Rig) {
     let next = rig.configs.history().next(7);
     rig.configs = Arc::new(rig.configs.recovered(next, founder(3), Epoch(9), rig.configs.applied()));

@@ -97,7 +97,6 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
     let old = world.renewal(1);
     world.leave(2);
     for _ in 0..20 {
-        // Only old messages of node 1 arrive.
         world.renew_with(1, old.clone());
         world.pass(100, &[0, 2]);
     }

@@ -12,7 +12,6 @@ fn is_told(world: &mut World, n: u8) -> bool {
     world.said(n).settled.is_ok()
 }
 
-/// Three members that are also the voters.
 fn three() -> World {
     let mut world = World::new(3, 3);
     keep(&mut world, &[0, 1, 2]);

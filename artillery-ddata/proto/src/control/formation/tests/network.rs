@@ -75,7 +75,6 @@ pub(super) struct Network {
     trouble: Trouble,
     /// Each founding and the nodes that formed it, in the order in which they were first formed.
     formed: Vec<(Arc<Bootstrap>, BTreeSet<MemberId>)>,
-    /// Proposals that an incarnation accepted and later abandoned.
     given_up: BTreeSet<ClusterId>,
     pub(super) violation: Option<String>,
     pub(super) trace: u64,
