@@ -47,7 +47,7 @@ use crate::{
 /// The maximum number of this node's renewals in flight.
 const MAX_PENDING_RENEWALS: usize = 8;
 
-/// A node without its chains.
+/// A node's control state machine, excluding its chains.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct NodeMachine {

@@ -20,9 +20,9 @@ pub(super) struct Leaving {
     is_awaited: bool,
     /// The chains that have yet to report that they no longer use a lease.
     resigning: Option<BTreeSet<ChainId>>,
-    /// When a drained node that couldn't leave stays.
+    /// When a drained node stops trying to leave, and stays.
     stays_at: Option<Timestamp>,
-    /// When a stopping node that couldn't leave ends.
+    /// When a stopping node ends without having left.
     ends_at: Option<Timestamp>,
     /// When a stopping node with a disk ends in any case.
     ends_by: Option<Timestamp>,
@@ -278,7 +278,7 @@ impl NodeMachine {
         }
     }
 
-    /// Whether this node is a voter, as far as known here. A leader that was voted out is treated as one until that is
+    /// Whether this node knows itself as a voter. A leader that was voted out is treated as one until that is
     /// committed: then it no longer leads.
     fn keeps_log(&self) -> bool {
         self.leads || self.voters.is_empty() || self.voters.contains(&self.me)

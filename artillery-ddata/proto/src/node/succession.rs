@@ -158,7 +158,8 @@ impl NodeMachine {
 
     /// A message of another node was received.
     pub(super) fn hear_company(&mut self, now: Timestamp, from: MemberId) {
-        // A later incarnation may still be loading its directory; this message alone shows that the store is not lost.
+        // Later incarnations are accepted too: one that is still loading its directory reports nothing about its
+        // chains.
         if self.serving().iter().any(|id| id.shares_store(from)) {
             self.company.quiet_since = Some(now);
             self.company.look_at = Some(now + self.holder.configs().timing().lease);

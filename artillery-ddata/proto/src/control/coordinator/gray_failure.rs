@@ -192,8 +192,8 @@ impl View<'_> {
         Suspicion { member, why, ends, since: self.now }
     }
 
-    /// A member that is received but receives nothing, so it never gets a lease: for `slow` it has shown none of this
-    /// leader's answers. A leader without a confirming quorum gives no answers, and finds no deaf member.
+    /// A member whose messages arrive but that receives none, so it never gets a lease: for `slow` it has shown none of
+    /// this leader's answers. A leader without a confirming quorum gives no answers, and finds no deaf member.
     fn deaf(&self, serving: &[MemberId]) -> Option<Suspicion> {
         let deaf = |id: &MemberId| {
             *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))
