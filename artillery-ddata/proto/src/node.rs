@@ -58,7 +58,7 @@ pub struct NodeMachine {
     leads: bool,
     /// The configurations that were sent to the chains, until all chains act by them.
     acting: Option<Acting>,
-    /// What this node's disk holds; `None`: it has no disk.
+    /// The contents of this node's disk; `None`: it has no disk.
     kept: Option<Kept>,
     acted: Option<LogIndex>,
     met: BTreeMap<MemberId, Vec<SocketAddr>>,
@@ -168,7 +168,7 @@ impl NodeMachine {
         self.coordinator.fences(id)
     }
 
-    /// The nodes that this leader keeps in quarantine, except those that may join behind `tail`.
+    /// The nodes that this leader keeps in quarantine, except nodes that may join behind `tail`.
     pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         self.coordinator.kept_away(now, tail).collect()
     }

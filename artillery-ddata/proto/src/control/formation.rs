@@ -124,7 +124,7 @@ pub struct Formation {
     propose_at: Option<Timestamp>,
     postpone_until: Timestamp,
     ask_at: Timestamp,
-    /// This node gives way to another cluster, so it tells no node its own.
+    /// This node gives way to another cluster, so it doesn't reveal its own.
     yields: bool,
     outputs: VecDeque<FormationOutput>,
 }

@@ -144,7 +144,7 @@ impl PathDelay {
     }
 }
 
-/// A request to the head of a chain to order no more updates in this epoch (docs/DESIGN.md §5.10). It expires.
+/// A request to the head of a chain to stop ordering updates in this epoch (docs/DESIGN.md §5.10). It expires.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Close {
     pub chain: ChainId,
@@ -268,7 +268,7 @@ pub enum NotGivenUp {
     /// runs a release that doesn't know this order; or the cluster's configuration is fixed.
     #[error("this node has recently met no other cluster of this name that holds data and has a leader")]
     Alone,
-    #[error("the cluster is already being given up")]
+    #[error("another `give-up` of this cluster is in progress")]
     Busy,
     /// The log did not decide the order in time. It may still do so: check the cluster's status.
     #[error("the configuration log hasn't decided it yet")]

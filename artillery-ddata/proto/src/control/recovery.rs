@@ -53,7 +53,7 @@ impl Standing {
     }
 }
 
-/// The position of an entry among all entries of the log's group, including those that change no configuration.
+/// The position of an entry among all entries of the log's group, including entries that change no configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct LogEnd {
     /// The term of the leader that wrote the entry.
@@ -80,8 +80,8 @@ pub struct ChainStanding {
 }
 
 impl ChainStanding {
-    /// The epoch up to which the copy of node `me` has every committed update, as far as known: the epoch in which it,
-    /// or an earlier incarnation of its store, serves; otherwise the epoch of its newest version. `None`: the copy is
+    /// The epoch up to which the copy of node `me` is known to have every committed update: the epoch in which it, or
+    /// an earlier incarnation of its store, serves; otherwise the epoch of its newest version. `None`: the copy is
     /// incomplete or empty.
     pub fn served(&self, me: MemberId) -> Option<Epoch> {
         let of_store = || self.config.serving().any(|id| id.shares_store(me)).then_some(self.config.epoch);

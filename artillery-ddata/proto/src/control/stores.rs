@@ -37,7 +37,7 @@ impl StoreStarts {
         self.0[0] = start;
     }
 
-    /// Replaces the newest start, whose directory was refused as an older copy. What the refused start wrote is
+    /// Replaces the newest start, whose directory was refused as an older copy. Data written by the refused start is
     /// ignored.
     pub fn begin_again(&mut self, start: StoreStart) {
         let StoreStart { control, groups, .. } = self.0[0];

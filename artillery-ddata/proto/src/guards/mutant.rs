@@ -83,7 +83,7 @@ mutants! {
     KeepDirty = "keep-dirty", trap 10;
     /// A snapshot is written over the old content of the store, which isn't cleared first.
     NoWipe = "no-wipe", trap 11;
-    /// A joiner accepts parts of a snapshot while it clears what it held before.
+    /// A joiner accepts parts of a snapshot while it clears its old store.
     TakeWhileClearing = "take-while-clearing", trap 64;
     /// A tail answers version queries before its epoch is open.
     AnswerBeforeOpen = "answer-before-open", trap 23;
@@ -230,7 +230,7 @@ mutants! {
     SettleAtOnce = "settle-at-once", trap 67;
     /// A member whose replica halted stays a member.
     KeepHalted = "keep-halted", trap 68;
-    /// When the last member of a chain leaves, the chain gets no joiner that could take over.
+    /// When the last member of a chain leaves, the chain gets no joiner that could replace it.
     KeepLast = "keep-last", trap 69;
 
     // The formation of a cluster.
@@ -306,7 +306,7 @@ mutants! {
     LeadAgain = "lead-again", trap 35;
     /// A store that returns with less than it had is accepted.
     TakeCopies = "take-copies", trap 84;
-    /// A joiner accepts updates without a limit on those that wait for its disk.
+    /// A joiner accepts updates without a limit on its disk queue.
     QueueAll = "queue-all", trap 85;
     /// A serving member commits up to the watermark that a joiner sends.
     LearnFromJoiners = "learn-from-joiners", trap 87;
@@ -320,7 +320,7 @@ mutants! {
     ReopenWeak = "reopen-weak", trap 83;
     /// An operator's order opens a chain although a store with all commits is back.
     LoseWhole = "lose-whole", trap 88;
-    /// A group that was refused for lack of space is accepted when it looks complete later.
+    /// A group that was refused on a full disk is accepted when it looks complete later.
     CountRefused = "count-refused", trap 74;
     /// A group begins in the sector in which a synced group ends.
     FillLittle = "fill-little", trap 73;

@@ -78,8 +78,8 @@ impl NodeMachine {
         }
     }
 
-    /// Whether the sender of a renewal, or of an answer, has a store that still has everything that it ever had. New
-    /// positions are written to the disk from time to time.
+    /// Whether the store of the sender of a renewal, or of an answer, has lost nothing. New positions are written to
+    /// the disk from time to time.
     pub(super) fn is_of_a_true_store(
         &mut self,
         now: Timestamp,

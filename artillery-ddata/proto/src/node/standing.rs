@@ -1,4 +1,4 @@
-//! A node's report of its data and its knowledge, for an operator who needs to know what is left of a cluster.
+//! A node's report of its data and its knowledge, for an operator after a disaster.
 
 use super::{NodeState, Successor};
 use crate::{

@@ -1,7 +1,7 @@
 //! The behaviour of a node when no incarnation that ever served answers, and when another cluster succeeds its own
 //! (docs/DESIGN.md §5.13).
 //!
-//! A node that never served, and has received nothing from serving members for a lease, asks those that it knows. A
+//! A node that never served, and has received nothing from serving members for a lease, asks the serving members. A
 //! node that has served asks only once it learns of a cluster that succeeds its own.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +101,7 @@ impl NodeMachine {
     }
 
     /// The cluster continues in a newer history, where commits in this node's store may be missing. Neither a process
-    /// nor a disk can tell which of the two should survive: the node keeps its data, and serves nothing, until an
+    /// nor a disk can decide which of the two should survive: the node keeps its data, and serves nothing, until an
     /// operator has decided.
     pub(super) fn parted(&mut self, by: History) {
         if by.relation(self.holder.configs().history()) != Relation::Newer {

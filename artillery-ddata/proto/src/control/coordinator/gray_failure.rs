@@ -6,7 +6,7 @@
 //! blame, if there is exactly one. On a machine that slows all members alike there is none.
 //!
 //! A durable chain waits for the slowest disk of its members, which no path delay identifies. So each member reports
-//! the delay of its own disk. A disk that alone is slow, or that completes no more writes, is to blame itself.
+//! the delay of its own disk. A disk that alone is slow, or that has stopped completing writes, is itself the cause.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,7 +39,7 @@ const LONE_SLOW_FACTOR: u32 = 32;
 const LONE_MIN_DELAY_DIVISOR: u32 = 200;
 /// A slow path has at least this fraction of the slowest path's delay.
 const SLOWEST_DIVISOR: u32 = 4;
-/// A disk is to blame only if its delay is at least this fraction of a commit's.
+/// A disk is blamed only if its delay is at least this fraction of a commit's.
 const DISK_SHARE_DIVISOR: u32 = 2;
 /// A suspect must have been between slow paths for this fraction of `slow`: queues need time to grow before they show
 /// the cause.
@@ -326,7 +326,7 @@ impl View<'_> {
         }
     }
 
-    /// The places of the members whose disks stand out and explain a substantial part of a commit's delay.
+    /// The places of the members whose disks are outliers and explain a substantial part of a commit's delay.
     fn slow_disks(&self, reports: &[&Report]) -> Vec<usize> {
         if reports.len() < 2 || allows!(self.settings.guards, TolerateSlowDisk) {
             return Vec::new();

@@ -183,7 +183,7 @@ impl View<'_> {
     }
 
     /// The node that should join next: by placement, the first living node that receives this leader's answers. A node
-    /// that stalled a chain recently comes last, and doesn't join while its quarantine forbids that it follows `tail`.
+    /// that stalled a chain recently is last, and doesn't join while its quarantine forbids that it follows `tail`.
     pub(super) fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);

@@ -34,7 +34,7 @@ struct World {
     nodes: u8,
     said: BTreeMap<u8, Renewed>,
     leaves: BTreeMap<u8, Leave>,
-    /// The current voters; `new_voters` are those that the leader wants.
+    /// The current voters; `new_voters` are the ones requested by the leader.
     voters: BTreeSet<MemberId>,
     new_voters: Option<BTreeSet<MemberId>>,
     /// When each node last renewed: each of them answers the log too.
@@ -441,7 +441,7 @@ fn voters_are_living_nodes() {
     };
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2], true), None);
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3], true), Some(vec![0, 1, 3]), "the dead one is replaced");
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1], true), None, "two voters survive no more losses than three with a dead one");
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1], true), None, "two voters are as fragile as three with a dead one");
     assert_eq!(wanted(&[0, 1, 2, 3, 4], &[0, 1, 2], true), Some(vec![0, 1, 2]));
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4], true), Some(vec![0, 1, 2, 3, 4]));
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3, 4], false), Some(vec![0, 1, 3]), "the set doesn't grow while one is dead");

@@ -149,7 +149,7 @@ impl Coordinator {
         }
         let stays = |id| !self.goes(id) && !self.is_ending(leading, id);
         let mut staying: Vec<_> = all.into_iter().filter(|&id| stays(id) && lived(id)).collect();
-        // A node that asks to leave, but can't yet, comes last: it is better than none.
+        // A node that asks to leave, but can't yet, is the last choice.
         staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
         let heirs = odd_number(staying.into_iter(), self.settings.max_voters);
         (!heirs.is_empty()).then_some(heirs)
@@ -226,7 +226,7 @@ pub(super) fn is_majority(of: &BTreeSet<MemberId>, counts: impl Fn(MemberId) -> 
     of.iter().filter(|&&id| counts(id)).count() * 2 > of.len()
 }
 
-/// The longest prefix of `ids` with an odd number of at most `most`. An even number survives no more losses than the
+/// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than the
 /// odd one below it.
 fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<MemberId> {
     let mut first: Vec<_> = ids.take(most.max(1)).collect();

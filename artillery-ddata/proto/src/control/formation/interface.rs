@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FounderCandidate {
     pub founder: NodeInfo,
-    /// The cluster of which the node claims to be a member.
+    /// The cluster that the node claims to belong to.
     pub cluster: Option<ClusterId>,
 }
 

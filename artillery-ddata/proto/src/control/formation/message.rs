@@ -75,7 +75,7 @@ pub enum RejectReason {
 
 /// The state of a proposal at one founder that has accepted it. Cumulative: a later one includes all of an earlier one.
 ///
-/// Founders are named by their position in the founding.
+/// Founders are named by their position in [`Bootstrap::members`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProposalProgress {
     pub accepted: BTreeSet<u16>,

@@ -10,7 +10,7 @@ fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> 
     plan_after(asked, standings, Duration::ZERO)
 }
 
-/// A node that serves, if its configuration says so, and knows these voters.
+/// A node that serves, if its configuration names it, and knows these voters.
 fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standing {
     let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
     let voters = vec![voters.iter().map(|&n| id(n)).collect()];

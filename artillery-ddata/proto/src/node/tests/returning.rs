@@ -62,7 +62,7 @@ fn a_leader_that_returns_does_not_end_before_it_is_released() {
 
 #[test]
 fn a_node_that_returns_ends_after_three_leases_in_any_case() {
-    // No leader answers, or a leader keeps reporting that another node takes over.
+    // No leader answers, or a leader keeps reporting a handover.
     for farewell in [None, Some(Farewell::HandsOver)] {
         let mut rig = withdraws();
         let mut passed = 0;

@@ -324,7 +324,7 @@ fn a_dead_node_does_not_become_a_voter_again_when_another_one_comes() {
     // Node 1 is killed, and node 3 starts before node 1 is treated as dead.
     world.pass(1_200, &[0]);
     world.pass(700, &[0, 3]);
-    assert_eq!(wanted(&mut world), None, "nodes 0 and 3 survive no more losses than node 0");
+    assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are as fragile as node 0 alone");
     world.pass(1_000, &[0, 3, 4]);
     assert_eq!(wanted(&mut world), None, "nodes 3 and 4 are young");
     world.pass(10_000, &[0, 3, 4]);

@@ -15,7 +15,7 @@ fn holding(sequence: u64) -> StoreHolding {
     StoreHolding { chain: ChainId(0), whole: true, last, watermark: Sequence(3), synced: true }
 }
 
-/// A chain of nodes 1, 2 and 3, all of which have ended; node 0 leads, and holds nothing.
+/// A chain of nodes 1, 2 and 3, which have all ended; node 0 leads, and holds nothing.
 fn all_ended(mutant: Option<Mutant>) -> World {
     let mut world = World::new(4, 3).without(mutant);
     let members = [1, 2, 3].map(|n| ChainMember { id: id(n), role: Role::Serving }).into();

@@ -123,7 +123,7 @@ fn the_leader_hears_a_node_beside_many_silent_ones() {
             slow.rig.succeeded();
         }
         let silence = slow.longest_silence(id(30), 30);
-        assert!(silence < LEASE / 2, "node {me}, told of a successor: {told}: {silence:?}");
+        assert!(silence < LEASE / 2, "node {me}, with a successor: {told}: {silence:?}");
     }
 }
 
